@@ -1,0 +1,36 @@
+"""Every error that a user can cause: one base class, so that a caller can catch them all.
+
+A message says where, what, both numbers by name, and the fix. The command line prints it without a traceback.
+"""
+
+
+class MtfImagingError(ValueError):
+    """Base class of the errors that this package raises on purpose."""
+
+
+class LayoutError(MtfImagingError):
+    """A mesh or layout string that cannot be read, or a layout that the program cannot be laid out by."""
+
+
+class ShapeError(MtfImagingError):
+    """A tensor of another shape, dtype or set of dimension names than the operation needs."""
+
+
+class NotSupportedError(MtfImagingError):
+    """Something meaningful that this package does not do (yet)."""
+
+
+class DataError(MtfImagingError):
+    """A file or folder of images, labels or records that is missing, damaged or inconsistent."""
+
+
+class CheckpointError(MtfImagingError):
+    """A checkpoint that is missing, damaged, or belongs to another network."""
+
+
+class ConfigError(MtfImagingError):
+    """A flag, a gin file or a combination of settings that cannot run."""
+
+
+class TrainingError(MtfImagingError):
+    """Training that cannot go on, for instance because its loss is not finite."""
