@@ -1,0 +1,50 @@
+"""Convolutional networks on images too large for one device, with Mesh-TensorFlow layouts.
+
+    import mtf_imaging as mi
+
+Names are imported when they are first used: `mi.layout` and `mi.LayoutError` need no TensorFlow, `mi.Program`, `mi.ops`
+and `mi.mtf` (mesh_tensorflow, ready on today's TensorFlow) bring it.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+# name -> (module, attribute of it; None for the module itself)
+_LAZY = {
+    "CheckpointError": ("mtf_imaging.errors", "CheckpointError"),
+    "ConfigError": ("mtf_imaging.errors", "ConfigError"),
+    "DataError": ("mtf_imaging.errors", "DataError"),
+    "LayoutError": ("mtf_imaging.errors", "LayoutError"),
+    "MtfImagingError": ("mtf_imaging.errors", "MtfImagingError"),
+    "NotSupportedError": ("mtf_imaging.errors", "NotSupportedError"),
+    "Program": ("mtf_imaging.program", "Program"),
+    "ShapeError": ("mtf_imaging.errors", "ShapeError"),
+    "TrainingError": ("mtf_imaging.errors", "TrainingError"),
+    "data": ("mtf_imaging.data", None),
+    "errors": ("mtf_imaging.errors", None),
+    "evaluation": ("mtf_imaging.evaluation", None),
+    "layout": ("mtf_imaging.layout", None),
+    "meshes": ("mtf_imaging.meshes", None),
+    "mtf": ("mtf_imaging.compat", "mtf"),
+    "ops": ("mtf_imaging.ops", None),
+    "program": ("mtf_imaging.program", None),
+    "training": ("mtf_imaging.training", None),
+    "windows": ("mtf_imaging.windows", None),
+}
+
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module_name, attribute = _LAZY[name]
+    module = importlib.import_module(module_name)
+    value = getattr(module, attribute) if attribute else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
