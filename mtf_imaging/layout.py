@@ -182,7 +182,7 @@ def _read_pairs(string: str, what: str, grammar: str, example: str) -> tuple[lis
 
 def _items(string: str) -> Iterator[_Word]:
     """Yields the items between separators, and as an item of its own each separator that stands beside nothing."""
-    items = _split(_Word(string, 0), _SEPARATORS)
+    items = _split(_Word(_on_one_line(string), 0), _SEPARATORS)
     if len(items) == 1 and not items[0].text:
         return
     lonely = set()
@@ -195,6 +195,11 @@ def _items(string: str) -> Iterator[_Word]:
         if separator not in lonely:
             lonely.add(separator)
             yield _Word(string[separator], separator)
+
+
+def _on_one_line(string: str) -> str:
+    """Makes each space a plain one, so that carets stand where they should."""
+    return re.sub(r"\s", " ", string)
 
 
 def _split(word: _Word, separators: str) -> list[_Word]:
@@ -216,7 +221,7 @@ def _repeated(pairs: list[tuple[_Word, _Word]], message: str) -> list[_Fault]:
 def _report(what: str, string: str, faults: list[_Fault]) -> str:
     """Echoes the string once a fault, with a caret under the word that it is about."""
     count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-    shown = re.sub(r"\s", " ", string)
+    shown = _on_one_line(string)
     lines = [f"{what} '{shown.strip()}' has {count}:"]
     for word, message in sorted(faults, key=lambda fault: fault.word.start):
         lines += [f"    {shown}", f"    {' ' * word.start}{'^' * max(1, len(word.text))}", f"  {message}"]

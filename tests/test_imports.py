@@ -1,0 +1,127 @@
+"""Who may import whom: the one-way rule that keeps the package readable from the bottom up."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "mtf_imaging"
+FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py")])
+
+# From the bottom up; a unit imports only what stands on a line above its own.
+LAYERS = [
+    {"errors"},
+    {"spelling"},
+    {"layout", "windows"},
+    {"compat"},
+    {"meshes"},
+    {"ops"},
+    {"program"},
+    {"training"},
+]
+RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+
+NEVER = {
+    "data": {"cli", "models", "training", "evaluation"},
+    "evaluation": {"cli", "models"},
+    "planner": {"cli", "models"},
+    "training": {"cli", "models", "data", "evaluation", "planner"},
+}
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a file, as it is when installed."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    parts = [PACKAGE, *parts] if parts[0] == "models" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def unit_of(module: str) -> str:
+    """The part of the package that a module belongs to: "ops" for mtf_imaging.ops.conv."""
+    return [*module.split("."), ""][1]
+
+
+def imports_of(source: str, module: str, is_package: bool = False) -> set[str]:
+    """Dotted names that a source imports, wherever in it; `from a import b` counts as a.b."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".") if is_package else module.split(".")[:-1]
+                base = ".".join([*parents[: len(parents) - node.level + 1], *([base] if base else [])])
+            found |= {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
+
+
+def units_imported(path: Path) -> set[str]:
+    return {unit_of(name) for name in imports(path) if name.split(".")[0] == PACKAGE} - {unit_of(module_name(path))}
+
+
+def test_the_reader_of_imports_sees_every_form():
+    source = "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    from mtf_imaging.ops import conv\n"
+    names = imports_of(source, "mtf_imaging.cli.train")
+    assert names == {"a.b", "mtf_imaging.cli.c", "mtf_imaging.d.e", "mtf_imaging.ops.conv"}
+    assert imports_of("from .c import d", "mtf_imaging.cli", is_package=True) == {"mtf_imaging.cli.c.d"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_run_one_way(path):
+    unit = unit_of(module_name(path))
+    if unit in RANK:
+        upwards = {name for name in units_imported(path) if RANK.get(name, len(LAYERS)) >= RANK[unit]}
+        assert not upwards, f"{unit} imports {upwards}, which stands above it"
+    assert not units_imported(path) & NEVER.get(unit, set()), f"{unit} knows nothing of {NEVER[unit]}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_only_compat_imports_mesh_tensorflow(path):
+    direct = {name for name in imports(path) if name.split(".")[0] == "mesh_tensorflow"}
+    assert not direct or path == ROOT / PACKAGE / "compat.py"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.is_relative_to(ROOT / "models")], ids=module_name)
+def test_models_use_the_public_api_only(path):
+    for name in imports(path):
+        own = name.startswith("mtf_imaging.models")
+        public = name == PACKAGE or name.split(".")[0] in {"gin", "tensorflow", *sys.stdlib_module_names}
+        assert own or public, f"{module_name(path)} imports {name}; a model uses mtf_imaging (as mi), gin, tensorflow"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_no_file_is_too_long(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_the_gin_folder_never_shadows_gin_config():
+    assert not list((ROOT / "gin").rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import mtf_imaging",
+        "import mtf_imaging as mi; mi.layout; mi.LayoutError",
+        "import mtf_imaging.windows",
+    ],
+)
+def test_pure_python_parts_leave_tensorflow_alone(statement):
+    check = "import sys; assert not {'tensorflow', 'mesh_tensorflow', 'numpy'} & set(sys.modules), 'imported'"
+    subprocess.run([sys.executable, "-c", f"{statement}; {check}"], check=True)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    import mtf_imaging as mi
+
+    with pytest.raises(AttributeError, match="has no attribute 'Progam'"):
+        _ = mi.Progam
+    assert "Program" in dir(mi)
