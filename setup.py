@@ -1,0 +1,63 @@
+"""Package metadata. The network, the layouts and the jobs live beside `mtf_imaging` in a clone, and in it when installed."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "mtf_imaging/__init__.py").read_text()).group(1)
+README = HERE / "README.md"
+
+# folder of the clone -> package that it is installed as; gin/ and layouts/ hold data alone
+FOLDERS = {
+    "models": "mtf_imaging.models",
+    "layouts": "mtf_imaging.layouts",
+    "gin": "mtf_imaging.gin",
+}
+
+setup(
+    name="mtf-imaging",
+    version=VERSION,
+    description="Convolutional networks on images too large for one device, with Mesh-TensorFlow layouts",
+    long_description=README.read_text() if README.exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=[
+        *find_packages(include=["mtf_imaging", "mtf_imaging.*"]),
+        *FOLDERS.values(),
+        *(f"mtf_imaging.models.{name}" for name in find_packages("models")),
+    ],
+    package_dir={package: folder for folder, package in FOLDERS.items()},
+    package_data={"mtf_imaging.layouts": ["*.gin"], "mtf_imaging.gin": ["*.gin"]},
+    entry_points={"console_scripts": ["mtf-imaging = mtf_imaging.cli.main:main"]},
+    # Both ends of each range are versions that the tests were run with.
+    python_requires=">=3.11,<3.14",
+    install_requires=[
+        "absl-py>=2.1,<3",
+        "gin-config>=0.5,<0.6",
+        "matplotlib>=3.8,<4",
+        "mesh-tensorflow==0.1.21",
+        "nibabel>=5.2,<6",
+        "numpy>=1.26,<3",
+        "scipy>=1.12,<2",
+        "tensorflow>=2.16,<2.22",
+        "tqdm>=4.66,<5",
+    ],
+    extras_require={
+        "gpu": ["tensorflow[and-cuda]>=2.16,<2.22"],
+        "test": [
+            "hypothesis>=6.100,<7",
+            "pytest>=8,<10",
+            "ruff==0.17.*",
+            # mesh_tensorflow's own layers_test needs these two
+            "tensorflow-probability>=0.24,<0.26",
+            "tf-keras>=2.16,<2.22",
+        ],
+    },
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Medical Science Apps.",
+    ],
+)
