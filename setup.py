@@ -1,4 +1,4 @@
-"""Package metadata. The network, the layouts and the jobs live beside `mtf_imaging` in a clone, and in it when installed."""
+"""Package metadata. The network, the layouts and the jobs stand beside mtf_imaging in a clone, in it when installed."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,8 @@ setup(
             "hypothesis>=6.100,<7",
             "pytest>=8,<10",
             "ruff==0.17.*",
-            # mesh_tensorflow's own layers_test needs these two
+            # what mesh_tensorflow's own layers_test needs
+            "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
             "tf-keras>=2.16,<2.22",
         ],

@@ -1,0 +1,30 @@
+# make demo              from nothing to a segmentation: installs, then runs the main job on phantom CTs
+# make demo DATA=folder  the same on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
+# make test              what should pass before every commit;  make test-all: the slow tests, too
+# make lint              ruff
+
+# The first Python that the package is known to run on.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+    $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+INSTALLED := .venv/installed
+
+demo: $(INSTALLED)
+	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
+
+test: $(INSTALLED)
+	.venv/bin/python -m pytest -m "not slow"
+
+test-all: $(INSTALLED)
+	.venv/bin/python -m pytest
+
+lint: $(INSTALLED)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+$(INSTALLED): setup.py pyproject.toml
+	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed; name one as in: make demo PYTHON=/path/to/python3.12))
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	touch $@
+
+.PHONY: demo test test-all lint
