@@ -1,0 +1,126 @@
+"""From a graph over named tensors to TensorFlow: the layout is checked as a whole, then every operation is lowered."""
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import LayoutError, MtfImagingError
+from mtf_imaging.layout import format_layout, format_shape
+from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor
+
+
+def tensors_of(graph):
+    """Every tensor of a graph with the operation that makes it, in the order of the graph."""
+    return [(op, tensor) for op in graph.operations for tensor in op.outputs]
+
+
+def _size_faults(graph, mesh_shape, layout):
+    """Dimensions that the layout splits into unequal slices: one fault for each name and size, at the operation it is first met."""
+    seen = {}
+    for op, tensor in tensors_of(graph):
+        for dim in tensor.shape.dims:
+            rule = layout.get(dim.name)
+            if rule and dim.size % mesh_shape[rule] and (dim.name, dim.size) not in seen:
+                parts = mesh_shape[rule]
+                below, above = dim.size // parts * parts, -(-dim.size // parts) * parts
+                nearest = f"{below} or {above}" if below else f"{above}"
+                seen[dim.name, dim.size] = (
+                    op,
+                    f"{_title(op)}: cannot split '{dim.name}' (size {dim.size}) over '{rule}' (size {parts}): "
+                    f"{dim.size} is not divisible by {parts}. "
+                    f"Fix: make '{dim.name}' {nearest}, or drop '{dim.name}:{rule}'.",
+                )
+    return seen
+
+
+def _clash_faults(graph, layout):
+    """Tensors of which the layout splits two dimensions over one mesh dimension."""
+    faults = {}
+    for op, tensor in tensors_of(graph):
+        used = {}
+        for dim in tensor.shape.dims:
+            rule = layout.get(dim.name)
+            if rule is None:
+                continue
+            if rule in used:
+                first = used[rule]
+                faults.setdefault(
+                    (first.name, dim.name),
+                    f"{_title(op)}: cannot split both '{first.name}' (size {first.size}) and '{dim.name}' "
+                    f"(size {dim.size}) over '{rule}'. Fix: drop '{first.name}:{rule}' or '{dim.name}:{rule}', "
+                    "or give one of them another mesh dimension.",
+                )
+            used[rule] = dim
+    return list(faults.values())
+
+
+def _title(op):
+    return f"{getattr(op, 'kind', type(op).__name__)} '{op.name}'"
+
+
+def check(graph, mesh_shape, layout):
+    """Checks that a graph can be laid out, before any of it is lowered.
+
+    Args:
+      graph: an `mtf.Graph`.
+      mesh_shape: pairs (mesh dimension, size).
+      layout: pairs (tensor dimension, mesh dimension).
+
+    Raises:
+      LayoutError: all faults, each with its operation, the names and sizes, and a fix.
+    """
+    sizes, rules = dict(mesh_shape), dict(layout)
+    size_faults = _size_faults(graph, sizes, rules)
+    # A window op explains its own faults better: input and output size together.
+    window_faults, explained = [], set()
+    for op in graph.operations:
+        for fault in getattr(op, "layout_faults", lambda sizes, rules: [])(sizes, rules):
+            explained |= fault.explains
+            if fault.text not in window_faults:
+                window_faults.append(fault.text)
+    inputs = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
+    faults = inputs + window_faults + _clash_faults(graph, rules)
+    if faults:
+        count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+        head = f"layout '{format_layout(layout)}' on mesh '{format_shape(mesh_shape)}' has {count}:"
+        raise LayoutError("\n  ".join([head, *faults]))
+
+
+class Lowering(mtf.Lowering):
+    """Lowers a graph; unlike upstream's, an error says which operation it is of, and stacks are brought to one form.
+
+    Attributes:
+      random_state: `RandomState` that the operations draw from.
+    """
+
+    def __init__(self, graph, mesh_to_impl, random_state):
+        self.graph = graph
+        self.mesh_to_impl = mesh_to_impl
+        self.random_state = random_state
+        self._counters = []
+        self.tensors, self.operations, self.variables = {}, {}, {}
+        for op in graph.operations:
+            try:
+                with tf.name_scope(op.name):
+                    op.lower(self)
+            except MtfImagingError:
+                raise
+            except (ValueError, NotImplementedError) as error:
+                shapes = ", ".join(str(t.shape) for t in op.inputs + op.outputs)
+                rules = next(iter(mesh_to_impl.values())).layout_rules
+                raise LayoutError(f"{_title(op)} ({shapes}) cannot be lowered under {rules}: {error}") from error
+
+    def set_tensor_lowering(self, tensor, laid_out_tensor):
+        """Sets what a tensor is lowered to, with stacks of one exactly where the layout splits none of its dimensions.
+
+        Operations on tensors of one shape then meet stacks of one size, which mesh_tensorflow's generic gradient relies on.
+        """
+        mesh_impl = self.mesh_impl(tensor)
+
+        def canonical(x):
+            return mesh_impl.canonical(x, tensor.shape)
+
+        if isinstance(laid_out_tensor, LaidOutTensor):
+            laid_out_tensor = canonical(laid_out_tensor)
+        elif isinstance(laid_out_tensor, mtf.LazyAllreduceSum):
+            laid_out_tensor = CanonicalSum(laid_out_tensor, canonical)
+        super().set_tensor_lowering(tensor, laid_out_tensor)

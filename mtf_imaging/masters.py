@@ -1,0 +1,138 @@
+"""The variables of a program: whole, one of each, made outside the graph, with values that no layout can change."""
+
+import contextlib
+import zlib
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf  # noqa: F401  prepares TensorFlow
+from mtf_imaging.errors import CheckpointError
+
+
+class _Master:
+    """What mesh_tensorflow holds as a variable's master: its name while the graph is traced, a `tf.Variable` once it is lowered."""
+
+    def __init__(self, name, shape, dtype, initializer, trainable, device):
+        self.name = f"{name}:0"
+        self.key, self.shape, self.dtype = name, tuple(shape), dtype
+        self.initializer, self.trainable, self.device = initializer, trainable, device
+        self.variable = None
+        self._read = None
+
+    def read(self):
+        """The value before any assignment of this call, read once."""
+        if self._read is None:
+            with tf.device(self.device):
+                self._read = tf.identity(self.variable)
+        return self._read
+
+
+class Masters(tf.Module):
+    """Makes the variables that a program asks for, or finds them in another program's.
+
+    Args:
+      seed: an int.
+      devices: device strings, over which variables are spread in turn.
+      shared: `Masters` of another program, or None.
+    """
+
+    def __init__(self, seed, devices, shared=None):
+        super().__init__()
+        self._seed, self._devices = seed, devices
+        self._pending = {}
+        if shared is not None:
+            self._named, self.step = shared._named, shared.step
+        else:
+            self._named = {}
+            self.step = tf.Variable(0, dtype=tf.int64, name="step", trainable=False)
+        self._step_read = None
+
+    @property
+    def variables(self):
+        return dict(self._named)
+
+    @contextlib.contextmanager
+    def scope(self):
+        """Within it, `mtf.get_variable` makes masters, and upstream's optimizers find the program's step."""
+        v1 = tf.compat.v1
+        v1.add_to_collection(v1.GraphKeys.GLOBAL_STEP, self.read_step_variable())
+        with v1.variable_scope(v1.get_variable_scope(), custom_getter=self._get, reuse=v1.AUTO_REUSE):
+            yield
+
+    def read_step_variable(self):
+        return self.step
+
+    def read_step(self):
+        """The step before this call, read once."""
+        if self._step_read is None:
+            self._step_read = tf.identity(self.step)
+        return self._step_read
+
+    def _get(self, getter, name, shape=None, dtype=tf.float32, initializer=None, trainable=True, **unused):
+        del getter, unused
+        if name not in self._pending:
+            device = self._devices[len(self._pending) % len(self._devices)]
+            self._pending[name] = _Master(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
+        return self._pending[name]
+
+    def create(self):
+        """Makes the variables asked for, outside the graph that is being built."""
+        with tf.init_scope(), tf.name_scope(""):
+            for name, master in self._pending.items():
+                if name not in self._named:
+                    value = initial_value(master.initializer, name, master.shape, master.dtype, self._seed)
+                    with tf.device(master.device):
+                        self._named[name] = tf.Variable(value, trainable=master.trainable, name=name)
+                variable = self._named[name]
+                if tuple(variable.shape) != master.shape or variable.dtype != master.dtype:
+                    raise CheckpointError(
+                        f"variable '{name}' is {master.dtype.name} {list(master.shape)} here, but the shared program has it as "
+                        f"{variable.dtype.name} {variable.shape.as_list()}: the two are not the same network"
+                    )
+                master.variable = variable
+                master.device = variable.device
+
+    def assign(self, assignments):
+        """Makes all assignments, those to one variable one after the other, and counts the step if there are any.
+
+        Args:
+          assignments: triples (mtf.Variable, assign function, new value), as the mesh noted them.
+
+        Returns:
+          Operations.
+        """
+        last = {}
+        for variable, assign_fn, value in assignments:
+            master = variable.get_master()
+            with tf.control_dependencies([last[master]] if master in last else []), tf.device(master.device):
+                last[master] = assign_fn(variable, master.variable, value)
+        if last:
+            last[self] = self.step.assign_add(1, read_value=False)
+        return list(last.values())
+
+
+def initial_value(initializer, name, shape, dtype, seed):
+    """A variable's initial value: it depends on (seed, name) alone.
+
+    Args:
+      initializer: a TensorFlow initializer or its class, a function of (shape, dtype), a value, or None for Glorot uniform.
+      name: the variable's name.
+      shape: its shape.
+      dtype: its tf.DType.
+      seed: an int.
+
+    Returns:
+      A numpy array.
+    """
+    if initializer is None:
+        initializer = tf.compat.v1.glorot_uniform_initializer()
+    if isinstance(initializer, type):
+        initializer = initializer()
+    # In a graph of its own, an initializer's draws depend on the graph's seed and on nothing that was made before.
+    with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(zlib.crc32(f"{seed}/{name}".encode()) & 0x7FFFFFFF)
+        value = initializer(list(shape), dtype=dtype) if callable(initializer) else initializer
+        value = tf.broadcast_to(tf.cast(tf.convert_to_tensor(value), dtype), list(shape))
+        with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})) as session:
+            return np.asarray(session.run(value))

@@ -1,0 +1,47 @@
+"""Mesh implementations: how the slices of a mesh of processors are kept and moved on the devices there are."""
+
+import logging
+
+import tensorflow as tf
+
+from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.meshes.blocks import BlockMeshImpl
+from mtf_imaging.meshes.grid import BlockGrid
+
+MESH_IMPLS = ("stacked", "placement", "auto")
+
+_logger = logging.getLogger(__name__)
+
+
+def default_devices():
+    """All GPUs, else the logical CPUs there are, as device strings."""
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    return [device.name for device in devices]
+
+
+def make_mesh_impl(mesh_impl, shape, layout, devices=None):
+    """Makes the mesh implementation of that name.
+
+    Args:
+      mesh_impl: "stacked": all processors on one device; "placement": processors spread over devices; "auto": placement
+        where there are 2 or more GPUs that divide the mesh, else stacked.
+      shape: an `mtf.Shape`, the mesh.
+      layout: an `mtf.LayoutRules`.
+      devices: device strings; default: `default_devices()`.
+
+    Returns:
+      A `BlockMeshImpl`.
+    """
+    if mesh_impl not in MESH_IMPLS:
+        raise NotSupportedError(f"mesh_impl {mesh_impl!r} is not known: choose one of {', '.join(MESH_IMPLS)}")
+    devices = list(devices or default_devices())
+    if mesh_impl == "auto":
+        gpus = [device for device in devices if "GPU" in device.upper()]
+        fits = len(gpus) > 1 and BlockGrid.make(shape.to_integer_list, len(gpus)).num_blocks == len(gpus)
+        mesh_impl = "placement" if fits else "stacked"
+    impl = BlockMeshImpl(shape, layout, devices[:1] if mesh_impl == "stacked" else devices)
+    if impl.grid.stack_size > 1:
+        _logger.info(
+            "%d processors simulated on %d device%s", impl.size, len(impl.devices), "s" if len(impl.devices) > 1 else ""
+        )
+    return impl

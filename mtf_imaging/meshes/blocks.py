@@ -1,0 +1,201 @@
+"""The mesh implementation: a mesh of processors as blocks of stacked slices, one block a device.
+
+One class serves a mesh simulated on one device (one block of n processors), a mesh with a device a processor (n blocks of
+one), and what lies between (fewer devices than processors). Its graph grows with the number of blocks, not of processors.
+"""
+
+import math
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import collectives, local, random
+from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.variables import LaidOutVariable
+
+
+class BlockMeshImpl(mtf.MeshImpl):
+    """A mesh of processors on one or more devices.
+
+    Args:
+      shape: mesh shape, as `mtf.convert_to_shape` takes it.
+      layout: layout rules, as `mtf.convert_to_layout_rules` takes them.
+      devices: device strings; as many of them are used as divide the mesh into equal blocks.
+      random_state: `RandomState` of the program, if it draws random numbers.
+    """
+
+    LaidOutTensor = LaidOutTensor
+    LaidOutVariable = LaidOutVariable
+
+    def __init__(self, shape, layout, devices, random_state=None):
+        super().__init__(shape, layout)
+        self.grid = BlockGrid.make(self.shape.to_integer_list, len(devices))
+        self.devices = list(devices)[: self.grid.num_blocks]
+        self.random_state = random_state
+        self.assignments = []
+
+    # What a layout says of a tensor.
+
+    def split_axes(self, shape):
+        """For each dimension of `shape` the mesh axis that splits it, or None; a mesh dimension of size 1 splits nothing."""
+        axes = self.tensor_layout(shape).tensor_axis_to_mesh_axis
+        return [axis if axis is not None and self.shape[axis].size > 1 else None for axis in axes]
+
+    def is_split(self, shape):
+        return any(axis is not None for axis in self.split_axes(shape))
+
+    def canonical(self, x, shape):
+        """`x` with stacks of one where the layout splits no dimension of `shape`, and of all slices where it does."""
+        n = self.grid.stack_size
+        wanted = n if self.is_split(shape) else 1
+        if x.tensor_list[0].shape[0] == wanted:
+            return x
+        if wanted == 1:
+            return self.map_stacks(lambda t: t[:1], x)
+        return self.map_stacks(lambda t: tf.broadcast_to(t, [n, *t.shape[1:]]), x)
+
+    def canonical_like(self, constants, x):
+        """Constants of every processor, as stacks of one where `x` has them."""
+        if x.tensor_list[0].shape[0] == 1:
+            return self.map_stacks(lambda t: t[:1], constants)
+        return constants
+
+    # Local work.
+
+    def map_stacks(self, fn, *inputs):
+        """Calls `fn` on whole stacks, block by block: `fn(*stacks) -> stack`, on the block's device."""
+        stacks = []
+        for block, device in enumerate(self.devices):
+            with tf.device(device):
+                stacks.append(fn(*[x.tensor_list[block] for x in inputs]))
+        return LaidOutTensor(stacks)
+
+    def slicewise(self, fn, *inputs):
+        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
+        inputs = mtf.convert_args_to_laid_out_tensors(inputs)
+        results = []
+        for block, device in enumerate(self.devices):
+            stacked = [isinstance(x, LaidOutTensor) for x in inputs]
+            args = [x.tensor_list[block] if s else x for x, s in zip(inputs, stacked)]
+            with tf.device(device):
+                results.append(local.map_slices(fn, args, stacked))
+        if isinstance(results[0], (tuple, list)):
+            return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
+        return LaidOutTensor(results)
+
+    def window(self, fn, batched, shared=(), shared_axes=(), batch_ndims=1):
+        """Calls a batch-parallel local function once for all slices of a block, which become one larger batch.
+
+        Args:
+          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor (or tuple) `[batch] + ...`.
+          batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
+          shared: laid-out tensors that the whole batch shares (filters).
+          shared_axes: mesh axes along which the slices of `shared` differ; `fn` is called once for each of their coordinates.
+          batch_ndims: number of batch dimensions.
+
+        Returns:
+          A laid-out tensor (or tuple of them) with the batch dimensions of `batched`.
+        """
+        results = []
+        for block, device in enumerate(self.devices):
+            with tf.device(device):
+                results.append(
+                    local.fold_call(
+                        fn,
+                        [x.tensor_list[block] for x in batched],
+                        [x.tensor_list[block] for x in shared],
+                        self.grid.local,
+                        shared_axes,
+                        batch_ndims,
+                    )
+                )
+        if isinstance(results[0], (tuple, list)):
+            return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
+        return LaidOutTensor(results)
+
+    def window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1):
+        """Calls a local function that sums over the batch (a filter's gradient), and sums over processors.
+
+        Args:
+          fn: from `len(batched)` tensors `[batch] + ...` to a tensor, a sum over the batch.
+          batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
+          summed_axes: mesh axes over which results are summed (those that split batch or spatial dimensions).
+          varying_axes: mesh axes along which the results differ (those that split the result's own dimensions).
+          batch_ndims: number of batch dimensions.
+        """
+        stacks = []
+        for block, device in enumerate(self.devices):
+            with tf.device(device):
+                inputs = [x.tensor_list[block] for x in batched]
+                stacks.append(
+                    local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
+                )
+        return LaidOutTensor(collectives.sum_blocks(stacks, self.grid, self.devices, summed_axes))
+
+    # Communication; see `mtf.MeshImpl` for what each does.
+
+    def allreduce(self, x, mesh_axes, reduction_fn_string):
+        stacks = x.to_laid_out_tensor().tensor_list
+        return LaidOutTensor(collectives.allreduce(stacks, self.grid, self.devices, mesh_axes, reduction_fn_string))
+
+    def allconcat(self, x, mesh_axis, concat_axis):
+        stacks = x.to_laid_out_tensor().tensor_list
+        return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, mesh_axis, concat_axis))
+
+    def alltoall(self, x, mesh_axis, split_axis, concat_axis):
+        stacks = x.to_laid_out_tensor().tensor_list
+        return LaidOutTensor(collectives.alltoall(stacks, self.grid, self.devices, mesh_axis, split_axis, concat_axis))
+
+    def allsplit(self, x, mesh_axis, split_axis, which=None):
+        if which is not None:
+            return super().allsplit(x, mesh_axis, split_axis, which)
+        stacks = x.to_laid_out_tensor().tensor_list
+        return LaidOutTensor(collectives.allsplit(stacks, self.grid, self.devices, mesh_axis, split_axis))
+
+    def receive(self, x, mesh_axis, source_pcoord, fill=0):
+        """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""
+        stacks = x.to_laid_out_tensor().tensor_list
+        return LaidOutTensor(collectives.receive(stacks, self.grid, self.devices, mesh_axis, source_pcoord, fill))
+
+    # Coordinates and random numbers.
+
+    def laid_out_constant(self, value_of):
+        """`value_of(mesh coordinates of a processor) -> numpy array or number`, one for each processor."""
+        blocks = self.grid.block_coordinates()
+        return LaidOutTensor(
+            tf.constant([value_of(at) for at in self.grid.processor_coordinates(block)]) for block in blocks
+        )
+
+    def laid_out_pnum(self):
+        sizes = self.grid.mesh
+        strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+        return self.laid_out_constant(lambda at: sum(c * s for c, s in zip(at, strides)))
+
+    def laid_out_pcoord(self, mesh_axis):
+        return self.laid_out_constant(lambda at: at[mesh_axis])
+
+    def random(self, shape, tf_fn, kwargs):
+        """Random values that depend on their place in the whole tensor, not on the layout; for mtf.random_uniform and _normal."""
+        key = self.random_state.next_key()
+        return random.draw(self, shape, tf_fn.__name__, key, kwargs)
+
+    # In and out.
+
+    def import_tf_tensor(self, x, tf_x):
+        """Cuts a whole tensor into slices where it lies, and sends each block its own."""
+        split = self.split_axes(x.shape)
+        stacks = []
+        for block, device in zip(self.grid.block_coordinates(), self.devices):
+            piece = local.cut(tf_x, split, self.grid, block)
+            with tf.device(device):
+                stacks.append(tf.identity(piece))
+        return LaidOutTensor(stacks)
+
+    def export_to_tf_tensor(self, x, laid_out_x):
+        laid_out_x = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape)
+        return local.join(laid_out_x.tensor_list, self.split_axes(x.shape), self.grid)
+
+    def Print(self, x, data, message, **kwargs):  # noqa: N802  upstream's name
+        with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):
+            return self.map_stacks(tf.identity, x.to_laid_out_tensor())

@@ -1,0 +1,202 @@
+"""Communication between the processors of a mesh: first within each block's stack, then between blocks.
+
+Every function takes the stacks of all blocks and returns such a list; `axis` is a mesh dimension. A value held once stays
+so where the result is equal on all processors.
+"""
+
+import math
+
+import tensorflow as tf
+
+from mtf_imaging.meshes.local import from_grid, from_grid_full, to_grid
+
+_REDUCE = {
+    "SUM": (tf.reduce_sum, tf.add_n),
+    "MAX": (tf.reduce_max, lambda xs: tf.reduce_max(tf.stack(xs), axis=0)),
+    "MIN": (tf.reduce_min, lambda xs: tf.reduce_min(tf.stack(xs), axis=0)),
+}
+
+
+def _combine(values, grid, devices, axes, combine):
+    """Combines the values of the blocks that differ in mesh dimensions `axes` only, and gives each block the result."""
+    results = list(values)
+    for group in grid.groups(axes):
+        if len(group) == 1:
+            continue
+        with tf.device(devices[group[0]]):
+            total = combine([values[block] for block in group])
+        for block in group:
+            with tf.device(devices[block]):
+                results[block] = tf.identity(total)
+    return results
+
+
+def sum_blocks(stacks, grid, devices, axes):
+    """Sums equal-shaped stacks over the blocks that differ along `axes` only."""
+    return _combine(stacks, grid, devices, axes, tf.add_n)
+
+
+def allreduce(stacks, grid, devices, axes, reduction):
+    """Reduces ("SUM", "MAX" or "MIN") over the processors that differ along `axes` only."""
+    axes = sorted(set(axes))
+    reduce_fn, combine = _REDUCE[reduction]
+    views = []
+    for stack, device in zip(stacks, devices):
+        with tf.device(device):
+            view = reduce_fn(to_grid(stack, grid.local), axis=axes, keepdims=True)
+            repeats = math.prod(grid.local[axis] for axis in axes) if stack.shape[0] == 1 else 1
+            if reduction == "SUM" and repeats > 1:
+                view *= tf.cast(repeats, view.dtype)
+            views.append(view)
+    views = _combine(views, grid, devices, axes, combine)
+    return _per_block(lambda view: from_grid(view, grid.local), devices, views)
+
+
+def _per_block(fn, devices, *lists):
+    results = []
+    for device, *values in zip(devices, *lists):
+        with tf.device(device):
+            results.append(fn(*values))
+    return results
+
+
+def _full_along(view, axis, local):
+    """A grid view repeated along mesh dimension `axis` if it is 1 there."""
+    if view.shape[axis] == local[axis]:
+        return view
+    return tf.repeat(view, local[axis], axis=axis)
+
+
+def _move(view, source, target):
+    """Moves dimension `source` to just before dimension `target` (numbered as they are now)."""
+    order = [d for d in range(len(view.shape)) if d != source]
+    order.insert(order.index(target), source)
+    return tf.transpose(view, order)
+
+
+def _merge_local(view, axis, dim, grid):
+    """Lays the slices along mesh dimension `axis` one after the other along slice dimension `dim`; `axis` becomes 1."""
+    ndims = len(grid.local)
+    shape = list(view.shape)
+    moved = _move(view, axis, ndims + dim)
+    shape[ndims + dim] *= shape[axis]
+    shape[axis] = 1
+    return tf.reshape(moved, shape)
+
+
+def allconcat(stacks, grid, devices, axis, concat_dim):
+    """Every processor gets the slices of all processors along `axis`, concatenated in slice dimension `concat_dim`."""
+    ndims = len(grid.local)
+
+    def merge(stack):
+        return _merge_local(_full_along(to_grid(stack, grid.local), axis, grid.local), axis, concat_dim, grid)
+
+    views = _per_block(merge, devices, stacks)
+    views = _gather_blocks(views, grid, devices, axis, ndims + concat_dim)
+    return _per_block(lambda view: from_grid(view, grid.local), devices, views)
+
+
+def _gather_blocks(views, grid, devices, axis, dim):
+    """Each block's view concatenated with those of the blocks that differ from it along `axis`."""
+    results = list(views)
+    for group in grid.groups([axis]):
+        for block in group:
+            if len(group) > 1:
+                with tf.device(devices[block]):
+                    results[block] = tf.concat([views[other] for other in group], dim)
+    return results
+
+
+def _split_for_blocks(view, dim, axis, grid):
+    """Splits dimension `dim` of a view into (blocks, processors of a block, rest) along mesh dimension `axis`."""
+    shape = list(view.shape)
+    parts = grid.mesh[axis]
+    return tf.reshape(view, [*shape[:dim], grid.blocks[axis], grid.local[axis], shape[dim] // parts, *shape[dim + 1 :]])
+
+
+def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
+    """Processor j along `axis` gets part j (in `split_dim`) of every processor's slice, concatenated in `concat_dim`."""
+    ndims = len(grid.local)
+    parts_of = []  # parts_of[source block][position of the target block along axis]
+    for stack, device in zip(stacks, devices):
+        with tf.device(device):
+            view = _full_along(to_grid(stack, grid.local), axis, grid.local)
+            parts = []
+            for piece in tf.split(view, grid.blocks[axis], ndims + split_dim):
+                # [..., source, ..., (target, rest), ...]: put the targets where the sources are, then lay the sources
+                # one after the other in the concatenated dimension.
+                shape = list(piece.shape)
+                here = ndims + split_dim
+                split = tf.reshape(
+                    piece, [*shape[:here], grid.local[axis], shape[here] // grid.local[axis], *shape[here + 1 :]]
+                )
+                split = _move(split, here, axis)  # [..., target, source, ...]
+                concat = ndims + 1 + concat_dim
+                merged = _move(split, axis + 1, concat)
+                shape[here] //= grid.local[axis]
+                shape[ndims + concat_dim] *= grid.local[axis]
+                parts.append(tf.reshape(merged, shape))
+            parts_of.append(parts)
+    results = [None] * len(stacks)
+    for group in grid.groups([axis]):
+        for target, block in enumerate(group):
+            with tf.device(devices[block]):
+                view = tf.concat([parts_of[source][target] for source in group], ndims + concat_dim)
+                results[block] = from_grid(view, grid.local)
+    return results
+
+
+def allsplit(stacks, grid, devices, axis, split_dim):
+    """Each processor keeps the part of its slice, in `split_dim`, that its coordinate along `axis` numbers."""
+    ndims = len(grid.local)
+    results = []
+    for stack, block, device in zip(stacks, grid.block_coordinates(), devices):
+        with tf.device(device):
+            view = to_grid(stack, grid.local)
+            split = _split_for_blocks(view, ndims + split_dim, axis, grid)
+            split = tf.gather(split, block[axis], axis=ndims + split_dim)
+            split = _move(split, ndims + split_dim, axis)  # [..., part, processor, ...]
+            if view.shape[axis] > 1:  # the diagonal of the two
+                shape = list(split.shape)
+                n = shape[axis]
+                split = tf.reshape(split, [*shape[:axis], n * n, *shape[axis + 2 :]])
+                split = tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
+            else:
+                split = tf.squeeze(split, [axis + 1])
+            results.append(from_grid_full(split, grid.local))
+    return results
+
+
+def _runs(sources, blocks_along, local_along):
+    """Sources of consecutive processors as runs: `(block or None, first, count)`, None for a processor with no source."""
+    runs = []
+    for source in sources:
+        block, first = (None, 0) if source is None else divmod(source, local_along)
+        if runs:
+            last_block, last_first, count = runs[-1]
+            if block == last_block and (block is None or first == last_first + count):
+                runs[-1] = (last_block, last_first, count + 1)
+                continue
+        runs.append((block, first, 1))
+    return runs
+
+
+def receive(stacks, grid, devices, axis, source_pcoord, fill):
+    """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or a tensor of `fill` where that is None."""
+    n = grid.local[axis]
+    views = _per_block(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
+    results = [None] * len(stacks)
+    for group in grid.groups([axis]):
+        for position, block in enumerate(group):
+            with tf.device(devices[block]):
+                pieces = []
+                for source, first, count in _runs(source_pcoord[position * n : (position + 1) * n], grid.blocks[axis], n):
+                    if source is None:
+                        shape = [count if d == axis else size for d, size in enumerate(views[block].shape)]
+                        pieces.append(tf.fill(shape, tf.cast(fill, views[block].dtype)))
+                        continue
+                    begin = [first if d == axis else 0 for d in range(len(views[block].shape))]
+                    size = [count if d == axis else -1 for d in range(len(views[block].shape))]
+                    pieces.append(tf.slice(views[group[source]], begin, size))
+                results[block] = from_grid_full(tf.concat(pieces, axis) if len(pieces) > 1 else pieces[0], grid.local)
+    return results

@@ -1,0 +1,184 @@
+"""Halo exchange: slices widened by voxels of their neighbours, and the adjoint of that.
+
+A widened slice is made by one copy: the slice is padded along all its dimensions at once, and the margins that belong to
+neighbours are then written in place, one dimension after the other. Each dimension's margins are read from the already
+widened tensor; that is how corners arrive. The adjoint adds what margins received to the voxels that they came from, in
+the opposite order, and cuts the slice out, again one copy.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from mtf_imaging.windows import SplitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin:
+    """How slices are widened along one dimension.
+
+    Attributes:
+      dim: number of the dimension of a slice.
+      size: voxels of the slice.
+      before: voxels added before it.
+      after: voxels added after it.
+      mesh_axis: the mesh dimension whose processors hold the neighbouring slices; None where the dimension is not split and
+        the margins are padding.
+      split: the `SplitPlan`, where it is split.
+    """
+
+    dim: int
+    size: int
+    before: int
+    after: int
+    mesh_axis: int | None = None
+    split: SplitPlan | None = None
+
+    @property
+    def hops(self):
+        """Pieces that the margins are made of: (voxels, distance in slices, side), farthest neighbours included."""
+        pieces = []
+        for side, width in (("before", self.before), ("after", self.after)):
+            for hop in range(-(-width // self.size)):
+                pieces.append((min(self.size, width - hop * self.size), hop + 1, side))
+        return pieces
+
+    def positions(self, voxels, hop, side):
+        """Begins, in the widened slice, of a piece as (where it is read from the owner's slice, where it is written)."""
+        if side == "before":
+            return self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
+        return self.before, self.before + hop * self.size
+
+
+def _index(rank, dim, begin, size):
+    """`begin` and `size` of a tf.slice of stacks that takes all of every dimension but `dim` of the slices."""
+    begins, sizes = [0] * rank, [-1] * rank
+    begins[dim + 1], sizes[dim + 1] = begin, size
+    return begins, sizes
+
+
+def _read(stack, dim, begin, size):
+    return tf.slice(stack, *_index(len(stack.shape), dim, begin, size))
+
+
+def _write(stack, value, dim, begin, size):
+    """`stack` with `value` written into it: in place if nothing else reads the stack any more, which the order here sees to."""
+    axis = dim + 1
+    everything = (1 << axis) - 1  # begin and end of the dimensions before `axis` are ignored
+    return tf.raw_ops.TensorStridedSliceUpdate(
+        input=stack,
+        begin=[0] * axis + [begin],
+        end=[0] * axis + [begin + size],
+        strides=[1] * (axis + 1),
+        value=value,
+        begin_mask=everything,
+        end_mask=everything,
+    )
+
+
+def _shifted(mesh, x, axis, distance, fill):
+    """What processor i - distance along mesh dimension `axis` holds; `fill` beyond the border."""
+    n = mesh.shape[axis].size
+    return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
+
+
+def widen(mesh, x, margins, fill=0):
+    """Widens every slice of a laid-out tensor by its margins; voxels beyond the border of the whole tensor are `fill`.
+
+    Args:
+      mesh: a `BlockMeshImpl`.
+      x: a laid-out tensor; a stack has at most one batch dimension more than margins can pad, see `_pad`.
+      margins: a `Margin` for each dimension that is widened.
+      fill: a number.
+
+    Returns:
+      A laid-out tensor; `x` itself where nothing is widened.
+    """
+    if any(m.before or m.after for m in margins):
+        x = mesh.map_stacks(lambda stack: _pad(stack, margins, fill), x)
+    for m in margins:
+        if m.mesh_axis is None:
+            continue
+        for voxels, hop, side in m.hops:
+            source, target = m.positions(voxels, hop, side)
+            piece = mesh.map_stacks(lambda s: _read(s, m.dim, source, voxels), x)
+            piece = _shifted(mesh, piece, m.mesh_axis, hop if side == "before" else -hop, fill)
+            x = mesh.map_stacks(lambda s, v: _write(s, v, m.dim, target, voxels), x, piece)
+    for m in margins:
+        if m.split is not None and m.split.needs_cut:
+            x = _cut(mesh, x, m)
+    return x
+
+
+def narrow(mesh, dx, margins):
+    """The adjoint of `widen` (with any fill): gradients of widened slices to gradients of the slices."""
+    for m in reversed(margins):
+        if m.split is not None and m.split.needs_cut:
+            dx = _uncut(mesh, dx, m)
+    for m in reversed(margins):
+        if m.mesh_axis is None:
+            continue
+        for voxels, hop, side in reversed(m.hops):
+            source, target = m.positions(voxels, hop, side)
+            piece = mesh.map_stacks(lambda s: _read(s, m.dim, target, voxels), dx)
+            piece = _shifted(mesh, piece, m.mesh_axis, -hop if side == "before" else hop, 0)
+            dx = mesh.map_stacks(
+                lambda s, v: _write(s, _read(s, m.dim, source, voxels) + v, m.dim, source, voxels), dx, piece
+            )
+    if not any(m.before or m.after for m in margins):
+        return dx
+
+    def cut_out(stack):
+        begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
+        for m in margins:
+            begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
+        return tf.slice(stack, begin, size)
+
+    return mesh.map_stacks(cut_out, dx)
+
+
+def _pad(stack, margins, fill):
+    """Pads a stack along all margins at once. TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined."""
+    first = min(m.dim for m in margins) + 1
+    folded = tf.reshape(stack, [-1, *stack.shape[first:]])
+    pads = [[0, 0] for _ in folded.shape]
+    for m in margins:
+        pads[m.dim + 2 - first] = [m.before, m.after]
+    padded = tf.pad(folded, pads, constant_values=tf.cast(fill, stack.dtype))
+    return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
+
+
+def _starts(mesh, m):
+    """For each block, where each of its processors cuts its widened slice: the starts along the margin's mesh dimension."""
+    for block in mesh.grid.block_coordinates():
+        yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(block)]
+
+
+def _gather(mesh, x, m, index_of):
+    """Takes voxels of every slice along the margin's dimension; `index_of(start) -> list of positions`."""
+    stacks = []
+    for stack, starts, device in zip(x.tensor_list, _starts(mesh, m), mesh.devices):
+        with tf.device(device):
+            index = [index_of(start) for start in starts]
+            stacks.append(tf.gather(stack, index, axis=m.dim + 1, batch_dims=1))
+    return type(x)(stacks)
+
+
+def _cut(mesh, x, m):
+    """Each processor's own `length` voxels of the widened slice, where they begin at different places."""
+    return _gather(mesh, x, m, lambda start: list(range(start, start + m.split.length)))
+
+
+def _uncut(mesh, dx, m):
+    """The adjoint of `_cut`: gradients back at their places in the widened slice, zeros elsewhere."""
+    length, width = m.split.length, m.split.width
+
+    def append_zero(stack):
+        folded = tf.reshape(stack, [-1, *stack.shape[m.dim + 1 :]])
+        padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
+        return tf.reshape(padded, [*stack.shape[: m.dim + 1], *padded.shape[1:]])
+
+    dx = mesh.map_stacks(append_zero, dx)
+    return _gather(
+        mesh, dx, m, lambda start: [r - start if 0 <= r - start < length else length for r in range(width)]
+    )

@@ -1,0 +1,60 @@
+"""A laid-out tensor: the slices of all processors of a mesh, as one stack a device."""
+
+from mtf_imaging.compat import mtf
+
+
+class LaidOutTensor:
+    """One tensor a block, each `[n] + slice_shape` with the slices of the block's n processors stacked.
+
+    A stack of one stands for a value that all processors share (it is held once). Whether a tensor is held once follows from
+    its layout alone (see `Lowering.set_tensor_lowering`), so every tensor of one shape has stacks of one size.
+
+    Attributes:
+      tensor_list: the stacks, one a block. Upstream's generic gradients, Depend and Assign work on it as it is.
+      widened: slices of this tensor with the halo of a window, by window: the forward and the backward pass share them.
+    """
+
+    def __init__(self, tensor_list):
+        self.tensor_list = list(tensor_list)
+        self.widened = {}
+
+    @classmethod
+    def from_tensor_list(cls, tensor_list):
+        """The name under which mesh_tensorflow's generic gradient makes one."""
+        return cls(tensor_list)
+
+    @property
+    def all_slices(self):
+        return self.tensor_list
+
+    @property
+    def slice_shape(self):
+        return self.tensor_list[0].shape.as_list()[1:]
+
+    @property
+    def dtype(self):
+        return self.tensor_list[0].dtype
+
+    def to_laid_out_tensor(self):
+        return self
+
+    def __repr__(self):
+        return f"LaidOutTensor({self.tensor_list})"
+
+
+class CanonicalSum(mtf.LazyAllreduceSum):
+    """A sum over processors that is not yet done, and whose result is brought to the stacks that its layout asks for."""
+
+    def __init__(self, lazy, canonical):
+        super().__init__(lazy.mesh_impl, lazy.laid_out_input, lazy.mesh_axes, lazy.add_counter_fn)
+        self._canonical = canonical
+
+    def to_laid_out_tensor(self):
+        if self._reduced is None:
+            self._reduced = self._canonical(super().to_laid_out_tensor())
+        return self._reduced
+
+    @property
+    def tensor_list(self):
+        """For mesh_tensorflow's generic gradient, which takes stacks only."""
+        return self.to_laid_out_tensor().tensor_list

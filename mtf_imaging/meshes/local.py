@@ -1,0 +1,191 @@
+"""What one device does with its stack of slices: `[n] + slice_shape`, or `[1] + slice_shape` for a value held once.
+
+`local` below is the box of processors of a block, processors along each mesh dimension; the stack is in its row-major order.
+The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
+"""
+
+import itertools
+import math
+
+import tensorflow as tf
+
+# Functions that may be called on a whole stack, whose arguments have one rank: mesh_tensorflow calls them slice by slice.
+_ELEMENTWISE_NAMES = (
+    "abs add cast cos divide equal exp floordiv greater greater_equal identity less less_equal log logical_and logical_not"
+    " logical_or maximum minimum mod multiply negative not_equal ones_like pow reciprocal rsqrt sigmoid sign sin sqrt square"
+    " subtract tanh to_float where zeros_like"
+).split()
+_ELEMENTWISE = {
+    getattr(module, name)
+    for module in (tf, tf.math, tf.compat.v1)
+    for name in _ELEMENTWISE_NAMES
+    if hasattr(module, name)
+} | {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
+
+
+def map_slices(fn, args, stacked):
+    """Calls `fn` on each slice of the stacks among `args` (those marked in `stacked`); other arguments go in as they are.
+
+    Values held once give a result held once. Elementwise functions are called on the stack as it is, all others are
+    vectorised over it.
+    """
+    ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
+    if fn in _ELEMENTWISE and len(ranks) == 1:
+        return fn(*args)
+    many = [i for i, (arg, is_stack) in enumerate(zip(args, stacked)) if is_stack and arg.shape[0] > 1]
+    slices = [tf.squeeze(a, [0]) if is_stack and i not in many else a for i, (a, is_stack) in enumerate(zip(args, stacked))]
+    if not many:
+        return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))
+
+    def call(one_slice_each):
+        for i, value in zip(many, one_slice_each):
+            slices[i] = value
+        result = fn(*slices)
+        return tuple(result) if isinstance(result, list) else result
+
+    return tf.vectorized_map(call, tuple(args[i] for i in many), fallback_to_while_loop=False)
+
+
+def to_grid(stack, local):
+    """The grid view of a stack."""
+    sizes = local if stack.shape[0] > 1 else [1] * len(local)
+    return tf.reshape(stack, [*sizes, *stack.shape[1:]])
+
+
+def from_grid(view, local):
+    """The stack of a grid view; a view that is 1 along some mesh dimensions only is repeated along them."""
+    sizes, slice_shape = view.shape[: len(local)], view.shape[len(local) :]
+    if all(size == 1 for size in sizes):
+        return tf.reshape(view, [1, *slice_shape])
+    if list(sizes) != list(local):
+        view = tf.broadcast_to(view, [*local, *slice_shape])
+    return tf.reshape(view, [math.prod(local), *slice_shape])
+
+
+def _flatten_batch(stack, batch_ndims):
+    """`[n] + batch + rest` as `[n x batch] + rest`."""
+    return tf.reshape(stack, [-1, *stack.shape[1 + batch_ndims :]])
+
+
+def _at(view, axes, coordinates, local):
+    """The part of a grid view at `coordinates` of the mesh dimensions `axes`, which become 1."""
+    index = [slice(None)] * len(local)
+    for axis, c in zip(axes, coordinates):
+        c = c if view.shape[axis] > 1 else 0
+        index[axis] = slice(c, c + 1)
+    return view[tuple(index)]
+
+
+def _coordinates(axes, local):
+    return list(itertools.product(*(range(local[axis]) for axis in axes)))
+
+
+def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
+    """See `BlockMeshImpl.window`; all arguments are stacks of one block."""
+    axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
+    if not axes:
+        weights = [tf.squeeze(s[:1], [0]) for s in shared]
+        results = fn(*[_flatten_batch(x, batch_ndims) for x in batched], *weights)
+        lead = batched[0].shape[: 1 + batch_ndims]
+        return tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), results)
+
+    batched_views = [to_grid(x, local) for x in batched]
+    shared_views = [to_grid(s, local) for s in shared]
+    parts = []
+    for at in _coordinates(axes, local):
+        inputs = [_at(view, axes, at, local) for view in batched_views]
+        lead = inputs[0].shape[: len(local) + batch_ndims]
+        flat = [tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in inputs]
+        # Along the other mesh dimensions the weights are equal, whether held once or repeated.
+        weights = [_at(view, range(len(local)), [at[axes.index(a)] if a in axes else 0 for a in range(len(local))], local)
+                   for view in shared_views]
+        weights = [tf.reshape(w, w.shape[len(local) :]) for w in weights]
+        parts.append(tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), fn(*flat, *weights)))
+    return tf.nest.map_structure(lambda *ys: _stack_coordinates(ys, axes, local), *parts)
+
+
+def _stack_coordinates(parts, axes, local):
+    """Grid views for every coordinate of `axes`, in order, as one stack."""
+    rest = list(parts[0].shape)
+    for axis in axes:
+        rest[axis] = local[axis]
+    if len(axes) == 1:
+        return from_grid(tf.concat(parts, axes[0]), local)
+    # [coordinates of axes] + grid + slice -> grid + slice, each coordinate at its mesh dimension.
+    view = tf.reshape(tf.stack(parts), [*(local[a] for a in axes), *parts[0].shape])
+    order = []
+    for dim in range(len(parts[0].shape)):
+        order += [axes.index(dim)] if dim in axes else []
+        order.append(len(axes) + dim)
+    return from_grid(tf.reshape(tf.transpose(view, order), rest), local)
+
+
+def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
+    """See `BlockMeshImpl.window_sum`; all arguments are stacks of one block, and only the block's own sum is done."""
+    axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
+    # A mesh dimension along which nothing is split holds equal slices: the first stands for all.
+    equal = [axis for axis in range(len(local)) if axis not in axes and axis not in summed_axes and local[axis] > 1]
+    if not axes and not equal:
+        return tf.expand_dims(fn(*[_flatten_batch(x, batch_ndims) for x in batched]), 0)
+    views = [_at(to_grid(x, local), equal, [0] * len(equal), local) for x in batched]
+    parts = []
+    for at in _coordinates(axes, local):
+        flat = [tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in [_at(v, axes, at, local) for v in views]]
+        y = fn(*flat)
+        parts.append(tf.reshape(y, [1] * len(local) + list(y.shape)))
+    return _stack_coordinates(parts, axes, local) if axes else from_grid(parts[0], local)
+
+
+def cut(whole, split, grid, block):
+    """The stack of the block at coordinates `block`: its box of `whole`, cut into slices. `split`: mesh axis or None a dimension."""
+    if all(axis is None for axis in split):
+        return tf.expand_dims(whole, 0)
+    box = []
+    for size, axis in zip(whole.shape, split):
+        parts = 1 if axis is None else grid.blocks[axis]
+        at = 0 if axis is None else block[axis]
+        box.append((at * (size // parts), size // parts))
+    piece = tf.slice(whole, [b for b, _ in box], [s for _, s in box]) if grid.num_blocks > 1 else whole
+    shape, order, place = [], [], {}
+    for (_, size), axis in zip(box, split):
+        if axis is not None:
+            place[axis] = len(shape)
+            shape.append(grid.local[axis])
+            size //= grid.local[axis]
+        order.append(len(shape))
+        shape.append(size)
+    lead = [place[axis] for axis in sorted(place)]
+    view = tf.transpose(tf.reshape(piece, shape), lead + order)
+    sizes = [grid.local[axis] if axis in place else 1 for axis in range(len(grid.local))]
+    slice_shape = [shape[i] for i in order]
+    return from_grid_full(tf.reshape(view, sizes + slice_shape), grid.local)
+
+
+def from_grid_full(view, local):
+    """As `from_grid`, but with every slice of the stack, also where they are all equal."""
+    slice_shape = view.shape[len(local) :]
+    return tf.reshape(tf.broadcast_to(view, [*local, *slice_shape]), [math.prod(local), *slice_shape])
+
+
+def join(stacks, split, grid):
+    """The whole tensor of a laid-out one: `cut` undone. `split` as in `cut`."""
+    boxes = []
+    for stack in stacks:
+        if all(axis is None for axis in split):
+            return tf.squeeze(stack, [0])
+        view = to_grid(stack, grid.local)
+        ndims = len(grid.local)
+        unused = [axis for axis in range(ndims) if axis not in split]
+        view = _at(view, unused, [0] * len(unused), grid.local)
+        order = list(unused)
+        shape = []
+        for i, axis in enumerate(split):
+            order += ([] if axis is None else [axis]) + [ndims + i]
+            shape.append(view.shape[ndims + i] * (1 if axis is None else grid.local[axis]))
+        boxes.append(tf.reshape(tf.transpose(view, order), shape))
+    # Join the boxes of the blocks, last mesh dimension first, as their row-major order has it.
+    for axis in reversed(range(len(grid.blocks))):
+        size = grid.blocks[axis]
+        groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
+        boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
+    return boxes[0]

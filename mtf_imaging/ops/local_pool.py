@@ -1,0 +1,87 @@
+"""Pooling and its gradients on one device, for 2 and 3 spatial dimensions: what pool ops call on their slices.
+
+All take `[batch, spatial..., channels]`. TensorFlow has no float64 3D pools on the CPU; taps of the window, taken as strided
+slices, serve there.
+"""
+
+import functools
+import itertools
+import math
+
+import tensorflow as tf
+
+
+def _around(values):
+    return [1, *values, 1]
+
+
+def _taps(shape, ksize, strides):
+    """For each tap of a VALID window, row-major, the (begin, end, strides) of the strided slice that it sees."""
+    outputs = [(n - k) // s + 1 for n, k, s in zip(shape[1:-1], ksize, strides)]
+    for tap in itertools.product(*(range(k) for k in ksize)):
+        end = [t + (o - 1) * s + 1 for t, o, s in zip(tap, outputs, strides)]
+        yield [0, *tap, 0], [shape[0], *end, shape[-1]], _around(strides)
+
+
+def _tap_values(x, ksize, strides):
+    return [tf.strided_slice(x, *tap) for tap in _taps(x.shape, ksize, strides)]
+
+
+def _add_taps(shape, ksize, strides, gradients):
+    """The gradient of `_tap_values`, of the given shape."""
+    return tf.add_n(
+        [
+            tf.raw_ops.StridedSliceGrad(shape=list(shape), begin=begin, end=end, strides=step, dy=dy)
+            for (begin, end, step), dy in zip(_taps(shape, ksize, strides), gradients)
+        ]
+    )
+
+
+def _needs_taps(x, ksize):
+    return x.dtype == tf.float64 and len(ksize) == 3
+
+
+def max_pool(x, ksize, strides):
+    """The largest voxel of every VALID window."""
+    if _needs_taps(x, ksize):
+        return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
+    fn = tf.raw_ops.MaxPool if len(ksize) == 2 else tf.raw_ops.MaxPool3D
+    return fn(input=x, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+def max_pool_grad(x, dy, ksize, strides):
+    """`dx`: each window's gradient goes to the first of its largest voxels."""
+    if _needs_taps(x, ksize):
+        values = _tap_values(x, ksize, strides)
+        y = functools.reduce(tf.maximum, values)
+        taken, gradients = tf.zeros_like(y, tf.bool), []
+        for value in values:
+            first = tf.logical_and(tf.equal(value, y), tf.logical_not(taken))
+            taken = tf.logical_or(taken, first)
+            gradients.append(tf.where(first, dy, tf.zeros_like(dy)))
+        return _add_taps(x.shape, ksize, strides, gradients)
+    fn = tf.raw_ops.MaxPoolGrad if len(ksize) == 2 else tf.raw_ops.MaxPool3DGrad
+    # The pool is done again, right beside its gradient (TensorFlow shares equal nodes): oneDNN's gradient, which gives a
+    # tie to the first, takes part only where it sees both.
+    y = max_pool(x, ksize, strides)
+    return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+def mean_pool(x, ksize, strides):
+    """The mean of every VALID window."""
+    if _needs_taps(x, ksize):
+        values = _tap_values(x, ksize, strides)
+        return tf.add_n(values) / len(values)
+    fn = tf.raw_ops.AvgPool if len(ksize) == 2 else tf.raw_ops.AvgPool3D
+    return fn(value=x, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+def mean_pool_grad(shape, dy, ksize, strides):
+    """`dx` of the given shape, the adjoint of `mean_pool`."""
+    if _needs_taps(dy, ksize):
+        taps = math.prod(ksize)
+        return _add_taps(shape, ksize, strides, [dy / taps] * taps)
+    args = dict(grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+    if len(ksize) == 2:
+        return tf.raw_ops.AvgPoolGrad(orig_input_shape=shape, **args)
+    return tf.raw_ops.AvgPool3DGrad(orig_input_shape=shape, **args)

@@ -1,0 +1,163 @@
+"""Max and average pools over 2 or 3 spatial dimensions, any of which may be split."""
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.ops import local_pool
+from mtf_imaging.ops.window_op import WindowOperation, make_geometry
+
+
+class _PoolOperation(WindowOperation):
+    """Base: `x[batch..., sizes..., channels]`, `y[batch..., outputs..., channels]`."""
+
+    def _shape_like(self, tensor, sizes):
+        dims = tensor.shape.dims
+        return mtf.Shape(dims[: self.geometry.batch_ndims] + self._spatial_dims(sizes) + dims[-1:])
+
+    def _window(self):
+        windows = self.geometry.windows
+        return [w.kernel for w in windows], [w.stride for w in windows]
+
+    def _call(self, lowering, local, inputs):
+        mesh = lowering.mesh_impl(self)
+        return mesh.window(local, inputs, batch_ndims=self.geometry.batch_ndims)
+
+
+class MaxPool(_PoolOperation):
+    """`y = max pool(x)`; voxels beyond the border are smaller than all others."""
+
+    def __init__(self, kind, x, geometry, name):
+        super().__init__(kind, [x], geometry, name)
+        self._outputs = [mtf.Tensor(self, self._shape_like(x, geometry.outputs), x.dtype)]
+
+    def gradient(self, grad_ys):
+        return [MaxPoolGrad(self.kind, self.inputs[0], grad_ys[0], self.geometry).outputs[0]]
+
+    def lower(self, lowering):
+        mesh, x = lowering.mesh_impl(self), self.inputs[0]
+        ksize, strides = self._window()
+        wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
+        y = self._call(lowering, lambda x: local_pool.max_pool(x, ksize, strides), [wide])
+        lowering.set_tensor_lowering(self.outputs[0], y)
+
+
+class MaxPoolGrad(_PoolOperation):
+    """`dx` of `MaxPool`; it has no gradient of its own."""
+
+    has_gradient = False
+
+    def __init__(self, kind, x, dy, geometry):
+        super().__init__(kind, [x, dy], geometry, f"{kind}_dx")
+        self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
+
+    def lower(self, lowering):
+        mesh, x = lowering.mesh_impl(self), self.inputs[0]
+        ksize, strides = self._window()
+        wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
+        dy = lowering.tensors[self.inputs[1]].to_laid_out_tensor()
+        dx = self._call(
+            lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy]
+        )
+        lowering.set_tensor_lowering(self.outputs[0], self.geometry.narrowed(mesh, dx))
+
+
+class AvgPool(_PoolOperation):
+    """`y = mean of the window's voxels that exist`: linear in `x`."""
+
+    def __init__(self, kind, x, geometry, name):
+        super().__init__(kind, [x], geometry, name)
+        self._outputs = [mtf.Tensor(self, self._shape_like(x, geometry.outputs), x.dtype)]
+
+    def gradient(self, grad_ys):
+        return [AvgPoolGrad(self.kind, grad_ys[0], self.geometry).outputs[0]]
+
+    def lower(self, lowering):
+        mesh = lowering.mesh_impl(self)
+        ksize, strides = self._window()
+        wide = self.geometry.widened(mesh, lowering.tensors[self.inputs[0]])
+        y = self._call(lowering, lambda x: local_pool.mean_pool(x, ksize, strides), [wide])
+        lowering.set_tensor_lowering(self.outputs[0], _corrected(self.geometry, mesh, y))
+
+
+class AvgPoolGrad(_PoolOperation):
+    """The adjoint of `AvgPool`."""
+
+    def __init__(self, kind, dy, geometry):
+        super().__init__(kind, [dy], geometry, f"{kind}_dx")
+        self._outputs = [mtf.Tensor(self, self._shape_like(dy, geometry.sizes), dy.dtype)]
+
+    def gradient(self, grad_ys):
+        return [AvgPool(self.kind, grad_ys[0], self.geometry, None).outputs[0]]
+
+    def lower(self, lowering):
+        mesh = lowering.mesh_impl(self)
+        ksize, strides = self._window()
+        geometry = self.geometry
+        wide = geometry.wide_shape(mesh)
+        dy = _corrected(geometry, mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor())
+        dx = self._call(
+            lowering,
+            lambda dy: local_pool.mean_pool_grad([dy.shape[0], *wide, dy.shape[-1]], dy, ksize, strides),
+            [dy],
+        )
+        lowering.set_tensor_lowering(self.outputs[0], geometry.narrowed(mesh, dx))
+
+
+def _corrected(geometry, mesh, y):
+    """Means of windows that hang over the border, corrected to means of the voxels that exist there."""
+    for i, (name, size, window) in enumerate(zip(geometry.names, geometry.sizes, geometry.windows)):
+        before, _ = window.pads(size)
+        first = np.arange(window.output_size(size)) * window.stride - before
+        exist = np.minimum(first + window.kernel, size) - np.maximum(first, 0)
+        if (exist == window.kernel).all():
+            continue
+        ratio = window.kernel / exist
+        axis = mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0]
+        parts = 1 if axis is None else mesh.shape[axis].size
+        share = ratio.reshape([parts] + [-1 if d == geometry.batch_ndims + i else 1 for d in range(len(y.slice_shape))])
+        factors = mesh.laid_out_constant(lambda at: share[0 if axis is None else at[axis]])  # noqa: B023  called at once
+        y = mesh.map_stacks(lambda y, f: y * tf.cast(f, y.dtype), y, mesh.canonical_like(factors, y))
+    return y
+
+
+def _pool(operation, kind, x, ksize, strides, padding, name):
+    num_spatial = int(kind[-2])
+    geometry = make_geometry(f"{kind} '{name or kind}'", x, num_spatial, ksize, strides, 1, padding, pads_itself=True)
+    return operation(kind, x, geometry, name).outputs[0]
+
+
+def max_pool2d(x, ksize, strides, padding="VALID", name=None):
+    """2D max pool, as `tf.nn.max_pool2d`; see `max_pool3d`."""
+    return _pool(MaxPool, "max_pool2d", x, ksize, strides, padding, name)
+
+
+def max_pool3d(x, ksize, strides, padding="VALID", name=None):
+    """3D max pool, as `tf.nn.max_pool3d` on the whole tensor; windows may overlap, and any dimension may be split.
+
+    `y[batch..., x', y', z', channels] = max over taps of x[batch..., ., ., ., channels]`
+
+    Args:
+      x: Tensor[batch..., x, y, z, channels]
+      ksize: voxels of the window: an int, or one for each spatial dimension.
+      strides: likewise.
+      padding: "SAME" or "VALID".
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', z', channels]
+
+    Raises:
+      ShapeError: dimensions that do not fit each other.
+    """
+    return _pool(MaxPool, "max_pool3d", x, ksize, strides, padding, name)
+
+
+def avg_pool2d(x, ksize, strides, padding="VALID", name=None):
+    """2D average pool, as `tf.nn.avg_pool2d`; see `avg_pool3d`."""
+    return _pool(AvgPool, "avg_pool2d", x, ksize, strides, padding, name)
+
+
+def avg_pool3d(x, ksize, strides, padding="VALID", name=None):
+    """3D average pool, as `tf.nn.avg_pool3d`: a window at the border divides by the voxels that exist; see `max_pool3d`."""
+    return _pool(AvgPool, "avg_pool3d", x, ksize, strides, padding, name)

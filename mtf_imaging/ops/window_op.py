@@ -1,0 +1,195 @@
+"""What all window ops share: the geometry of their spatial dimensions, its legality under a layout, and halo exchange.
+
+An op is then its geometry and a local TensorFlow function: `geometry.widened(...)` gives slices with their halos, the mesh
+calls the local function on them, and gradients go back through `geometry.narrowed(...)`.
+"""
+
+import dataclasses
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes import halo
+from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
+
+
+@dataclasses.dataclass(frozen=True)
+class LayoutFault:
+    """A split that an op cannot do.
+
+    Attributes:
+      text: the message, with the op, both names and both sizes, and a fix.
+      explains: the (dimension name, size) pairs whose indivisibility the message explains.
+      key: equal for two faults that would say the same of two ops.
+    """
+
+    text: str
+    explains: frozenset
+    key: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Geometry:
+    """The spatial dimensions of a window op: what the windows slide over, and how.
+
+    Attributes:
+      names: names of the spatial dimensions.
+      sizes: voxels of each, on the side that the windows slide over (the larger one, for a stride).
+      windows: a `Window` each.
+      batch_ndims: number of dimensions before the spatial ones.
+      pads_itself: whether slices are padded here even where nothing is split, so that local functions are always VALID.
+    """
+
+    names: tuple
+    sizes: tuple
+    windows: tuple
+    batch_ndims: int
+    pads_itself: bool = False
+
+    @property
+    def outputs(self):
+        """Number of windows along each dimension."""
+        return tuple(w.output_size(n) for w, n in zip(self.windows, self.sizes))
+
+    @property
+    def padding(self):
+        return self.windows[0].padding
+
+    def margins(self, mesh):
+        """A `Margin` for each spatial dimension, or [] where the mesh splits none and the local function pads.
+
+        Where some dimension is split, the others are padded along with it: one copy makes all margins.
+        """
+        axes = [mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0] for name in self.names]
+        if not self.pads_itself and all(axis is None for axis in axes):
+            return []
+        margins = []
+        for i, (axis, size, window) in enumerate(zip(axes, self.sizes, self.windows)):
+            dim = self.batch_ndims + i
+            if axis is None:
+                margins.append(halo.Margin(dim, size, *window.pads(size)))
+                continue
+            plan = plan_split(window, size, mesh.shape[axis].size)
+            margins.append(halo.Margin(dim, plan.size, plan.before, plan.after, axis, plan))
+        return margins
+
+    def local_padding(self, mesh):
+        """The padding that the local function applies itself."""
+        return "VALID" if self.margins(mesh) else self.padding
+
+    def widened(self, mesh, x, fill=0):
+        """Slices of `x` with all the voxels that their windows need; made once for every op that asks."""
+        x = x.to_laid_out_tensor()
+        key = (self, fill)
+        if key not in x.widened:
+            x.widened[key] = halo.widen(mesh, x, self.margins(mesh), fill)
+        return x.widened[key]
+
+    def wide_shape(self, mesh):
+        """Voxels of a widened slice along each spatial dimension."""
+        margins = self.margins(mesh)
+        if not margins:
+            return list(self.sizes)
+        return [
+            m.split.length if m.split is not None and m.split.needs_cut else m.before + m.size + m.after for m in margins
+        ]
+
+    def narrowed(self, mesh, dx):
+        """The adjoint of `widened`."""
+        return halo.narrow(mesh, dx, self.margins(mesh))
+
+    def summed_axes(self, mesh, batch_dims):
+        """Mesh axes over which a sum over batch and spatial dimensions is spread."""
+        dims = list(batch_dims) + [mtf.Dimension(name, 0) for name in self.names]
+        return [axis for axis in mesh.split_axes(mtf.Shape(dims)) if axis is not None]
+
+    def layout_faults(self, title, mesh_sizes, rules):
+        """The splits of the spatial dimensions that are not legal, as `LayoutFault`s."""
+        faults = []
+        for name, size, window in zip(self.names, self.sizes, self.windows):
+            rule = rules.get(name)
+            parts = mesh_sizes.get(rule, 1)
+            bad = check_split(window, size, parts)
+            if not bad:
+                continue
+            output = window.output_size(size)
+            nearest = [n for n in nearest_legal_sizes(window, size, parts) if n]
+            sizes = f"make '{name}' {' or '.join(map(str, nearest))} here" if nearest else "take another padding or stride"
+            why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
+            text = (
+                f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel {window.kernel}, "
+                f"stride {window.stride}, {window.padding} it makes {output} outputs of {size} voxels, and {why}. "
+                f"Fix: {sizes}, or drop '{name}:{rule}'."
+            )
+            key = (name, size, window, rule)
+            faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key))
+        return faults
+
+
+def make_geometry(title, x, num_spatial, kernel, strides, dilations, padding, sizes=None, pads_itself=False):
+    """The geometry of an op on `x: Tensor[batch..., spatial..., channels]`.
+
+    Args:
+      title: what to call the op in an error.
+      x: an `mtf.Tensor`.
+      num_spatial: 2 or 3.
+      kernel: taps, for each spatial dimension.
+      strides: an int, or one for each spatial dimension.
+      dilations: likewise.
+      padding: "SAME" or "VALID".
+      sizes: the sizes that the windows slide over, where those are not `x`'s own.
+      pads_itself: see `Geometry`.
+
+    Raises:
+      ShapeError: too few dimensions, or a window larger than what it slides over.
+    """
+    dims = x.shape.dims
+    if len(dims) < num_spatial + 2:
+        raise ShapeError(
+            f"{title} needs at least {num_spatial + 2} dimensions (batch, {num_spatial} spatial ones, channels), "
+            f"but its input has {len(dims)}: {x.shape}"
+        )
+    spatial = dims[-1 - num_spatial : -1]
+    strides = per_dimension(title, "strides", strides, num_spatial)
+    dilations = per_dimension(title, "dilations", dilations, num_spatial)
+    kernel = per_dimension(title, "kernel", kernel, num_spatial)
+    try:
+        windows = tuple(Window(k, s, d, padding) for k, s, d in zip(kernel, strides, dilations))
+    except ShapeError as error:
+        raise ShapeError(f"{title}: {error}") from None
+    sizes = tuple(sizes or (d.size for d in spatial))
+    for dim, size, window in zip(spatial, sizes, windows):
+        if window.output_size(size) < 1:
+            raise ShapeError(
+                f"{title}: a window of {window.extent} voxels does not fit '{dim.name}' (size {size}) with padding "
+                f"'{padding}'. Fix: make '{dim.name}' at least {window.extent}, or use padding 'SAME'."
+            )
+    return Geometry(tuple(d.name for d in spatial), sizes, windows, len(dims) - num_spatial - 1, pads_itself)
+
+
+def per_dimension(title, what, value, num_spatial):
+    """An int for all spatial dimensions, or one for each, as a tuple of ints."""
+    values = (value,) * num_spatial if isinstance(value, int) else tuple(value)
+    if len(values) != num_spatial or not all(isinstance(v, int) for v in values):
+        raise ShapeError(f"{title}: {what} must be an int or {num_spatial} of them, not {value!r}")
+    return values
+
+
+class WindowOperation(mtf.Operation):
+    """An mtf operation with a `Geometry`. Subclasses set `_outputs`, and write `lower` and `gradient`."""
+
+    def __init__(self, kind, inputs, geometry, name):
+        super().__init__(inputs, name=name or kind)
+        self.kind = kind
+        self.geometry = geometry
+
+    def layout_faults(self, mesh_sizes, rules):
+        """See `Geometry.layout_faults`; the lowering reports them."""
+        return self.geometry.layout_faults(f"{self.kind} '{self.name}'", mesh_sizes, rules)
+
+    def _spatial_dims(self, sizes):
+        return [mtf.Dimension(name, size) for name, size in zip(self.geometry.names, sizes)]
+
+
+def first_axis(mesh, dim):
+    """The mesh axis that splits a dimension, or None."""
+    return mesh.split_axes(mtf.Shape([dim]))[0]

@@ -1,0 +1,147 @@
+"""A function over named tensors, compiled once for a mesh of processors and a layout."""
+
+import logging
+
+import tensorflow as tf
+
+from mtf_imaging import lowering, masters
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import LayoutError, ShapeError
+from mtf_imaging.layout import check_names, format_shape, parse_layout, parse_shape
+from mtf_imaging.meshes import make_mesh_impl
+from mtf_imaging.meshes.random import RandomState
+
+_logger = logging.getLogger(__name__)
+
+
+class _Input:
+    """Name, shape and dtype of an input, as the user gave them."""
+
+    def __init__(self, name, spec):
+        string, dtype = spec if isinstance(spec, (tuple, list)) else (spec, tf.float32)
+        self.name = name
+        self.shape = mtf.Shape([mtf.Dimension(d, n) for d, n in parse_shape(string, what=f"shape of input '{name}'")])
+        self.dtype = tf.as_dtype(dtype)
+        self.spec = tf.TensorSpec(self.shape.to_integer_list, self.dtype, name=name)
+
+
+class Program(tf.Module):
+    """Lowers `fn` for a mesh and a layout, once, into one `tf.function`.
+
+    `fn` is called by keyword with an `mtf.Tensor` for each input and returns an `mtf.Tensor`, or a tuple or dict of them.
+    Every `mtf.Assign` that it makes runs once a call, after all variables are read: outputs are values before the update.
+    Initial values of variables depend on (seed, variable name) alone, and random operations on (seed, step, operation,
+    position in the whole tensor): a layout changes speed and memory, never results.
+
+    `tf.train.Checkpoint(program=p)` holds whole variables and the step, and is free of the layout.
+
+    Args:
+      fn: the function.
+      inputs: for each input its shape, `"batch:1,x:12,channels:3"` (float32), or a pair (shape, dtype).
+      mesh_shape: the mesh of processors, `"rows:2,cols:2"`; `""` is one processor.
+      layout: which tensor dimension is split over which mesh dimension, `"x:rows,y:cols"`.
+      mesh_impl: "stacked", "placement" or "auto"; see `mtf_imaging.meshes.make_mesh_impl`.
+      devices: device strings; default: all GPUs, else the logical CPUs there are.
+      seed: an int.
+      variables: a `Program` whose variables and step this one shares.
+
+    Attributes:
+      variables: dict of mtf names to `tf.Variable`s.
+      step: int64 `tf.Variable`, one more for each call that assigns.
+      mesh_impl: the mesh implementation.
+      function: the compiled `tf.ConcreteFunction`.
+
+    Raises:
+      LayoutError: all faults of the layout, before any device is used.
+    """
+
+    def __init__(
+        self, fn, inputs, mesh_shape="", layout="", mesh_impl="auto", devices=None, seed=0, variables=None, name=None
+    ):
+        super().__init__(name=name)
+        self._inputs = {key: _Input(key, spec) for key, spec in inputs.items()}
+        mesh_pairs, layout_pairs = parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout)
+        self.mesh_shape, self.layout, self.seed = mesh_shape, layout, seed
+        self.mesh_impl = make_mesh_impl(
+            mesh_impl, mtf.convert_to_shape(list(mesh_pairs)), mtf.convert_to_layout_rules(list(layout_pairs)), devices
+        )
+        self._masters = masters.Masters(seed, self.mesh_impl.devices, variables and variables._masters)
+        self.step = self._masters.step
+
+        def build(**tensors):
+            graph = mtf.Graph()
+            mesh = mtf.Mesh(graph, "mesh")
+            named = {
+                key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key) for key, spec in self._inputs.items()
+            }
+            with self._masters.scope():
+                outputs = fn(**named)
+            _check_outputs(outputs)
+            dims = {d.name for _, tensor in lowering.tensors_of(graph) for d in tensor.shape.dims}
+            self._repeated = check_names(layout, mesh_shape, dims)
+            lowering.check(graph, mesh_pairs, layout_pairs)
+            self._masters.create()
+            self.mesh_impl.random_state = RandomState(seed, self._masters.read_step())
+            lowered = lowering.Lowering(graph, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
+            results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
+            reads = [variable.read for variable in lowered.variables.values()]
+            with tf.control_dependencies([*tf.nest.flatten(results), *reads, self._masters.read_step()]):
+                updates = self._masters.assign(self.mesh_impl.assignments)
+            with tf.control_dependencies(updates):
+                results = tf.nest.map_structure(tf.identity, results)
+            self._shapes = {v.name: v.shape for v in graph.all_variables}
+            return results
+
+        signature = {key: spec.spec for key, spec in self._inputs.items()}
+        self.function = tf.function(build, autograph=False).get_concrete_function(**signature)
+        if self._repeated:
+            _logger.warning(
+                "no rule of layout '%s' uses %s of mesh '%s': the same work is done along it on every processor",
+                layout,
+                " and ".join(f"'{d}'" for d in self._repeated),
+                mesh_shape,
+            )
+
+    def __call__(self, **tensors):
+        """Calls the program on whole tensors, by keyword; returns whole tensors in the structure that `fn` returned."""
+        unknown, missing = sorted(tensors.keys() - self._inputs.keys()), sorted(self._inputs.keys() - tensors.keys())
+        if unknown or missing:
+            raise ShapeError(
+                f"the program takes the inputs {', '.join(self._inputs) or 'none'}; "
+                + "; ".join([f"'{k}' is not one of them" for k in unknown] + [f"'{k}' is missing" for k in missing])
+            )
+        return self.function(**{key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()})
+
+    def _checked(self, spec, value):
+        with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do
+            try:
+                value = tf.convert_to_tensor(value, dtype=spec.dtype)
+            except (TypeError, ValueError) as error:
+                raise ShapeError(f"input '{spec.name}' must be convertible to {spec.dtype.name}: {error}") from None
+        if value.shape != spec.shape.to_integer_list:
+            dims = format_shape((d.name, d.size) for d in spec.shape.dims)
+            raise ShapeError(f"input '{spec.name}' must have shape [{dims}], not {value.shape.as_list()}")
+        return value
+
+    @property
+    def variables(self):
+        return self._masters.variables
+
+    @property
+    def num_nodes(self):
+        """Nodes of the compiled graph."""
+        return len(self.function.graph.get_operations())
+
+    def slice_shape(self, name):
+        """Shape, as a list, of what one processor holds of an input or a variable."""
+        if name in self._inputs:
+            return self.mesh_impl.slice_shape(self._inputs[name].shape)
+        if name in self._shapes:
+            return self.mesh_impl.slice_shape(self._shapes[name])
+        raise LayoutError(f"the program has no input or variable '{name}'; it has {', '.join([*self._inputs, *self._shapes])}")
+
+
+def _check_outputs(outputs):
+    for value in tf.nest.flatten(outputs):
+        if not isinstance(value, mtf.Tensor):
+            raise ShapeError(f"fn must return mtf.Tensors only, not {value!r} ({type(value).__name__})")
