@@ -1,0 +1,67 @@
+"""How a volume lies in space and on disk: stored array <-> canonical array.
+
+Canonical arrays are `[x, y, z]` with x growing to the patient's right, y to the front, z to the head (RAS+), as nibabel
+orders them. Only axes are swapped and flipped, so nothing is interpolated and the way back is exact.
+"""
+
+from dataclasses import dataclass
+
+import nibabel
+import numpy as np
+from nibabel import orientations
+
+AXIS_NAMES = ("x", "y", "z")
+_RAS = np.array([[0, 1], [1, 1], [2, 1]])
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Geometry of one NIfTI file.
+
+    Attributes:
+      header: the file's header, kept for what it says besides the geometry (units, codes, description).
+      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+.
+    """
+
+    header: nibabel.Nifti1Header
+    affine: np.ndarray
+
+    @property
+    def stored_shape(self) -> tuple[int, int, int]:
+        """Voxels along the axes as stored; trailing axes of size 1 are not counted."""
+        return tuple(int(n) for n in self.header.get_data_shape()[:3])
+
+    @property
+    def axis_codes(self) -> str:
+        """Direction of each stored axis, for instance `LPS`; `RAS` is canonical."""
+        return "".join(nibabel.aff2axcodes(self.affine))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Voxels along the canonical x, y, z."""
+        shape = [0, 0, 0]
+        for size, (axis, _) in zip(self.stored_shape, self._orientation(), strict=True):
+            shape[int(axis)] = size
+        return tuple(shape)
+
+    @property
+    def canonical_affine(self) -> np.ndarray:
+        """`[4, 4]` float64, canonical voxel index -> mm in RAS+."""
+        return self.affine @ orientations.inv_ornt_aff(self._orientation(), self.stored_shape)
+
+    @property
+    def spacing(self) -> tuple[float, float, float]:
+        """Voxel size in mm along the canonical x, y, z."""
+        return tuple(float(s) for s in nibabel.affines.voxel_sizes(self.canonical_affine))
+
+    def to_canonical(self, stored: np.ndarray) -> np.ndarray:
+        """A view of a stored array `[i, j, k]` as `[x, y, z]`."""
+        return orientations.apply_orientation(stored, self._orientation())
+
+    def to_stored(self, canonical: np.ndarray) -> np.ndarray:
+        """A view of a canonical array `[x, y, z]` as `[i, j, k]`: the inverse of `to_canonical`."""
+        return orientations.apply_orientation(canonical, orientations.ornt_transform(_RAS, self._orientation()))
+
+    def _orientation(self) -> np.ndarray:
+        """`[3, 2]`: for each stored axis the canonical axis and +1 or -1, the nearest where the affine is oblique."""
+        return orientations.io_orientation(self.affine)
