@@ -96,7 +96,7 @@ def _points(rng: np.random.Generator, shape: tuple[int, int, int], spacing: tupl
     points *= _column(spacing)
     turn = Rotation.from_euler("zx", rng.uniform(-6, 6, 2), degrees=True).as_matrix()
     points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), points)
-    points = (points - _column(rng.uniform(-12, 12, 3))) / _column(rng.uniform(0.92, 1.06, 3))
+    points = (points - _column(rng.uniform(-12, 12, 3))) / _column(rng.uniform(0.9, 1.02, 3))
     return points + _BEND_MM * np.stack([smooth_field(rng, shape, 5) for _ in range(3)])
 
 
@@ -180,13 +180,13 @@ def _lesions(scene: _Scene, liver: np.ndarray, level: float) -> None:
     for number in range(count):
         # The first is always worth finding; one in six of the others is tiny.
         tiny = number > 0 and rng.random() < 1 / 6
-        diameter = rng.uniform(3, 10) if tiny else rng.uniform(18, 30)
+        diameter = rng.uniform(3, 10) if tiny else rng.uniform(20, 30)
         at = np.unravel_index(rng.choice(inner), liver.shape)
         centre = scene.points[(slice(None), *at)]
         radii = diameter / 2 * rng.uniform(0.85, 1, 3)
         lesion = liver & (scene.ellipsoid(centre, radii) < 1)
         lesion[at] = True  # thinner than a voxel, it still fills one
-        scene.paint(lesion, level - rng.uniform(55, 75), 4)
+        scene.paint(lesion, level - rng.uniform(60, 80), 4)
         scene.labels[lesion] = LESION
 
 

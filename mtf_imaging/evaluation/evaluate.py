@@ -1,0 +1,84 @@
+"""Segment and score the cases of a folder."""
+
+from pathlib import Path
+
+from tqdm import tqdm
+
+from mtf_imaging.data.atomic import is_partial
+from mtf_imaging.data.cases import Case, find_cases
+from mtf_imaging.data.grid import Grid
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.dice import DiceScores
+from mtf_imaging.evaluation.metrics import dice_table, write_metrics
+from mtf_imaging.evaluation.picture import write_picture
+from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume
+
+
+def evaluate(
+    input_dir: str | Path,
+    output_dir: str | Path,
+    grid: Grid,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    num_pictures: int = 3,
+    progress: bool = True,
+) -> DiceScores:
+    """Segments each case, scores it at its own resolution, and writes what came out.
+
+    Written are `predictions/segmentation-N.nii.gz` in the geometry of each volume, `pictures/case-N.png` of the first
+    cases, and, when all cases are done, `metrics.json` and `metrics.csv`. Evaluating the same cases again replaces
+    them.
+
+    Args:
+      input_dir: folder of labelled cases.
+      output_dir: folder to write to; made where it is missing.
+      grid: voxels along x, y, z that the network works on.
+      predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> class probabilities `[x, y, z, classes]`.
+      window: (low, high) in HU, as in training.
+      num_pictures: how many cases get a picture.
+      progress: whether to show a progress bar and print the table.
+
+    Returns:
+      The scores.
+
+    Raises:
+      DataError: a case cannot be used, or the output folder holds predictions of other cases, or lies in the input
+        folder.
+    """
+    cases = find_cases(input_dir)
+    output_dir = Path(output_dir)
+    _check_output(output_dir, Path(input_dir), cases)
+    scores = DiceScores()
+    bar = tqdm(cases, desc="evaluate", unit="case", disable=not progress, dynamic_ncols=True)
+    for number, case in enumerate(bar):
+        volume = read_volume(case.volume)
+        reference = read_labels(case.labels, volume)
+        prediction = segment_volume(volume, grid, predict_probabilities, window)
+        write_labels(output_dir / "predictions" / case.prediction_name, prediction, volume.geometry)
+        dice = scores.add(case.key, prediction, reference)
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in dice.items())
+        bar.set_postfix_str(shown)
+        if number < num_pictures:
+            path = output_dir / "pictures" / f"case-{case.key}.png"
+            write_picture(
+                path, volume.hu, reference, prediction, volume.geometry.spacing, f"case {case.key}: Dice {shown}"
+            )
+    write_metrics(output_dir, scores)
+    if progress:
+        print(dice_table(scores))
+    return scores
+
+
+def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
+    """Predictions never land among the references, or beside those of other cases."""
+    check_outside(output_dir, input_dir)
+    predictions = output_dir / "predictions"
+    ours = {case.prediction_name for case in cases}
+    foreign = sorted(p.name for p in predictions.glob("*.nii*") if p.name not in ours and not is_partial(p))
+    if foreign:
+        raise DataError(
+            f"{predictions}: holds {len(foreign)} prediction(s) of cases that {input_dir} does not have, such as "
+            f"{foreign[0]}. Fix: write to another folder, or delete this one."
+        )

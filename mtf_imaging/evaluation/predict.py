@@ -1,0 +1,100 @@
+"""Segment volumes of any size and orientation with a network that works on a grid."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.grid import Grid, format_grid
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
+from mtf_imaging.data.nifti import NUM_CLASSES, Volume, read_volume, write_labels
+from mtf_imaging.data.resample import resample_linear, resample_to_labels
+from mtf_imaging.errors import DataError, ShapeError
+
+# image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
+PredictProbabilities = Callable[[np.ndarray], np.ndarray]
+
+
+def segment_volume(
+    volume: Volume, grid: Grid, predict_probabilities: PredictProbabilities, window: Window = DEFAULT_WINDOW
+) -> np.ndarray:
+    """Segments one volume.
+
+    The volume is resampled to the grid and windowed as in training; the probabilities are resampled back to the
+    volume's own voxels before the most probable class is taken.
+
+    Args:
+      volume: the volume, as `read_volume` returns it.
+      grid: voxels along x, y, z that the network works on.
+      predict_probabilities: the network.
+      window: (low, high) in HU.
+
+    Returns:
+      Labels, uint8 `[x, y, z]` on the voxels of `volume.hu`.
+
+    Raises:
+      ShapeError: the network returned another shape.
+      DataError: the network returned NaN or infinity.
+    """
+    # Rounded to whole HU as records are, so that the network sees here what it saw in training.
+    hu = resample_linear(volume.hu, grid).round()
+    probabilities = np.asarray(predict_probabilities(apply_window(hu, window)[..., np.newaxis]))
+    if probabilities.shape != (*grid, NUM_CLASSES):
+        raise ShapeError(
+            f"{volume.path}: the network returned probabilities of shape {probabilities.shape}, needed is "
+            f"{(*grid, NUM_CLASSES)} for the grid {format_grid(grid)}."
+        )
+    if not np.isfinite(probabilities).all():
+        raise DataError(f"{volume.path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
+    return resample_to_labels(probabilities, volume.geometry.shape)
+
+
+def predict_cases(
+    input_path: str | Path,
+    output_path: str | Path,
+    grid: Grid,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    progress: bool = True,
+) -> list[Path]:
+    """Segments a file, or the volumes of a folder, each in its own geometry.
+
+    Args:
+      input_path: a NIfTI file, or a folder of cases; no segmentations are needed.
+      output_path: a .nii or .nii.gz file to write for a file; a folder for a folder, where `volume-N` gives
+        `segmentation-N.nii.gz`. For a file it may also be a folder that exists.
+      grid: voxels along x, y, z that the network works on.
+      predict_probabilities: the network.
+      window: (low, high) in HU.
+      progress: whether to show a progress bar.
+
+    Returns:
+      The files that were written.
+
+    Raises:
+      DataError: the input cannot be read, or the output would overwrite it.
+    """
+    input_path, output_path = Path(input_path), Path(output_path)
+    cases = find_cases(input_path, need_labels=False)
+    if input_path.is_dir():
+        check_outside(output_path, input_path)
+    if input_path.is_dir() or output_path.is_dir():
+        outputs = [output_path / case.prediction_name for case in cases]
+    elif output_path.name.endswith((".nii", ".nii.gz")):
+        outputs = [output_path]
+    else:
+        raise DataError(f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz.")
+    if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
+        raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: give another output.")
+    for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
+        volume = read_volume(case.volume)
+        write_labels(output, segment_volume(volume, grid, predict_probabilities, window), volume.geometry)
+    return outputs
+
+
+def check_outside(output_dir: Path, input_dir: Path) -> None:
+    """Raises DataError where predictions would land among the cases, to be taken for references by the next reader."""
+    if output_dir.resolve().is_relative_to(input_dir.resolve()):
+        raise DataError(f"{output_dir}: lies in the folder of the cases, {input_dir}. Fix: write to another folder.")
