@@ -14,7 +14,10 @@ def tensors_of(graph):
 
 
 def _size_faults(graph, mesh_shape, layout):
-    """Dimensions that the layout splits into unequal slices: one fault for each name and size, at the operation it is first met."""
+    """Dimensions that the layout splits into unequal slices:
+
+    One fault for each name and size, at the operation it is first met.
+    """
     seen = {}
     for op, tensor in tensors_of(graph):
         for dim in tensor.shape.dims:
@@ -70,15 +73,15 @@ def check(graph, mesh_shape, layout):
     """
     sizes, rules = dict(mesh_shape), dict(layout)
     size_faults = _size_faults(graph, sizes, rules)
-    # A window op explains its own faults better: input and output size together.
-    window_faults, explained = [], set()
+    # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
+    # for all.
+    op_faults, explained = {}, set()
     for op in graph.operations:
         for fault in getattr(op, "layout_faults", lambda sizes, rules: [])(sizes, rules):
             explained |= fault.explains
-            if fault.text not in window_faults:
-                window_faults.append(fault.text)
-    inputs = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
-    faults = inputs + window_faults + _clash_faults(graph, rules)
+            op_faults.setdefault(fault.key, fault.text)
+    plain = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
+    faults = plain + list(op_faults.values()) + _clash_faults(graph, rules)
     if faults:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         head = f"layout '{format_layout(layout)}' on mesh '{format_shape(mesh_shape)}' has {count}:"
@@ -90,12 +93,14 @@ class Lowering(mtf.Lowering):
 
     Attributes:
       random_state: `RandomState` that the operations draw from.
+      saved: for an output tensor, what the kernel that made it keeps for its gradient and no dimension names.
     """
 
     def __init__(self, graph, mesh_to_impl, random_state):
         self.graph = graph
         self.mesh_to_impl = mesh_to_impl
         self.random_state = random_state
+        self.saved = {}
         self._counters = []
         self.tensors, self.operations, self.variables = {}, {}, {}
         for op in graph.operations:
@@ -112,7 +117,8 @@ class Lowering(mtf.Lowering):
     def set_tensor_lowering(self, tensor, laid_out_tensor):
         """Sets what a tensor is lowered to, with stacks of one exactly where the layout splits none of its dimensions.
 
-        Operations on tensors of one shape then meet stacks of one size, which mesh_tensorflow's generic gradient relies on.
+        Operations on tensors of one shape then meet stacks of one size, which mesh_tensorflow's generic gradient relies
+        on.
         """
         mesh_impl = self.mesh_impl(tensor)
 

@@ -1,5 +1,6 @@
 """The variables of a program: whole, one of each, made outside the graph, with values that no layout can change."""
 
+import concurrent.futures
 import contextlib
 import zlib
 
@@ -11,7 +12,10 @@ from mtf_imaging.errors import CheckpointError
 
 
 class _Master:
-    """What mesh_tensorflow holds as a variable's master: its name while the graph is traced, a `tf.Variable` once it is lowered."""
+    """What mesh_tensorflow holds as a variable's master:
+
+    Its name while the graph is traced, a `tf.Variable` once it is lowered.
+    """
 
     def __init__(self, name, shape, dtype, initializer, trainable, device):
         self.name = f"{name}:0"
@@ -56,12 +60,9 @@ class Masters(tf.Module):
     def scope(self):
         """Within it, `mtf.get_variable` makes masters, and upstream's optimizers find the program's step."""
         v1 = tf.compat.v1
-        v1.add_to_collection(v1.GraphKeys.GLOBAL_STEP, self.read_step_variable())
+        v1.add_to_collection(v1.GraphKeys.GLOBAL_STEP, self.step)
         with v1.variable_scope(v1.get_variable_scope(), custom_getter=self._get, reuse=v1.AUTO_REUSE):
             yield
-
-    def read_step_variable(self):
-        return self.step
 
     def read_step(self):
         """The step before this call, read once."""
@@ -77,21 +78,28 @@ class Masters(tf.Module):
         return self._pending[name]
 
     def create(self):
-        """Makes the variables asked for, outside the graph that is being built."""
-        with tf.init_scope(), tf.name_scope(""):
-            for name, master in self._pending.items():
-                if name not in self._named:
-                    value = initial_value(master.initializer, name, master.shape, master.dtype, self._seed)
-                    with tf.device(master.device):
-                        self._named[name] = tf.Variable(value, trainable=master.trainable, name=name)
-                variable = self._named[name]
-                if tuple(variable.shape) != master.shape or variable.dtype != master.dtype:
-                    raise CheckpointError(
-                        f"variable '{name}' is {master.dtype.name} {list(master.shape)} here, but the shared program has it as "
-                        f"{variable.dtype.name} {variable.shape.as_list()}: the two are not the same network"
-                    )
-                master.variable = variable
-                master.device = variable.device
+        """Makes the variables asked for.
+
+        A thread of its own knows nothing of the function that is being traced in this one: its variables are made at
+        once, and the function sees them as it would any others.
+        """
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            thread.submit(self._create).result()
+
+    def _create(self):
+        for name, master in self._pending.items():
+            if name not in self._named:
+                value = initial_value(master.initializer, name, master.shape, master.dtype, self._seed)
+                with tf.device(master.device):
+                    self._named[name] = tf.Variable(value, trainable=master.trainable, name=name)
+            variable = self._named[name]
+            if tuple(variable.shape) != master.shape or variable.dtype != master.dtype:
+                raise CheckpointError(
+                    f"variable '{name}' is {master.dtype.name} {list(master.shape)} here, but the shared program has "
+                    f"it as {variable.dtype.name} {variable.shape.as_list()}: the two are not the same network"
+                )
+            master.variable = variable
+            master.device = variable.device
 
     def assign(self, assignments):
         """Makes all assignments, those to one variable one after the other, and counts the step if there are any.
@@ -116,11 +124,8 @@ def initial_value(initializer, name, shape, dtype, seed):
     """A variable's initial value: it depends on (seed, name) alone.
 
     Args:
-      initializer: a TensorFlow initializer or its class, a function of (shape, dtype), a value, or None for Glorot uniform.
-      name: the variable's name.
-      shape: its shape.
-      dtype: its tf.DType.
-      seed: an int.
+      initializer: a TensorFlow initializer or its class, a function of (shape, dtype), a value, or None for Glorot
+        uniform. name: the variable's name. shape: its shape. dtype: its tf.DType. seed: an int.
 
     Returns:
       A numpy array.

@@ -28,10 +28,10 @@ class _Input:
 class Program(tf.Module):
     """Lowers `fn` for a mesh and a layout, once, into one `tf.function`.
 
-    `fn` is called by keyword with an `mtf.Tensor` for each input and returns an `mtf.Tensor`, or a tuple or dict of them.
-    Every `mtf.Assign` that it makes runs once a call, after all variables are read: outputs are values before the update.
-    Initial values of variables depend on (seed, variable name) alone, and random operations on (seed, step, operation,
-    position in the whole tensor): a layout changes speed and memory, never results.
+    `fn` is called by keyword with an `mtf.Tensor` for each input and returns an `mtf.Tensor`, or a tuple or dict of
+    them. Every `mtf.Assign` that it makes runs once a call, after all variables are read: outputs are values before the
+    update. Initial values of variables depend on (seed, variable name) alone, and random operations on (seed, step,
+    operation, position in the whole tensor): a layout changes speed and memory, never results.
 
     `tf.train.Checkpoint(program=p)` holds whole variables and the step, and is free of the layout.
 
@@ -72,7 +72,8 @@ class Program(tf.Module):
             graph = mtf.Graph()
             mesh = mtf.Mesh(graph, "mesh")
             named = {
-                key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key) for key, spec in self._inputs.items()
+                key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key)
+                for key, spec in self._inputs.items()
             }
             with self._masters.scope():
                 outputs = fn(**named)
@@ -138,7 +139,9 @@ class Program(tf.Module):
             return self.mesh_impl.slice_shape(self._inputs[name].shape)
         if name in self._shapes:
             return self.mesh_impl.slice_shape(self._shapes[name])
-        raise LayoutError(f"the program has no input or variable '{name}'; it has {', '.join([*self._inputs, *self._shapes])}")
+        raise LayoutError(
+            f"the program has no input or variable '{name}'; it has {', '.join([*self._inputs, *self._shapes])}"
+        )
 
 
 def _check_outputs(outputs):

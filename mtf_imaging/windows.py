@@ -1,7 +1,7 @@
 """Arithmetic of a window that slides along one dimension: output sizes, padding, and what a slice needs.
 
-Pure Python. A window op (convolution, pool) has one `Window` for each spatial dimension; when that dimension is split over
-processors, `plan_split` says how much of its neighbours' slices each processor needs.
+Pure Python. A window op (convolution, pool) has one `Window` for each spatial dimension; when that dimension is split
+over processors, `plan_split` says how much of its neighbours' slices each processor needs.
 """
 
 import dataclasses
@@ -43,7 +43,10 @@ class Window:
         return (outputs - 1) * self.stride + self.extent
 
     def pads(self, size):
-        """Voxels of padding (before, after). TensorFlow's SAME puts the odd one after, and none where the stride skips it."""
+        """Voxels of padding (before, after).
+
+        TensorFlow's SAME puts the odd one after, and none where the stride skips it.
+        """
         if self.padding == "VALID":
             return 0, 0
         total = max(0, self.span(self.output_size(size)) - size)
@@ -60,8 +63,8 @@ class Window:
 class SplitPlan:
     """What each of `parts` equal slices of a dimension needs to compute its equal share of the windows.
 
-    A slice of `size` voxels is widened by `before` and `after` voxels, the same for all slices; slice i then computes on
-    `[starts[i], starts[i] + length)` of the widened slice.
+    A slice of `size` voxels is widened by `before` and `after` voxels, the same for all slices; slice i then computes
+    on `[starts[i], starts[i] + length)` of the widened slice.
     """
 
     parts: int
@@ -80,12 +83,15 @@ class SplitPlan:
 
     @property
     def needs_cut(self):
-        """Whether the widened slice must be cut before a VALID window runs over it (which ignores a tail below a stride)."""
+        """Whether a widened slice is to be cut before a VALID window runs over it; a tail below a stride is no harm."""
         return any(self.starts) or self.width - self.length >= self.stride
 
 
 def check_split(window, size, parts):
-    """The sizes, as a tuple of `("input" or "output", size)`, that `parts` does not divide; empty where a split is legal."""
+    """The sizes, as a tuple of `("input" or "output", size)`, that `parts` does not divide;
+
+    Empty where a split is legal.
+    """
     sizes = (("input", size), ("output", window.output_size(size)))
     return tuple((which, n) for which, n in sizes if n % parts)
 
@@ -93,8 +99,9 @@ def check_split(window, size, parts):
 def plan_split(window, size, parts):
     """Plans a legal split of `size` voxels over `parts` processors.
 
-    Slice i owns inputs [i m, (i+1) m) and computes windows [i q, (i+1) q), which read [i q s - pad, i q s - pad + span(q)),
-    with m = size / parts, q = outputs / parts, stride s. The halo is the same for every slice exactly when m = q s.
+    Slice i owns inputs [i m, (i+1) m) and computes windows [i q, (i+1) q), which read [i q s - pad, i q s - pad +
+    span(q)), with m = size / parts, q = outputs / parts, stride s. The halo is the same for every slice exactly when m
+    = q s.
 
     Raises:
       ShapeError: the split is not legal, see `check_split`.
@@ -121,7 +128,10 @@ def plan_split(window, size, parts):
 
 
 def nearest_legal_sizes(window, size, parts):
-    """The nearest sizes (below or None, above) that `window` lets be split over `parts`; `size` itself where it is legal."""
+    """The nearest sizes (below or None, above) that `window` lets be split over `parts`;
+
+    `size` itself where it is legal.
+    """
 
     def legal(n):
         return n > 0 and window.output_size(n) > 0 and not check_split(window, n, parts)

@@ -1,11 +1,13 @@
 """The mesh implementation: a mesh of processors as blocks of stacked slices, one block a device.
 
-One class serves a mesh simulated on one device (one block of n processors), a mesh with a device a processor (n blocks of
-one), and what lies between (fewer devices than processors). Its graph grows with the number of blocks, not of processors.
+One class serves a mesh simulated on one device (one block of n processors), a mesh with a device a processor (n blocks
+of one), and what lies between (fewer devices than processors). Its graph grows with the number of blocks, not of
+processors.
 """
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
@@ -13,6 +15,13 @@ from mtf_imaging.meshes import collectives, local, random
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.variables import LaidOutVariable
+
+
+def _laid_out(results):
+    """Results of all blocks, each a stack or a tuple of them, as a laid-out tensor or a tuple of them."""
+    if isinstance(results[0], (tuple, list)):
+        return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
+    return LaidOutTensor(results)
 
 
 class BlockMeshImpl(mtf.MeshImpl):
@@ -38,7 +47,10 @@ class BlockMeshImpl(mtf.MeshImpl):
     # What a layout says of a tensor.
 
     def split_axes(self, shape):
-        """For each dimension of `shape` the mesh axis that splits it, or None; a mesh dimension of size 1 splits nothing."""
+        """For each dimension of `shape` the mesh axis that splits it, or None;
+
+        A mesh dimension of size 1 splits nothing.
+        """
         axes = self.tensor_layout(shape).tensor_axis_to_mesh_axis
         return [axis if axis is not None and self.shape[axis].size > 1 else None for axis in axes]
 
@@ -64,12 +76,12 @@ class BlockMeshImpl(mtf.MeshImpl):
     # Local work.
 
     def map_stacks(self, fn, *inputs):
-        """Calls `fn` on whole stacks, block by block: `fn(*stacks) -> stack`, on the block's device."""
-        stacks = []
+        """Calls `fn` on whole stacks, block by block: `fn(*stacks) -> stack` (or tuple), on the block's device."""
+        results = []
         for block, device in enumerate(self.devices):
             with tf.device(device):
-                stacks.append(fn(*[x.tensor_list[block] for x in inputs]))
-        return LaidOutTensor(stacks)
+                results.append(fn(*[x.tensor_list[block] for x in inputs]))
+        return _laid_out(results)
 
     def slicewise(self, fn, *inputs):
         """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
@@ -80,19 +92,16 @@ class BlockMeshImpl(mtf.MeshImpl):
             args = [x.tensor_list[block] if s else x for x, s in zip(inputs, stacked)]
             with tf.device(device):
                 results.append(local.map_slices(fn, args, stacked))
-        if isinstance(results[0], (tuple, list)):
-            return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
-        return LaidOutTensor(results)
+        return _laid_out(results)
 
     def window(self, fn, batched, shared=(), shared_axes=(), batch_ndims=1):
         """Calls a batch-parallel local function once for all slices of a block, which become one larger batch.
 
         Args:
-          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor (or tuple) `[batch] + ...`.
-          batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
-          shared: laid-out tensors that the whole batch shares (filters).
-          shared_axes: mesh axes along which the slices of `shared` differ; `fn` is called once for each of their coordinates.
-          batch_ndims: number of batch dimensions.
+          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor (or tuple) `[batch] +
+            ...`. batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions. shared: laid-out
+            tensors that the whole batch shares (filters). shared_axes: mesh axes along which the slices of `shared`
+            differ; `fn` is called once for each of their coordinates. batch_ndims: number of batch dimensions.
 
         Returns:
           A laid-out tensor (or tuple of them) with the batch dimensions of `batched`.
@@ -110,9 +119,7 @@ class BlockMeshImpl(mtf.MeshImpl):
                         batch_ndims,
                     )
                 )
-        if isinstance(results[0], (tuple, list)):
-            return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
-        return LaidOutTensor(results)
+        return _laid_out(results)
 
     def window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1):
         """Calls a local function that sums over the batch (a filter's gradient), and sums over processors.
@@ -164,19 +171,22 @@ class BlockMeshImpl(mtf.MeshImpl):
         """`value_of(mesh coordinates of a processor) -> numpy array or number`, one for each processor."""
         blocks = self.grid.block_coordinates()
         return LaidOutTensor(
-            tf.constant([value_of(at) for at in self.grid.processor_coordinates(block)]) for block in blocks
+            tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(block)])) for block in blocks
         )
 
     def laid_out_pnum(self):
         sizes = self.grid.mesh
         strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-        return self.laid_out_constant(lambda at: sum(c * s for c, s in zip(at, strides)))
+        return self.laid_out_constant(lambda at: np.int32(sum(c * s for c, s in zip(at, strides))))
 
     def laid_out_pcoord(self, mesh_axis):
-        return self.laid_out_constant(lambda at: at[mesh_axis])
+        return self.laid_out_constant(lambda at: np.int32(at[mesh_axis]))
 
     def random(self, shape, tf_fn, kwargs):
-        """Random values that depend on their place in the whole tensor, not on the layout; for mtf.random_uniform and _normal."""
+        """Random values that depend on their place in the whole tensor, not on the layout;
+
+        For mtf.random_uniform and _normal.
+        """
         key = self.random_state.next_key()
         return random.draw(self, shape, tf_fn.__name__, key, kwargs)
 
@@ -196,6 +206,6 @@ class BlockMeshImpl(mtf.MeshImpl):
         laid_out_x = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape)
         return local.join(laid_out_x.tensor_list, self.split_axes(x.shape), self.grid)
 
-    def Print(self, x, data, message, **kwargs):  # noqa: N802  upstream's name
+    def Print(self, x, data, message, **kwargs):
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):
             return self.map_stacks(tf.identity, x.to_laid_out_tensor())

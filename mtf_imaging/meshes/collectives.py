@@ -1,7 +1,7 @@
 """Communication between the processors of a mesh: first within each block's stack, then between blocks.
 
-Every function takes the stacks of all blocks and returns such a list; `axis` is a mesh dimension. A value held once stays
-so where the result is equal on all processors.
+Every function takes the stacks of all blocks and returns such a list; `axis` is a mesh dimension. A value held once
+stays so where the result is equal on all processors.
 """
 
 import math
@@ -115,7 +115,7 @@ def _split_for_blocks(view, dim, axis, grid):
 
 
 def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
-    """Processor j along `axis` gets part j (in `split_dim`) of every processor's slice, concatenated in `concat_dim`."""
+    """Processor j along `axis` gets part j (in `split_dim`) of every slice along it, concatenated in `concat_dim`."""
     ndims = len(grid.local)
     parts_of = []  # parts_of[source block][position of the target block along axis]
     for stack, device in zip(stacks, devices):
@@ -168,7 +168,10 @@ def allsplit(stacks, grid, devices, axis, split_dim):
 
 
 def _runs(sources, blocks_along, local_along):
-    """Sources of consecutive processors as runs: `(block or None, first, count)`, None for a processor with no source."""
+    """Sources of consecutive processors as runs:
+
+    `(block or None, first, count)`, None for a processor with no source.
+    """
     runs = []
     for source in sources:
         block, first = (None, 0) if source is None else divmod(source, local_along)
@@ -182,7 +185,7 @@ def _runs(sources, blocks_along, local_along):
 
 
 def receive(stacks, grid, devices, axis, source_pcoord, fill):
-    """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or a tensor of `fill` where that is None."""
+    """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or `fill`s where that is None."""
     n = grid.local[axis]
     views = _per_block(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
     results = [None] * len(stacks)
@@ -190,7 +193,9 @@ def receive(stacks, grid, devices, axis, source_pcoord, fill):
         for position, block in enumerate(group):
             with tf.device(devices[block]):
                 pieces = []
-                for source, first, count in _runs(source_pcoord[position * n : (position + 1) * n], grid.blocks[axis], n):
+                for source, first, count in _runs(
+                    source_pcoord[position * n : (position + 1) * n], grid.blocks[axis], n
+                ):
                     if source is None:
                         shape = [count if d == axis else size for d, size in enumerate(views[block].shape)]
                         pieces.append(tf.fill(shape, tf.cast(fill, views[block].dtype)))

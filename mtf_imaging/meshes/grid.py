@@ -52,7 +52,10 @@ class BlockGrid:
         return [tuple(b * n + i for b, n, i in zip(block, self.local, at)) for at in local]
 
     def groups(self, axes):
-        """Block numbers, grouped: the blocks of a group differ in the mesh dimensions `axes` only, and ascend along them."""
+        """Block numbers, grouped:
+
+        The blocks of a group differ in the mesh dimensions `axes` only, and ascend along them.
+        """
         groups = {}
         for number, block in enumerate(self.block_coordinates()):
             key = tuple(None if axis in axes else b for axis, b in enumerate(block))

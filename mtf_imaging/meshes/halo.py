@@ -1,9 +1,9 @@
 """Halo exchange: slices widened by voxels of their neighbours, and the adjoint of that.
 
-A widened slice is made by one copy: the slice is padded along all its dimensions at once, and the margins that belong to
-neighbours are then written in place, one dimension after the other. Each dimension's margins are read from the already
-widened tensor; that is how corners arrive. The adjoint adds what margins received to the voxels that they came from, in
-the opposite order, and cuts the slice out, again one copy.
+A widened slice is made by one copy: the slice is padded along all its dimensions at once, and the margins that belong
+to neighbours are then written in place, one dimension after the other. Each dimension's margins are read from the
+already widened tensor; that is how corners arrive. The adjoint adds what margins received to the voxels that they came
+from, in the opposite order, and cuts the slice out, again one copy.
 """
 
 import dataclasses
@@ -11,6 +11,23 @@ import dataclasses
 import tensorflow as tf
 
 from mtf_imaging.windows import SplitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """The part of a margin that comes from one neighbour.
+
+    Attributes:
+      voxels: how many.
+      distance: of the neighbour, in slices; positive for one before.
+      source: where the neighbour's own voxels begin, in its widened slice.
+      target: where they begin in the margin, likewise.
+    """
+
+    voxels: int
+    distance: int
+    source: int
+    target: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +39,8 @@ class Margin:
       size: voxels of the slice.
       before: voxels added before it.
       after: voxels added after it.
-      mesh_axis: the mesh dimension whose processors hold the neighbouring slices; None where the dimension is not split and
-        the margins are padding.
+      mesh_axis: the mesh dimension whose processors hold the neighbouring slices; None where the dimension is not split
+        and the margins are padding.
       split: the `SplitPlan`, where it is split.
     """
 
@@ -35,19 +52,17 @@ class Margin:
     split: SplitPlan | None = None
 
     @property
-    def hops(self):
-        """Pieces that the margins are made of: (voxels, distance in slices, side), farthest neighbours included."""
+    def pieces(self):
+        """The `Piece`s that the margins are made of, one for each neighbour: a margin may be wider than a slice."""
         pieces = []
-        for side, width in (("before", self.before), ("after", self.after)):
-            for hop in range(-(-width // self.size)):
-                pieces.append((min(self.size, width - hop * self.size), hop + 1, side))
+        for hop in range(1, -(-self.before // self.size) + 1):
+            voxels = min(self.size, self.before - (hop - 1) * self.size)
+            source, target = self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
+            pieces.append(Piece(voxels, hop, source, target))
+        for hop in range(1, -(-self.after // self.size) + 1):
+            voxels = min(self.size, self.after - (hop - 1) * self.size)
+            pieces.append(Piece(voxels, -hop, self.before, self.before + hop * self.size))
         return pieces
-
-    def positions(self, voxels, hop, side):
-        """Begins, in the widened slice, of a piece as (where it is read from the owner's slice, where it is written)."""
-        if side == "before":
-            return self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
-        return self.before, self.before + hop * self.size
 
 
 def _index(rank, dim, begin, size):
@@ -62,7 +77,10 @@ def _read(stack, dim, begin, size):
 
 
 def _write(stack, value, dim, begin, size):
-    """`stack` with `value` written into it: in place if nothing else reads the stack any more, which the order here sees to."""
+    """`stack` with `value` written into it:
+
+    In place if nothing else reads the stack any more, which the order here sees to.
+    """
     axis = dim + 1
     everything = (1 << axis) - 1  # begin and end of the dimensions before `axis` are ignored
     return tf.raw_ops.TensorStridedSliceUpdate(
@@ -82,12 +100,32 @@ def _shifted(mesh, x, axis, distance, fill):
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
+def _fill_margin(mesh, x, margin, piece, fill):
+    """Writes the piece of a margin that a neighbour owns."""
+    dim, voxels = margin.dim, piece.voxels
+    values = mesh.map_stacks(lambda s: _read(s, dim, piece.source, voxels), x)
+    values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
+    return mesh.map_stacks(lambda s, v: _write(s, v, dim, piece.target, voxels), x, values)
+
+
+def _return_margin(mesh, dx, margin, piece):
+    """The adjoint of `_fill_margin`: adds what the margin received to the voxels that it came from."""
+    dim, voxels = margin.dim, piece.voxels
+    values = mesh.map_stacks(lambda s: _read(s, dim, piece.target, voxels), dx)
+    values = _shifted(mesh, values, margin.mesh_axis, -piece.distance, 0)
+
+    def add(stack, value):
+        return _write(stack, _read(stack, dim, piece.source, voxels) + value, dim, piece.source, voxels)
+
+    return mesh.map_stacks(add, dx, values)
+
+
 def widen(mesh, x, margins, fill=0):
     """Widens every slice of a laid-out tensor by its margins; voxels beyond the border of the whole tensor are `fill`.
 
     Args:
       mesh: a `BlockMeshImpl`.
-      x: a laid-out tensor; a stack has at most one batch dimension more than margins can pad, see `_pad`.
+      x: a laid-out tensor.
       margins: a `Margin` for each dimension that is widened.
       fill: a number.
 
@@ -99,11 +137,8 @@ def widen(mesh, x, margins, fill=0):
     for m in margins:
         if m.mesh_axis is None:
             continue
-        for voxels, hop, side in m.hops:
-            source, target = m.positions(voxels, hop, side)
-            piece = mesh.map_stacks(lambda s: _read(s, m.dim, source, voxels), x)
-            piece = _shifted(mesh, piece, m.mesh_axis, hop if side == "before" else -hop, fill)
-            x = mesh.map_stacks(lambda s, v: _write(s, v, m.dim, target, voxels), x, piece)
+        for piece in m.pieces:
+            x = _fill_margin(mesh, x, m, piece, fill)
     for m in margins:
         if m.split is not None and m.split.needs_cut:
             x = _cut(mesh, x, m)
@@ -118,13 +153,8 @@ def narrow(mesh, dx, margins):
     for m in reversed(margins):
         if m.mesh_axis is None:
             continue
-        for voxels, hop, side in reversed(m.hops):
-            source, target = m.positions(voxels, hop, side)
-            piece = mesh.map_stacks(lambda s: _read(s, m.dim, target, voxels), dx)
-            piece = _shifted(mesh, piece, m.mesh_axis, -hop if side == "before" else hop, 0)
-            dx = mesh.map_stacks(
-                lambda s, v: _write(s, _read(s, m.dim, source, voxels) + v, m.dim, source, voxels), dx, piece
-            )
+        for piece in reversed(m.pieces):
+            dx = _return_margin(mesh, dx, m, piece)
     if not any(m.before or m.after for m in margins):
         return dx
 
@@ -138,7 +168,10 @@ def narrow(mesh, dx, margins):
 
 
 def _pad(stack, margins, fill):
-    """Pads a stack along all margins at once. TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined."""
+    """Pads a stack along all margins at once.
+
+    TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined.
+    """
     first = min(m.dim for m in margins) + 1
     folded = tf.reshape(stack, [-1, *stack.shape[first:]])
     pads = [[0, 0] for _ in folded.shape]
@@ -149,7 +182,10 @@ def _pad(stack, margins, fill):
 
 
 def _starts(mesh, m):
-    """For each block, where each of its processors cuts its widened slice: the starts along the margin's mesh dimension."""
+    """For each block, where each of its processors cuts its widened slice:
+
+    The starts along the margin's mesh dimension.
+    """
     for block in mesh.grid.block_coordinates():
         yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(block)]
 
@@ -179,6 +215,4 @@ def _uncut(mesh, dx, m):
         return tf.reshape(padded, [*stack.shape[: m.dim + 1], *padded.shape[1:]])
 
     dx = mesh.map_stacks(append_zero, dx)
-    return _gather(
-        mesh, dx, m, lambda start: [r - start if 0 <= r - start < length else length for r in range(width)]
-    )
+    return _gather(mesh, dx, m, lambda start: [r - start if 0 <= r - start < length else length for r in range(width)])

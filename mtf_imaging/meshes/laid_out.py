@@ -6,8 +6,8 @@ from mtf_imaging.compat import mtf
 class LaidOutTensor:
     """One tensor a block, each `[n] + slice_shape` with the slices of the block's n processors stacked.
 
-    A stack of one stands for a value that all processors share (it is held once). Whether a tensor is held once follows from
-    its layout alone (see `Lowering.set_tensor_lowering`), so every tensor of one shape has stacks of one size.
+    A stack of one stands for a value that all processors share (it is held once). Whether a tensor is held once follows
+    from its layout alone (see `Lowering.set_tensor_lowering`), so every tensor of one shape has stacks of one size.
 
     Attributes:
       tensor_list: the stacks, one a block. Upstream's generic gradients, Depend and Assign work on it as it is.
@@ -43,7 +43,7 @@ class LaidOutTensor:
 
 
 class CanonicalSum(mtf.LazyAllreduceSum):
-    """A sum over processors that is not yet done, and whose result is brought to the stacks that its layout asks for."""
+    """A sum over processors that is yet to be done; its result is brought to the stacks that its layout asks for."""
 
     def __init__(self, lazy, canonical):
         super().__init__(lazy.mesh_impl, lazy.laid_out_input, lazy.mesh_axes, lazy.add_counter_fn)

@@ -1,7 +1,7 @@
 """What one device does with its stack of slices: `[n] + slice_shape`, or `[1] + slice_shape` for a value held once.
 
-`local` below is the box of processors of a block, processors along each mesh dimension; the stack is in its row-major order.
-The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
+`local` below is the box of processors of a block, processors along each mesh dimension; the stack is in its row-major
+order. The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
 """
 
 import itertools
@@ -9,22 +9,33 @@ import math
 
 import tensorflow as tf
 
-# Functions that may be called on a whole stack, whose arguments have one rank: mesh_tensorflow calls them slice by slice.
-_ELEMENTWISE_NAMES = (
-    "abs add cast cos divide equal exp floordiv greater greater_equal identity less less_equal log logical_and logical_not"
-    " logical_or maximum minimum mod multiply negative not_equal ones_like pow reciprocal rsqrt sigmoid sign sin sqrt square"
-    " subtract tanh to_float where zeros_like"
-).split()
-_ELEMENTWISE = {
-    getattr(module, name)
-    for module in (tf, tf.math, tf.compat.v1)
-    for name in _ELEMENTWISE_NAMES
-    if hasattr(module, name)
-} | {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
+# Functions that may be called on a whole stack instead of slice by slice, if all their arguments have one rank.
+_NAMES = (
+    *(
+        "abs",
+        "add",
+        "cast",
+        "cos",
+        "divide",
+        "equal",
+        "exp",
+        "floordiv",
+        "greater",
+        "greater_equal",
+        "identity",
+        "less",
+    ),
+    *("less_equal", "log", "logical_and", "logical_not", "logical_or", "maximum", "minimum", "mod", "multiply"),
+    *("negative", "not_equal", "ones_like", "pow", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square"),
+    *("subtract", "tanh", "to_float", "where", "zeros_like"),
+)
+_MODULES = (tf, tf.math, tf.compat.v1)
+_ELEMENTWISE = {getattr(module, name) for module in _MODULES for name in _NAMES if hasattr(module, name)}
+_ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
 
 
 def map_slices(fn, args, stacked):
-    """Calls `fn` on each slice of the stacks among `args` (those marked in `stacked`); other arguments go in as they are.
+    """Calls `fn` on each slice of the stacks among `args`, those marked in `stacked`; the others go in as they are.
 
     Values held once give a result held once. Elementwise functions are called on the stack as it is, all others are
     vectorised over it.
@@ -33,7 +44,10 @@ def map_slices(fn, args, stacked):
     if fn in _ELEMENTWISE and len(ranks) == 1:
         return fn(*args)
     many = [i for i, (arg, is_stack) in enumerate(zip(args, stacked)) if is_stack and arg.shape[0] > 1]
-    slices = [tf.squeeze(a, [0]) if is_stack and i not in many else a for i, (a, is_stack) in enumerate(zip(args, stacked))]
+    slices = list(args)
+    for i, is_stack in enumerate(stacked):
+        if is_stack and i not in many:
+            slices[i] = tf.squeeze(args[i], [0])
     if not many:
         return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))
 
@@ -91,16 +105,19 @@ def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
 
     batched_views = [to_grid(x, local) for x in batched]
     shared_views = [to_grid(s, local) for s in shared]
-    parts = []
-    for at in _coordinates(axes, local):
+    ndims = len(local)
+
+    def call(at):
         inputs = [_at(view, axes, at, local) for view in batched_views]
-        lead = inputs[0].shape[: len(local) + batch_ndims]
-        flat = [tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in inputs]
+        lead = inputs[0].shape[: ndims + batch_ndims]
+        flat = [tf.reshape(x, [-1, *x.shape[ndims + batch_ndims :]]) for x in inputs]
         # Along the other mesh dimensions the weights are equal, whether held once or repeated.
-        weights = [_at(view, range(len(local)), [at[axes.index(a)] if a in axes else 0 for a in range(len(local))], local)
-                   for view in shared_views]
-        weights = [tf.reshape(w, w.shape[len(local) :]) for w in weights]
-        parts.append(tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), fn(*flat, *weights)))
+        everywhere = [at[axes.index(axis)] if axis in axes else 0 for axis in range(ndims)]
+        weights = [_at(view, range(ndims), everywhere, local) for view in shared_views]
+        weights = [tf.reshape(w, w.shape[ndims:]) for w in weights]
+        return tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), fn(*flat, *weights))
+
+    parts = [call(at) for at in _coordinates(axes, local)]
     return tf.nest.map_structure(lambda *ys: _stack_coordinates(ys, axes, local), *parts)
 
 
@@ -130,14 +147,21 @@ def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
     views = [_at(to_grid(x, local), equal, [0] * len(equal), local) for x in batched]
     parts = []
     for at in _coordinates(axes, local):
-        flat = [tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in [_at(v, axes, at, local) for v in views]]
-        y = fn(*flat)
+        inputs = [_at(view, axes, at, local) for view in views]
+        y = fn(*[tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in inputs])
         parts.append(tf.reshape(y, [1] * len(local) + list(y.shape)))
     return _stack_coordinates(parts, axes, local) if axes else from_grid(parts[0], local)
 
 
 def cut(whole, split, grid, block):
-    """The stack of the block at coordinates `block`: its box of `whole`, cut into slices. `split`: mesh axis or None a dimension."""
+    """The stack of the block at coordinates `block`: its box of `whole`, cut into slices.
+
+    Args:
+      whole: a whole tensor.
+      split: for each of its dimensions the mesh axis that splits it, or None.
+      grid: the `BlockGrid`.
+      block: coordinates.
+    """
     if all(axis is None for axis in split):
         return tf.expand_dims(whole, 0)
     box = []

@@ -1,7 +1,8 @@
 """Random numbers that do not depend on the layout.
 
-A value is a hash of (seed, step, operation) and of its element's position in the WHOLE tensor, so it does not matter which
-processor draws it, nor how many there are; a run that is resumed at a step draws what an unbroken run draws there.
+A value is a hash of (seed, step, operation) and of its element's position in the WHOLE tensor, so it does not matter
+which processor draws it, nor how many there are; a run that is resumed at a step draws what an unbroken run draws
+there.
 """
 
 import math
@@ -111,12 +112,14 @@ def _uniform(bits, dtype):
 
 
 def draw(mesh, shape, distribution, key, kwargs):
-    """Values of `tf.random.uniform` or `tf.random.normal` (by their names), for `mtf.random_uniform` and `mtf.random_normal`."""
+    """What `mtf.random_uniform` and `mtf.random_normal` draw; `distribution` names the TensorFlow function."""
     dtype = kwargs.get("dtype", tf.float32)
     compute = dtype if dtype.is_floating else tf.float64
 
     def uniform(which):
-        return mesh.map_stacks(lambda bits: _uniform(bits, compute), random_bits(mesh, shape, (key[0], key[1] + _u32(which))))
+        return mesh.map_stacks(
+            lambda bits: _uniform(bits, compute), random_bits(mesh, shape, (key[0], key[1] + _u32(which)))
+        )
 
     if distribution == "random_uniform":
         low = kwargs.get("minval", 0)
@@ -136,4 +139,6 @@ def draw(mesh, shape, distribution, key, kwargs):
             return tf.cast(mean, dtype) + tf.cast(stddev, dtype) * radius * tf.cos(tf.cast(2 * np.pi, dtype) * v)
 
         return mesh.map_stacks(box_muller, uniform(0), uniform(1))
-    raise NotSupportedError(f"random values of {distribution!r} are not supported: draw 'random_uniform' or 'random_normal'")
+    raise NotSupportedError(
+        f"random values of {distribution!r} are not supported: draw 'random_uniform' or 'random_normal'"
+    )

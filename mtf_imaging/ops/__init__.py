@@ -1,4 +1,27 @@
 """Operations on named tensors that equal TensorFlow's on the whole tensor, whatever the layout."""
 
+from mtf_imaging.ops.activation import dropout, leaky_relu
 from mtf_imaging.ops.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from mtf_imaging.ops.losses import dice_loss, softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
+from mtf_imaging.ops.norm import batch_norm
 from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
+from mtf_imaging.ops.step import step
+
+__all__ = [
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "dice_loss",
+    "dropout",
+    "leaky_relu",
+    "max_pool2d",
+    "max_pool3d",
+    "softmax",
+    "sparse_softmax_cross_entropy",
+    "step",
+    "weighted_cross_entropy",
+]

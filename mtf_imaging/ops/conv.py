@@ -7,7 +7,8 @@ convolution), and its gradient to the filter.
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops import local_conv
-from mtf_imaging.ops.window_op import LayoutFault, WindowOperation, first_axis, make_geometry, per_dimension
+from mtf_imaging.ops.faults import cannot_split
+from mtf_imaging.ops.window_op import WindowOperation, first_axis, make_geometry, per_dimension
 
 
 class _ConvOperation(WindowOperation):
@@ -29,13 +30,12 @@ class _ConvOperation(WindowOperation):
     def layout_faults(self, mesh_sizes, rules):
         faults = super().layout_faults(mesh_sizes, rules)
         for dim in self._filter_shape.dims[:-2]:
-            if mesh_sizes.get(rules.get(dim.name), 1) > 1:
-                rule = rules[dim.name]
-                text = (
-                    f"{self.kind} '{self.name}': cannot split '{dim.name}' (size {dim.size}) over '{rule}' (size "
-                    f"{mesh_sizes[rule]}): it is a kernel dimension of the filter. Fix: drop '{dim.name}:{rule}'."
+            rule = rules.get(dim.name)
+            if mesh_sizes.get(rule, 1) > 1:
+                title = f"{self.kind} '{self.name}'"
+                faults.append(
+                    cannot_split(title, dim, rule, mesh_sizes[rule], "it is a kernel dimension of the filter")
                 )
-                faults.append(LayoutFault(text, frozenset({(dim.name, dim.size)}), (dim.name, dim.size, rule)))
         return faults
 
     def _x_shape(self):
@@ -119,7 +119,9 @@ class ConvFilterGrad(_ConvOperation):
     """`f = sum over batch and windows of x y`, the gradient of `Conv` to its filter."""
 
     def __init__(self, kind, x, y, geometry, filter_shape, name=None):
-        super().__init__(kind, [x, y], geometry, filter_shape, x.shape.dims[: geometry.batch_ndims], name or f"{kind}_df")
+        super().__init__(
+            kind, [x, y], geometry, filter_shape, x.shape.dims[: geometry.batch_ndims], name or f"{kind}_df"
+        )
         self._outputs = [mtf.Tensor(self, filter_shape, x.dtype)]
 
     def gradient(self, grad_ys):
@@ -147,7 +149,9 @@ class ConvFilterGrad(_ConvOperation):
 def _check_filter(title, x, f, num_spatial, channels_at):
     """Checks a filter: its rank, that its channels (`channels_at`: -2 or -1) are the input's, and its dtype."""
     if len(f.shape.dims) != num_spatial + 2:
-        raise ShapeError(f"{title}: a filter has {num_spatial + 2} dimensions, but this one has {len(f.shape.dims)}: {f.shape}")
+        raise ShapeError(
+            f"{title}: a filter has {num_spatial + 2} dimensions, but this one has {len(f.shape.dims)}: {f.shape}"
+        )
     want, have = x.shape.dims[-1], f.shape.dims[channels_at]
     if want != have:
         raise ShapeError(
@@ -181,24 +185,24 @@ def _conv_transpose(num_spatial, x, f, strides, padding, output_sizes, name):
     for name_, size, n, made in zip(geometry.names, sizes, probe.sizes, geometry.outputs):
         if n != made:
             raise ShapeError(
-                f"{title}: no '{name_}' of size {n} comes of an output of size {size}: that many voxels hold {made} windows. "
+                f"{title}: an output '{name_}' of size {size} holds {made} windows, but the input has size {n}. "
                 "Fix: another of output_sizes, or none"
             )
     return ConvInputGrad(kind, x, f, geometry, name or kind).outputs[0]
 
 
-def conv2d(x, filter, strides=1, padding="SAME", dilations=1, name=None):  # noqa: A002  as in tf.nn
+def conv2d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
     """2D convolution, as `tf.nn.conv2d`; see `conv3d`."""
     return _conv(2, x, filter, strides, padding, dilations, name)
 
 
-def conv3d(x, filter, strides=1, padding="SAME", dilations=1, name=None):  # noqa: A002
+def conv3d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
     """3D convolution, as `tf.nn.conv3d` on the whole tensor: values and gradients, under every legal layout.
 
     `y[batch..., x', y', z', out] = sum over taps and in of x[batch..., ., ., ., in] filter[., ., ., in, out]`
 
-    May be split: batch and spatial dimensions (halos are exchanged), `out`, and `in` (results are summed over processors).
-    A spatial dimension n -> o is split over N legally if N divides n and o.
+    May be split: batch and spatial dimensions (halos are exchanged), `out`, and `in` (results are summed over
+    processors). A spatial dimension n -> o is split over N legally if N divides n and o.
 
     Args:
       x: Tensor[batch..., x, y, z, in]
@@ -217,12 +221,12 @@ def conv3d(x, filter, strides=1, padding="SAME", dilations=1, name=None):  # noq
     return _conv(3, x, filter, strides, padding, dilations, name)
 
 
-def conv2d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):  # noqa: A002
+def conv2d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):
     """2D transposed convolution, as `tf.nn.conv2d_transpose`; see `conv3d_transpose`."""
     return _conv_transpose(2, x, filter, strides, padding, output_sizes, name)
 
 
-def conv3d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):  # noqa: A002
+def conv3d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):
     """3D transposed convolution, as `tf.nn.conv3d_transpose`: the adjoint of `conv3d` with the same filter.
 
     Args:

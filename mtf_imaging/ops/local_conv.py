@@ -5,7 +5,8 @@ All take `[batch, spatial..., channels]`, filters `[kernel..., in, out]`.
 
 import tensorflow as tf
 
-# TensorFlow's CPU kernels dilate in float32 and bfloat16 only (oneDNN); a filter with zeros between its taps serves the others.
+# TensorFlow's CPU kernels dilate in float32 and bfloat16 only (oneDNN); a filter with zeros between its taps serves the
+# others.
 _DILATING = (tf.float32, tf.bfloat16, tf.float16)
 
 
@@ -47,7 +48,12 @@ def conv_input_grad(shape, f, dy, strides, padding, dilations):
         f, dilations = _spread(f, dilations), [1] * len(dilations)
     fn = tf.raw_ops.Conv2DBackpropInput if len(strides) == 2 else tf.raw_ops.Conv3DBackpropInputV2
     return fn(
-        input_sizes=shape, filter=f, out_backprop=dy, strides=_around(strides), padding=padding, dilations=_around(dilations)
+        input_sizes=shape,
+        filter=f,
+        out_backprop=dy,
+        strides=_around(strides),
+        padding=padding,
+        dilations=_around(dilations),
     )
 
 
@@ -59,5 +65,10 @@ def conv_filter_grad(x, shape, dy, strides, padding, dilations):
         return _unspread(conv_filter_grad(x, wide + list(shape[-2:]), dy, strides, padding, ones), dilations)
     fn = tf.raw_ops.Conv2DBackpropFilter if len(strides) == 2 else tf.raw_ops.Conv3DBackpropFilterV2
     return fn(
-        input=x, filter_sizes=shape, out_backprop=dy, strides=_around(strides), padding=padding, dilations=_around(dilations)
+        input=x,
+        filter_sizes=shape,
+        out_backprop=dy,
+        strides=_around(strides),
+        padding=padding,
+        dilations=_around(dilations),
     )

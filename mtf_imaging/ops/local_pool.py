@@ -1,7 +1,7 @@
 """Pooling and its gradients on one device, for 2 and 3 spatial dimensions: what pool ops call on their slices.
 
-All take `[batch, spatial..., channels]`. TensorFlow has no float64 3D pools on the CPU; taps of the window, taken as strided
-slices, serve there.
+All take `[batch, spatial..., channels]`. TensorFlow has no float64 3D pools on the CPU; taps of the window, taken as
+strided slices, serve there.
 """
 
 import functools
@@ -61,8 +61,8 @@ def max_pool_grad(x, dy, ksize, strides):
             gradients.append(tf.where(first, dy, tf.zeros_like(dy)))
         return _add_taps(x.shape, ksize, strides, gradients)
     fn = tf.raw_ops.MaxPoolGrad if len(ksize) == 2 else tf.raw_ops.MaxPool3DGrad
-    # The pool is done again, right beside its gradient (TensorFlow shares equal nodes): oneDNN's gradient, which gives a
-    # tie to the first, takes part only where it sees both.
+    # The pool is done again, right beside its gradient (TensorFlow shares equal nodes): oneDNN's gradient, which gives
+    # a tie to the first, takes part only where it sees both.
     y = max_pool(x, ksize, strides)
     return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
 
@@ -72,8 +72,7 @@ def mean_pool(x, ksize, strides):
     if _needs_taps(x, ksize):
         values = _tap_values(x, ksize, strides)
         return tf.add_n(values) / len(values)
-    fn = tf.raw_ops.AvgPool if len(ksize) == 2 else tf.raw_ops.AvgPool3D
-    return fn(value=x, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+    return tf.nn.avg_pool(x, ksize, strides, "VALID")
 
 
 def mean_pool_grad(shape, dy, ksize, strides):
@@ -81,7 +80,7 @@ def mean_pool_grad(shape, dy, ksize, strides):
     if _needs_taps(dy, ksize):
         taps = math.prod(ksize)
         return _add_taps(shape, ksize, strides, [dy / taps] * taps)
-    args = dict(grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+    args = {"grad": dy, "ksize": _around(ksize), "strides": _around(strides), "padding": "VALID"}
     if len(ksize) == 2:
         return tf.raw_ops.AvgPoolGrad(orig_input_shape=shape, **args)
     return tf.raw_ops.AvgPool3DGrad(orig_input_shape=shape, **args)

@@ -56,9 +56,7 @@ class MaxPoolGrad(_PoolOperation):
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
         dy = lowering.tensors[self.inputs[1]].to_laid_out_tensor()
-        dx = self._call(
-            lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy]
-        )
+        dx = self._call(lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy])
         lowering.set_tensor_lowering(self.outputs[0], self.geometry.narrowed(mesh, dx))
 
 
@@ -110,15 +108,18 @@ def _corrected(geometry, mesh, y):
         before, _ = window.pads(size)
         first = np.arange(window.output_size(size)) * window.stride - before
         exist = np.minimum(first + window.kernel, size) - np.maximum(first, 0)
-        if (exist == window.kernel).all():
-            continue
-        ratio = window.kernel / exist
-        axis = mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0]
-        parts = 1 if axis is None else mesh.shape[axis].size
-        share = ratio.reshape([parts] + [-1 if d == geometry.batch_ndims + i else 1 for d in range(len(y.slice_shape))])
-        factors = mesh.laid_out_constant(lambda at: share[0 if axis is None else at[axis]])  # noqa: B023  called at once
-        y = mesh.map_stacks(lambda y, f: y * tf.cast(f, y.dtype), y, mesh.canonical_like(factors, y))
+        if (exist < window.kernel).any():
+            axis = mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0]
+            y = _times_along(mesh, y, geometry.batch_ndims + i, axis, window.kernel / exist)
     return y
+
+
+def _times_along(mesh, y, dim, axis, factors):
+    """`y` times factors along its dimension `dim`, which mesh dimension `axis` (or None) splits."""
+    parts = 1 if axis is None else mesh.shape[axis].size
+    share = factors.reshape([parts] + [-1 if d == dim else 1 for d in range(len(y.slice_shape))])
+    laid_out = mesh.laid_out_constant(lambda at: share[0 if axis is None else at[axis]])
+    return mesh.map_stacks(lambda y, f: y * tf.cast(f, y.dtype), y, mesh.canonical_like(laid_out, y))
 
 
 def _pool(operation, kind, x, ksize, strides, padding, name):
@@ -159,5 +160,8 @@ def avg_pool2d(x, ksize, strides, padding="VALID", name=None):
 
 
 def avg_pool3d(x, ksize, strides, padding="VALID", name=None):
-    """3D average pool, as `tf.nn.avg_pool3d`: a window at the border divides by the voxels that exist; see `max_pool3d`."""
+    """3D average pool, as `tf.nn.avg_pool3d`:
+
+    A window at the border divides by the voxels that exist; see `max_pool3d`.
+    """
     return _pool(AvgPool, "avg_pool3d", x, ksize, strides, padding, name)

@@ -1,7 +1,7 @@
 """What all window ops share: the geometry of their spatial dimensions, its legality under a layout, and halo exchange.
 
-An op is then its geometry and a local TensorFlow function: `geometry.widened(...)` gives slices with their halos, the mesh
-calls the local function on them, and gradients go back through `geometry.narrowed(...)`.
+An op is then its geometry and a local TensorFlow function: `geometry.widened(...)` gives slices with their halos, the
+mesh calls the local function on them, and gradients go back through `geometry.narrowed(...)`.
 """
 
 import dataclasses
@@ -9,22 +9,8 @@ import dataclasses
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes import halo
+from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
-
-
-@dataclasses.dataclass(frozen=True)
-class LayoutFault:
-    """A split that an op cannot do.
-
-    Attributes:
-      text: the message, with the op, both names and both sizes, and a fix.
-      explains: the (dimension name, size) pairs whose indivisibility the message explains.
-      key: equal for two faults that would say the same of two ops.
-    """
-
-    text: str
-    explains: frozenset
-    key: tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +76,8 @@ class Geometry:
         if not margins:
             return list(self.sizes)
         return [
-            m.split.length if m.split is not None and m.split.needs_cut else m.before + m.size + m.after for m in margins
+            m.split.length if m.split is not None and m.split.needs_cut else m.before + m.size + m.after
+            for m in margins
         ]
 
     def narrowed(self, mesh, dx):
@@ -113,12 +100,14 @@ class Geometry:
                 continue
             output = window.output_size(size)
             nearest = [n for n in nearest_legal_sizes(window, size, parts) if n]
-            sizes = f"make '{name}' {' or '.join(map(str, nearest))} here" if nearest else "take another padding or stride"
+            sizes = (
+                f"make '{name}' {' or '.join(map(str, nearest))} here" if nearest else "take another padding or stride"
+            )
             why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
             text = (
-                f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel {window.kernel}, "
-                f"stride {window.stride}, {window.padding} it makes {output} outputs of {size} voxels, and {why}. "
-                f"Fix: {sizes}, or drop '{name}:{rule}'."
+                f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel "
+                f"{window.kernel}, stride {window.stride}, {window.padding} it makes {output} outputs of {size} "
+                f"voxels, and {why}. Fix: {sizes}, or drop '{name}:{rule}'."
             )
             key = (name, size, window, rule)
             faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key))

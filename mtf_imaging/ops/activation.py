@@ -1,0 +1,110 @@
+"""Leaky ReLU and dropout: elementwise, so every dimension may be split and nothing is sent."""
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes.random import random_bits
+
+
+class LeakyRelu(mtf.Operation):
+    """`y = x where x > 0, else alpha x`. The gradient is made from y: x need not be kept."""
+
+    kind = "leaky_relu"
+
+    def __init__(self, x, alpha, name=None):
+        super().__init__([x], name=name or self.kind)
+        self._alpha = alpha
+        self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
+
+    def gradient(self, grad_ys):
+        return [LeakyReluGrad(self.outputs[0], grad_ys[0], self._alpha).outputs[0]]
+
+    def lower(self, lowering):
+        x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
+        y = lowering.mesh_impl(self).map_stacks(lambda x: tf.nn.leaky_relu(x, self._alpha), x)
+        lowering.set_tensor_lowering(self.outputs[0], y)
+
+
+class LeakyReluGrad(mtf.Operation):
+    """`dx = dy where y > 0, else alpha dy`."""
+
+    kind = "leaky_relu_dx"
+
+    def __init__(self, y, dy, alpha):
+        super().__init__([y, dy], name=self.kind)
+        self._alpha = alpha
+        self._outputs = [mtf.Tensor(self, y.shape, y.dtype)]
+
+    def gradient(self, grad_ys):
+        return [None, LeakyReluGrad(self.inputs[0], grad_ys[0], self._alpha).outputs[0]]
+
+    def lower(self, lowering):
+        y, dy = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        dx = lowering.mesh_impl(self).map_stacks(
+            lambda y, dy: tf.raw_ops.LeakyReluGrad(gradients=dy, features=y, alpha=self._alpha), y, dy
+        )
+        lowering.set_tensor_lowering(self.outputs[0], dx)
+
+
+def leaky_relu(x, alpha=0.2, name=None):
+    """`x` where it is positive, `alpha x` elsewhere, as `tf.nn.leaky_relu`.
+
+    Args:
+      x: Tensor[...]
+      alpha: slope for negative values, above 0.
+      name: name of the operation.
+
+    Raises:
+      ShapeError: alpha is not above 0, so that the sign of `y` would not tell that of `x`.
+    """
+    if not alpha > 0:
+        raise ShapeError(
+            f"leaky_relu '{name or 'leaky_relu'}': alpha must be above 0, not {alpha}. Fix: use mtf.relu for 0"
+        )
+    return LeakyRelu(x, alpha, name).outputs[0]
+
+
+class Dropout(mtf.Operation):
+    """`y = x / keep_prob` where a random bit says so, else 0. Its gradient draws the same mask again: none is kept."""
+
+    kind = "dropout"
+
+    def __init__(self, x, keep_prob, key_name=None, name=None):
+        super().__init__([x], name=name or self.kind)
+        self._keep_prob = keep_prob
+        self._key_name = key_name or self.name
+        self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
+
+    def gradient(self, grad_ys):
+        return [Dropout(grad_ys[0], self._keep_prob, self._key_name, f"{self.kind}_dx").outputs[0]]
+
+    def lower(self, lowering):
+        mesh, x = lowering.mesh_impl(self), self.inputs[0]
+        bits = random_bits(mesh, x.shape, lowering.random_state.key(self._key_name))
+        threshold = tf.constant(min(2**32 - 1, round(self._keep_prob * 2**32)), tf.uint32)
+
+        def local(x, bits):
+            return tf.where(bits < threshold, x / tf.cast(self._keep_prob, x.dtype), tf.zeros([], x.dtype))
+
+        y = mesh.map_stacks(local, lowering.tensors[x].to_laid_out_tensor(), bits)
+        lowering.set_tensor_lowering(self.outputs[0], y)
+
+
+def dropout(x, keep_prob, name=None):
+    """Keeps each element with probability `keep_prob`, scaled by `1 / keep_prob`, and sets the others to 0.
+
+    The mask depends on the program's seed and step, the operation's name and the element's position in the whole
+    tensor: it is the same under every layout, and in every dtype.
+
+    Args:
+      x: Tensor[...]
+      keep_prob: above 0, at most 1; 1 returns `x` itself.
+      name: name of the operation.
+
+    Raises:
+      ShapeError: keep_prob out of range.
+    """
+    if not 0 < keep_prob <= 1:
+        raise ShapeError(f"dropout '{name or 'dropout'}': keep_prob must be above 0 and at most 1, not {keep_prob}")
+    return x if keep_prob == 1 else Dropout(x, keep_prob, name=name).outputs[0]

@@ -1,0 +1,35 @@
+"""What an operation says of a layout that it cannot be lowered under."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class LayoutFault:
+    """A split that an operation cannot do.
+
+    Attributes:
+      text: the message, with the operation, both names and both sizes, and a fix.
+      explains: the (dimension name, size) pairs of which the message tells more than that they do not divide.
+      key: equal for faults of two operations that differ in the operation's name only.
+    """
+
+    text: str
+    explains: frozenset
+    key: tuple
+
+
+def cannot_split(title, dim, mesh_dim, parts, why):
+    """The fault of an operation for which a dimension must stay whole.
+
+    Args:
+      title: kind and name of the operation.
+      dim: the `mtf.Dimension`.
+      mesh_dim: name of the mesh dimension that the layout splits it over.
+      parts: size of that.
+      why: the reason, a clause.
+    """
+    text = (
+        f"{title}: cannot split '{dim.name}' (size {dim.size}) over '{mesh_dim}' (size {parts}): {why}. "
+        f"Fix: drop '{dim.name}:{mesh_dim}'."
+    )
+    return LayoutFault(text, frozenset({(dim.name, dim.size)}), (why, dim, mesh_dim))

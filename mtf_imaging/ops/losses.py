@@ -1,0 +1,144 @@
+"""Softmax, cross entropy and Dice losses over named dimensions."""
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.faults import cannot_split
+
+
+class _ClassOperation(mtf.Operation):
+    """An operation along the last dimension of its first input, which may not be split."""
+
+    def layout_faults(self, mesh_sizes, rules):
+        dim = self.inputs[0].shape.dims[-1]
+        rule = rules.get(dim.name)
+        if mesh_sizes.get(rule, 1) == 1:
+            return []
+        title = f"{self.kind} '{self.name}'"
+        return [cannot_split(title, dim, rule, mesh_sizes[rule], "it needs all classes of a voxel at once")]
+
+
+def _rows(stack):
+    """A stack as `[voxels, classes]`: TensorFlow's CPU kernels refuse more than 5 dimensions."""
+    return tf.reshape(stack, [-1, stack.shape[-1]])
+
+
+class Softmax(_ClassOperation):
+    """`y = exp(x) / sum over the last dimension of exp(x)`."""
+
+    kind = "softmax"
+
+    def __init__(self, x, name=None):
+        super().__init__([x], name=name or self.kind)
+        self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
+
+    def gradient(self, grad_ys):
+        y, dy = self.outputs[0], grad_ys[0]
+        inner = mtf.reduce_sum(y * dy, reduced_dim=y.shape.dims[-1])
+        return [y * (dy - inner)]
+
+    def lower(self, lowering):
+        x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
+        y = lowering.mesh_impl(self).map_stacks(lambda x: tf.reshape(tf.nn.softmax(_rows(x)), x.shape), x)
+        lowering.set_tensor_lowering(self.outputs[0], y)
+
+
+class SparseSoftmaxCrossEntropy(_ClassOperation):
+    """Outputs each voxel's loss, times the weight of its class, and the gradient of that to the logits."""
+
+    kind = "sparse_softmax_cross_entropy"
+
+    def __init__(self, logits, labels, weights, name=None):
+        super().__init__([logits, labels], name=name or self.kind)
+        self._weights = weights
+        self._outputs = [
+            mtf.Tensor(self, labels.shape, logits.dtype, index=0),
+            mtf.Tensor(self, logits.shape, logits.dtype, index=1),
+        ]
+
+    def gradient(self, grad_ys):
+        return [self.outputs[1] * grad_ys[0], None]
+
+    def lower(self, lowering):
+        mesh = lowering.mesh_impl(self)
+        logits, labels = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+
+        def local(logits, labels):
+            flat = tf.reshape(labels, [-1])
+            loss, grad = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=_rows(logits), labels=flat)
+            if self._weights is not None:
+                weight = tf.gather(tf.constant(self._weights, logits.dtype), flat)
+                loss, grad = loss * weight, grad * weight[:, None]
+            return tf.reshape(loss, labels.shape), tf.reshape(grad, logits.shape)
+
+        for tensor, value in zip(self.outputs, mesh.map_stacks(local, logits, labels)):
+            lowering.set_tensor_lowering(tensor, value)
+
+
+def _check_last(kind, x, dim):
+    if x.shape.dims[-1] != dim:
+        raise ShapeError(
+            f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension, but the input is {x.shape}"
+        )
+
+
+def softmax(x, dim, name=None):
+    """Softmax over `dim`, the last dimension of `x`; every other dimension may be split."""
+    _check_last("softmax", x, dim)
+    return Softmax(x, name).outputs[0]
+
+
+def sparse_softmax_cross_entropy(logits, labels, dim, weights=None, name=None):
+    """Cross entropy of each voxel, as `tf.nn.sparse_softmax_cross_entropy_with_logits`, times the weight of its class.
+
+    Args:
+      logits: Tensor[batch..., x, y, z, classes]
+      labels: int32 Tensor[batch..., x, y, z]
+      dim: the dimension `classes`, which may not be split.
+      weights: a number for each class, or None for 1 each.
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x, y, z]
+
+    Raises:
+      ShapeError: dimensions that do not fit each other.
+    """
+    _check_last("sparse_softmax_cross_entropy", logits, dim)
+    if logits.shape.dims[:-1] != labels.shape.dims:
+        raise ShapeError(
+            f"sparse_softmax_cross_entropy: labels {labels.shape} must have the dimensions of the logits "
+            f"{logits.shape} but '{dim.name}'"
+        )
+    if weights is not None and len(weights) != dim.size:
+        raise ShapeError(f"sparse_softmax_cross_entropy: {len(weights)} weights for '{dim.name}' (size {dim.size})")
+    return SparseSoftmaxCrossEntropy(logits, labels, weights, name).outputs[0]
+
+
+def weighted_cross_entropy(logits, labels, dim, weights):
+    """Mean over all voxels of `sparse_softmax_cross_entropy` with class weights: a scalar."""
+    return mtf.reduce_mean(sparse_softmax_cross_entropy(logits, labels, dim, weights))
+
+
+def dice_loss(probabilities, labels, batch_dim, epsilon=0.1):
+    """1 - soft Dice of one class: the mean of that of each case and that of all cases together.
+
+    `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`, so that an empty class that nothing predicts counts
+    1.
+
+    Args:
+      probabilities: Tensor[batch, x, y, z], of the class.
+      labels: Tensor[batch, x, y, z], 1 where the class is, of the same dtype.
+      batch_dim: the dimension of cases.
+      epsilon: see the formula.
+
+    Returns:
+      A scalar Tensor.
+    """
+    cases = mtf.Shape([batch_dim])
+    overlap = mtf.reduce_sum(probabilities * labels, output_shape=cases)
+    total = mtf.reduce_sum(probabilities, output_shape=cases) + mtf.reduce_sum(labels, output_shape=cases)
+    per_case = mtf.reduce_mean((2 * overlap + epsilon) / (total + epsilon))
+    together = (2 * mtf.reduce_sum(overlap) + epsilon) / (mtf.reduce_sum(total) + epsilon)
+    return 1 - (per_case + together) / 2
