@@ -19,6 +19,7 @@ LAYERS = [
     {"compat"},
     {"meshes"},
     {"ops"},
+    {"lowering", "masters"},
     {"program"},
     {"training"},
 ]

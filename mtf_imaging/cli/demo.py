@@ -1,0 +1,117 @@
+"""`mtf-imaging demo`: the whole job, as the command lines that a user would type, each shown before it runs."""
+
+import csv
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from mtf_imaging.data.cases import Case, find_cases
+from mtf_imaging.errors import DataError, MtfImagingError
+
+SUMMARY = "runs the whole job on made-up or your own CTs: convert, train, evaluate, predict."
+EXAMPLE = "mtf-imaging demo --output_dir demo"
+REQUIRED = ("output_dir",)
+
+_HELD_OUT = 4  # one case in so many is never trained on
+_COMPARED_STEPS = 5
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("output_dir", None, "Folder for everything that the demo writes.", flag_values=values)
+    flags.DEFINE_string("input_dir", None, "Folder of LiTS cases; default: phantoms.", flag_values=values)
+
+
+def run(values: flags.FlagValues) -> None:
+    out = Path(values.output_dir)
+    cases, train, held_out = Path(values.input_dir or out / "cases"), out / "train", out / "held_out"
+    records, model, evaluation = out / "records", out / "model", out / "evaluation"
+    if not values.input_dir:
+        _say("Write CT cases of a made-up abdomen.")
+        _run("phantom", output_dir=cases, num_cases=16, seed=1)
+    _say(f"Keep every {_HELD_OUT}th case for the test, in {held_out}; train on the others, in {train}.")
+    case = hold_out(cases, train, held_out)[0]
+    _say("Resample the training cases to 64^3 voxels.")
+    _run("convert", input_dir=train, output_dir=records, resolution=64)
+    _say("Train with every volume split 4 x 4: 16 processors simulated on 1 device.")
+    _run("train", data_dir=records, model_dir=model, gin_file=["unet3d_demo", "4x4"])
+    _say("Segment and score the held-out cases.")
+    _run("evaluate", model_dir=model, input_dir=held_out, output_dir=evaluation)
+    _say(f"Segment one volume, case {case.key}, back to NIfTI.")
+    _run("predict", model_dir=model, input=case.volume, output=out / case.prediction_name)
+    _say(f"Train the first {_COMPARED_STEPS} steps again on 1 processor: a layout never changes results.")
+    single = {"gin_file": ["unet3d_demo", "single"], "num_steps": _COMPARED_STEPS}
+    _run("train", data_dir=records, model_dir=out / "model_single", **single)
+    print("\n" + report(out), flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"\n# {text}", flush=True)
+
+
+def _run(command: str, **values) -> None:
+    """Shows a command line as one would type it, and runs it in a process of its own."""
+    words = [command]
+    for name, value in values.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [f"--{name}", str(one)]
+    print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
+    # The package that runs now, wherever it was imported from.
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+    program = [sys.executable, "-m", "mtf_imaging.cli.main", *words]
+    if subprocess.run(program, env=os.environ | {"PYTHONPATH": path}).returncode:
+        raise MtfImagingError(f"the demo ends here: mtf-imaging {shlex.join(words)}")
+
+
+def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]:
+    """Links the cases into two folders, every fourth into the second, and returns those.
+
+    Raises:
+      DataError: there are fewer than two cases, they cannot be used, or the folders hold others.
+    """
+    cases = find_cases(cases_dir)
+    if len(cases) < 2:
+        raise DataError(f"{cases_dir}: holds {len(cases)} case. Fix: give at least 2, one to train on and one to test.")
+    links = {}
+    for number, case in enumerate(cases):
+        is_held_out = number % _HELD_OUT == min(_HELD_OUT, len(cases)) - 1
+        for file in (case.volume, case.labels):
+            links[(held_out_dir if is_held_out else train_dir) / file.relative_to(cases_dir)] = file.resolve()
+    for path in (*train_dir.rglob("*.*"), *held_out_dir.rglob("*.*")):
+        if path not in links or path.resolve() != links[path]:
+            raise DataError(f"{path}: is of another run. Fix: give another --output_dir, or delete this one.")
+    for link, file in links.items():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to(file)
+    return find_cases(held_out_dir)
+
+
+def report(out: Path) -> str:
+    """The losses with and without a layout beside each other, the Dice table, and where to look."""
+    split, single = _losses(out / "model"), _losses(out / "model_single")
+    lines = ["Losses           16 processors   1 processor"]
+    lines += [
+        f"step {step:<10}{split[step]:15.7f}{single[step]:14.7f}" for step in sorted(split.keys() & single.keys())
+    ]
+    metrics = json.loads((out / "evaluation" / "metrics.json").read_text())
+    lines += ["", "Dice of the held-out cases     liver  lesion"]
+    lines += [_dice_row(f"case {key}", case, "dice") for key, case in metrics["cases"].items()]
+    lines += [_dice_row("per case", metrics, "dice_per_case"), _dice_row("global", metrics, "dice_global")]
+    lines += ["", *(f"Picture: {path}" for path in sorted((out / "evaluation" / "pictures").glob("*.png"))[:1])]
+    return "\n".join(lines)
+
+
+def _losses(model_dir: Path) -> dict[int, float]:
+    """Reads step and loss of the first steps from `losses.csv`, which training writes."""
+    with open(model_dir / "losses.csv", newline="") as file:
+        rows = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
+    return dict(sorted(rows)[:_COMPARED_STEPS])
+
+
+def _dice_row(label: str, scores: dict, key: str) -> str:
+    return f"{label:28}" + "".join(f"{scores[name][key]:8.3f}" for name in ("liver", "lesion"))

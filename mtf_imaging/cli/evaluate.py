@@ -1,0 +1,28 @@
+"""`mtf-imaging evaluate`: segments labelled cases and scores the result."""
+
+from pathlib import Path
+
+from absl import flags
+
+from mtf_imaging.cli import setup_flags
+from mtf_imaging.cli.quiet import import_tensorflow
+
+SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
+EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
+REQUIRED = ("model_dir", "input_dir", "output_dir")
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
+    flags.DEFINE_string("input_dir", None, "Folder of cases with their segmentations.", flag_values=values)
+    flags.DEFINE_string("output_dir", None, "Folder for metrics.json, pictures and predictions.", flag_values=values)
+    setup_flags.define(values)
+
+
+def run(values: flags.FlagValues) -> None:
+    configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
+    import_tensorflow()
+    from mtf_imaging.cli import job
+
+    setup = configuration.bind()
+    job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup)

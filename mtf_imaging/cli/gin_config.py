@@ -1,0 +1,93 @@
+"""Finds gin files, and binds what they and the command line say; errors name the place and the closest name."""
+
+import inspect
+import re
+from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+import gin
+
+from mtf_imaging.cli import resources
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.spelling import did_you_mean
+
+_NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
+_NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
+
+
+def find_gin_file(name: str) -> Path:
+    """Finds a gin file: a path, or the name of a shipped one, with or without its folder and `.gin`.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    with_suffix = name if name.endswith(".gin") else f"{name}.gin"
+    for path in (Path(name), Path(with_suffix)):
+        if path.is_file():
+            return path
+    shipped = resources.shipped_files()
+    for candidate in (with_suffix, *(f"{folder}/{with_suffix}" for folder in resources.FOLDERS)):
+        if candidate in shipped:
+            return shipped[candidate]
+    folders_left_out = {Path(path).stem: path for path in shipped}
+    hint = did_you_mean(Path(name).stem, folders_left_out)
+    raise ConfigError(f"there is no gin file '{name}', neither here nor shipped.{hint} Shipped: {', '.join(shipped)}")
+
+
+def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
+    """Binds gin parameters; what comes later wins: files, then bindings, then values.
+
+    Args:
+      files: gin files; what they `include` is found as `find_gin_file` does.
+      bindings: of the form `name.parameter = value`, in gin's syntax.
+      values: {"name.parameter": Python value}.
+
+    Raises:
+      ConfigError: a file or binding that cannot be read, or a name that does not exist.
+    """
+    # Gin's own readers look for files in Python packages, too, and stumble over folders that are none.
+    gin.config._FILE_READERS[:] = [(lambda name: find_gin_file(name).open(), lambda name: True)]
+    for file in files:
+        with _explained(f"gin file {file}"):
+            gin.parse_config_file(str(file), print_includes_and_imports=False)
+    for binding in bindings:
+        with _explained(f"gin parameter {binding}"):
+            gin.parse_config(binding)
+    for name, value in values.items():
+        gin.bind_parameter(name, value)
+    with _explained("the gin configuration"):
+        gin.finalize()
+
+
+@contextmanager
+def _explained(where: str):
+    """Turns gin's errors into ours."""
+    try:
+        yield
+    except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError) as error:
+        raise ConfigError(f"{where}: {_explanation(error)}") from error
+
+
+def _explanation(error: Exception) -> str:
+    text = str(error)
+    if match := _NO_CONFIGURABLE.search(text):
+        known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
+        hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
+    elif match := _NO_PARAMETER.search(text):
+        known = list(inspect.signature(gin.get_configurable(match[1])).parameters)
+        hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
+    elif isinstance(error, SyntaxError):
+        match, hint = (
+            None,
+            " A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'.",
+        )
+    else:
+        match, hint = None, ""
+    first, *rest = text.splitlines() or [type(error).__name__]
+    return "\n".join([f"{first}{hint}", *rest])
+
+
+def _selectors() -> list[str]:
+    """Names of all configurables; gin has no public list of them."""
+    return [selector for selector, _ in gin.config._REGISTRY.items()]

@@ -1,0 +1,40 @@
+"""What the same job can be run with, whatever the command: the mesh, the layout, the resolution and the batch."""
+
+import dataclasses
+
+import gin
+
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.spelling import did_you_mean
+
+MESH_IMPLS = ("auto", "stacked", "placement")
+
+
+@gin.configurable("setup", module="mtf_imaging")
+@dataclasses.dataclass(frozen=True)
+class JobSetup:
+    """The setup of a job, bound by the files in layouts/ and by the setup flags.
+
+    Attributes:
+      mesh_shape: processors, as "rows:2,cols:2"; "" for one.
+      layout: which dimension is split over which of the mesh, as "x:rows,y:cols"; "" for none.
+      mesh_impl: "stacked", "placement", or "auto" for the one that suits the devices.
+      resolution: voxels along x, y and z, as "64" or "x:192,y:192,z:96"; None for that of the records.
+      batch_size: volumes in a step, over all processors.
+    """
+
+    mesh_shape: str = ""
+    layout: str = ""
+    mesh_impl: str = "auto"
+    resolution: str | int | None = None
+    batch_size: int = 1
+
+    def __post_init__(self):
+        parse_shape(self.mesh_shape, "mesh shape")
+        parse_layout(self.layout)
+        if self.mesh_impl not in MESH_IMPLS:
+            hint = did_you_mean(str(self.mesh_impl), MESH_IMPLS)
+            raise ConfigError(f"mesh_impl {self.mesh_impl!r} is none of {', '.join(MESH_IMPLS)}.{hint}")
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise ConfigError(f"batch_size must be a whole number from 1 up, not {self.batch_size!r}.")

@@ -1,0 +1,61 @@
+"""`mtf-imaging COMMAND [flags]`: finds the command, reads its flags, and turns mistakes into messages."""
+
+import importlib
+import sys
+
+from mtf_imaging.cli import usage
+from mtf_imaging.cli.failures import exit_code, explain
+from mtf_imaging.errors import ConfigError
+
+# Each is a module of this package with SUMMARY, EXAMPLE, REQUIRED, define_flags(flags) and run(flags). None imports
+# TensorFlow before it runs, so that help and mistakes are answered at once.
+COMMANDS = ("phantom", "convert", "train", "evaluate", "predict", "demo")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command line.
+
+    Args:
+      argv: the words after `mtf-imaging`; default: those of this process.
+
+    Returns:
+      The exit code: 0, 1 where the command failed, 2 where the command line or the configuration is wrong, 130 where
+      it was interrupted.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        _dispatch(argv)
+    except (Exception, KeyboardInterrupt) as error:
+        message = explain(error)
+        if message is None:
+            raise
+        if message:
+            print(f"{usage.PROGRAM}: {message}", file=sys.stderr)
+        return exit_code(error)
+    return 0
+
+
+def _dispatch(argv: list[str]) -> None:
+    words = [word for word in argv if not word.startswith("-")]
+    wants_help = any(word in ("-h", "-help", "--help") for word in argv)
+    if "--version" in argv[:1]:
+        print(usage.version())
+    elif not words and (wants_help or not argv):
+        print(usage.overview({name: _command(name) for name in COMMANDS}))
+    elif not words or argv[0] != words[0]:
+        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.known(COMMANDS)}")
+    elif words[0] not in COMMANDS:
+        raise ConfigError(usage.unknown_command(words[0], COMMANDS))
+    elif wants_help:
+        print(usage.command_help(words[0], _command(words[0])))
+    else:
+        command = _command(words[0])
+        command.run(usage.parse_flags(words[0], command, argv[1:]))
+
+
+def _command(name: str):
+    return importlib.import_module(f"mtf_imaging.cli.{name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

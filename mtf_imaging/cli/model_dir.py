@@ -1,0 +1,49 @@
+"""The folder of a run: whose it is, and the configuration that ran."""
+
+import logging
+from pathlib import Path
+
+import gin
+
+from mtf_imaging.data.atomic import is_partial, write_bytes
+from mtf_imaging.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
+_CONFIG = "config.gin"
+
+
+def check(model_dir: str | Path) -> None:
+    """Checks that a folder is missing, empty, or that of an earlier run.
+
+    Raises:
+      ConfigError: it holds something else.
+    """
+    path = Path(model_dir)
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as --model_dir.")
+    others = sorted(p.name for p in path.glob("*") if not is_partial(p))
+    if others and _CONFIG not in others:
+        raise ConfigError(
+            f"{path}: holds {others[0]} and no {_CONFIG}, so it is not the folder of a run. "
+            "Fix: give train a folder of its own as --model_dir."
+        )
+
+
+def save_config(model_dir: str | Path, resolved: dict) -> None:
+    """Saves what gin bound, and what of it was used with the defaults; says what changed since the run before.
+
+    Args:
+      model_dir: the folder.
+      resolved: {"name.parameter": value} that the data decided.
+    """
+    with gin.unlock_config():
+        for name, value in resolved.items():
+            gin.bind_parameter(name, value)
+    text = f"{gin.config_str()}\n# All that was used, with the defaults:\n\n{gin.operative_config_str()}"
+    path = Path(model_dir) / _CONFIG
+    if path.is_file():
+        before = set(path.read_text().splitlines())
+        changed = [line for line in gin.config_str().splitlines() if "=" in line and line not in before]
+        if changed:
+            _logger.warning("%s: goes on with another configuration than before: %s", model_dir, "; ".join(changed))
+    write_bytes(path, text.encode())

@@ -1,0 +1,28 @@
+"""`mtf-imaging predict`: segments volumes."""
+
+from pathlib import Path
+
+from absl import flags
+
+from mtf_imaging.cli import setup_flags
+from mtf_imaging.cli.quiet import import_tensorflow
+
+SUMMARY = "segments a volume, or a folder of them, each in its own geometry."
+EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
+REQUIRED = ("model_dir", "input", "output")
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
+    flags.DEFINE_string("input", None, "A NIfTI volume, or a folder of cases.", flag_values=values)
+    flags.DEFINE_string("output", None, "The segmentation to write, or a folder for them.", flag_values=values)
+    setup_flags.define(values)
+
+
+def run(values: flags.FlagValues) -> None:
+    configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
+    import_tensorflow()
+    from mtf_imaging.cli import job
+
+    setup = configuration.bind()
+    job.predict(values.model_dir, values.input, values.output, setup)

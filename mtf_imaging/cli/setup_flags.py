@@ -1,0 +1,64 @@
+"""The setup flags, the same for train, evaluate and predict: swap the command word and the experiment stays."""
+
+from pathlib import Path
+
+from absl import flags
+
+from mtf_imaging.cli import gin_config
+from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
+
+# flag -> what it is for; each binds the parameter of its name of `setup`
+_SETUP = {
+    "mesh_shape": "Processors by name and number, as rows:2,cols:2.",
+    "layout": "Which dimension is split over which of the mesh, as x:rows,y:cols,batch:cores.",
+    "mesh_impl": f"How processors become devices: {', '.join(MESH_IMPLS)}.",
+    "resolution": "Voxels along x, y and z, as 64 or x:192,y:192,z:96; default: that of the records.",
+}
+
+
+def define(values: flags.FlagValues) -> None:
+    """Defines the setup flags. The order of precedence: flags, then --gin_param, then the last --gin_file."""
+    flags.DEFINE_multi_string(
+        "gin_file", [], "A gin file, here or shipped (unet3d_demo, 4x4); may be repeated.", flag_values=values
+    )
+    flags.DEFINE_multi_string(
+        "gin_param",
+        [],
+        "NAME=VALUE, as setup.batch_size=2; may be repeated. Or: --gin.NAME=VALUE.",
+        flag_values=values,
+    )
+    for name, text in _SETUP.items():
+        flags.DEFINE_string(name, None, text, flag_values=values)
+    flags.DEFINE_integer("batch_size", None, "Volumes in a step, over all processors.", flag_values=values)
+
+
+class Configuration:
+    """What gin files, gin parameters and flags say, read in two steps around the import of TensorFlow.
+
+    The first finds mistakes that need no TensorFlow, at once; the second binds names that modules bring, so those must
+    be imported by then.
+    """
+
+    def __init__(self, values: flags.FlagValues, saved: str | Path | None = None, **bound_flags: str):
+        """Finds the files and checks the setup flags.
+
+        Args:
+          values: the parsed flags.
+          saved: a gin file to begin with, if it exists: the configuration of an earlier run.
+          **bound_flags: more flags that stand for gin parameters, by their names, as num_steps="train.num_steps".
+
+        Raises:
+          ConfigError, LayoutError: a file that does not exist, or a value that cannot be.
+        """
+        parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size")} | bound_flags
+        given = {name: values[name].value for name in parameters if values[name].value is not None}
+        JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
+        earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
+        self._files = [*earlier, *map(gin_config.find_gin_file, values.gin_file)]
+        self._bindings = values.gin_param
+        self._values = {parameters[name]: value for name, value in given.items()}
+
+    def bind(self) -> JobSetup:
+        """Binds everything and returns the setup."""
+        gin_config.bind(self._files, self._bindings, self._values)
+        return JobSetup()

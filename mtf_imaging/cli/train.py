@@ -1,0 +1,33 @@
+"""`mtf-imaging train`: trains the network of a job, or goes on with it."""
+
+from pathlib import Path
+
+from absl import flags
+
+from mtf_imaging.cli import setup_flags
+from mtf_imaging.cli.quiet import import_tensorflow
+
+SUMMARY = "trains the network on records under a layout; started again, it goes on where it was."
+EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3d_demo --gin_file 4x4"
+REQUIRED = ("data_dir", "model_dir")
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("data_dir", None, "Folder of records that convert wrote.", flag_values=values)
+    flags.DEFINE_string("model_dir", None, "Folder for checkpoints, config.gin and events.", flag_values=values)
+    flags.DEFINE_integer("num_steps", None, "Steps to train for, in all.", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer("seed", None, "Of weights, data order and dropout.", lower_bound=0, flag_values=values)
+    flags.DEFINE_bool(
+        "dry_run", False, "Build everything, print what one processor holds, and train nothing.", flag_values=values
+    )
+    setup_flags.define(values)
+
+
+def run(values: flags.FlagValues) -> None:
+    saved = Path(values.model_dir) / "config.gin"
+    configuration = setup_flags.Configuration(values, saved, num_steps="train.num_steps", seed="train.seed")
+    import_tensorflow()
+    from mtf_imaging.cli import job
+
+    setup = configuration.bind()
+    job.train(values.data_dir, values.model_dir, setup, dry_run=values.dry_run)

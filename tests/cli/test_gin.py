@@ -1,0 +1,166 @@
+"""Gin files: where they are found, what wins, and what is said of mistakes in them."""
+
+import re
+
+import gin
+import pytest
+
+from mtf_imaging.cli import gin_config, main, resources, setup_flags, usage
+from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.errors import ConfigError, LayoutError
+from mtf_imaging.layout import check_names, parse_shape
+
+LAYOUTS = sorted(name for name in resources.shipped_files() if name.startswith("layouts/"))
+
+
+@gin.configurable("toy", module="tests")
+def toy(num_steps=1, rate=0.1, child=None):
+    return num_steps, rate, child
+
+
+def setup_of(*argv, saved=None, **bound_flags):
+    values = usage.parse_flags("train", main._command("train"), ["--data_dir=a", "--model_dir=b", *argv])
+    return setup_flags.Configuration(values, saved, **bound_flags).bind()
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_shipped_layouts():
+    names = [name.removeprefix("layouts/").removesuffix(".gin") for name in LAYOUTS]
+    assert names == ["16x16x2", "2x2", "2x2x2", "4x4", "single"]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_file_opens_with_what_is_split_over_how_many_processors(name):
+    setup = setup_of(f"--gin_file={name}")
+    assert check_names(setup.layout, setup.mesh_shape, ["batch", "x", "y", "z", "channels"]) == ()
+    processors = 1
+    for _, size in parse_shape(setup.mesh_shape):
+        processors *= size
+    first_line = resources.shipped_files()[name].read_text().splitlines()[0]
+    assert re.search(rf"^# .*\b{processors} processors?\b", first_line)
+
+
+@pytest.mark.parametrize("name", ["2x2", "2x2.gin", "layouts/2x2", "layouts/2x2.gin"])
+def test_a_shipped_file_is_found_by_any_of_its_names(here, name):
+    assert gin_config.find_gin_file(name) == resources.shipped_files()["layouts/2x2.gin"]
+
+
+def test_the_working_folder_comes_first(here):
+    (here / "2x2.gin").write_text("setup.batch_size = 7\n")
+    (here / "layouts").mkdir()
+    (here / "layouts" / "4x4.gin").write_text("setup.batch_size = 8\n")
+    assert setup_of("--gin_file=2x2").batch_size == 7
+    gin.clear_config()
+    assert setup_of("--gin_file=layouts/4x4.gin").batch_size == 8
+
+
+def test_an_unknown_file_is_answered_with_the_closest(here):
+    with pytest.raises(
+        ConfigError, match=r"there is no gin file 'layouts/4x5\.gin', .* Did you mean '4x4'\? Shipped: "
+    ):
+        gin_config.find_gin_file("layouts/4x5.gin")
+
+
+def test_a_flag_beats_a_parameter_beats_the_last_file_beats_the_saved_one(here):
+    for name, size in (("saved", 2), ("first", 3), ("last", 4)):
+        (here / f"{name}.gin").write_text(f"setup.batch_size = {size}\n")
+    saved = here / "saved.gin"
+    cases = {
+        (): 2,
+        ("--gin_file=first",): 3,
+        ("--gin_file=first", "--gin_file=last"): 4,
+        ("--gin_param=setup.batch_size=5", "--gin_file=last"): 5,
+        ("--gin.setup.batch_size=6", "--gin_file=last"): 6,
+        ("--gin.setup.batch_size=6", "--batch_size=7", "--gin_param=setup.batch_size=5"): 7,
+    }
+    for argv, expected in cases.items():
+        gin.clear_config()
+        assert setup_of(*argv, saved=saved).batch_size == expected
+    gin.clear_config()
+    assert setup_of(saved=here / "not_there.gin") == JobSetup()
+
+
+def test_every_setup_flag_binds_its_parameter():
+    setup = setup_of(
+        "--mesh_shape=rows:2", "--layout=x:rows", "--mesh_impl=stacked", "--resolution=64", "--batch_size=2"
+    )
+    assert setup == JobSetup("rows:2", "x:rows", "stacked", "64", 2)
+
+
+def test_an_empty_layout_on_the_command_line_undoes_that_of_a_file():
+    assert setup_of("--gin_file=2x2", "--mesh_shape=", "--layout=") == JobSetup()
+
+
+def test_other_flags_can_stand_for_parameters():
+    setup_of("--num_steps=9", num_steps="toy.num_steps")
+    assert toy() == (9, 0.1, None)
+    gin.clear_config()
+    setup_of("--gin.toy.num_steps=3", num_steps="toy.num_steps", seed="toy.rate")
+    assert toy() == (3, 0.1, None)
+
+
+@pytest.mark.parametrize("name", ["layouts/2x2.gin", "2x2"])
+def test_a_file_may_include_shipped_ones(here, name):
+    (here / "layouts").mkdir()
+    (here / "mine.gin").write_text(f"include '{name}'\nsetup.batch_size = 3\n")
+    assert setup_of("--gin_file=mine") == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=3)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("toi.rate=1", "gin parameter toi.rate=1: No configurable matching 'toi'. Did you mean 'toy'?"),
+        ("toy.child=@toi()", "No configurable matching reference '@toi()'. Did you mean 'toy'?"),
+        ("toy.num_stpes=1", "Configurable 'toy' doesn't have a parameter named 'num_stpes'. Did you mean 'num_steps'?"),
+        ("toy.q=1", "doesn't have a parameter named 'q'. Known: num_steps, rate, child."),
+        ("setup.layout=x:rows", "A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'."),
+        ("toy.rate", "gin parameter toy.rate: "),
+        ("toy.rate=%missing", "the gin configuration: No bindings specified for 'missing"),
+        ("include '2x3.gin'", "there is no gin file '2x3.gin', neither here nor shipped. Did you mean '2x2'?"),
+    ],
+)
+def test_mistakes_in_parameters_are_explained(parameter, message):
+    with pytest.raises(ConfigError) as error:
+        setup_of(f"--gin_param={parameter}")
+    assert message in str(error.value)
+
+
+def test_mistakes_in_files_name_the_file_and_the_line(here):
+    (here / "bad.gin").write_text("# a job\n\ntoy.rat = 1\n")
+    with pytest.raises(ConfigError) as error:
+        setup_of("--gin_file=bad")
+    assert str(error.value).splitlines() == [
+        "gin file bad.gin: Configurable 'toy' doesn't have a parameter named 'rat'. Did you mean 'rate'?",
+        '  In file "bad.gin", line 3',
+        "    toy.rat = 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"mesh_shape": "rows:0"}, LayoutError, "mesh shape 'rows:0' has 1 fault"),
+        ({"layout": "x"}, LayoutError, "layout 'x' has 1 fault"),
+        ({"mesh_impl": "placed"}, ConfigError, "mesh_impl 'placed' is none of auto, stacked, placement. Did you mean"),
+        ({"batch_size": 0}, ConfigError, "batch_size must be a whole number from 1 up, not 0."),
+        ({"batch_size": "2"}, ConfigError, "not '2'."),
+    ],
+)
+def test_values_that_cannot_be(fields, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        JobSetup(**fields)
+
+
+def test_shipped_files_are_found_in_a_clone_and_installed(tmp_path, monkeypatch):
+    package = tmp_path / "mtf_imaging"
+    for folder in (package / "gin", tmp_path / "gin"):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(resources.mtf_imaging, "__file__", str(package / "__init__.py"))
+    assert resources.root() == package  # the other `gin` is gin-config, in site-packages
+    (tmp_path / "setup.py").touch()
+    assert resources.root() == tmp_path

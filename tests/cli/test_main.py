@@ -1,0 +1,158 @@
+"""`mtf-imaging`: help, mistakes, exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from mtf_imaging.cli import main, usage
+from mtf_imaging.errors import ConfigError, DataError, LayoutError
+
+FIX = "Fix: a smaller --batch_size, or more devices."
+
+
+def run(capsys, *argv):
+    code = main.main(list(argv))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--help"],
+        *([command, "--help"] for command in main.COMMANDS),
+        ["trian"],
+        ["train", "--data", "x"],
+        ["train", "--data_dir=a", "--model_dir=b", "--layout=x=rows"],
+        ["train", "--data_dir=a", "--model_dir=b", "--gin_file=none"],
+        ["phantom"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_mistakes_import_no_tensorflow(argv):
+    check = (
+        "import sys; from mtf_imaging.cli.main import main; main(sys.argv[1:]);"
+        "assert not {'tensorflow', 'numpy', 'nibabel'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", check, *argv], check=True, capture_output=True)
+
+
+def test_help_lists_every_command_with_an_example(capsys):
+    code, out, err = run(capsys, "--help")
+    assert (code, err) == (0, "")
+    assert all(f"\n  {command} " in out for command in main.COMMANDS)
+    assert "mtf-imaging demo --output_dir demo" in out
+    assert run(capsys) == (0, out, "")
+
+
+@pytest.mark.parametrize("command", main.COMMANDS)
+def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    module = main._command(command)
+    assert code == 0
+    assert f"Example:\n  {module.EXAMPLE}\n" in out
+    assert all(f"  --{flag} (needed)" in out for flag in module.REQUIRED)
+    program, name, *argv = module.EXAMPLE.split()
+    assert (program, name) == ("mtf-imaging", command)
+    usage.parse_flags(command, module, argv)
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
+def test_setup_flags_are_the_same(command):
+    values = usage._flags_of(main._command(command))
+    expected = ["gin_file", "gin_param", "mesh_shape", "layout", "mesh_impl", "resolution", "batch_size"]
+    assert [name for name in values if name in expected] == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
+        (["explain"], "there is no command 'explain'. "),
+        (["--seed=1", "train"], "the command comes first: mtf-imaging COMMAND [flags]."),
+        (["--nonsense"], "the command comes first"),
+        (["train", "--data-dir", "x"], "train has no flag '--data-dir'. Did you mean 'data_dir'?"),
+        (["train", "--num_step=3"], "Did you mean 'num_steps'? See: mtf-imaging train --help"),
+        (["train", "records"], "train takes flags only; 'records' is none."),
+        (["train", "--num_steps=many"], "flag --num_steps=many: invalid literal for int()"),
+        (["train"], "train needs --data_dir and --model_dir. Example: mtf-imaging train --data_dir records"),
+        (["predict", "--model_dir=a", "--input=b"], "predict needs --output."),
+        (
+            ["evaluate", "--model_dir=a", "--input_dir=b", "--output_dir=c", "--mesh_impl=stack"],
+            "Did you mean 'stacked'?",
+        ),
+    ],
+)
+def test_what_is_typed_wrong_is_told_in_a_line(capsys, argv, message):
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert err.startswith("mtf-imaging: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_broken_layout_is_shown_with_a_caret(capsys):
+    code, _, err = run(capsys, "train", "--data_dir=a", "--model_dir=b", "--layout=x:rows,y")
+    assert code == 2
+    assert "    x:rows,y\n           ^\n" in err
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "message"),
+    [
+        (lambda: _raise(DataError("cases: nothing there.")), 1, "mtf-imaging: cases: nothing there.\n"),
+        (lambda: _raise(ConfigError("wrong.")), 2, "mtf-imaging: wrong.\n"),
+        (
+            lambda: _raise(LayoutError("bad layout\n  In call to configurable 'f' (<function f at 0x7f>)")),
+            2,
+            "mtf-imaging: bad layout\n",
+        ),
+        (lambda: _raise(KeyboardInterrupt), 130, "mtf-imaging: interrupted.\n"),
+        (lambda: _raise(BrokenPipeError(32, "Broken pipe")), 1, ""),
+        (lambda: Path("/no/such/file").read_text(), 1, "mtf-imaging: /no/such/file: No such file or directory.\n"),
+        (lambda: _raise(OSError(28, "No space left on device")), 1, "mtf-imaging: No space left on device.\n"),
+        (lambda: _raise(MemoryError("12 GB")), 1, f"mtf-imaging: out of memory. {FIX}\n  12 GB\n"),
+    ],
+)
+def test_failures_are_told_without_a_traceback(capsys, monkeypatch, failure, code, message):
+    monkeypatch.setattr(main._command("phantom"), "run", lambda values: failure())
+    assert run(capsys, "phantom", "--output_dir=x") == (code, "", message)
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(main._command("phantom"), "run", lambda values: _raise(AssertionError("a bug")))
+    with pytest.raises(AssertionError, match="a bug"):
+        main.main(["phantom", "--output_dir=x"])
+
+
+def test_gin_shorthand_keeps_its_place_among_gin_params():
+    argv = ["--data_dir=a", "--model_dir=b", "--gin.f.x=1", "--gin_param=f.x=2", "--gin.f.y='a=b'"]
+    values = usage.parse_flags("train", main._command("train"), argv)
+    assert isinstance(values, flags.FlagValues)
+    assert values.gin_param == ["f.x=1", "f.x=2", "f.y='a=b'"]
+
+
+def test_tensorflow_is_imported_in_silence(tmp_path):
+    program = (
+        "import os; from mtf_imaging.cli.quiet import import_tensorflow; import_tensorflow();"
+        "import tensorflow as tf; tf.constant(1); os.write(2, b'seen')"
+    )
+    environment = {"PATH": "", "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert done.stderr == b"seen"
+
+
+def test_what_a_failed_import_says_is_shown():
+    program = (
+        "import os, sys; from mtf_imaging.cli import quiet\n"
+        "with quiet._held_back_stderr():\n    os.write(2, b'held back'); raise SystemExit(3)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (done.returncode, done.stderr) == (3, b"held back")
