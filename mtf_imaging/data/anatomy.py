@@ -173,17 +173,17 @@ def _liver(scene: _Scene, abdomen: np.ndarray) -> None:
 def _lesions(scene: _Scene, liver: np.ndarray, level: float) -> None:
     """0 to 6 dark lesions of 3 to 30 mm, most of them large enough to see at 64 voxels a side."""
     rng = scene.rng
-    count = rng.choice(7, p=(0.05, 0.1, 0.15, 0.25, 0.2, 0.15, 0.1))
+    count = rng.choice(7, p=(0.05, 0.05, 0.15, 0.25, 0.25, 0.15, 0.1))
     inner = np.flatnonzero(ndimage.binary_erosion(liver, iterations=2))
     if not inner.size:
         return
     for number in range(count):
         # The first is always worth finding; one in six of the others is tiny.
         tiny = number > 0 and rng.random() < 1 / 6
-        diameter = rng.uniform(3, 10) if tiny else rng.uniform(20, 30)
+        diameter = rng.uniform(3, 10) if tiny else rng.uniform(22, 30)
         at = np.unravel_index(rng.choice(inner), liver.shape)
         centre = scene.points[(slice(None), *at)]
-        radii = diameter / 2 * rng.uniform(0.85, 1, 3)
+        radii = diameter / 2 * rng.uniform(0.9, 1, 3)
         lesion = liver & (scene.ellipsoid(centre, radii) < 1)
         lesion[at] = True  # thinner than a voxel, it still fills one
         scene.paint(lesion, level - rng.uniform(60, 80), 4)

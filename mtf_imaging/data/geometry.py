@@ -20,11 +20,16 @@ class Geometry:
 
     Attributes:
       header: the file's header, kept for what it says besides the geometry (units, codes, description).
-      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+.
+      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+; the header's, unless that was found to be wrong.
     """
 
     header: nibabel.Nifti1Header
     affine: np.ndarray
+
+    @property
+    def file_affine(self) -> np.ndarray:
+        """`[4, 4]` float64, the affine of the file, right or wrong: what belongs to the volume is written with it."""
+        return np.asarray(self.header.get_best_affine(), np.float64)
 
     @property
     def stored_shape(self) -> tuple[int, int, int]:

@@ -4,10 +4,10 @@ Known faults of public CT sets are repaired with a logged warning where the righ
 is an error that names the file.
 """
 
+import dataclasses
 import functools
 import logging
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel
@@ -17,15 +17,17 @@ from nibabel.spatialimages import HeaderDataError
 
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.data.geometry import Geometry
+from mtf_imaging.data.orientation import y_points_back
 from mtf_imaging.errors import DataError
 
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 AIR_HU = -1024
 _MAX_HU = 32767
+_AFFINE_TOLERANCE = 1e-2  # mm
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Volume:
     """A CT in canonical axes.
 
@@ -47,8 +49,9 @@ def read_volume(path: str | Path) -> Volume:
       path: a .nii or .nii.gz file; a fourth axis of size 1 is dropped.
 
     Returns:
-      The volume. NaN voxels and values outside -1024..32767 are replaced by the nearest of these bounds (NaN: air),
-      with a warning.
+      The volume. Where the affine is the identity, which is what a file has that lost its geometry, the axes are told
+      from the image, with a warning: RAS, or LPS where the spine says so. NaN voxels and values outside -1024..32767
+      are replaced by the nearest of these bounds (NaN: air), with a warning.
 
     Raises:
       DataError: the file is missing, damaged, no NIfTI, not one 3-D volume, or its affine does not say how the axes
@@ -56,11 +59,16 @@ def read_volume(path: str | Path) -> Volume:
     """
     path = Path(path)
     array, geometry = _read(path)
+    hu = _repair_hu(array, path)
     if np.allclose(geometry.affine, np.eye(4)):
+        turned = y_points_back(hu)
+        axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
         _warn_once(
-            f"{path}: its affine is the identity, so spacing and orientation are unknown; taken as 1 mm and RAS+."
+            f"{path}: its affine is the identity, so it says neither spacing nor axes; taken as 1 mm and {axes}."
         )
-    return Volume(geometry.to_canonical(_repair_hu(array, path)), geometry, path)
+        if turned:
+            geometry = dataclasses.replace(geometry, affine=np.diag([-1.0, -1.0, 1.0, 1.0]))
+    return Volume(geometry.to_canonical(hu), geometry, path)
 
 
 def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
@@ -80,15 +88,20 @@ def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
     path = Path(path)
     array, geometry = _read(path)
     own = volume.geometry
-    if geometry.shape == own.shape and np.allclose(geometry.canonical_affine, own.canonical_affine, atol=1e-2):
+    same_voxels = geometry.stored_shape == own.stored_shape
+    if same_voxels and np.allclose(geometry.affine, own.file_affine, atol=_AFFINE_TOLERANCE):
+        pass
+    elif geometry.shape == own.shape and np.allclose(
+        geometry.canonical_affine, own.canonical_affine, atol=_AFFINE_TOLERANCE
+    ):
         own = geometry
-    elif geometry.stored_shape != own.stored_shape:
+    elif same_voxels:
+        _warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on the volume voxel for voxel.")
+    else:
         raise DataError(
             f"{path}: this mask has shape {geometry.stored_shape}, its volume {volume.path} has shape "
             f"{own.stored_shape}. Fix: give the mask that was drawn on this volume."
         )
-    else:
-        _warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on the volume voxel for voxel.")
     return own.to_canonical(_check_labels(array, path))
 
 
@@ -117,7 +130,7 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
     stored = np.ascontiguousarray(geometry.to_stored(labels), np.uint8).reshape(header.get_data_shape())
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     with atomic_path(path) as temporary:
-        nibabel.save(image_class(stored, geometry.affine, header), temporary)
+        nibabel.save(image_class(stored, geometry.file_affine, header), temporary)
 
 
 def _read(path: Path) -> tuple[np.ndarray, Geometry]:

@@ -16,10 +16,10 @@ from mtf_imaging.errors import DataError
 # How the files of real sets are stored varies, so it does here: case N has the N-th, and so on in a circle.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
 _IN_PLANE = (104, 121)  # voxels
-_SLICES = (58, 71)
-_FIELD_MM = (320.0, 350.0)
-_SLICE_MM = (3.6, 4.2)
-_NOISE_HU = 15.0
+_SLICES = (56, 69)
+_FIELD_MM = (320.0, 340.0)
+_SLICE_MM = (3.4, 4.0)
+_NOISE_HU = 14.0
 
 
 def write_phantom(output_dir: str | Path, num_cases: int, seed: int, first_case: int = 0) -> list[str]:
@@ -77,7 +77,7 @@ def make_case(seed: int, number: int) -> tuple[nibabel.Nifti1Image, nibabel.Nift
 
 
 def _noise(rng: np.random.Generator, shape: tuple[int, int, int]) -> np.ndarray:
-    """Noise of 15 HU, grainy within a slice as reconstructed CT is."""
+    """Noise of 14 HU, grainy within a slice as reconstructed CT is."""
     noise = ndimage.gaussian_filter(rng.standard_normal(shape, np.float32), (0.6, 0.6, 0))
     return noise * np.float32(_NOISE_HU / noise.std())
 

@@ -58,8 +58,8 @@ def training_batches(
     manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution))
     paths = [str(record_path(data_dir, key)) for key in manifest.cases]
     samples = _samples(paths, seed if shuffle else None, start_step * batch_size)
-    dataset = _dataset(samples, batch_size, seed, parse_grid(manifest.resolution), window, augmentation)
-    return _batches(dataset, paths)
+    grid = parse_grid(manifest.resolution)
+    return _batches(_dataset(samples, batch_size, seed, grid, window, augmentation), paths, grid)
 
 
 def epoch_order(num_cases: int, seed: int | None, epoch: int) -> np.ndarray:
@@ -103,12 +103,12 @@ def _dataset(
     return dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH)
 
 
-def _batches(dataset: tf.data.Dataset, paths: list[str]) -> Iterator[dict]:
+def _batches(dataset: tf.data.Dataset, paths: list[str], grid: Grid) -> Iterator[dict]:
     try:
         for batch in dataset:
             batch["cases"] = [key.decode() for key in batch["cases"].numpy()]
             yield batch
     except tf.errors.OpError:
         for path in paths:  # TensorFlow does not say which file it was; this raises at the one that is damaged
-            read_record(path)
+            read_record(path, grid)
         raise

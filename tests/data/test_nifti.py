@@ -1,0 +1,191 @@
+import gzip
+import logging
+
+import nibabel
+import numpy as np
+import pytest
+
+from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.data.orientation import y_points_back
+from mtf_imaging.errors import DataError
+
+ORIENTATIONS = ("RAS", "LPS", "LAS", "RPI", "PSR", "ILA")
+
+
+def world_values(path):
+    """`{rounded world position: value}` of every voxel, by nibabel alone."""
+    image = nibabel.load(path)
+    array = np.asarray(image.dataobj)
+    index = np.stack(np.meshgrid(*map(np.arange, array.shape), indexing="ij"), -1).reshape(-1, 3)
+    world = np.round(nibabel.affines.apply_affine(image.affine, index), 2)
+    return dict(zip(map(tuple, world.tolist()), array.ravel().tolist(), strict=True))
+
+
+@pytest.mark.parametrize("codes", ORIENTATIONS)
+def test_every_orientation_reads_as_the_same_canonical_array(tmp_path, store, arrays, codes):
+    hu, labels = arrays()
+    volume = read_volume(store(tmp_path / "volume-0.nii.gz", hu, codes))
+    assert volume.geometry.axis_codes == codes
+    assert volume.geometry.spacing == (1.5, 2.0, 3.0)
+    assert volume.geometry.shape == hu.shape
+    assert volume.hu.dtype == np.int16
+    np.testing.assert_array_equal(volume.hu, hu)
+    np.testing.assert_allclose(volume.geometry.canonical_affine[:3, 3], (-20, 10, 30))
+    np.testing.assert_array_equal(read_labels(store(tmp_path / "s.nii", labels, codes), volume), labels)
+
+
+@pytest.mark.parametrize("codes", ORIENTATIONS)
+def test_written_labels_lie_on_the_volume_voxel_for_voxel(tmp_path, store, arrays, codes):
+    hu, labels = arrays()
+    reference = store(tmp_path / "reference.nii.gz", labels, codes)
+    path = store(tmp_path / "volume-0.nii.gz", hu, codes)
+    write_labels(tmp_path / "out.nii.gz", labels, read_volume(path).geometry)
+    assert world_values(tmp_path / "out.nii.gz") == world_values(reference)
+    written, source = nibabel.load(tmp_path / "out.nii.gz"), nibabel.load(path)
+    assert written.get_data_dtype() == np.uint8
+    assert written.shape == source.shape
+    np.testing.assert_array_equal(written.affine, source.affine)
+
+
+def test_written_header_keeps_units_and_codes_and_drops_scaling(tmp_path, arrays):
+    hu, labels = arrays()
+    image = nibabel.Nifti1Image(hu[..., None], np.diag([-2.0, 2, 3, 1]))
+    image.set_qform(image.affine, code=1)
+    image.set_sform(image.affine, code=4)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header["descrip"] = b"scanner"
+    image.header.set_slope_inter(2, -24)
+    image.header["cal_max"] = 300
+    nibabel.save(image, tmp_path / "volume-0.nii")
+    volume = read_volume(tmp_path / "volume-0.nii")
+    write_labels(tmp_path / "out.nii", labels, volume.geometry)
+    header = nibabel.load(tmp_path / "out.nii").header
+    assert header.get_data_shape() == (*hu.shape, 1)
+    assert (int(header["qform_code"]), int(header["sform_code"])) == (1, 4)
+    assert header.get_xyzt_units() == ("mm", "sec")
+    assert header["descrip"].item() == b"scanner"
+    assert header["cal_max"] == 0
+    np.testing.assert_array_equal(np.asarray(nibabel.load(tmp_path / "out.nii").dataobj)[::-1, :, :, 0], labels)
+
+
+def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, arrays, monkeypatch):
+    hu, labels = arrays()
+    volume = read_volume(store(tmp_path / "volume-0.nii.gz", hu))
+    out = tmp_path / "out.nii.gz"
+    write_labels(out, labels, volume.geometry)
+    before = out.read_bytes()
+
+    def half_write(image, path):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(nibabel, "save", half_write)
+    with pytest.raises(OSError, match="disk full"):
+        write_labels(out, labels, volume.geometry)
+    assert out.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.nii.gz", "volume-0.nii.gz"]
+    with pytest.raises(DataError, match=r"labels of shape \(6, 6, 5\) do not fit .* \(7, 6, 5\)"):
+        write_labels(out, labels[1:], volume.geometry)
+
+
+def test_nan_and_out_of_range_voxels_are_repaired_with_a_warning(tmp_path, store, caplog):
+    hu = np.zeros((4, 4, 4), np.float32)
+    hu[0, 0, :3] = np.nan, -3000, 1e6
+    hu[1, 1, 1] = 12.6
+    volume = read_volume(store(tmp_path / "volume-0.nii", hu))
+    assert volume.hu[0, 0].tolist() == [-1024, -1024, 32767, 0]
+    assert volume.hu[1, 1, 1] == 13
+    assert "1 of 64 voxels are NaN" in caplog.text
+    assert "2 of 64 voxels are outside" in caplog.text
+
+
+def test_float_masks_of_integers_are_accepted_and_others_are_not(tmp_path, store, arrays, caplog):
+    hu, labels = arrays()
+    volume = read_volume(store(tmp_path / "volume-0.nii", hu))
+    read = read_labels(store(tmp_path / "a.nii", labels, dtype=np.float64), volume)
+    assert read.dtype == np.uint8
+    np.testing.assert_array_equal(read, labels)
+    assert "stored as float64" in caplog.text
+    with pytest.raises(DataError, match=r"b\.nii: holds labels that are no integers"):
+        read_labels(store(tmp_path / "b.nii", labels + 0.5), volume)
+    with pytest.raises(DataError, match=r"c\.nii: holds labels from 0 to 3, not 0\.\.2"):
+        read_labels(store(tmp_path / "c.nii", np.where(labels == 2, 3, labels)), volume)
+    with pytest.raises(DataError, match=r"d\.nii: holds labels from -1 to 2"):
+        read_labels(store(tmp_path / "d.nii", labels.astype(np.int16) - (labels == 0)), volume)
+
+
+def test_masks_of_another_shape_or_affine(tmp_path, store, arrays, caplog):
+    hu, labels = arrays()
+    volume = read_volume(store(tmp_path / "volume-0.nii", hu, "LPS"))
+    with pytest.raises(DataError, match=r"shape \(7, 6, 4\), its volume .*volume-0\.nii has shape \(7, 6, 5\)"):
+        read_labels(store(tmp_path / "a.nii", labels[..., 1:]), volume)
+    # Stored along other axes, its affine saying so: the same voxels, so it is turned.
+    np.testing.assert_array_equal(read_labels(store(tmp_path / "b.nii", labels, "SRA"), volume), labels)
+    assert not caplog.records
+    # An affine that contradicts the volume's: voxel for voxel.
+    stored_like_volume = store(tmp_path / "c.nii", labels[::-1, ::-1], "RAS", spacing=(1, 1, 1))
+    np.testing.assert_array_equal(read_labels(stored_like_volume, volume), labels)
+    assert "c.nii: its affine is not that of" in caplog.text
+
+
+def body(shape=(40, 30, 12)):
+    """A body of water with a spine at the back (low y)."""
+    hu = np.full(shape, -1000, np.int16)
+    hu[5:35, 4:26] = 40
+    hu[18:22, 6:9] = 600
+    return hu
+
+
+def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    assert not y_points_back(body())
+    assert y_points_back(body()[:, ::-1])
+    assert not y_points_back(np.zeros((4, 4, 4), np.int16))
+    for name, stored in (("ras", body()), ("lps", body()[::-1, ::-1])):
+        nibabel.save(nibabel.Nifti1Image(stored, np.eye(4)), tmp_path / f"{name}.nii")
+        volume = read_volume(tmp_path / f"{name}.nii")
+        np.testing.assert_array_equal(volume.hu, body())
+        assert volume.geometry.axis_codes == name.upper()
+        assert f"{name}.nii: its affine is the identity" in caplog.text
+        # What is written lies on the file as it is stored, under the affine that it has.
+        write_labels(tmp_path / f"{name}-out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
+        written = nibabel.load(tmp_path / f"{name}-out.nii")
+        np.testing.assert_array_equal(np.asarray(written.dataobj), stored > 500)
+        np.testing.assert_array_equal(written.affine, np.eye(4))
+        np.testing.assert_array_equal(read_labels(tmp_path / f"{name}-out.nii", volume), body() > 500)
+    read_volume(tmp_path / "ras.nii")
+    assert caplog.text.count("ras.nii: its affine is the identity") == 1
+
+
+def test_damaged_files_are_named(tmp_path, store, arrays):
+    hu, _ = arrays(shape=(20, 20, 20))
+    whole = store(tmp_path / "whole.nii.gz", hu).read_bytes()
+    bad = {
+        "truncated.nii.gz": whole[: len(whole) // 2],
+        "garbled.nii.gz": whole[:1000] + bytes(500) + whole[1500:],
+        "short.nii": gzip.decompress(whole)[:5000],
+        "text.nii": b"no image at all" * 100,
+        "empty.nii": b"",
+        "plain.nii.gz": gzip.decompress(whole),
+    }
+    for name, data in bad.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(DataError, match=name.replace(".", r"\.") + ".*cannot be read as NIfTI"):
+            read_volume(tmp_path / name)
+    with pytest.raises(DataError, match="there is no such file"):
+        read_volume(tmp_path / "missing.nii")
+
+
+def test_files_that_are_not_one_volume(tmp_path):
+    cases = {
+        "4d.nii": (np.zeros((4, 4, 4, 2), np.int16), np.eye(4), r"shape \(4, 4, 4, 2\), not that of one 3-D volume"),
+        "2d.nii": (np.zeros((4, 4), np.int16), np.eye(4), r"shape \(4, 4\), not that of one 3-D volume"),
+        "complex.nii": (np.zeros((4, 4, 4), np.complex64), np.eye(4), "not plain numbers"),
+        "flat.nii": (np.zeros((4, 4, 4), np.int16), np.diag([1.0, 1, 0, 1]), "does not say how the axes lie"),
+    }
+    for name, (array, affine, message) in cases.items():
+        image = nibabel.Nifti1Image(array, None)
+        image.header.set_sform(affine, code=1)
+        nibabel.save(image, tmp_path / name)
+        with pytest.raises(DataError, match=message):
+            read_volume(tmp_path / name)

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.nifti import read_labels, read_volume
+from mtf_imaging.data.phantom import STORED_AS, make_case, write_phantom
+from mtf_imaging.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Six phantom cases of seed 0."""
+    path = tmp_path_factory.mktemp("phantom")
+    assert write_phantom(path, 6, seed=0) == ["0", "1", "2", "3", "4", "5"]
+    return path
+
+
+@pytest.fixture(scope="module")
+def cases(folder):
+    """Their volumes and labels, canonical."""
+    volumes = [(read_volume(case.volume), case.labels) for case in find_cases(folder)]
+    return [(volume, read_labels(labels, volume)) for volume, labels in volumes]
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_same_seed_same_bytes_whatever_the_range(folder, tmp_path):
+    write_phantom(tmp_path / "again", 2, seed=0, first_case=3)
+    again = contents(tmp_path / "again")
+    assert sorted(again) == [f"{kind}-{n}.nii.gz" for kind in ("segmentation", "volume") for n in (3, 4)]
+    assert again.items() <= contents(folder).items()
+    write_phantom(tmp_path / "other", 1, seed=1, first_case=3)
+    assert contents(tmp_path / "other")["volume-3.nii.gz"] != again["volume-3.nii.gz"]
+
+
+def test_nothing_of_another_run_is_overwritten(tmp_path):
+    write_phantom(tmp_path, 1, seed=0)
+    before = contents(tmp_path)
+    (tmp_path / "segmentation-0.nii.gz").unlink()
+    write_phantom(tmp_path, 1, seed=0)  # goes on where it was
+    assert contents(tmp_path) == before
+    with pytest.raises(DataError, match=r"volume-0\.nii\.gz: exists with other contents than seed 1 gives"):
+        write_phantom(tmp_path, 1, seed=1)
+    with pytest.raises(
+        DataError, match=r"holds 2 file\(s\) of other cases, such as segmentation-0\.nii\.gz; cases 5\.\.6"
+    ):
+        write_phantom(tmp_path, 2, seed=0, first_case=5)
+    with pytest.raises(DataError, match="num_cases 0"):
+        write_phantom(tmp_path, 0, seed=0)
+    assert contents(tmp_path) == before
+
+
+def test_files_are_stored_as_public_sets_are(cases):
+    assert [volume.geometry.axis_codes for volume, _ in cases] == [*STORED_AS, STORED_AS[0]]
+    for volume, labels in cases:
+        sx, sy, sz = volume.geometry.spacing
+        assert sx == sy != sz
+        assert volume.geometry.header.get_data_dtype() == np.int16
+        assert set(np.unique(labels)) <= {0, 1, 2}
+
+
+def test_organs_have_believable_size_and_hounsfield_units(cases):
+    for volume, labels in cases:
+        litres = np.prod(volume.geometry.spacing) / 1e6
+        assert 0.9 < (labels >= 1).sum() * litres < 2.1
+        inside = ndimage.binary_erosion(labels == 1, iterations=2)
+        assert 95 < np.median(volume.hu[inside]) < 130
+        assert 8 < volume.hu[inside].std() < 40
+        corner = volume.hu[:4, :4, :4]
+        assert corner.min() >= -1024
+        assert -1010 < np.median(corner) < -980
+        assert (volume.hu > 300).sum() * litres > 0.1  # bone
+        lungs = (volume.hu > -950) & (volume.hu < -750)
+        assert lungs[:, :, -5:].sum() > 3 * lungs[:, :, :5].sum()  # at the top
+        x = np.argwhere(labels >= 1)[:, 0].mean()
+        assert x > 0.52 * labels.shape[0]  # the liver is on the right
+
+
+def test_lesions_are_dark_and_of_believable_number_and_size(cases):
+    counts = []
+    for volume, labels in cases:
+        parts, count = ndimage.label(labels == 2)
+        counts.append(count)
+        for part in range(1, count + 1):
+            mm3 = (parts == part).sum() * np.prod(volume.geometry.spacing)
+            assert mm3 < 6 * 4 / 3 * np.pi * 17**3
+        core = ndimage.binary_erosion(labels == 2)
+        if core.any():
+            assert 20 < volume.hu[core].mean() < 75
+    assert max(counts) <= 6
+    assert sum(counts) > 0
+
+
+def test_a_case_is_a_function_of_seed_and_number():
+    for one, other in zip(make_case(2, 1), make_case(2, 1), strict=True):
+        assert one.to_bytes() == other.to_bytes()

@@ -1,0 +1,118 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from mtf_imaging.data.augment import Augmentation
+from mtf_imaging.data.convert import convert
+from mtf_imaging.data.intensity import apply_window
+from mtf_imaging.data.manifest import record_path
+from mtf_imaging.data.pipeline import epoch_order, training_batches
+from mtf_imaging.data.records import read_record
+from mtf_imaging.errors import DataError
+
+ALL = Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.2, noise=0.05)
+
+
+@pytest.fixture
+def records(tmp_path, store, arrays):
+    """Records of five cases at 4 x 3 x 2."""
+    for number in range(5):
+        hu, labels = arrays(number)
+        store(tmp_path / f"cases/volume-{number}.nii", hu)
+        store(tmp_path / f"cases/segmentation-{number}.nii", labels)
+    convert(tmp_path / "cases", tmp_path / "records", "x:4,y:3,z:2", progress=False)
+    return tmp_path / "records"
+
+
+def take(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+def assert_same(a, b):
+    assert [batch["cases"] for batch in a] == [batch["cases"] for batch in b]
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one["image"], other["image"])
+        np.testing.assert_array_equal(one["labels"], other["labels"])
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+@pytest.mark.parametrize("augmentation", [None, ALL])
+def test_batches_from_step_k_are_those_of_an_unbroken_run(records, batch_size, augmentation):
+    unbroken = take(training_batches(records, batch_size, seed=3, augmentation=augmentation), 9)
+    for k in (1, 4, 8):
+        resumed = training_batches(records, batch_size, seed=3, start_step=k, augmentation=augmentation)
+        assert_same(take(resumed, 9 - k), unbroken[k:])
+
+
+def test_a_batch_holds_the_records_windowed(records):
+    (batch,) = take(training_batches(records, 3, seed=0, window=(-150, 250), resolution="x:4,y:3,z:2"), 1)
+    assert batch["image"].shape == (3, 4, 3, 2, 1)
+    assert batch["image"].dtype == np.float32
+    assert batch["labels"].shape == (3, 4, 3, 2)
+    assert batch["labels"].dtype == np.int32
+    for index, key in enumerate(batch["cases"]):
+        record = read_record(record_path(records, key))
+        np.testing.assert_array_equal(batch["image"][index, ..., 0], apply_window(record.hu, (-150, 250)))
+        np.testing.assert_array_equal(batch["labels"][index], record.labels)
+
+
+def test_the_default_window_is_the_papers():
+    hu = np.linspace(-1024, 1024, 101)
+    np.testing.assert_allclose(apply_window(hu), np.clip(hu / 1024 + 0.5, 0, 1), atol=1e-6)
+
+
+def test_each_epoch_is_another_permutation_of_all_cases(records):
+    keys = list(itertools.chain(*(batch["cases"] for batch in take(training_batches(records, 2, seed=0), 10))))
+    epochs = [tuple(keys[start : start + 5]) for start in range(0, 20, 5)]
+    assert all(sorted(epoch) == ["0", "1", "2", "3", "4"] for epoch in epochs)
+    assert len(set(epochs)) > 1
+    assert keys != list(itertools.chain(*(b["cases"] for b in take(training_batches(records, 2, seed=1), 10))))
+    ordered = take(training_batches(records, 5, seed=0, shuffle=False), 2)
+    assert [batch["cases"] for batch in ordered] == [["0", "1", "2", "3", "4"]] * 2
+    assert sorted(epoch_order(7, 0, 3)) == list(range(7))
+
+
+def test_augmentation_flips_image_and_labels_alike_and_stays_in_range(records):
+    plain = {k: b for b in take(training_batches(records, 1, seed=0), 5) for k in b["cases"]}
+    flipped = take(training_batches(records, 1, seed=0, augmentation=Augmentation(flips=("x", "z"))), 30)
+    seen = set()
+    for batch in flipped:
+        source = plain[batch["cases"][0]]
+        for axes in ((), (1,), (3,), (1, 3)):
+            if np.array_equal(np.flip(source["image"], axes), batch["image"]):
+                np.testing.assert_array_equal(np.flip(source["labels"], axes), batch["labels"])
+                seen.add(axes)
+                break
+        else:
+            pytest.fail("an image that is no flip of its record")
+    assert len(seen) == 4
+    for batch in take(training_batches(records, 1, seed=0, augmentation=ALL), 5):
+        assert 0 <= np.min(batch["image"]) <= np.max(batch["image"]) <= 1
+    with pytest.raises(DataError, match=r"flips \['t'\]"):
+        Augmentation(flips=("t",))
+
+
+def test_bad_arguments_and_folders_are_told_at_once(records, tmp_path):
+    with pytest.raises(DataError, match="batch_size 0, start_step 0"):
+        training_batches(records, 0, seed=0)
+    with pytest.raises(DataError, match=r"resolution x:4,y:3,z:2, asked for was x:8,y:8,z:8"):
+        training_batches(records, 1, seed=0, resolution=8)
+    with pytest.raises(DataError, match="does not exist"):
+        training_batches(tmp_path / "missing", 1, seed=0)
+    with pytest.raises(DataError, match=r"window \(100.0, 100.0\)"):
+        training_batches(records, 1, seed=0, window=(100, 100))
+
+
+def test_a_damaged_record_is_named(records):
+    path = record_path(records, "3")
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(DataError, match=r"case-3\.tfrecord: truncated"):
+        take(training_batches(records, 2, seed=0), 5)
+
+
+def test_a_record_of_another_resolution_is_named(records, lits_dir, tmp_path):
+    convert(lits_dir, tmp_path / "other", 4, progress=False)
+    record_path(records, "3").write_bytes(record_path(tmp_path / "other", "2").read_bytes())
+    with pytest.raises(DataError, match=r"case-3\.tfrecord: this record has resolution x:4,y:4,z:4"):
+        take(training_batches(records, 2, seed=0), 5)

@@ -1,0 +1,47 @@
+"""One real CT under random warps, from outside the repository: headers, geometry and texture that no phantom has."""
+
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+
+from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.convert import convert
+from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.data.pipeline import training_batches
+from mtf_imaging.data.resample import resample_nearest, resample_to_labels
+
+FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "real_ct"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/data/real_ct is not here")
+
+
+def test_every_liver_is_on_the_right_whatever_the_header_says():
+    cases = find_cases(FOLDER)
+    assert len(cases) == 16
+    for case in cases:
+        volume = read_volume(case.volume)
+        liver = np.argwhere(read_labels(case.labels, volume) >= 1)
+        assert liver[:, 0].mean() > 0.6 * volume.hu.shape[0]
+
+
+def test_labels_survive_the_way_to_a_grid_and_back(tmp_path):
+    for case in find_cases(FOLDER / "train")[:4]:
+        volume = read_volume(case.volume)
+        labels = read_labels(case.labels, volume)
+        write_labels(tmp_path / "same.nii.gz", labels, volume.geometry)
+        source, written = nibabel.load(case.labels), nibabel.load(tmp_path / "same.nii.gz")
+        np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(source.dataobj))
+        np.testing.assert_array_equal(written.affine, source.affine)
+        back = resample_to_labels(np.eye(3)[resample_nearest(labels, (96, 96, 96))], labels.shape)
+        dice = 2 * ((back >= 1) & (labels >= 1)).sum() / ((back >= 1).sum() + (labels >= 1).sum())
+        assert dice > 0.97
+
+
+def test_records_of_it_feed_training(tmp_path):
+    assert convert(FOLDER / "train", tmp_path, 16, progress=False) == [str(n) for n in range(12)]
+    batch = next(iter(training_batches(tmp_path, 12, seed=0)))
+    assert sorted(batch["cases"], key=int) == [str(n) for n in range(12)]
+    # All cases are one patient, warped: on common axes their livers overlap.
+    livers = batch["labels"].numpy() >= 1
+    assert ((livers.mean(0) > 0.8).sum() / livers.sum((1, 2, 3)).mean()) > 0.5

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mtf_imaging.data.grid import parse_grid
+from mtf_imaging.data.resample import resample_linear, resample_nearest, resample_to_labels
+from mtf_imaging.errors import DataError, LayoutError
+
+sizes = st.tuples(*[st.integers(1, 9)] * 3)
+
+
+def linear_1d(values, g):
+    """The formula of the module's docstring, one output at a time: a hat of radius max(1, n / g) around each centre."""
+    n = len(values)
+    result = []
+    for j in range(g):
+        centre = (j + 0.5) * n / g
+        weights = [max(0.0, 1 - abs(i + 0.5 - centre) / max(1.0, n / g)) for i in range(n)]
+        result.append(np.dot(weights, values) / sum(weights))
+    return np.array(result)
+
+
+@given(sizes, sizes)
+def test_linear_is_the_hat_along_each_axis(shape, grid):
+    data = np.random.default_rng(0).normal(size=shape)
+    expected = data
+    for axis in range(3):
+        expected = np.apply_along_axis(linear_1d, axis, expected, grid[axis])
+    result = resample_linear(data, grid)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+def test_linear_agrees_with_tensorflow():
+    import tensorflow as tf
+
+    data = np.random.default_rng(0).normal(size=(13, 7, 6)).astype(np.float32)
+    for size in ((5, 20), (26, 3)):
+        expected = tf.image.resize(data, size, "bilinear", antialias=True)
+        np.testing.assert_allclose(resample_linear(data, (*size, 6)), expected, atol=1e-5)
+
+
+def test_large_volumes_go_in_slabs(monkeypatch):
+    data = np.random.default_rng(0).integers(-1000, 1000, (12, 9, 10), dtype=np.int16)
+    probabilities = np.random.default_rng(1).random((5, 4, 6, 3))
+    whole, labels = resample_linear(data, (5, 14, 6)), resample_to_labels(probabilities, (9, 9, 11))
+    monkeypatch.setattr("mtf_imaging.data.resample._SLAB_BYTES", 2000)
+    np.testing.assert_array_equal(resample_linear(data, (5, 14, 6)), whole)
+    np.testing.assert_array_equal(resample_to_labels(probabilities, (9, 9, 11)), labels)
+
+
+def test_linear_keeps_a_ramp_in_place():
+    """Half-pixel centres: the value at a centre is the position of the centre, at any size, away from the border."""
+    ramp = np.broadcast_to((np.arange(32) + 0.5)[:, None, None], (32, 2, 2))
+    # Where n / g is no integer, a hat that covers several voxels is not quite balanced, by less than 0.1 voxel.
+    for g, tolerance in ((8, 1e-4), (16, 1e-4), (20, 0.1), (32, 1e-4), (50, 1e-4)):
+        result = resample_linear(ramp, (g, 2, 2))[:, 0, 0]
+        centres = (np.arange(g) + 0.5) * 32 / g
+        inner = (centres > 5) & (centres < 27)
+        np.testing.assert_allclose(result[inner], centres[inner], atol=tolerance)
+
+
+@given(sizes, sizes)
+def test_nearest_takes_the_voxel_under_each_centre(shape, grid):
+    labels = np.arange(np.prod(shape)).reshape(shape)
+    result = resample_nearest(labels, grid)
+    assert result.shape == grid
+    for index in np.ndindex(grid):
+        under = tuple((2 * j + 1) * n // (2 * g) for j, n, g in zip(index, shape, grid, strict=True))
+        assert result[index] == labels[under]
+
+
+def test_probabilities_of_labels_come_back_as_the_labels():
+    labels = np.random.default_rng(0).integers(0, 3, (6, 5, 4))
+    one_hot = np.eye(3)[labels]
+    np.testing.assert_array_equal(resample_to_labels(one_hot, (6, 5, 4)), labels)
+    # Three times as fine: each voxel's middle third keeps its label in every direction.
+    finer = resample_to_labels(one_hot, (18, 15, 12))
+    assert finer.dtype == np.uint8
+    np.testing.assert_array_equal(finer[1::3, 1::3, 1::3], labels)
+
+
+def test_probabilities_are_interpolated_before_the_arg_max():
+    probabilities = np.zeros((2, 1, 1, 2))
+    probabilities[0, 0, 0], probabilities[1, 0, 0] = (0.9, 0.1), (0.45, 0.55)
+    # Along x the second class passes 1/2 at 8/9 of the way, nearest labels would turn halfway.
+    assert resample_to_labels(probabilities, (20, 1, 1)).ravel().tolist() == [0] * 14 + [1] * 6
+
+
+def test_resolution_strings():
+    assert parse_grid(" 16 ") == (16, 16, 16)
+    assert parse_grid(16) == (16, 16, 16)
+    assert parse_grid("y:3;z:4;x:2") == (2, 3, 4)
+    for bad in ("0", "x:4,y:4", "x:4,y:4,z:4,t:2", ""):
+        with pytest.raises(DataError, match="needs positive sizes of x, y and z"):
+            parse_grid(bad)
+    with pytest.raises(LayoutError):
+        parse_grid("64x64x64")

@@ -1,0 +1,147 @@
+"""Prediction and evaluation with a network that is known: it reads the labels off the image."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+from nibabel import orientations
+
+from mtf_imaging.data.nifti import read_volume
+from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.evaluation.evaluate import evaluate
+from mtf_imaging.evaluation.picture import focus, write_picture
+from mtf_imaging.evaluation.predict import predict_cases, segment_volume
+
+GRID = (24, 20, 16)
+HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
+
+
+def case(seed=0, shape=(24, 20, 16)):
+    """A block of liver with a block of lesion in it, and the CT that shows them."""
+    labels = np.zeros(shape, np.uint8)
+    x, y, z = (size // 4 for size in shape)
+    labels[x : 3 * x, y : 2 * y, z : 3 * z] = 1
+    labels[x + 2 + seed : 2 * x + 1, y + 1 : 2 * y - 1, z + 1 : 2 * z] = 2
+    return HU_OF_LABEL[labels], labels
+
+
+def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
+    """Writes a case whose axes are stored along `codes`; returns its labels as stored."""
+    folder.mkdir(parents=True, exist_ok=True)
+    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
+    affine = np.diag([2.0, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, shape)
+    stored = [np.ascontiguousarray(orientations.apply_orientation(a, turn)) for a in case(number % 3, shape)]
+    for name, array in zip(names, stored, strict=False):
+        nibabel.save(nibabel.Nifti1Image(array, affine), folder / f"{name}-{number}.nii.gz")
+    return stored[1]
+
+
+def oracle(image):
+    """Class probabilities `[x, y, z, classes]` of an image whose window is (-512, 512)."""
+    assert image.dtype == np.float32
+    assert image.shape[3:] == (1,)
+    hu = image * 1024 - 512
+    return np.exp(-np.abs(hu - HU_OF_LABEL) / 100)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number, codes in ((3, "RAS"), (4, "LPS"), (12, "SAL")):
+        store(tmp_path / "cases", number, codes)
+    return tmp_path / "cases"
+
+
+def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, capsys):
+    out = tmp_path / "out"
+    scores = evaluate(folder, out, GRID, oracle, num_pictures=2)
+    assert list(scores.cases) == ["3", "4", "12"]
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["liver"] == metrics["lesion"] == {"dice_per_case": 1.0, "dice_global": 1.0}
+    files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+    assert files == [
+        "metrics.csv",
+        "metrics.json",
+        "pictures/case-3.png",
+        "pictures/case-4.png",
+        *(f"predictions/segmentation-{n}.nii.gz" for n in (12, 3, 4)),
+    ]
+    for number in (3, 4, 12):
+        reference = nibabel.load(folder / f"segmentation-{number}.nii.gz")
+        written = nibabel.load(out / f"predictions/segmentation-{number}.nii.gz")
+        np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(reference.dataobj))
+        np.testing.assert_array_equal(written.affine, reference.affine)
+    assert "per case   1.000   1.000" in capsys.readouterr().out
+    evaluate(folder, out, GRID, oracle, num_pictures=0, progress=False)  # the same cases again
+
+
+def test_scores_are_taken_at_the_volumes_own_resolution(tmp_path, folder):
+    """On a grid half as fine, borders blur: the score falls below 1, as it would not on the grid."""
+    scores = evaluate(folder, tmp_path / "out", (12, 10, 8), oracle, num_pictures=0, progress=False)
+    assert 0.7 < scores.dice_per_case("liver") < 1.0
+    total = scores.cases["3"]["liver"].total
+    assert total > case(0)[1].astype(bool).sum()  # voxels of the volume, eight times those of the grid
+
+
+def test_a_volume_of_any_shape_is_segmented_in_its_own_voxels(tmp_path):
+    labels = store(tmp_path, 5, "PSR", shape=(48, 40, 32))
+    (written,) = predict_cases(tmp_path / "volume-5.nii.gz", tmp_path / "out.nii.gz", GRID, oracle, progress=False)
+    prediction = np.asarray(nibabel.load(written).dataobj)
+    assert prediction.shape == labels.shape
+    assert np.mean(prediction == labels) > 0.98
+
+
+def test_folders_are_predicted_without_labels(tmp_path, folder):
+    (folder / "segmentation-4.nii.gz").unlink()
+    written = predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
+    assert [path.name for path in written] == [f"segmentation-{n}.nii.gz" for n in (3, 4, 12)]
+    assert all(path.is_file() for path in written)
+
+
+def test_predictions_never_land_among_the_input(tmp_path, folder):
+    with pytest.raises(DataError, match="lies in the folder of the cases"):
+        predict_cases(folder, folder, GRID, oracle)
+    with pytest.raises(DataError, match="lies in the folder of the cases"):
+        evaluate(folder, folder / "out", GRID, oracle)
+    volume = folder / "volume-3.nii.gz"
+    with pytest.raises(DataError, match="would be overwritten"):
+        predict_cases(volume, volume, GRID, oracle)
+    with pytest.raises(DataError, match=r"needs a name that ends in \.nii or \.nii\.gz"):
+        predict_cases(volume, tmp_path / "out.png", GRID, oracle)
+
+
+def test_an_evaluation_of_other_cases_is_refused(tmp_path, folder):
+    evaluate(folder, tmp_path / "out", GRID, oracle, num_pictures=0, progress=False)
+    store(tmp_path / "others", 7, "RAS")
+    before = (tmp_path / "out/metrics.json").read_bytes()
+    with pytest.raises(DataError, match=r"holds 3 prediction\(s\) of cases that .* such as segmentation-12"):
+        evaluate(tmp_path / "others", tmp_path / "out", GRID, oracle)
+    assert (tmp_path / "out/metrics.json").read_bytes() == before
+
+
+def test_a_network_that_answers_wrongly(folder):
+    volume = read_volume(folder / "volume-3.nii.gz")
+    with pytest.raises(ShapeError, match=r"shape \(24, 20, 16, 2\), needed is \(24, 20, 16, 3\)"):
+        segment_volume(volume, GRID, lambda image: oracle(image)[..., :2])
+    with pytest.raises(DataError, match=r"volume-3.*NaN or infinity"):
+        segment_volume(volume, GRID, lambda image: oracle(image) * np.nan)
+
+
+def test_the_window_reaches_the_network(folder):
+    seen = []
+    volume = read_volume(folder / "volume-3.nii.gz")
+    segment_volume(volume, GRID, lambda image: seen.append(image) or oracle(image), window=(-400, 400))
+    assert np.unique(seen[0]).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_pictures_show_the_largest_lesion_else_the_liver(tmp_path):
+    hu, labels = case()
+    labels[0, 0, 0] = 2  # a smaller one
+    assert labels[focus(labels)] == 2
+    assert focus(labels) != (0, 0, 0)
+    assert labels[focus(np.minimum(labels, 1))] >= 1
+    assert focus(np.zeros((4, 6, 8), np.uint8)) == (2, 3, 4)
+    for name, prediction in (("a.png", labels), ("b.png", np.zeros_like(labels))):
+        write_picture(tmp_path / name, hu, labels, prediction, (2.0, 2.0, 3.0), "case 0")
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
