@@ -64,15 +64,13 @@ class Training:
 
 
 def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False) -> None:
-    """Trains on the records of `data_dir`, or goes on with it; with `dry_run`, builds all and prints what it would be."""
+    """Trains on the records of `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be."""
     job, training = Job(), Training()
     resolution = setup.resolution or open_records(data_dir).resolution
     inputs = job.task.inputs(setup.batch_size, parse_grid(resolution), labels=True)
     if not dry_run:
         model_dirs.check(model_dir)
-    program = Program(
-        training_step(job.task, training.optimizer), inputs, seed=training.seed, **_layout(setup)
-    )
+    program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **_layout(setup))
     if dry_run:
         print(describe_slices(program, inputs))
         return

@@ -39,11 +39,13 @@ def save_config(model_dir: str | Path, resolved: dict) -> None:
     with gin.unlock_config():
         for name, value in resolved.items():
             gin.bind_parameter(name, value)
-    text = f"{gin.config_str()}\n# All that was used, with the defaults:\n\n{gin.operative_config_str()}"
+    # What was bound comes last, for it wins: what was used is from before the data decided.
+    used, bound = gin.operative_config_str(), gin.config_str()
+    text = f"# All that was used, with the defaults:\n\n{used}\n# What was bound:\n\n{bound}"
     path = Path(model_dir) / _CONFIG
     if path.is_file():
         before = set(path.read_text().splitlines())
-        changed = [line for line in gin.config_str().splitlines() if "=" in line and line not in before]
+        changed = [line for line in bound.splitlines() if "=" in line and line not in before]
         if changed:
             _logger.warning("%s: goes on with another configuration than before: %s", model_dir, "; ".join(changed))
     write_bytes(path, text.encode())

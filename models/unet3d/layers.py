@@ -1,0 +1,75 @@
+"""Convolutions with their weights. Channels are called `channels` before and after every layer."""
+
+import tensorflow as tf
+
+import mtf_imaging as mi
+
+CHANNELS = "channels"
+_AXES = ("x", "y", "z")
+
+
+def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
+    """`y = conv(x, filter) + bias`, of the size of `x`.
+
+    Args:
+      x: Tensor[batch, x, y, z, channels]
+      name: scope of the weights.
+      filters: number of channels of the result.
+      kernel_size: voxels along each axis.
+      use_bias: whether there is a bias.
+      output_name: name of the result's channel dimension.
+
+    Returns:
+      Tensor[batch, x, y, z, `output_name`=filters]
+    """
+    outputs = mi.mtf.Dimension("filters", filters)
+    with tf.compat.v1.variable_scope(name):
+        kernel = _weights(x, [*_kernel(kernel_size), x.shape.dims[-1], outputs], "fan_in", 2.0)
+        y = mi.ops.conv3d(x, kernel, name=name)
+        return _named(y, outputs, use_bias, output_name)
+
+
+def conv_transpose(x, name, filters, kernel_size=2):
+    """`y = transposed conv(x, filter) + bias`, `kernel_size` times the size of `x` along each axis.
+
+    Args:
+      x: Tensor[batch, x, y, z, channels]
+      name: scope of the weights.
+      filters: number of channels of the result.
+      kernel_size: voxels along each axis, and the stride.
+
+    Returns:
+      Tensor[batch, x', y', z', channels=filters]
+    """
+    outputs = mi.mtf.Dimension("filters", filters)
+    with tf.compat.v1.variable_scope(name):
+        # Windows do not overlap: each voxel is the sum of one tap of every input channel, which is the fan. The
+        # initializer counts all taps (its fan_out: the filter's last dimension is the input), so they are divided out.
+        kernel = _weights(x, [*_kernel(kernel_size), outputs, x.shape.dims[-1]], "fan_out", 2.0 * kernel_size**3)
+        y = mi.ops.conv3d_transpose(x, kernel, strides=kernel_size, name=name)
+        return _named(y, outputs, True, CHANNELS)
+
+
+def concat_channels(tensors):
+    """Joins Tensors[batch, x, y, z, channels] along `channels`: under another name, for a split dimension cannot grow."""
+    renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]
+    return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
+
+
+def _kernel(size):
+    return [mi.mtf.Dimension(f"kernel_{axis}", size) for axis in _AXES]
+
+
+def _weights(x, dims, mode, scale):
+    """He-normal weights (He et al. 2015): variance 2 / fan."""
+    initializer = tf.compat.v1.variance_scaling_initializer(scale, mode)
+    return mi.mtf.get_variable(x.mesh, "filter", mi.mtf.Shape(dims), dtype=x.dtype, initializer=initializer)
+
+
+def _named(y, dim, use_bias, output_name):
+    """Renames the channels `dim` of `y`, and adds a bias along them."""
+    y = mi.mtf.rename_dimension(y, dim.name, output_name)
+    if not use_bias:
+        return y
+    shape = mi.mtf.Shape(y.shape.dims[-1:])
+    return y + mi.mtf.get_variable(y.mesh, "bias", shape, dtype=y.dtype, initializer=tf.zeros_initializer())

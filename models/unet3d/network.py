@@ -1,0 +1,106 @@
+"""The network: four resolutions down, four up, with a skip connection at each."""
+
+import dataclasses
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.unet3d import layers
+
+_NORMS = ("batch", "none")
+
+
+@gin.configurable(module="unet3d")
+@dataclasses.dataclass(frozen=True)
+class UNet3D:
+    """A 3D U-Net; called on a tensor within a program, it makes its weights there.
+
+    A block is `convs` times: convolution, norm, leaky ReLU, dropout. There is no dropout after the first convolution
+    and after the last one before the classes. Level l has `base_filters 2^l` filters, at 1 / 2^l of the resolution.
+
+    Attributes:
+      classes: number of classes.
+      base_filters: filters of the first block.
+      depth: number of resolutions.
+      convs: convolutions in a block.
+      kernel_size: voxels along each axis.
+      norm: "batch" or "none".
+      norm_momentum, norm_epsilon: of the batch norm.
+      alpha: slope of the leaky ReLU below zero.
+      keep_prob: share of the activations that dropout keeps in training.
+    """
+
+    classes: int = 3
+    base_filters: int = 32
+    depth: int = 4
+    convs: int = 2
+    kernel_size: int = 3
+    norm: str = "batch"
+    norm_momentum: float = 0.9
+    norm_epsilon: float = 1e-6
+    alpha: float = 0.1
+    keep_prob: float = 0.5
+
+    def __post_init__(self):
+        for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
+            if getattr(self, name) < 1:
+                raise mi.ConfigError(f"UNet3D.{name} = {getattr(self, name)}: it must be at least 1.")
+        if self.norm not in _NORMS:
+            raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
+        if not 0 < self.keep_prob <= 1:
+            raise mi.ConfigError(
+                f"UNet3D.keep_prob = {self.keep_prob}: it must be above 0 and at most 1, which is no dropout."
+            )
+
+    def __call__(self, image, is_training):
+        """Tensor[batch, x, y, z, channels] -> logits Tensor[batch, x, y, z, classes].
+
+        Args:
+          image: the images.
+          is_training: whether norms use the batch's statistics and move their own, and dropout drops.
+
+        Raises:
+          ShapeError: a size of the image that cannot be halved `depth - 1` times.
+        """
+        self._check_sizes(image)
+        with tf.compat.v1.variable_scope("unet3d"):
+            x, skips = image, []
+            for level in range(self.depth):
+                if level:
+                    skips.append(x)
+                    x = mi.ops.max_pool3d(x, 2, 2, name=f"pool{level}")
+                x = self._block(x, f"down{level}", level, is_training, first=level == 0)
+            for level in reversed(range(self.depth - 1)):
+                x = layers.conv_transpose(x, f"grow{level}", self.base_filters * 2**level)
+                x = layers.concat_channels([x, skips.pop()])
+                x = self._block(x, f"up{level}", level, is_training, last=level == 0)
+            return layers.conv(x, "classes", self.classes, kernel_size=1, output_name="classes")
+
+    def _block(self, x, name, level, is_training, first=False, last=False):
+        with tf.compat.v1.variable_scope(name):
+            for i in range(self.convs):
+                x = layers.conv(
+                    x, f"conv{i}", self.base_filters * 2**level, self.kernel_size, use_bias=self.norm == "none"
+                )
+                if self.norm == "batch":
+                    x = mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"norm{i}")
+                x = mi.ops.leaky_relu(x, self.alpha)
+                spared = (first and i == 0) or (last and i == self.convs - 1)
+                if is_training and self.keep_prob < 1 and not spared:
+                    x = mi.ops.dropout(x, self.keep_prob, name=f"{name}/dropout{i}")
+        return x
+
+    def _check_sizes(self, image):
+        factor = 2 ** (self.depth - 1)
+        faults = []
+        for dim in image.shape.dims[-4:-1]:
+            if dim.size % factor:
+                below, above = dim.size // factor * factor, -(-dim.size // factor) * factor
+                nearest = f"{below} or {above}" if below else f"{above}"
+                faults.append(f"'{dim.name}' (size {dim.size}, nearest: {nearest})")
+        if faults:
+            raise mi.ShapeError(
+                f"UNet3D of depth {self.depth} halves the image {self.depth - 1} times, so {factor} must divide its "
+                f"sizes; it does not divide {', '.join(faults)}. Fix: another resolution, or a smaller UNet3D.depth."
+            )

@@ -1,0 +1,81 @@
+"""Liver and lesion segmentation: what goes in, the loss, and how it is judged while it trains."""
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.unet3d.network import UNet3D
+
+LIVER, LESION = 1, 2
+
+
+@gin.configurable(module="unet3d")
+class Task:
+    """Background, liver and lesion of a CT, by a network.
+
+    The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss of the lesion` (Hou et al. 2019).
+
+    Attributes:
+      network: a function (image, is_training) -> logits; default: a `UNet3D`.
+      class_weights: weights of background, liver and lesion voxels in the cross entropy.
+      dice_weight: share of the Dice loss.
+    """
+
+    def __init__(self, network=None, class_weights=(1.0, 8.0, 16.0), dice_weight=0.2):
+        self.network = network or UNet3D()
+        self.class_weights = tuple(class_weights)
+        self.dice_weight = dice_weight
+
+    def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
+        """Inputs of a program, by name.
+
+        Args:
+          batch_size: volumes in a batch.
+          sizes: voxels along x, y and z.
+          dtype: of images and weights.
+          labels: whether the labels are among them (training), or the image only.
+        """
+        volume = f"batch:{batch_size}," + ",".join(f"{name}:{size}" for name, size in zip("xyz", sizes, strict=True))
+        inputs = {"image": (f"{volume},channels:1", dtype)}
+        return {**inputs, "labels": (volume, tf.int32)} if labels else inputs
+
+    def loss(self, image, labels):
+        """The loss to minimise, and measures to show beside it.
+
+        Args:
+          image: Tensor[batch, x, y, z, channels=1], in 0..1.
+          labels: Tensor[batch, x, y, z], int32: 0 background, 1 liver, 2 lesion.
+
+        Returns:
+          loss Tensor[], and a dict of Tensors[]: soft Dice over the batch of liver (with its lesions) and lesion.
+        """
+        logits = self.network(image, is_training=True)
+        probability = mi.ops.softmax(logits, logits.shape.dims[-1])
+        batch = labels.shape.dims[0]
+
+        lesion, is_lesion = self._of(probability, LESION), self._where(labels, LESION, image.dtype)
+        liver, is_liver = lesion + self._of(probability, LIVER), is_lesion + self._where(labels, LIVER, image.dtype)
+        cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, logits.shape.dims[-1], self.class_weights)
+        dice = mi.ops.dice_loss(lesion, is_lesion, batch)
+        loss = (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
+        return loss, {"liver": _soft_dice(liver, is_liver), "lesion": _soft_dice(lesion, is_lesion)}
+
+    def predict(self, image):
+        """Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
+        logits = self.network(image, is_training=False)
+        return mi.ops.softmax(logits, logits.shape.dims[-1])
+
+    @staticmethod
+    def _of(probability, index):
+        return mi.mtf.gather(probability, index, probability.shape.dims[-1])
+
+    @staticmethod
+    def _where(labels, index, dtype):
+        return mi.mtf.cast(mi.mtf.equal(labels, index), dtype)
+
+
+def _soft_dice(probability, target, epsilon=1e-6):
+    """`(2 sum(p t) + e) / (sum(p) + sum(t) + e)` over all voxels: 1 where both are empty."""
+    intersection = mi.mtf.reduce_sum(probability * target)
+    total = mi.mtf.reduce_sum(probability) + mi.mtf.reduce_sum(target)
+    return (2 * intersection + epsilon) / (total + epsilon)

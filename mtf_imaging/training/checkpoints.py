@@ -1,0 +1,126 @@
+"""Checkpoints of a program: whole variables by name, so that any layout can go on from those of any other."""
+
+import logging
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.errors import CheckpointError, TrainingError
+from mtf_imaging.training.checkpoint_contents import check_contents
+
+_logger = logging.getLogger(__name__)
+_NAME = re.compile(r"ckpt-(\d+)\.index$")
+
+
+class Checkpoints:
+    """The checkpoints of a program in a folder, `ckpt-STEP`.
+
+    They are those of `tf.train.Checkpoint(program=program)`. TensorFlow writes each under temporary names and its index
+    last, so a run that is killed while it writes leaves the one before as the last.
+
+    Args:
+      directory: the folder; made where it is missing.
+      program: the `Program`.
+      every: steps between checkpoints.
+      keep: how many of the last stay.
+    """
+
+    def __init__(self, directory, program, every=100, keep=3):
+        self._directory, self._program, self.every = Path(directory), program, every
+        self._checkpoint = tf.train.Checkpoint(program=program)
+        self._manager = tf.train.CheckpointManager(
+            self._checkpoint, str(directory), max_to_keep=keep, checkpoint_name="ckpt"
+        )
+
+    @property
+    def last(self):
+        """Path of the last checkpoint, or None."""
+        return last_checkpoint(self._directory)
+
+    def save(self):
+        """Saves the program as it is.
+
+        Raises:
+          TrainingError: a variable is not finite; nothing is saved.
+        """
+        for name, variable in self._program.variables.items():
+            if variable.dtype.is_floating and not np.isfinite(tf.reduce_sum(tf.abs(variable)).numpy()):
+                raise TrainingError(
+                    f"variable '{name}' is not finite after step {int(self._program.step)}; this state is not saved. "
+                    f"The last checkpoint is {self.last or 'none yet'}. Fix: a lower learning rate."
+                )
+        self._manager.save(checkpoint_number=int(self._program.step))
+
+    def restore(self):
+        """Restores the last checkpoint that is whole, if there is any.
+
+        Returns:
+          The step to go on with; 0 where there is no checkpoint.
+
+        Raises:
+          CheckpointError: there are checkpoints, but all are damaged, or the last whole one is of another network.
+        """
+        path = restore_last(self._directory, self._checkpoint, self._program, everything=True)
+        for leftover in self._directory.glob("ckpt-*_temp"):  # of a run that was killed while it saved
+            shutil.rmtree(leftover)
+        return 0 if path is None else int(self._program.step)
+
+
+def load_weights(directory, program):
+    """Restores the variables that a program has from the last whole checkpoint; what else is in it is left out.
+
+    Returns:
+      The path of the checkpoint.
+
+    Raises:
+      CheckpointError: there is none, all are damaged, or it lacks a variable or has it in another shape.
+    """
+    path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
+    if path is None:
+        raise CheckpointError(f"{directory}: holds no checkpoint. Fix: train first, with it as --model_dir.")
+    return path
+
+
+def last_checkpoint(directory):
+    """The path of the last checkpoint in a folder, or None."""
+    paths = _paths(Path(directory))
+    return paths[0] if paths else None
+
+
+def restore_last(directory, checkpoint, program, everything):
+    """Restores the last whole checkpoint and returns its path, or None where there is no checkpoint.
+
+    Args:
+      directory: the folder.
+      checkpoint: a `tf.train.Checkpoint(program=program)`.
+      program: the `Program`.
+      everything: whether the checkpoint must hold no other variables than the program's.
+    """
+    paths = _paths(directory)
+    for path in paths:
+        try:
+            reader = tf.train.load_checkpoint(path)
+            check_contents(path, reader.get_variable_to_shape_map(), program, everything)
+            checkpoint.restore(path).expect_partial()
+            return path
+        except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow has no one error for damage
+            why = str(error).splitlines()[0]
+            _logger.warning("checkpoint %s is damaged, the one before is taken: %s", path, why)
+    if paths:
+        raise CheckpointError(
+            f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train anew elsewhere."
+        )
+    return None
+
+
+def _paths(directory):
+    """Paths of the checkpoints in a folder, newest first. (The index is the file that is written last.)"""
+    found = [
+        (int(match[1]), str(path)[: -len(".index")])
+        for path in directory.glob("ckpt-*.index")
+        if (match := _NAME.match(path.name))
+    ]
+    return [path for _, path in sorted(found, reverse=True)]

@@ -1,0 +1,26 @@
+"""What one processor holds of a program, as a table."""
+
+
+def describe_slices(program, inputs):
+    """Returns the table: each input and each weight, whole, and as one processor holds it.
+
+    Args:
+      program: a `Program`.
+      inputs: names of its inputs, with their (shape string, dtype).
+    """
+    rows = [("input or weight", "whole", "slice of one processor")]
+    for name, (shape, _) in inputs.items():
+        rows.append((name, shape.replace(",", " "), _shape(program.slice_shape(name))))
+    weights = {name: variable for name, variable in program.variables.items() if variable.trainable}
+    for name, variable in weights.items():
+        rows.append((name, _shape(variable.shape.as_list()), _shape(program.slice_shape(name))))
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    lines = [f"{name:{widths[0]}}  {whole:{widths[1]}}  {part}".rstrip() for name, whole, part in rows]
+    elements = sum(variable.shape.num_elements() for variable in weights.values())
+    others = len(program.variables) - len(weights)
+    lines.append(f"{elements:,} weights in {len(weights)} variables; {others} more of norms and the optimizer")
+    return "\n".join(lines)
+
+
+def _shape(sizes):
+    return " x ".join(map(str, sizes))

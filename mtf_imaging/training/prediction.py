@@ -1,0 +1,54 @@
+"""A trained network as a function of an image, on a layout of its own."""
+
+import logging
+
+from mtf_imaging.layout import format_layout, format_shape, parse_layout, parse_shape
+from mtf_imaging.program import Program
+from mtf_imaging.training.checkpoints import load_weights
+
+_logger = logging.getLogger(__name__)
+
+
+def predictor(*, task, sizes, model_dir, mesh_shape="", layout="", mesh_impl="auto"):
+    """Builds the network for one volume at a time, with the weights of the last checkpoint.
+
+    Args:
+      task: a `Task`.
+      sizes: voxels along x, y and z.
+      model_dir: folder of the checkpoints.
+      mesh_shape, layout, mesh_impl: as of a `Program`; they may differ from training's. Rules for `batch` are dropped.
+
+    Returns:
+      A function: image, array [x, y, z, channels] -> probabilities, array [x, y, z, classes].
+
+    Raises:
+      CheckpointError: no checkpoint, or one of another network.
+    """
+    mesh_shape, layout = for_one_volume(mesh_shape, layout)
+    inputs = task.inputs(1, sizes, labels=False)
+    program = Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    path = load_weights(model_dir, program)
+    _logger.info("weights of step %d, %s", int(program.step), path)
+    return lambda image: program(image=image[None]).numpy()[0]
+
+
+def for_one_volume(mesh_shape, layout):
+    """Drops the rule for `batch`, which one volume cannot fill, and the mesh dimension that it alone used.
+
+    >>> for_one_volume("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores")
+    ('rows:16,cols:16', 'x:rows,y:cols')
+    """
+    mesh, rules = parse_shape(mesh_shape, "mesh_shape"), parse_layout(layout)
+    kept = [(dim, onto) for dim, onto in rules if dim != "batch"]
+    dropped = {onto for dim, onto in rules if dim == "batch"}
+    if not dropped:
+        return mesh_shape, layout
+    mesh = [(name, size) for name, size in mesh if name not in dropped or name in dict(kept).values()]
+    _logger.info(
+        "'%s' is dropped from the layout: volumes come one at a time, which no mesh dimension can split; "
+        "the layout is '%s' on '%s'",
+        format_layout([rule for rule in rules if rule[0] == "batch"]),
+        format_layout(kept),
+        format_shape(mesh),
+    )
+    return format_shape(mesh), format_layout(kept)
