@@ -50,6 +50,7 @@ setup(
             "hypothesis>=6.100,<7",
             "pytest>=8,<10",
             "ruff==0.17.*",
+            "setuptools>=70.1",  # builds the wheel that is tested
             # what mesh_tensorflow's own layers_test needs
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
@@ -57,7 +58,6 @@ setup(
         ],
     },
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Medical Science Apps.",
     ],

@@ -1,0 +1,124 @@
+"""The wheel, from the folder and from the source archive, and an editable install: the same names everywhere."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("gin", "layouts", "models", "mtf_imaging")
+FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
+
+# What a program sees of an installation; run from an empty folder.
+LOOK = """
+import importlib.util, json, os
+import gin, mtf_imaging, mtf_imaging.models
+from mtf_imaging.cli import resources
+modules = []
+for folder, _, files in os.walk(mtf_imaging.models.__path__[0]):
+    modules += [name for name in files if name.endswith(".py")]
+print(json.dumps({
+    "files": sorted(resources.shipped_files()),
+    "models": sorted(modules),
+    "gin-config": hasattr(gin, "configurable"),
+    "in the way": [name for name in ("models", "layouts", "tests") if importlib.util.find_spec(name)],
+    "version": mtf_imaging.__version__,
+}))
+"""
+
+
+def call(*command, cwd):
+    """Runs a command without what the environment of the tests would add to it; returns what it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TF_"))}
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of the sources: building leaves folders behind."""
+    copy = tmp_path_factory.mktemp("sources")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, copy)
+    return copy
+
+
+def build_wheel(source, out):
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    call(*pip, "--wheel-dir", out, source, cwd=out)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(sources, tmp_path_factory):
+    return build_wheel(sources, tmp_path_factory.mktemp("wheel"))
+
+
+def make_environment(folder, *install):
+    """A virtual environment with this one's packages, but not its mtf_imaging, and with what is installed into it."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    site_packages = call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
+    (Path(site_packages) / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    call(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", *install, cwd=folder)
+    return folder / "bin"
+
+
+def test_nothing_but_the_package_lands_in_site_packages(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"mtf_imaging", "mtf_imaging-0.1.0.dist-info"}
+    shipped = {
+        f"mtf_imaging/{path.relative_to(ROOT)}" for path in (*ROOT.glob("gin/*.gin"), *ROOT.glob("layouts/*.gin"))
+    }
+    assert shipped == {name for name in names if name.endswith(".gin")}
+    modules = {f"mtf_imaging/{path.relative_to(ROOT)}" for path in (ROOT / "models").rglob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "mtf_imaging").rglob("*.py")}
+    assert modules == {name for name in names if name.endswith(".py")}
+    assert not [name for name in names if name.startswith("mtf_imaging/gin/__init__")]
+
+
+def test_the_source_archive_builds_the_same_wheel(sources, wheel, tmp_path):
+    program = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    call(sys.executable, "-c", program, cwd=sources)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    again = build_wheel(unpacked, tmp_path)
+    assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_installed_and_editable_look_the_same(sources, wheel, tmp_path):
+    (tmp_path / "empty").mkdir()
+    seen = [
+        call(make_environment(tmp_path / name, *install) / "python", "-c", LOOK, cwd=tmp_path / "empty")
+        for name, install in (("installed", [wheel]), ("editable", ["--editable", sources]))
+    ]
+    assert seen[0] == seen[1]
+    assert '"layouts/2x2.gin"' in seen[0]
+    assert '"gin-config": true, "in the way": [], "version": "0.1.0"' in seen[0]
+
+
+def test_the_installed_program_works_from_an_empty_folder(wheel, tmp_path):
+    program = make_environment(tmp_path / "installed", wheel) / "mtf-imaging"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "mtf-imaging COMMAND [flags]" in call(program, "--help", cwd=empty)
+    call(program, "phantom", "--output_dir=cases", "--num_cases=1", cwd=empty)
+    call(program, "convert", "--input_dir=cases", "--output_dir=records", "--resolution=16", cwd=empty)
+    assert sorted(path.name for path in (empty / "records").iterdir()) == ["case-0.tfrecord", "dataset.json"]
