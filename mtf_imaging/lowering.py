@@ -88,6 +88,39 @@ def check(graph, mesh_shape, layout):
         raise LayoutError("\n  ".join([head, *faults]))
 
 
+def lower_reshape(op, lowering):
+    """Lowers a reshape, by upstream's own way only where that is right.
+
+    mesh_tensorflow 0.1.21 changes the split of one mesh dimension after the other, which mixes up slices where two
+    change at once (`reshape` of x:rows,y:cols to y:cols,x:rows of other sizes), and gives up on some others. There
+    the slices are gathered along the mesh dimensions that change, reshaped, and split anew.
+    """
+    mesh = lowering.mesh_impl(op)
+    (x,), (y,) = op.inputs, op.outputs
+    before, after = mesh.mesh_axis_to_cumprod(x.shape), mesh.mesh_axis_to_cumprod(y.shape)
+    changed = [axis for axis in range(mesh.ndims) if before[axis] != after[axis]]
+    if len(changed) < 2 and all(
+        before[axis] is None or after[axis] is None or x.shape.cumprod_to_tensor_axis(after[axis]) is not None
+        for axis in changed
+    ):
+        op.lower(lowering)
+        return
+    old, new = mesh.split_axes(x.shape), mesh.split_axes(y.shape)
+    value = lowering.tensors[x].to_laid_out_tensor()
+    for axis in changed:
+        if axis in old:
+            value = mesh.allconcat(value, axis, old.index(axis))
+    slice_shape = mesh.slice_shape(y.shape)
+    for axis in changed:
+        if axis in new:
+            slice_shape[new.index(axis)] *= mesh.shape[axis].size
+    value = mesh.slicewise(lambda t: tf.reshape(t, slice_shape), value)
+    for axis in changed:
+        if axis in new:
+            value = mesh.allsplit(value, axis, new.index(axis))
+    lowering.set_tensor_lowering(y, value)
+
+
 class Lowering(mtf.Lowering):
     """Lowers a graph; unlike upstream's, an error says which operation it is of, and stacks are brought to one form.
 
@@ -106,7 +139,10 @@ class Lowering(mtf.Lowering):
         for op in graph.operations:
             try:
                 with tf.name_scope(op.name):
-                    op.lower(self)
+                    if isinstance(op, mtf.ReshapeOperation):
+                        lower_reshape(op, self)
+                    else:
+                        op.lower(self)
             except MtfImagingError:
                 raise
             except (ValueError, NotImplementedError) as error:

@@ -31,7 +31,10 @@ def _unspread(f, dilations):
 
 
 def _needs_spread(x, dilations):
-    return x.dtype not in _DILATING and any(d > 1 for d in dilations)
+    if all(d == 1 for d in dilations):
+        return False
+    # TensorFlow 2.21 infers the shape of Conv3D with the last two dilations swapped.
+    return x.dtype not in _DILATING or len(set(dilations)) > 1
 
 
 def conv(x, f, strides, padding, dilations):

@@ -145,6 +145,8 @@ def make_geometry(title, x, num_spatial, kernel, strides, dilations, padding, si
         windows = tuple(Window(k, s, d, padding) for k, s, d in zip(kernel, strides, dilations))
     except ShapeError as error:
         raise ShapeError(f"{title}: {error}") from None
+    # TensorFlow's own SAME is wrong in float64 where the stride is larger than the window (2.21, conv3d on the CPU).
+    pads_itself = pads_itself or any(w.stride > w.extent for w in windows)
     sizes = tuple(sizes or (d.size for d in spatial))
     for dim, size, window in zip(spatial, sizes, windows):
         if window.output_size(size) < 1:

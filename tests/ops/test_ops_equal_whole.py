@@ -1,0 +1,230 @@
+"""Every op of ours x layouts x meshes x dtypes: values and gradients as TensorFlow's on the whole tensor."""
+
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from tests.harness import Case, check
+
+X = "batch:2,x:12,y:8,z:6,channels:4"
+SIZES = {"x": 12, "y": 8, "z": 6}
+LAYOUTS = [
+    ("", ""),
+    ("rows:2", "x:rows"),
+    ("rows:2,cols:2", "x:rows,y:cols"),
+    ("rows:2,cols:2", "batch:rows,z:cols"),
+    ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
+    ("rows:3,cores:2", "x:rows,batch:cores"),
+    ("cores:2,rows:12", "x:rows"),
+    ("rows:4,cols:2", "y:rows,x:cols"),
+    ("rows:2,model:2", "x:rows,channels:model"),
+    ("rows:2,model:2", "y:rows,filters:model"),
+    ("model:2,rows:2,filter_model:2", "x:rows,channels:model,filters:filter_model"),
+]
+IMPLS = ["stacked", "placement"]
+
+
+def _same(n, k, s, d=1):
+    return -(-n // s)
+
+
+def _valid(n, k, s, d=1):
+    return (n - (k - 1) * d - 1) // s + 1
+
+
+def _three(value):
+    return (value,) * 3 if isinstance(value, int) else value
+
+
+def conv(name, kernel, strides=1, padding="SAME", dilations=1, shape=X):
+    """A convolution. `tf.nn.convolution` dilates by way of space-to-batch, in every dtype."""
+    kernel, steps, spread = _three(kernel), _three(strides), _three(dilations)
+    size = _same if padding == "SAME" else _valid
+    windows = [
+        (dim, n, size(n, k, s, d)) for (dim, n), k, s, d in zip(SIZES.items(), kernel, steps, spread, strict=True)
+    ]
+    return Case(
+        f"conv3d {name}",
+        lambda x, f: mi.ops.conv3d(x, f, strides, padding, dilations),
+        # Where no window hangs over, SAME is VALID, and TensorFlow's float64 SAME is wrong for strides above the kernel.
+        lambda x, f: tf.nn.convolution(x, f, steps, "VALID" if steps > kernel else padding, dilations=spread),
+        {"x": shape, "f": "fx:{},fy:{},fz:{},channels:4,filters:2".format(*kernel)},
+        tuple(windows),
+    )
+
+
+def conv_transpose(name, kernel, strides, padding="SAME", output_sizes=None):
+    kernel, steps = _three(kernel), _three(strides)
+    grow = [
+        n * s + (max(k - s, 0) if padding == "VALID" else 0)
+        for n, k, s in zip(SIZES.values(), kernel, steps, strict=True)
+    ]
+    sizes = list(output_sizes or grow)
+    return Case(
+        f"conv3d_transpose {name}",
+        lambda x, f: mi.ops.conv3d_transpose(x, f, strides, padding, output_sizes),
+        lambda x, f: tf.nn.conv3d_transpose(x, f, [2, *sizes, 2], steps, padding),
+        {"x": X, "f": "fx:{},fy:{},fz:{},filters:2,channels:4".format(*kernel)},
+        tuple((dim, n, o) for (dim, n), o in zip(SIZES.items(), sizes, strict=True)),
+    )
+
+
+def pool(kind, name, ksize, strides, padding="VALID", values=None):
+    sizes, steps = _three(ksize), _three(strides)
+    size = _same if padding == "SAME" else _valid
+    ours = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
+    theirs = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
+    return Case(
+        f"{kind}_pool3d {name}",
+        lambda x: ours(x, ksize, strides, padding),
+        lambda x: theirs(x, ksize, strides, padding),
+        {"x": X},
+        tuple((dim, n, size(n, k, s)) for (dim, n), k, s in zip(SIZES.items(), sizes, steps, strict=True)),
+        {"x": values} if values else {},
+    )
+
+
+def two_dimensional():
+    x = "batch:2,x:12,y:8,channels:4"
+    same, half = (("x", 12, 12), ("y", 8, 8)), (("x", 12, 6), ("y", 8, 4))
+    return [
+        Case(
+            "conv2d",
+            lambda x, f: mi.ops.conv2d(x, f, (2, 1), name="stem"),
+            lambda x, f: tf.nn.conv2d(x, f, (2, 1), "SAME"),
+            {"x": x, "f": "fx:3,fy:5,channels:4,filters:2"},
+            (("x", 12, 6), ("y", 8, 8)),
+        ),
+        Case(
+            "conv2d_transpose",
+            lambda x, f: mi.ops.conv2d_transpose(x, f, 2),
+            lambda x, f: tf.nn.conv2d_transpose(x, f, [2, 24, 16, 2], 2, "SAME"),
+            {"x": x, "f": "fx:3,fy:2,filters:2,channels:4"},
+            same,
+        ),
+        Case(
+            "max_pool2d overlapping",
+            lambda x: mi.ops.max_pool2d(x, 3, 2, "SAME"),
+            lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"),
+            {"x": x},
+            half,
+        ),
+        Case(
+            "avg_pool2d overlapping",
+            lambda x: mi.ops.avg_pool2d(x, 3, 2, "SAME"),
+            lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"),
+            {"x": x},
+            half,
+        ),
+    ]
+
+
+def _tf_batch_norm(x):
+    mean, variance = tf.nn.moments(x, [0, 1, 2, 3])
+    return tf.nn.batch_normalization(x, mean, variance, None, None, 1e-3)
+
+
+def _tf_dice_loss(p, labels):
+    overlap = tf.reduce_sum(p * labels, [1, 2, 3])
+    total = tf.reduce_sum(p, [1, 2, 3]) + tf.reduce_sum(labels, [1, 2, 3])
+    whole = (2 * tf.reduce_sum(overlap) + 0.1) / (tf.reduce_sum(total) + 0.1)
+    return 1 - (tf.reduce_mean((2 * overlap + 0.1) / (total + 0.1)) + whole) / 2
+
+
+def _tf_weighted_cross_entropy(logits, labels):
+    weights = tf.gather(tf.constant([1, 8, 16, 2], logits.dtype), labels)
+    return tf.reduce_mean(weights * tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+
+LOGITS, LABELS = "batch:2,x:12,y:8,z:6,classes:4", "batch:2,x:12,y:8,z:6"
+CLASSES = mi.mtf.Dimension("classes", 4)
+OTHERS = [
+    Case("batch_norm", lambda x: mi.ops.batch_norm(x, True, epsilon=1e-3), _tf_batch_norm, {"x": X}),
+    Case("leaky_relu", lambda x: mi.ops.leaky_relu(x, 0.1), lambda x: tf.nn.leaky_relu(x, 0.1), {"x": X}),
+    Case("softmax", lambda x: mi.ops.softmax(x, CLASSES), tf.nn.softmax, {"x": LOGITS}),
+    Case(
+        "weighted_cross_entropy",
+        lambda x, labels: mi.ops.weighted_cross_entropy(x, labels, CLASSES, (1, 8, 16, 2)),
+        _tf_weighted_cross_entropy,
+        {"x": LOGITS, "labels": LABELS},
+        integers={"labels": 4},
+        labels=("labels",),
+    ),
+    Case(
+        "dice_loss",
+        lambda p, t: mi.ops.dice_loss(mi.mtf.square(p), t, p.shape.dims[0]),
+        lambda p, t: _tf_dice_loss(p * p, t),
+        {"p": LABELS, "t": LABELS},
+        integers={"t": 2},
+    ),
+]
+CONVS = [
+    conv("3^3", 3),
+    conv("1^3", 1),
+    conv("even kernel", (2, 4, 2)),
+    conv("anisotropic kernel", (5, 3, 1)),
+    conv("stride 2", 3, 2),
+    conv("strides 2, 1, 3", 3, (2, 1, 3)),
+    conv("stride above kernel", (1, 2, 1), (3, 4, 2)),
+    conv("dilation 2", 3, 1, "SAME", 2),
+    conv("halo of several slices", 7),
+    conv("valid", 3, 1, "VALID"),
+    conv("valid, stride 2", (3, 2, 2), 2, "VALID"),
+    conv("valid, dilated", (3, 2, 2), 1, "VALID", (1, 4, 3)),
+]
+TRANSPOSED = [
+    conv_transpose("2^3 stride 2", 2, 2),
+    conv_transpose("3^3 stride 2", 3, 2),
+    conv_transpose("3^3 stride 1", 3, 1),
+    conv_transpose("kernel below stride", (1, 2, 2), (2, 3, 2)),
+    conv_transpose("valid", (3, 2, 4), (1, 2, 2), "VALID"),
+    conv_transpose("odd output sizes", 3, 2, "SAME", [23, 16, 11]),
+]
+POOLS = [
+    pool("max", "2^3 stride 2", 2, 2),
+    pool("max", "overlapping", 3, 2, "SAME"),
+    pool("max", "stride 1", 3, 1, "SAME"),
+    pool("max", "ties", 2, 2, values=2),
+    pool("max", "overlapping ties", 3, 2, "SAME", values=3),
+    pool("avg", "2^3 stride 2", 2, 2),
+    pool("avg", "overlapping", 3, 2, "SAME"),
+    pool("avg", "stride 1", (5, 3, 2), 1, "SAME"),
+]
+CASES = CONVS + TRANSPOSED + POOLS + two_dimensional() + OTHERS
+
+
+def _table():
+    return [
+        pytest.param(case, mesh, layout, impl, id=f"{case.name}-{mesh}-{layout}-{impl}")
+        for case in CASES
+        for mesh, layout in LAYOUTS
+        for impl in (IMPLS if layout else IMPLS[:1])
+        if case.allows(mesh, layout)
+    ]
+
+
+def test_the_table_holds_splits_for_every_case():
+    split = {row.values[0].name for row in _table() if row.values[2]}
+    assert split == {case.name for case in CASES}
+
+
+@pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table())
+def test_equals_the_whole(case, mesh, layout, impl):
+    check(case, "float32", mesh, layout, impl)
+
+
+# TensorFlow itself has no such kernels on the CPU: nothing to compare with.
+_NO_FLOAT64 = ("max_pool3d", "avg_pool3d")
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.name.startswith(_NO_FLOAT64)], ids=str)
+def test_float64(case):
+    mesh, layout = next(pair for pair in LAYOUTS[1:] if case.allows(*pair))
+    check(case, "float64", mesh, layout, "stacked")
+
+
+@pytest.mark.parametrize(
+    "case", [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], *OTHERS[:2]], ids=str
+)
+def test_bfloat16(case):
+    check(case, "bfloat16", "rows:2,cols:2", "x:rows,y:cols", "stacked")

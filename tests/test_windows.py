@@ -1,0 +1,121 @@
+"""Window arithmetic against the plainest computation there is: every window's taps, listed."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
+
+windows = st.builds(
+    Window,
+    kernel=st.integers(1, 7),
+    stride=st.integers(1, 4),
+    dilation=st.integers(1, 3),
+    padding=st.sampled_from(["SAME", "VALID"]),
+)
+
+
+def taps(window, size):
+    """Positions that each window reads, by the definition of padding in TensorFlow's documentation."""
+    if window.padding == "VALID":
+        first, outputs = 0, len(range(0, size - window.extent + 1, window.stride))
+    else:
+        outputs = (size + window.stride - 1) // window.stride
+        first = -(max((outputs - 1) * window.stride + window.extent - size, 0) // 2)
+    return [[first + o * window.stride + t * window.dilation for t in range(window.kernel)] for o in range(outputs)]
+
+
+@given(windows, st.integers(1, 40))
+def test_output_size_is_the_number_of_windows(window, size):
+    assert window.output_size(size) == len(taps(window, size))
+
+
+@given(windows, st.integers(1, 40), st.integers(1, 6))
+def test_a_plan_gives_every_slice_all_its_windows_read(window, size, parts):
+    whole = taps(window, size)
+    assume(whole and not check_split(window, size, parts))
+    plan = plan_split(window, size, parts)
+    assert plan.size * parts == size
+    assert plan.outputs * parts == len(whole)
+    for i in range(parts):
+        begin = i * plan.size - plan.before + plan.starts[i]  # where the slice's computation begins, in the whole
+        local = [
+            [begin + o * window.stride + t * window.dilation for t in range(window.kernel)] for o in range(plan.outputs)
+        ]
+        assert local == whole[i * plan.outputs : (i + 1) * plan.outputs]
+        assert plan.starts[i] >= 0
+        assert plan.starts[i] + plan.length <= plan.width
+    assert plan.length == window.span(plan.outputs)
+
+
+@given(windows, st.integers(1, 40), st.integers(1, 6))
+def test_a_halo_is_no_wider_than_some_slice_needs(window, size, parts):
+    whole = taps(window, size)
+    assume(whole and not check_split(window, size, parts))
+    plan = plan_split(window, size, parts)
+    reach = [(i, whole[i * plan.outputs][0], whole[(i + 1) * plan.outputs - 1][-1]) for i in range(parts)]
+    assert plan.before == max(0, *(i * plan.size - first for i, first, _ in reach))
+    assert plan.after == max(0, *(last - (i + 1) * plan.size + 1 for i, _, last in reach))
+
+
+@given(windows, st.integers(1, 40))
+def test_halos_are_equal_exactly_when_slices_and_windows_advance_alike(window, size):
+    assume(window.output_size(size) and not check_split(window, size, 2))
+    plan = plan_split(window, size, 2)
+    assert (len(set(plan.starts)) == 1) == (plan.size == plan.outputs * window.stride)
+
+
+@given(windows, st.integers(1, 40), st.integers(1, 6))
+def test_nearest_legal_sizes_are_legal_and_nearest(window, size, parts):
+    below, above = nearest_legal_sizes(window, size, parts)
+
+    def legal(n):
+        return len(taps(window, n)) > 0 and n % parts == 0 and len(taps(window, n)) % parts == 0
+
+    assert below is None or ((legal(below) and not any(legal(n) for n in range(below + 1, size + 1))) or below == size)
+    assert above is None or (legal(above) and not any(legal(n) for n in range(size, above)))
+    if above is None:
+        assert not any(legal(n) for n in range(size, size + 60))
+
+
+@pytest.mark.parametrize(
+    ("window", "size", "parts", "expected"),
+    [
+        (Window(3), 12, 2, (1, 1, (0, 0))),
+        (Window(3, padding="VALID"), 12, 2, (1, 1, (1, 0))),  # slice 0 needs (0, 1), slice 1 (1, 0)
+        (Window(2, 2), 12, 2, (0, 0, (0, 0))),
+        (Window(3, 2), 12, 2, (0, 1, (0, 0))),  # SAME is asymmetric once strides enter
+        (Window(7), 12, 12, (3, 3, (0,) * 12)),  # wider than a slice
+    ],
+)
+def test_plans(window, size, parts, expected):
+    plan = plan_split(window, size, parts)
+    assert (plan.before, plan.after, plan.starts) == expected
+
+
+def test_legal_splits_whose_halos_differ():
+    assert not check_split(Window(3, padding="VALID"), 12, 2)
+    assert not check_split(Window(3, 3), 10, 2)
+
+
+def test_an_illegal_split_names_both_sizes():
+    assert check_split(Window(3, 2), 6, 2) == (("output", 3),)
+    with pytest.raises(ShapeError, match="output size 3 is not divisible by 2"):
+        plan_split(Window(3, 2), 6, 2)
+
+
+def test_nearest_legal_sizes_where_there_is_none():
+    # x = 4t gives 2t - 1 outputs: never divisible by 4.
+    assert nearest_legal_sizes(Window(3, 2, padding="VALID"), 10, 4) == (None, None)
+
+
+@pytest.mark.parametrize("wrong", [{"kernel": 0}, {"kernel": 3, "stride": 0}, {"kernel": 3, "padding": "FULL"}])
+def test_windows_that_are_none(wrong):
+    with pytest.raises(ShapeError):
+        Window(**wrong)
+
+
+def test_transposed_sizes():
+    assert Window(2, 2).transposed_size(5) == 10
+    assert Window(3, 2, padding="VALID").transposed_size(5) == 11
