@@ -36,7 +36,7 @@ setup(
     install_requires=[
         "absl-py>=2.1,<3",
         "gin-config>=0.5,<0.6",
-        "matplotlib>=3.8,<4",
+        "matplotlib>=3.10.8,<4",
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",

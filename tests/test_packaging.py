@@ -121,4 +121,9 @@ def test_the_installed_program_works_from_an_empty_folder(wheel, tmp_path):
     assert "mtf-imaging COMMAND [flags]" in call(program, "--help", cwd=empty)
     call(program, "phantom", "--output_dir=cases", "--num_cases=1", cwd=empty)
     call(program, "convert", "--input_dir=cases", "--output_dir=records", "--resolution=16", cwd=empty)
-    assert sorted(path.name for path in (empty / "records").iterdir()) == ["case-0.tfrecord", "dataset.json"]
+    job = ("--gin_file=unet3d_demo", "--gin_file=2x2", "--num_steps=2")
+    call(program, "train", "--data_dir=records", "--model_dir=model", *job, cwd=empty)
+    call(program, "evaluate", "--model_dir=model", "--input_dir=cases", "--output_dir=evaluation", cwd=empty)
+    call(program, "predict", "--model_dir=model", "--input=cases/volume-0.nii.gz", "--output=s.nii.gz", cwd=empty)
+    written = {"cases", "records", "model", "evaluation", "s.nii.gz"}
+    assert {path.name for path in empty.iterdir()} == written

@@ -70,7 +70,7 @@ def _explained(where: str):
 
 
 def _explanation(error: Exception) -> str:
-    text = str(error)
+    text = str(error).split("\n  In bindings string line")[0]  # the caller shows the binding
     if match := _NO_CONFIGURABLE.search(text):
         known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."

@@ -128,6 +128,7 @@ def test_mistakes_in_parameters_are_explained(parameter, message):
     with pytest.raises(ConfigError) as error:
         setup_of(f"--gin_param={parameter}")
     assert message in str(error.value)
+    assert "In bindings string" not in str(error.value)
 
 
 def test_mistakes_in_files_name_the_file_and_the_line(here):
