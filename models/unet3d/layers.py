@@ -51,7 +51,7 @@ def conv_transpose(x, name, filters, kernel_size=2):
 
 
 def concat_channels(tensors):
-    """Joins Tensors[batch, x, y, z, channels] along `channels`: under another name, for a split dimension cannot grow."""
+    """Joins Tensors[batch, x, y, z, channels] along `channels`, which may be split: under another name."""
     renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]
     return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
 

@@ -96,7 +96,8 @@ def _points(rng: np.random.Generator, shape: tuple[int, int, int], spacing: tupl
     points *= _column(spacing)
     turn = Rotation.from_euler("zx", rng.uniform(-6, 6, 2), degrees=True).as_matrix()
     points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), points)
-    points = (points - _column(rng.uniform(-12, 12, 3))) / _column(rng.uniform(0.9, 1.02, 3))
+    # The field of view is centred a little above the origin, on the liver, with the base of the lungs in it.
+    points = (points - _column(rng.uniform((-12, -12, -28), (12, 12, -8)))) / _column(rng.uniform(0.88, 0.98, 3))
     return points + _BEND_MM * np.stack([smooth_field(rng, shape, 5) for _ in range(3)])
 
 
@@ -173,14 +174,14 @@ def _liver(scene: _Scene, abdomen: np.ndarray) -> None:
 def _lesions(scene: _Scene, liver: np.ndarray, level: float) -> None:
     """0 to 6 dark lesions of 3 to 30 mm, most of them large enough to see at 64 voxels a side."""
     rng = scene.rng
-    count = rng.choice(7, p=(0.05, 0.05, 0.15, 0.25, 0.25, 0.15, 0.1))
-    inner = np.flatnonzero(ndimage.binary_erosion(liver, iterations=2))
+    count = rng.choice(7, p=(0.05, 0.03, 0.12, 0.2, 0.25, 0.2, 0.15))
+    inner = np.flatnonzero(ndimage.binary_erosion(liver, iterations=3))
     if not inner.size:
         return
     for number in range(count):
         # The first is always worth finding; one in six of the others is tiny.
         tiny = number > 0 and rng.random() < 1 / 6
-        diameter = rng.uniform(3, 10) if tiny else rng.uniform(22, 30)
+        diameter = rng.uniform(3, 10) if tiny else rng.uniform(23, 30)
         at = np.unravel_index(rng.choice(inner), liver.shape)
         centre = scene.points[(slice(None), *at)]
         radii = diameter / 2 * rng.uniform(0.9, 1, 3)

@@ -16,9 +16,9 @@ from mtf_imaging.errors import DataError
 # How the files of real sets are stored varies, so it does here: case N has the N-th, and so on in a circle.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
 _IN_PLANE = (104, 121)  # voxels
-_SLICES = (56, 69)
-_FIELD_MM = (320.0, 340.0)
-_SLICE_MM = (3.4, 4.0)
+_SLICES = (56, 65)
+_FIELD_MM = (310.0, 330.0)
+_SLICE_MM = (3.3, 3.7)
 _NOISE_HU = 14.0
 
 

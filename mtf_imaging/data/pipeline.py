@@ -57,50 +57,38 @@ def training_batches(
     window = check_window(window)
     manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution))
     paths = [str(record_path(data_dir, key)) for key in manifest.cases]
-    samples = _samples(paths, seed if shuffle else None, start_step * batch_size)
     grid = parse_grid(manifest.resolution)
-    return _batches(_dataset(samples, batch_size, seed, grid, window, augmentation), paths, grid)
-
-
-def epoch_order(num_cases: int, seed: int | None, epoch: int) -> np.ndarray:
-    """The order of the cases in an epoch.
-
-    Returns:
-      A permutation of 0..num_cases-1 that depends on (seed, epoch) alone; ascending where seed is None.
-    """
-    return np.arange(num_cases) if seed is None else np.random.default_rng([seed, epoch]).permutation(num_cases)
-
-
-def _samples(paths: list[str], seed: int | None, first: int):
-    """Returns a function that yields (number, path) of each sample from `first` on."""
-
-    def generate():
-        epoch, at = divmod(first, len(paths))
-        while True:
-            order = epoch_order(len(paths), seed, epoch)
-            for index in range(at, len(paths)):
-                yield epoch * len(paths) + index, paths[order[index]]
-            epoch, at = epoch + 1, 0
-
-    return generate
-
-
-def _dataset(
-    samples, batch_size: int, seed: int, grid: Grid, window: Window, augmentation: Augmentation | None
-) -> tf.data.Dataset:
     low, high = (np.float32(bound) for bound in window)
 
-    def load(number, path):
+    def load(sample):
+        path = tf.gather(paths, case_of_sample(sample, len(paths), seed if shuffle else None))
         key, hu, labels = parse_record(tf.data.TFRecordDataset(path).get_single_element(), grid)
         image = tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis]
         if augmentation is not None:
-            image, labels = augmentation(image, labels, seed, number)
+            image, labels = augmentation(image, labels, seed, sample)
         return {"image": image, "labels": tf.cast(labels, tf.int32), "cases": key}
 
-    signature = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string))
-    dataset = tf.data.Dataset.from_generator(samples, output_signature=signature)
+    dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
     dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH)
+    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, grid)
+
+
+def case_of_sample(sample, num_cases: int, seed: int | None):
+    """The case that is sample number `sample` of a run.
+
+    Args:
+      sample: Tensor[] int64.
+      num_cases: how many cases an epoch has.
+      seed: of the order; None for ascending order in every epoch.
+
+    Returns:
+      Tensor[] int64 in 0..num_cases-1; each once in an epoch.
+    """
+    epoch, at = sample // num_cases, sample % num_cases
+    if seed is None:
+        return at
+    epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
+    return tf.random.experimental.index_shuffle(at, epoch_seed, tf.constant(num_cases - 1, tf.int64))
 
 
 def _batches(dataset: tf.data.Dataset, paths: list[str], grid: Grid) -> Iterator[dict]:

@@ -22,6 +22,7 @@ class LossLog:
             with open(self._path, newline="") as file:
                 rows = list(csv.reader(file))
         kept = rows[:1] + [row for row in rows[1:] if len(row) == len(rows[0]) and int(row[0]) < step]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         part = self._path.with_name(self._path.name + ".part")
         with open(part, "w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(kept if len(kept) > 1 else [])

@@ -114,7 +114,6 @@ def test_equals_one_processor(name, mesh_shape, layout, mesh_impl):
         ("rows:2,cols:4", "x:rows,late:cols"),
         ("cols:4,rows:2", "x:rows,late:cols"),
         ("rows:2,cols:2", "late:rows,x:cols"),
-        ("rows:2,cols:2", "x:rows,y:cols,late:cols,later:rows"),
     ],
 )
 def test_a_renaming_changes_the_layout(mesh_shape, layout, mesh_impl):
