@@ -5,7 +5,7 @@ import numpy as np
 from mtf_imaging.errors import DataError
 
 Window = tuple[float, float]
-DEFAULT_WINDOW: Window = (-512.0, 512.0)  # clip(HU / 1024 + 0.5, 0, 1), as Hou et al. 2019
+DEFAULT_WINDOW: Window = (-512.0, 512.0)  # clip(HU / 1024 + 0.5, 0, 1), as in Hou et al. 2019
 
 
 def check_window(window: Window) -> Window:

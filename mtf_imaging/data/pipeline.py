@@ -1,5 +1,4 @@
-"""Training batches from records: shuffled, endless, and the same from step k on whether or not steps 0..k-1 were
-run."""
+"""Training batches from records: shuffled, endless, and the same from step k on whether or not the run began there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,9 +29,9 @@ def training_batches(
 ) -> Iterator[dict]:
     """Yields batches without end.
 
-    Sample s of the run (batch s // batch_size) is case `epoch_order(n, seed, s // n)[s % n]` of n: each epoch is
-    another permutation, and sample s is found without going through those before it. Batches run on across the ends of
-    epochs, so one may be larger than the set.
+    Sample s of the run (in batch s // batch_size) is the (s % n)-th of a permutation of the n cases that depends on
+    seed and epoch, s // n, alone, so it is found without going through the samples before it. Batches run on across the
+    ends of epochs, so one may be larger than the set.
 
     Args:
       data_dir: folder of records.
