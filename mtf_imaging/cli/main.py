@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from mtf_imaging.cli import usage
+from mtf_imaging.cli import messages, usage
 from mtf_imaging.cli.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
 
@@ -50,6 +50,7 @@ def _dispatch(argv: list[str]) -> None:
         print(usage.command_help(words[0], _command(words[0])))
     else:
         command = _command(words[0])
+        messages.show()
         command.run(usage.parse_flags(words[0], command, argv[1:]))
 
 

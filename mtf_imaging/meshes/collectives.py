@@ -188,6 +188,10 @@ def receive(stacks, grid, devices, axis, source_pcoord, fill):
     """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or `fill`s where that is None."""
     n = grid.local[axis]
     views = _per_block(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
+    shape = views[0].shape
+    # Slices of 4 mesh and 5 tensor dimensions would be more than TensorFlow can cut: those it leaves alone are folded.
+    folded = [math.prod(shape[:axis]), n, math.prod(shape[axis + 1 :])]
+    views = _per_block(lambda view: tf.reshape(view, folded), devices, views)
     results = [None] * len(stacks)
     for group in grid.groups([axis]):
         for position, block in enumerate(group):
@@ -197,11 +201,10 @@ def receive(stacks, grid, devices, axis, source_pcoord, fill):
                     source_pcoord[position * n : (position + 1) * n], grid.blocks[axis], n
                 ):
                     if source is None:
-                        shape = [count if d == axis else size for d, size in enumerate(views[block].shape)]
-                        pieces.append(tf.fill(shape, tf.cast(fill, views[block].dtype)))
-                        continue
-                    begin = [first if d == axis else 0 for d in range(len(views[block].shape))]
-                    size = [count if d == axis else -1 for d in range(len(views[block].shape))]
-                    pieces.append(tf.slice(views[group[source]], begin, size))
-                results[block] = from_grid_full(tf.concat(pieces, axis) if len(pieces) > 1 else pieces[0], grid.local)
+                        value = tf.cast(fill, views[block].dtype)
+                        pieces.append(tf.fill([folded[0], count, folded[2]], value))
+                    else:
+                        pieces.append(views[group[source]][:, first : first + count])
+                received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
+                results[block] = from_grid_full(tf.reshape(received, shape), grid.local)
     return results

@@ -1,0 +1,68 @@
+"""The U-Net in plain TensorFlow, from its description alone: what `UNet3D` is held to."""
+
+import tensorflow as tf
+
+
+def max_pool(x):
+    """2^3 maxima; TensorFlow has no float64 `max_pool3d` on the CPU."""
+    for axis in (1, 2, 3):
+        shape = list(x.shape)
+        x = tf.reduce_max(tf.reshape(x, [*shape[:axis], shape[axis] // 2, 2, *shape[axis + 1 :]]), axis + 1)
+    return x
+
+
+def normalised(x, scale, offset):
+    mean, variance = tf.nn.moments(x, [0, 1, 2, 3])
+    return tf.nn.batch_normalization(x, mean, variance, offset, scale, 1e-6)
+
+
+def logits(image, weights, depth, batch_norm=True):
+    """Logits of a U-Net of 2 convolutions a block.
+
+    Args:
+      image: [batch, x, y, z, channels]
+      weights: tensors by the names of the program's variables.
+      depth: number of resolutions.
+      batch_norm: whether there are norms, by the batch's statistics.
+    """
+
+    def conv(x, name):
+        y = tf.nn.conv3d(x, weights[f"unet3d/{name}/filter"], [1] * 5, "SAME")
+        return y + weights[f"unet3d/{name}/bias"] if f"unet3d/{name}/bias" in weights else y
+
+    def block(x, name):
+        for i in range(2):
+            x = conv(x, f"{name}/conv{i}")
+            if batch_norm:
+                x = normalised(x, *(weights[f"unet3d/{name}/norm{i}/{key}"] for key in ("scale", "offset")))
+            x = tf.nn.leaky_relu(x, 0.1)
+        return x
+
+    x, skips = block(image, "down0"), []
+    for level in range(1, depth):
+        skips.append(x)
+        x = block(max_pool(x), f"down{level}")
+    for level in reversed(range(depth - 1)):
+        skip, kernel = skips.pop(), weights[f"unet3d/grow{level}/filter"]
+        x = tf.nn.conv3d_transpose(x, kernel, [*skip.shape[:4], kernel.shape[3]], [1, 2, 2, 2, 1])
+        x += weights[f"unet3d/grow{level}/bias"]
+        x = block(tf.concat([x, skip], -1), f"up{level}")
+    return conv(x, "classes")
+
+
+def loss(logits, labels):
+    """0.8 weighted cross entropy + 0.2 Dice loss of the lesion, and the soft Dice of liver and lesion."""
+    weights = tf.gather(tf.constant([1.0, 8.0, 16.0], logits.dtype), labels)
+    cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    probability = tf.nn.softmax(logits)
+    one_hot = tf.one_hot(labels, 3, dtype=logits.dtype)
+
+    def dice(p, t, axes, epsilon):
+        overlap, total = tf.reduce_sum(p * t, axes), tf.reduce_sum(p, axes) + tf.reduce_sum(t, axes)
+        return tf.reduce_mean((2 * overlap + epsilon) / (total + epsilon))
+
+    lesion = probability[..., 2], one_hot[..., 2]
+    liver = probability[..., 1] + lesion[0], one_hot[..., 1] + lesion[1]
+    dice_loss = 1 - (dice(*lesion, [1, 2, 3], 0.1) + dice(*lesion, None, 0.1)) / 2
+    value = 0.8 * tf.reduce_mean(weights * cross_entropy) + 0.2 * dice_loss
+    return value, dice(*liver, None, 1e-6), dice(*lesion, None, 1e-6)

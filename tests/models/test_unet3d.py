@@ -1,0 +1,136 @@
+"""The network is that of the paper, equals a plain-TensorFlow one, and does not depend on the layout."""
+
+import gin
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.unet3d import Task, UNet3D
+from tests.models import reference_unet3d
+
+
+def batch(sizes, batch_size=2, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, (batch_size, *sizes)).astype(np.int32)
+    return {"image": rng.random((batch_size, *sizes, 1)), "labels": labels}
+
+
+def program_of(task, sizes, mesh_shape="", layout="", **kwargs):
+    """A program that returns loss, measures and the gradients to all weights."""
+
+    def fn(**inputs):
+        loss, measures = task.loss(**inputs)
+        variables = loss.graph.trainable_variables
+        gradients = mi.mtf.gradients([loss], [v.outputs[0] for v in variables])
+        return {"loss": loss, **measures, **{v.name: g for v, g in zip(variables, gradients)}}
+
+    return mi.Program(fn, task.inputs(2, sizes, tf.float64), mesh_shape=mesh_shape, layout=layout, **kwargs)
+
+
+def assert_equal(got, want, tolerance):
+    assert got.keys() == want.keys()
+    for name in want:
+        scale = np.abs(want[name]).max()
+        np.testing.assert_allclose(got[name], want[name], rtol=0, atol=tolerance * max(scale, 1e-3), err_msg=name)
+
+
+@pytest.mark.parametrize("norm", ["batch", "none"])
+def test_values_and_gradients_equal_plain_tensorflow(norm):
+    sizes, depth = (8, 4, 4), 3
+    program = program_of(Task(UNet3D(base_filters=3, depth=depth, norm=norm, keep_prob=1.0)), sizes)
+    inputs = batch(sizes)
+    weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        logits = reference_unet3d.logits(tf.constant(inputs["image"]), weights, depth, norm == "batch")
+        loss, liver, lesion = reference_unet3d.loss(logits, inputs["labels"])
+    want = {"loss": loss, "liver": liver, "lesion": lesion, **tape.gradient(loss, weights)}
+    assert_equal(program(**inputs), {name: value.numpy() for name, value in want.items()}, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout", "mesh_impl"),
+    [
+        ("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores", "stacked"),
+        ("planes:2,model:2", "z:planes,channels:model", "stacked"),
+        ("rows:2", "x:rows", "placement"),
+    ],
+)
+def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl, whole):
+    task, sizes, inputs, want = whole
+    program = program_of(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
+    assert_equal({name: value.numpy() for name, value in program(**inputs).items()}, want, 1e-9)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A small network with dropout, and its values without a layout."""
+    # An even number of filters at every level, and of channels of the image: `channels` is split everywhere.
+    task, sizes = _TwoChannels(UNet3D(base_filters=2, depth=2, keep_prob=0.5)), (8, 8, 4)
+    inputs = batch(sizes)
+    inputs["image"] = np.concatenate([inputs["image"], inputs["image"] ** 2], axis=-1)
+    return task, sizes, inputs, {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
+
+
+class _TwoChannels(Task):
+    def inputs(self, *args, **kwargs):
+        inputs = super().inputs(*args, **kwargs)
+        shape, dtype = inputs["image"]
+        return {**inputs, "image": (shape.replace("channels:1", "channels:2"), dtype)}
+
+
+def test_the_papers_network_has_5_6_million_weights():
+    task = Task(UNet3D())
+    program = mi.Program(task.predict, task.inputs(1, (8, 8, 8), labels=False))
+    filters = {name: v for name, v in program.variables.items() if name.endswith("filter")}
+    assert sum(v.shape.num_elements() for v in filters.values()) == 5_598_144
+    assert len(filters) == 18
+    assert filters["unet3d/down3/conv1/filter"].shape == [3, 3, 3, 256, 256]
+    # A bias only where no norm follows.
+    biases = {name.split("/")[1] for name in program.variables if name.endswith("bias")}
+    assert biases == {"grow2", "grow1", "grow0", "classes"}
+    # He-normal, also where the windows of the transposed convolution do not overlap: variance 2 / fan.
+    for name, fan in {"down2/conv1": 27 * 128, "grow2": 256}.items():
+        np.testing.assert_allclose(np.std(filters[f"unet3d/{name}/filter"]), np.sqrt(2 / fan), rtol=0.02)
+
+
+def test_prediction_uses_moving_statistics_and_no_dropout():
+    task = Task(UNet3D(base_filters=2, depth=2, keep_prob=0.5))
+    program = mi.Program(task.predict, task.inputs(1, (4, 4, 4), labels=False))
+    image = np.random.default_rng(0).random((1, 4, 4, 4, 1))
+    first, second = program(image=image).numpy(), program(image=image).numpy()
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first.sum(-1), 1, rtol=1e-6)
+    moved = program.variables["unet3d/down0/norm0/moving_mean"]
+    moved.assign(moved + 1)
+    assert np.abs(program(image=image) - first).max() > 1e-3
+
+
+def test_a_size_that_cannot_be_halved_names_the_nearest():
+    task = Task(UNet3D(base_filters=2, depth=4))
+    text = r"depth 4 .* 8 must divide its sizes; .*'x' \(size 20, nearest: 16 or 24\), 'z' \(size 4, nearest: 8\)\. Fix"
+    with pytest.raises(mi.ShapeError, match=text):
+        mi.Program(task.predict, task.inputs(1, (20, 16, 4), labels=False))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"norm": "layer"}, "'layer' is not known. Fix: choose one of batch, none"),
+        ({"keep_prob": 0.0}, "keep_prob = 0.0: it must be above 0"),
+        ({"depth": 0}, "UNet3D.depth = 0: it must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be(arguments, text):
+    with pytest.raises(mi.ConfigError, match=text):
+        UNet3D(**arguments)
+
+
+def test_gin_names():
+    with gin.unlock_config():
+        gin.parse_config("unet3d.UNet3D.base_filters = 5\nunet3d.Task.network = @unet3d.UNet3D()")
+    try:
+        assert Task().network.base_filters == 5
+    finally:
+        gin.clear_config()

@@ -1,0 +1,53 @@
+"""The smallest task there is: a weighted sum that is to meet a target. All that training needs of a network."""
+
+import numpy as np
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.training.step import training_step
+
+
+class Linear:
+    """`loss = mean (dropout(image) weights - target)^2`, over `image[batch, x]`."""
+
+    def __init__(self, keep_prob=1.0, name="linear", size=8):
+        self.keep_prob, self.name, self.size = keep_prob, name, size
+
+    def inputs(self, batch_size, sizes=None, labels=True):
+        return {
+            "image": (f"batch:{batch_size},x:{self.size}", tf.float64),
+            "target": (f"batch:{batch_size}", tf.float64),
+        }
+
+    def loss(self, image, target):
+        weights = mi.mtf.get_variable(
+            image.mesh,
+            f"{self.name}/weights",
+            mi.mtf.Shape(image.shape.dims[1:]),
+            dtype=image.dtype,
+            initializer=tf.compat.v1.random_normal_initializer(),
+        )
+        kept = mi.ops.dropout(image, self.keep_prob, name="kept")
+        error = mi.mtf.reduce_sum(kept * weights, output_shape=target.shape) - target
+        loss = mi.mtf.reduce_mean(mi.mtf.square(error))
+        return loss, {"error": mi.mtf.reduce_mean(error)}
+
+
+def program(optimizer, mesh_shape="", layout="", task=None, **kwargs):
+    task = task or Linear()
+    return mi.Program(training_step(task, optimizer), task.inputs(2), mesh_shape=mesh_shape, layout=layout, **kwargs)
+
+
+def batches(start, size=8):
+    """Batch k is a function of k alone."""
+    step = start
+    while True:
+        rng = np.random.default_rng(step)
+        yield {"image": rng.normal(size=(2, size)), "target": rng.normal(size=2), "cases": [f"{step}a", f"{step}b"]}
+        step += 1
+
+
+def take(number, start=0):
+    """The inputs of some batches, without their cases."""
+    for _, batch in zip(range(number), batches(start)):
+        yield {"image": batch["image"], "target": batch["target"]}

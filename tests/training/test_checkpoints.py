@@ -1,0 +1,141 @@
+"""Checkpoints: the last whole one is taken, under any layout, and none of another network."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from mtf_imaging.errors import CheckpointError, TrainingError
+from mtf_imaging.training import checkpoints as checkpoints_module
+from mtf_imaging.training.checkpoints import Checkpoints, load_weights
+from mtf_imaging.training.optimizers import SGD, Adam
+from tests.training import linear
+
+
+def trained(folder, steps, every=1, keep=3, **kwargs):
+    """A program after `steps` steps, with a checkpoint after each."""
+    program = linear.program(Adam(0.1), **kwargs)
+    checkpoints = Checkpoints(folder, program, every=every, keep=keep)
+    for batch in linear.take(steps):
+        program(**batch)
+        checkpoints.save()
+    return program, checkpoints
+
+
+def weights(program):
+    return program.variables["linear/weights"].numpy()
+
+
+def test_the_last_few_are_kept(tmp_path):
+    program, checkpoints = trained(tmp_path, 5, keep=2)
+    assert sorted(path.name for path in tmp_path.glob("*.index")) == ["ckpt-4.index", "ckpt-5.index"]
+    assert checkpoints.last == str(tmp_path / "ckpt-5")
+    other = linear.program(Adam(0.1), seed=1)
+    assert Checkpoints(tmp_path, other).restore() == 5
+    for name, variable in program.variables.items():
+        np.testing.assert_array_equal(variable, other.variables[name], err_msg=name)
+
+
+def test_a_checkpoint_goes_on_under_another_layout(tmp_path):
+    program, _ = trained(tmp_path, 4, mesh_shape="rows:2", layout="x:rows")
+    other = linear.program(Adam(0.1), "cols:4,cores:2", "x:cols,batch:cores", mesh_impl="placement", seed=1)
+    assert Checkpoints(tmp_path, other).restore() == 4
+    for batch in linear.take(4, start=4):
+        np.testing.assert_allclose(other(**batch)["loss"], program(**batch)["loss"], rtol=1e-12)
+
+
+def test_no_checkpoint(tmp_path):
+    program = linear.program(SGD(0.1))
+    assert Checkpoints(tmp_path / "new", program).restore() == 0
+    with pytest.raises(CheckpointError, match=r"holds no checkpoint\. Fix: train first"):
+        load_weights(tmp_path, program)
+
+
+@pytest.mark.parametrize("damage", ["data", "index", "data is gone"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, damage, caplog):
+    trained(tmp_path, 2)
+    path = tmp_path / ("ckpt-2.index" if damage == "index" else "ckpt-2.data-00000-of-00001")
+    if damage == "data is gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with caplog.at_level(logging.WARNING):
+        assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 1
+    assert "ckpt-2 is damaged, the one before is taken" in caplog.text
+
+
+def test_flipped_bits_are_found(tmp_path, caplog):
+    program, _ = trained(tmp_path, 2)
+    path = tmp_path / "ckpt-2.data-00000-of-00001"
+    data = bytearray(path.read_bytes())
+    at = data.find(weights(program).tobytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 1
+
+
+def test_all_damaged(tmp_path):
+    trained(tmp_path, 2)
+    for path in tmp_path.glob("*.index"):
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="all checkpoints are damaged"):
+        Checkpoints(tmp_path, linear.program(Adam(0.1))).restore()
+
+
+def test_a_lost_state_file_loses_nothing(tmp_path):
+    trained(tmp_path, 2)
+    (tmp_path / "checkpoint").unlink()
+    assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 2
+
+
+def test_what_a_killed_save_leaves_is_swept_away(tmp_path):
+    trained(tmp_path, 2)
+    leftover = tmp_path / "ckpt-3_temp"
+    leftover.mkdir()
+    (leftover / "part-00000-of-00001.data-00000-of-00001").write_bytes(b"half")
+    assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 2
+    assert not leftover.exists()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "task", "text"),
+    [
+        (
+            SGD(0.1),
+            linear.Linear(),
+            r"'linear/weights/velocity' \[8\] is not in it; 'linear/weights/mean' \[8\] is only",
+        ),
+        (Adam(0.1), linear.Linear(name="a.b"), r"'a\.b/weights' \[8\] is not in it; .* and \d more"),
+        (Adam(0.1), linear.Linear(size=6), r"'linear/weights' is \[8\] in it, \[6\] here"),
+    ],
+    ids=["optimizer", "name", "shape"],
+)
+def test_a_checkpoint_of_another_network_is_refused(tmp_path, optimizer, task, text):
+    trained(tmp_path, 1)
+    program = linear.program(optimizer, task=task)
+    before = {name: variable.numpy() for name, variable in program.variables.items()}
+    with pytest.raises(CheckpointError, match=text):
+        Checkpoints(tmp_path, program).restore()
+    for name, value in before.items():
+        np.testing.assert_array_equal(program.variables[name], value)
+
+
+def test_names_with_dots_and_slashes_are_read_back(tmp_path):
+    program = linear.program(SGD(0.1), task=linear.Linear(name="a.b/c"))
+    Checkpoints(tmp_path, program).save()
+    assert Checkpoints(tmp_path, program).restore() == 0
+
+
+def test_weights_alone_are_enough_to_predict(tmp_path):
+    program, _ = trained(tmp_path, 2)
+    other = linear.program(SGD(0.1, momentum=0.0), seed=5)
+    assert load_weights(tmp_path, other) == str(tmp_path / "ckpt-2")
+    np.testing.assert_array_equal(weights(other), weights(program))
+
+
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
+    program, checkpoints = trained(tmp_path, 1)
+    program.variables["linear/weights"].assign(np.full(8, np.nan))
+    with pytest.raises(TrainingError, match=r"'linear/weights' is not finite after step 1; .* The last .*ckpt-1"):
+        checkpoints.save()
+    assert checkpoints_module.last_checkpoint(tmp_path) == str(tmp_path / "ckpt-1")

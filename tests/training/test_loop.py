@@ -1,0 +1,119 @@
+"""The loop: a run that stops and goes on is the run that never stopped."""
+
+import csv
+import itertools
+import logging
+
+import numpy as np
+import pytest
+
+from mtf_imaging.errors import TrainingError
+from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.loop import train
+from mtf_imaging.training.losses import LossLog
+from mtf_imaging.training.optimizers import SGD, Adam
+from tests.training import linear
+
+
+class Killed(Exception):
+    pass
+
+
+def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kwargs):
+    """Trains a new program on the folder, as a new process would."""
+    program = linear.program(optimizer or Adam(0.05), task=linear.Linear(keep_prob=0.6), **kwargs)
+    train(
+        program=program,
+        batches=batches,
+        num_steps=num_steps,
+        checkpoints=Checkpoints(folder, program, every=every),
+        losses=LossLog(folder / "losses.csv"),
+        progress=False,
+    )
+    return program
+
+
+def killed_at(step):
+    """Batches that end in a kill before `step`."""
+
+    def batches(start):
+        yield from itertools.islice(linear.batches(start), step - start)
+        raise Killed
+
+    return batches
+
+
+def state(program):
+    return {name: variable.numpy() for name, variable in program.variables.items()} | {"step": program.step.numpy()}
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_killed_and_started_again_it_repeats_an_unbroken_run_exactly(tmp_path, caplog):
+    whole = run(tmp_path / "whole", 10)
+    for step in (2, 5, 8):  # before the first checkpoint, and between others
+        with pytest.raises(Killed):
+            run(tmp_path / "broken", 10, batches=killed_at(step))
+    with caplog.at_level(logging.INFO):
+        broken = run(tmp_path / "broken", 10)
+    assert "goes on from step 6" in caplog.text
+    assert_same(state(whole), state(broken))
+    assert (tmp_path / "whole/losses.csv").read_text() == (tmp_path / "broken/losses.csv").read_text()
+
+
+def test_a_longer_run_goes_on_from_a_finished_one(tmp_path, caplog):
+    run(tmp_path / "once", 7)
+    run(tmp_path / "twice", 4)
+    run(tmp_path / "twice", 7)
+    assert (tmp_path / "once/losses.csv").read_text() == (tmp_path / "twice/losses.csv").read_text()
+    with caplog.at_level(logging.INFO):
+        run(tmp_path / "twice", 7)
+    assert "all 7 steps are done" in caplog.text
+
+
+def test_it_goes_on_under_another_layout_with_the_same_losses(tmp_path):
+    run(tmp_path / "one", 8)
+    run(tmp_path / "two", 4)
+    run(tmp_path / "two", 8, mesh_shape="rows:4", layout="x:rows")
+    one, two = (losses(tmp_path / name) for name in ("one", "two"))
+    np.testing.assert_allclose(one, two, rtol=1e-12)
+
+
+def losses(folder):
+    with open(folder / "losses.csv", newline="") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
+
+
+def test_losses_are_written_in_full_precision_with_their_cases(tmp_path):
+    run(tmp_path, 2)
+    with open(tmp_path / "losses.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["0", "1"]
+    assert rows[1].keys() == {"step", "loss", "error", "cases"}
+    assert rows[1]["cases"] == "1a 1b"
+    program = linear.program(Adam(0.05), task=linear.Linear(keep_prob=0.6))
+    assert [float(row["loss"]) for row in rows] == [float(program(**batch)["loss"]) for batch in linear.take(2)]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(tmp_path):
+    def batches(start):
+        for step, batch in enumerate(linear.batches(start), start):
+            batch["image"][0, 0] = np.inf if step == 7 else batch["image"][0, 0]
+            yield batch
+
+    text = r"step 7: the loss is (inf|nan) on cases 7a, 7b\. Training stops; .*ckpt-6\. Fix: a lower learning rate"
+    with pytest.raises(TrainingError, match=text):
+        run(tmp_path, 10, batches=batches)
+    assert sorted(path.name for path in tmp_path.glob("*.index")) == ["ckpt-3.index", "ckpt-6.index"]
+    run(tmp_path, 10)  # with sound images it goes on from there
+    assert np.isfinite(losses(tmp_path)).all()
+
+
+def test_weights_that_overflow_while_the_loss_is_still_finite_are_not_saved(tmp_path):
+    with pytest.raises(TrainingError, match="not finite after step 1; this state is not saved"):
+        run(tmp_path, 3, every=1, optimizer=SGD(float("inf")))
+    assert not list(tmp_path.glob("*.index"))

@@ -1,0 +1,98 @@
+"""The whole job, network, loss, dropout and optimizer, gives the same losses under every layout and on every mesh.
+
+float64, because optimizers amplify rounding: 20 steps to 1e-9; float32 with SGD to 1e-4.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.optimizers import SGD, Adam
+from mtf_imaging.training.step import training_step
+
+SIZES = (8, 8, 8)
+STEPS = 20
+OPTIMIZERS = {"sgd": lambda: SGD(0.01, momentum=0.9), "adam": lambda: Adam(0.003)}
+TOLERANCES = {tf.float64: 1e-9, tf.float32: 1e-4}
+LAYOUTS = {
+    "x": ("rows:2", "x:rows"),
+    "xy": ("rows:2,cols:2", "x:rows,y:cols"),
+    "xyz": ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
+    "xy batch": ("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"),
+    "xyz batch": ("rows:2,cols:2,planes:2,cores:2", "x:rows,y:cols,z:planes,batch:cores"),
+}
+
+
+def build(optimizer, keep_prob, dtype, mesh_shape="", layout="", mesh_impl="stacked"):
+    task = Task(UNet3D(base_filters=2, depth=2, keep_prob=keep_prob))
+    inputs = task.inputs(2, SIZES, dtype)
+    step = training_step(task, OPTIMIZERS[optimizer]())
+    return mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+
+
+def losses(program, steps=range(STEPS)):
+    found = []
+    for step in steps:
+        rng = np.random.default_rng(step)
+        image, labels = rng.random((2, *SIZES, 1)), rng.integers(0, 3, (2, *SIZES))
+        found.append([float(value) for value in program(image=image, labels=labels).values()])
+    return np.array(found)
+
+
+@functools.cache
+def whole(optimizer, keep_prob, dtype):
+    return losses(build(optimizer, keep_prob, dtype))
+
+
+def check(optimizer, keep_prob, dtype, layout, mesh_impl):
+    got = losses(build(optimizer, keep_prob, dtype, *LAYOUTS[layout], mesh_impl))
+    np.testing.assert_allclose(got, whole(optimizer, keep_prob, dtype), rtol=TOLERANCES[dtype])
+
+
+FAST = [
+    ("adam", 0.5, tf.float64, "xyz batch", "stacked"),
+    ("adam", 0.5, tf.float64, "x", "placement"),
+]
+ALL = [
+    *itertools.product(OPTIMIZERS, (1.0, 0.5), [tf.float64], LAYOUTS, ("stacked", "placement")),
+    *itertools.product(["sgd"], (1.0, 0.5), [tf.float32], LAYOUTS, ("stacked", "placement")),
+]
+
+
+def identify(value):
+    return value.name if isinstance(value, tf.DType) else str(value)
+
+
+@pytest.mark.parametrize(("optimizer", "keep_prob", "dtype", "layout", "mesh_impl"), FAST, ids=identify)
+def test_same_losses(optimizer, keep_prob, dtype, layout, mesh_impl):
+    check(optimizer, keep_prob, dtype, layout, mesh_impl)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("optimizer", "keep_prob", "dtype", "layout", "mesh_impl"), [case for case in ALL if case not in FAST], ids=identify
+)
+def test_same_losses_for_all(optimizer, keep_prob, dtype, layout, mesh_impl):
+    check(optimizer, keep_prob, dtype, layout, mesh_impl)
+
+
+def test_the_same_layout_repeats_bit_for_bit():
+    np.testing.assert_array_equal(losses(build("adam", 0.5, tf.float64)), whole("adam", 0.5, tf.float64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), [("xy", "xyz batch"), ("xyz batch", "x")])
+def test_a_checkpoint_of_one_layout_goes_on_under_another(first, second, tmp_path):
+    before = build("adam", 0.5, tf.float64, *LAYOUTS[first])
+    losses(before, range(10))
+    Checkpoints(tmp_path, before).save()
+    after = build("adam", 0.5, tf.float64, *LAYOUTS[second], "placement")
+    assert Checkpoints(tmp_path, after).restore() == 10
+    got = losses(after, range(10, STEPS))
+    np.testing.assert_allclose(got, whole("adam", 0.5, tf.float64)[10:], rtol=1e-9)
