@@ -24,12 +24,14 @@ class _Scene:
 
     Attributes:
       rng: the source of everything that varies.
-      points: `[3, x, y, z]` float32, bent patient coordinates of each voxel in mm.
+      straight: `[3, x, y, z]` float32, position of each voxel in mm.
+      points: the same as bent patient coordinates, in which organs are simple.
       texture: a smooth random field, about -1..1.
       hu, labels: what was painted so far.
     """
 
     rng: np.random.Generator
+    straight: np.ndarray
     points: np.ndarray
     texture: np.ndarray
     hu: np.ndarray
@@ -69,8 +71,16 @@ def paint_abdomen(
     Returns:
       HU without noise, float32 `[*shape]`, and labels, uint8 `[*shape]`: 0 background, 1 liver, 2 lesion.
     """
-    points, texture = _points(rng, shape, spacing), smooth_field(rng, shape, 14)
-    scene = _Scene(rng, points, texture, np.full(shape, -1000, np.float32), np.zeros(shape, np.uint8))
+    straight = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) + 0.5 - n / 2 for n in shape), indexing="ij"))
+    straight *= _column(spacing)
+    scene = _Scene(
+        rng=rng,
+        straight=straight,
+        points=_bend(rng, straight),
+        texture=smooth_field(rng, shape, 14),
+        hu=np.full(shape, -1000, np.float32),
+        labels=np.zeros(shape, np.uint8),
+    )
     wall, abdomen = _trunk(scene)
     _soft_organs(scene, abdomen)
     _liver(scene, abdomen)
@@ -86,19 +96,17 @@ def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: i
 
 
 def _column(values) -> np.ndarray:
-    """Three values, shaped to be combined with points."""
+    """Three values as float32 `[3, 1, 1, 1]`, shaped to be combined with points."""
     return np.asarray(values, np.float32).reshape(3, 1, 1, 1)
 
 
-def _points(rng: np.random.Generator, shape: tuple[int, int, int], spacing: tuple[float, float, float]) -> np.ndarray:
-    """Patient coordinates of the voxels in mm, `[3, x, y, z]`: turned, scaled, shifted and bent at random."""
-    points = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) + 0.5 - n / 2 for n in shape), indexing="ij"))
-    points *= _column(spacing)
+def _bend(rng: np.random.Generator, straight: np.ndarray) -> np.ndarray:
+    """Positions `[3, x, y, z]` in mm as coordinates of a patient: turned, shifted, scaled and bent at random."""
     turn = Rotation.from_euler("zx", rng.uniform(-6, 6, 2), degrees=True).as_matrix()
-    points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), points)
+    points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), straight)
     # The field of view is centred a little above the origin, on the liver, with the base of the lungs in it.
     points = (points - _column(rng.uniform((-12, -12, -28), (12, 12, -8)))) / _column(rng.uniform(0.88, 0.98, 3))
-    return points + _BEND_MM * np.stack([smooth_field(rng, shape, 5) for _ in range(3)])
+    return points + _BEND_MM * np.stack([smooth_field(rng, straight.shape[1:], 5) for _ in range(3)])
 
 
 def _trunk(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
@@ -151,9 +159,8 @@ def _liver(scene: _Scene, abdomen: np.ndarray) -> None:
     rng = scene.rng
     right = scene.organ((68, 2, 38), (66, 78, 84))
     left = scene.organ((4, 42, 62), (74, 36, 40))
-    visceral = scene.points[2] < -0.55 * scene.points[0] - 0.1 * scene.points[1] + rng.uniform(
-        -8, 8
-    )  # the slanted lower face
+    x, y, z = scene.points
+    visceral = z < -0.55 * x - 0.1 * y + rng.uniform(-8, 8)  # the slanted lower face
     liver = abdomen & (right | left) & ~visceral & ~scene.organ((22, -45, 30), (34, 34, 200))
     parts, count = ndimage.label(liver)
     if count > 1:
@@ -181,11 +188,11 @@ def _lesions(scene: _Scene, liver: np.ndarray, level: float) -> None:
     for number in range(count):
         # The first is always worth finding; one in six of the others is tiny.
         tiny = number > 0 and rng.random() < 1 / 6
-        diameter = rng.uniform(3, 10) if tiny else rng.uniform(23, 30)
+        diameter = rng.uniform(3, 10) if tiny else rng.uniform(24, 30)
         at = np.unravel_index(rng.choice(inner), liver.shape)
-        centre = scene.points[(slice(None), *at)]
         radii = diameter / 2 * rng.uniform(0.9, 1, 3)
-        lesion = liver & (scene.ellipsoid(centre, radii) < 1)
+        offsets = (scene.straight - scene.straight[(slice(None), *at)][:, None, None, None]) / _column(radii)
+        lesion = liver & (np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture))  # lumpy
         lesion[at] = True  # thinner than a voxel, it still fills one
         scene.paint(lesion, level - rng.uniform(60, 80), 4)
         scene.labels[lesion] = LESION

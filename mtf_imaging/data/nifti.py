@@ -141,7 +141,7 @@ def _read(path: Path) -> tuple[np.ndarray, Geometry]:
         image = nibabel.load(path)
         if not isinstance(image, nibabel.Nifti1Image):
             raise ImageFileError(f"a {type(image).__name__}")
-        array = np.asanyarray(image.dataobj)
+        array = np.asarray(image.dataobj)
     # What nibabel, gzip and numpy raise for damaged files, ValueError being a short uncompressed one.
     except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(

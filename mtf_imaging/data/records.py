@@ -1,7 +1,7 @@
 """One TFRecord file a case: HU and labels on the grid, and where they came from.
 
-Records are not compressed: noise does not compress (a case at 64^3 takes 0.79 MB, with gzip 0.31), plain ones are decoded
-at the speed of the disk, and TFRecord guards them by checksums.
+Records are not compressed: noise does not compress (a case at 64^3 takes 0.79 MB, with gzip 0.31), plain ones are
+decoded at the speed of the disk, and TFRecord guards them by checksums.
 """
 
 from dataclasses import dataclass
