@@ -117,9 +117,8 @@ def draw(mesh, shape, distribution, key, kwargs):
     compute = dtype if dtype.is_floating else tf.float64
 
     def uniform(which):
-        return mesh.map_stacks(
-            lambda bits: _uniform(bits, compute), random_bits(mesh, shape, (key[0], key[1] + _u32(which)))
-        )
+        own_key = _mix(key[0] + _u32(which)), _mix(key[1] + _u32(which))
+        return mesh.map_stacks(lambda bits: _uniform(bits, compute), random_bits(mesh, shape, own_key))
 
     if distribution == "random_uniform":
         low = kwargs.get("minval", 0)

@@ -1,0 +1,118 @@
+"""What a lowered graph holds: its size does not grow with a stacked mesh, and nothing split is put together again."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.meshes.grid import BlockGrid
+
+mtf = mi.mtf
+
+
+def _network(image, kernel, late):
+    """A little of everything that exchanges halos, down and up again, with its gradients; returns a scalar."""
+    x = mi.ops.leaky_relu(mi.ops.conv3d(image, kernel))
+    x = mtf.rename_dimension(x, "filters", "channels")
+    x = mi.ops.batch_norm(x, True)
+    y = mi.ops.max_pool3d(x, 2, 2)
+    y = mi.ops.conv3d_transpose(y, late, 2)
+    y = mtf.rename_dimension(y, "filters", "channels")
+    y = mi.ops.avg_pool3d(mtf.concat([x, y], "channels"), 3, 1, "SAME")
+    loss = mtf.reduce_mean(mtf.square(y))
+    graph = image.mesh.graph
+    for v, g in zip(graph.trainable_variables, mtf.gradients([loss], [v.value for v in graph.trainable_variables])):
+        mtf.assign_sub(v, g)
+    gradients = mtf.gradients([loss], [kernel, late])
+    return (loss, *gradients)
+
+
+def _program(mesh_shape, layout, mesh_impl="stacked", x=64, y=64):
+    inputs = {
+        "image": f"batch:1,x:{x},y:{y},z:6,channels:2",
+        "kernel": "fx:3,fy:3,fz:3,channels:2,filters:2",
+        "late": "fx:2,fy:2,fz:2,filters:2,channels:2",
+    }
+    return mi.Program(_network, inputs, mesh_shape, layout, mesh_impl)
+
+
+def test_a_stacked_graph_does_not_grow_with_the_mesh():
+    small, large = _program("rows:2,cols:2", "x:rows,y:cols"), _program("rows:16,cols:16", "x:rows,y:cols")
+    assert abs(large.num_nodes - small.num_nodes) < 0.01 * small.num_nodes
+
+
+def test_a_stacked_mesh_never_rebuilds_split_dimensions():
+    # 52 and 44 are sizes that nothing else has: neither slices (26, 22), nor widened ones, nor products of those.
+    p = _program("rows:2,cols:2", "x:rows,y:cols", x=52, y=44)
+    wide = {52, 44, 54, 46, 53, 45}
+    whole = {
+        op.type
+        for op in p.function.graph.get_operations()
+        for output in op.outputs
+        if output.shape.rank and wide & set(output.shape.as_list())
+    }
+    # Whole tensors come in, and are cut by one reshape of the input.
+    assert whole <= {"Placeholder", "Identity"}
+
+
+def test_the_exchange_copies_each_slice_once():
+    """One pad a widened tensor;
+
+    Margins are written in place; nothing is concatenated or padded with full-size zeros.
+    """
+
+    def fn(image, kernel):
+        return mtf.reduce_sum(mi.ops.conv3d(image, kernel))
+
+    inputs = {"image": "batch:1,x:32,y:32,z:6,channels:2", "kernel": "fx:3,fy:3,fz:3,channels:2,filters:2"}
+    p = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols", "stacked")
+    slice_voxels = 16 * 16 * 6 * 2 * 4
+    copies = [
+        op.type
+        for op in p.function.graph.get_operations()
+        if op.type in ("Pad", "PadV2", "ConcatV2") and np.prod(op.outputs[0].shape) >= slice_voxels
+    ]
+    assert copies == ["PadV2"]
+    updates = [op for op in p.function.graph.get_operations() if op.type == "TensorStridedSliceUpdate"]
+    assert len(updates) == 4, "two margins for each of two split dimensions"
+
+
+def test_placement_puts_every_slice_on_a_device_of_its_own():
+    p = _program("rows:2,cols:2", "x:rows,y:cols", "placement")
+    assert len(p.mesh_impl.devices) == 4
+    devices = {op.device for op in p.function.graph.get_operations() if op.type == "Conv3D"}
+    assert len(devices) == 4
+
+
+@pytest.mark.parametrize(
+    ("mesh", "devices", "blocks"),
+    [
+        ((2, 2), 1, (1, 1)),
+        ((2, 2), 4, (2, 2)),
+        ((4, 4), 8, (4, 2)),
+        ((3, 2), 4, (1, 2)),
+        ((16, 16, 2), 8, (8, 1, 1)),
+        ((), 8, ()),
+    ],
+)
+def test_blocks_divide_the_mesh_equally(mesh, devices, blocks):
+    grid = BlockGrid.make(mesh, devices)
+    assert grid.blocks == blocks
+    everyone = [at for block in grid.block_coordinates() for at in grid.processor_coordinates(block)]
+    assert len(everyone) == len(set(everyone)) == np.prod(mesh, dtype=int)
+
+
+def test_a_device_may_hold_several_processors():
+    image = np.random.default_rng(0).standard_normal([1, 16, 16, 6, 2]).astype(np.float32)
+    kernel = np.ones([3, 3, 3, 2, 2], np.float32)
+    inputs = {"image": "batch:1,x:16,y:16,z:6,channels:2", "kernel": "fx:3,fy:3,fz:3,channels:2,filters:2"}
+    p = mi.Program(
+        lambda image, kernel: mi.ops.conv3d(image, kernel), inputs, "rows:4,cols:4", "x:rows,y:cols", "placement"
+    )
+    assert (len(p.mesh_impl.devices), p.mesh_impl.grid.stack_size) == (8, 2)
+    np.testing.assert_allclose(p(image=image, kernel=kernel), tf.nn.conv3d(image, kernel, [1] * 5, "SAME"), atol=1e-4)
+
+
+def test_unknown_mesh_implementation():
+    with pytest.raises(mi.NotSupportedError, match="'stack' is not known: choose one of stacked, placement, auto"):
+        mi.Program(lambda image: image, {"image": "x:4"}, mesh_impl="stack")
