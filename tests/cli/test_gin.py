@@ -6,7 +6,7 @@ import gin
 import pytest
 
 from mtf_imaging.cli import gin_config, main, resources, setup_flags, usage
-from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
 from mtf_imaging.errors import ConfigError, LayoutError
 from mtf_imaging.layout import check_names, parse_shape
 
@@ -155,6 +155,12 @@ def test_mistakes_in_files_name_the_file_and_the_line(here):
 def test_values_that_cannot_be(fields, error, message):
     with pytest.raises(error, match=re.escape(message)):
         JobSetup(**fields)
+
+
+def test_mesh_impls_are_those_there_are():
+    import mtf_imaging as mi
+
+    assert sorted(MESH_IMPLS) == sorted(mi.meshes.MESH_IMPLS)
 
 
 def test_shipped_files_are_found_in_a_clone_and_installed(tmp_path, monkeypatch):
