@@ -83,11 +83,10 @@ def _flatten_batch(stack, batch_ndims):
 
 def _at(view, axes, coordinates, local):
     """The part of a grid view at `coordinates` of the mesh dimensions `axes`, which become 1."""
-    index = [slice(None)] * len(local)
     for axis, c in zip(axes, coordinates):
-        c = c if view.shape[axis] > 1 else 0
-        index[axis] = slice(c, c + 1)
-    return view[tuple(index)]
+        if view.shape[axis] > 1:
+            view = tf.gather(view, [c], axis=axis)  # a slice of more than 8 dimensions TensorFlow would refuse
+    return view
 
 
 def _coordinates(axes, local):

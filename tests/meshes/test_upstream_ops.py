@@ -70,7 +70,7 @@ LAYOUTS = [
     ("rows:2,cols:2", "x:rows,y:cols"),
     ("rows:4", "x:rows"),
     ("cols:2,rows:2,cores:2", "y:rows,x:cols,batch:cores"),
-    ("rows:2,spare:2", "x:rows"),
+    ("rows:2,spare:2,cols:2,rest:2", "x:rows,batch:cols"),
 ]
 
 

@@ -15,6 +15,8 @@ LAYOUTS = [
     ("rows:2,cols:2", "batch:rows,z:cols"),
     ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
     ("rows:3,cores:2", "x:rows,batch:cores"),
+    ("rows:2,cols:2,planes:2,cores:2,spare:1", "x:rows,y:cols,z:planes,batch:cores"),
+    ("spare:2,rows:2,cols:2,planes:3", "x:rows,y:cols,z:planes"),
     ("cores:2,rows:12", "x:rows"),
     ("rows:4,cols:2", "y:rows,x:cols"),
     ("rows:2,model:2", "x:rows,channels:model"),
