@@ -67,13 +67,6 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
     """Trains on the records of `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be."""
     job, training = Job(), Training()
     resolution = setup.resolution or open_records(data_dir).resolution
-    inputs = job.task.inputs(setup.batch_size, parse_grid(resolution), labels=True)
-    if not dry_run:
-        model_dirs.check(model_dir)
-    program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **_layout(setup))
-    if dry_run:
-        print(describe_slices(program, inputs))
-        return
 
     def batches(start):
         return training_batches(
@@ -86,13 +79,24 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
             augmentation=training.augmentation,
         )
 
-    batches(0)  # finds what is wrong with the data before the first file is written
+    batches(0)  # finds what is wrong with the data before the network is built
+    if not dry_run:
+        model_dirs.check(model_dir)
+    inputs = job.task.inputs(setup.batch_size, parse_grid(resolution), labels=True)
+    program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **_layout(setup))
+    if dry_run:
+        print(describe_slices(program, inputs))
+        return
+
+    checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
+    checkpoints.restore()
+    # Only now: the configuration of a run must not be replaced by one that does not fit its checkpoints.
     model_dirs.save_config(model_dir, {"setup.resolution": format_grid(parse_grid(resolution))})
     loop.train(
         program=program,
         batches=batches,
         num_steps=training.num_steps,
-        checkpoints=Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept),
+        checkpoints=checkpoints,
         losses=LossLog(Path(model_dir) / "losses.csv"),
     )
 

@@ -55,7 +55,7 @@ class Checkpoints:
         self._manager.save(checkpoint_number=int(self._program.step))
 
     def restore(self):
-        """Restores the last checkpoint that is whole, if there is any.
+        """Restores the last checkpoint that is whole, if there is any, and says so.
 
         Returns:
           The step to go on with; 0 where there is no checkpoint.
@@ -66,7 +66,11 @@ class Checkpoints:
         path = restore_last(self._directory, self._checkpoint, self._program, everything=True)
         for leftover in self._directory.glob("ckpt-*_temp"):  # of a run that was killed while it saved
             shutil.rmtree(leftover)
-        return 0 if path is None else int(self._program.step)
+        if path is None:
+            return 0
+        step = int(self._program.step)
+        _logger.info("goes on from step %d, %s", step, path)
+        return step
 
 
 def load_weights(directory, program):

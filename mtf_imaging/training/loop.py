@@ -11,17 +11,17 @@ _logger = logging.getLogger(__name__)
 
 
 def train(*, program, batches, num_steps, checkpoints, losses, progress=True):
-    """Trains until the program has made `num_steps` steps, beginning with the last checkpoint.
+    """Trains until the program has made `num_steps` steps, beginning with the one that it is at.
 
-    A run that is stopped at any moment and started again repeats an unbroken one exactly: the step says which batch is
-    next and what random operations draw, and the checkpoint holds everything else.
+    A run that is stopped at any moment, restored and started again repeats an unbroken one exactly: the step says which
+    batch is next and what random operations draw, and the checkpoint holds everything else.
 
     Args:
       program: a `Program` of `training_step`.
       batches: a function of the first step's number -> iterator of dicts: the program's inputs, and "cases", the
         keys of the cases of the batch.
       num_steps: in all, with those of earlier runs.
-      checkpoints: `Checkpoints` of the program.
+      checkpoints: `Checkpoints` of the program, restored if the run is to go on.
       losses: a `LossLog`.
       progress: whether to show a bar.
 
@@ -31,9 +31,7 @@ def train(*, program, batches, num_steps, checkpoints, losses, progress=True):
     Raises:
       TrainingError: a loss is not finite; names the step and the cases. The last checkpoint stays as it is.
     """
-    start = checkpoints.restore()
-    if start:
-        _logger.info("goes on from step %d, the last checkpoint", start)
+    start = int(program.step)
     if start >= num_steps:
         _logger.info("all %d steps are done: nothing to train", num_steps)
         return {}

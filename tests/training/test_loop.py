@@ -22,11 +22,13 @@ class Killed(Exception):
 def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kwargs):
     """Trains a new program on the folder, as a new process would."""
     program = linear.program(optimizer or Adam(0.05), task=linear.Linear(keep_prob=0.6), **kwargs)
+    checkpoints = Checkpoints(folder, program, every=every)
+    checkpoints.restore()
     train(
         program=program,
         batches=batches,
         num_steps=num_steps,
-        checkpoints=Checkpoints(folder, program, every=every),
+        checkpoints=checkpoints,
         losses=LossLog(folder / "losses.csv"),
         progress=False,
     )

@@ -1,0 +1,137 @@
+"""The job as the command line runs it, from made-up CTs to metrics, at 16^3 on both meshes."""
+
+import json
+import logging
+
+import gin
+import numpy as np
+import pytest
+
+from mtf_imaging.cli.main import main
+
+TINY = [
+    "--gin_file",
+    "unet3d_demo",
+    "--gin.UNet3D.base_filters=2",
+    "--gin.UNet3D.depth=2",
+    "--gin.UNet3D.keep_prob=0.5",
+]
+LAYOUTS = {
+    "whole": [],
+    "stacked": [
+        "--mesh_shape",
+        "rows:2,cols:2,cores:2",
+        "--layout",
+        "x:rows,y:cols,batch:cores",
+        "--mesh_impl",
+        "stacked",
+    ],
+    "placement": ["--mesh_shape", "rows:2,cores:2", "--layout", "z:rows,batch:cores", "--mesh_impl", "placement"],
+}
+
+
+def run(*words):
+    """Runs a command as a process of its own would: nothing of gin stays from the one before."""
+    gin.clear_config()
+    try:
+        return main([str(word) for word in words])
+    finally:
+        gin.clear_config()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
+    assert run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(data):
+    """A run of four steps a layout; that of "whole" ends after two and goes on, by what it saved alone."""
+    common = ["--data_dir", data / "records", "--batch_size", 2]
+    for name, layout in LAYOUTS.items():
+        steps = 2 if name == "whole" else 4
+        model_dir = ["--model_dir", data / name]
+        assert run("train", *common, *model_dir, *TINY, *layout, "--num_steps", steps, "--seed", 3) == 0
+    assert run("train", "--data_dir", data / "records", "--model_dir", data / "whole", "--num_steps", 4) == 0
+    return data
+
+
+def losses(folder):
+    return np.loadtxt(folder / "losses.csv", delimiter=",", skiprows=1, usecols=(0, 1))
+
+
+@pytest.mark.parametrize("name", ["stacked", "placement"])
+def test_losses_are_those_without_a_layout_also_where_that_run_was_resumed(runs, name):
+    whole = losses(runs / "whole")
+    np.testing.assert_array_equal(whole[:, 0], range(4))
+    np.testing.assert_allclose(losses(runs / name)[0], whole[0], rtol=1e-5)
+    np.testing.assert_allclose(losses(runs / name), whole, rtol=5e-3)  # Adam amplifies rounding
+
+
+def test_evaluation_drops_the_batch_from_the_layout_which_changes_nothing(runs, caplog):
+    arguments = ["evaluate", "--model_dir", runs / "stacked", "--input_dir", runs / "cases", "--output_dir"]
+    with caplog.at_level(logging.INFO):
+        assert run(*arguments, runs / "a") == 0
+    assert "'batch:cores' is dropped from the layout" in caplog.text
+    assert run(*arguments, runs / "b", "--layout", "", "--mesh_shape", "") == 0
+    metrics = json.loads((runs / "a/metrics.json").read_text())
+    assert len(metrics["cases"]) == 3
+    assert metrics == json.loads((runs / "b/metrics.json").read_text())
+
+
+def test_prediction_on_the_placement_mesh(runs, tmp_path):
+    volume = next((runs / "cases").glob("volume-*"))
+    assert (
+        run("predict", "--model_dir", runs / "placement", "--input", volume, "--output", tmp_path / "one.nii.gz") == 0
+    )
+    assert (tmp_path / "one.nii.gz").is_file()
+
+
+def test_a_dry_run_prints_slices_and_writes_nothing(data, capsys):
+    words = ["train", "--data_dir", data / "records", "--model_dir", data / "dry", "--batch_size", 2, *TINY]
+    assert run(*words, *LAYOUTS["stacked"], "--dry_run") == 0
+    table = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert table["image"].endswith("1 x 8 x 8 x 16 x 1")
+    assert table["unet3d/down0/conv0/filter"].endswith("3 x 3 x 3 x 1 x 2")
+    assert not (data / "dry").exists()
+
+
+def test_what_ran_is_saved_and_a_change_is_said(runs, caplog):
+    text = (runs / "stacked/config.gin").read_text()
+    for binding in (
+        "setup.layout = 'x:rows,y:cols,batch:cores'",
+        "setup.resolution = 'x:16,y:16,z:16'",
+        "train.seed = 3",
+    ):
+        assert binding in text
+    arguments = ["train", "--data_dir", runs / "records", "--model_dir", runs / "stacked"]
+    assert run(*arguments, "--gin.Adam.learning_rate=0.5") == 0
+    assert "goes on with another configuration than before: Adam.learning_rate = 0.5" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (["--gin.UNet3D.base_filters=3"], "this checkpoint is of another network or optimizer: 'unet3d/"),
+        (["--gin.UNet3D.depth=6"], "UNet3D of depth 6 halves the image 5 times, so 32 must divide its sizes"),
+        (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 2) and 'x' (size 16) over 'cores'"),
+        (["--resolution", "32"], "asked for was x:32,y:32,z:32"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback_and_leave_the_run_as_it_was(runs, change, text, capsys):
+    before = {path: path.read_bytes() for path in sorted((runs / "placement").iterdir())}
+    arguments = ["train", "--data_dir", runs / "records", "--model_dir", runs / "placement", "--num_steps", 6]
+    assert run(*arguments, *change) in (1, 2)
+    assert text in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in sorted((runs / "placement").iterdir())} == before
+
+
+def test_a_folder_of_something_else_is_refused(data, capsys):
+    (data / "other").mkdir()
+    (data / "other/notes.txt").write_text("mine")
+    words = ["train", "--data_dir", data / "records", "--model_dir", data / "other", *TINY, "--num_steps", 1]
+    assert run(*words) == 2
+    assert "holds notes.txt and no config.gin" in capsys.readouterr().err
