@@ -25,12 +25,12 @@ def _size_faults(graph, mesh_shape, layout):
             if rule and dim.size % mesh_shape[rule] and (dim.name, dim.size) not in seen:
                 parts = mesh_shape[rule]
                 below, above = dim.size // parts * parts, -(-dim.size // parts) * parts
-                nearest = f"{below} or {above}" if below else f"{above}"
+                nearest = f"{below} and {above}" if below else f"{above}"
                 seen[dim.name, dim.size] = (
                     op,
                     f"{_title(op)}: cannot split '{dim.name}' (size {dim.size}) over '{rule}' (size {parts}): "
-                    f"{dim.size} is not divisible by {parts}. "
-                    f"Fix: make '{dim.name}' {nearest}, or drop '{dim.name}:{rule}'.",
+                    f"{dim.size} is not divisible by {parts}, nearest legal: {nearest}. "
+                    f"Fix: pad '{dim.name}' to {above}, or drop '{dim.name}:{rule}'.",
                 )
     return seen
 
@@ -56,8 +56,12 @@ def _clash_faults(graph, layout):
     return list(faults.values())
 
 
+_KINDS = {mtf.ImportOperation: "input", mtf.Variable: "variable"}
+
+
 def _title(op):
-    return f"{getattr(op, 'kind', type(op).__name__)} '{op.name}'"
+    kind = getattr(op, "kind", None) or _KINDS.get(type(op), type(op).__name__)
+    return f"{kind} '{op.name}'"
 
 
 def check(graph, mesh_shape, layout):

@@ -269,9 +269,11 @@ def test_all_faults_of_a_layout_are_reported_at_once():
         "x:rows,y:cols",
     )
     assert "layout 'x:rows,y:cols' on mesh 'rows:2,cols:2' has 3 faults" in text
-    assert "'image': cannot split 'x' (size 5) over 'rows' (size 2)" in text
+    assert "input 'image': cannot split 'x' (size 5) over 'rows' (size 2)" in text
     assert "conv3d 'down1/conv0': cannot split 'y' (size 6) over 'cols' (size 2)" in text
-    assert "its output size 3 is not divisible by 2. Fix: make 'y' 4 or 8 here, or drop 'y:cols'." in text
+    assert (
+        "its output size 3 is not divisible by 2, nearest legal: 4 and 8. Fix: pad 'y' to 8, or drop 'y:cols'" in text
+    )
 
 
 def test_a_mesh_dimension_may_split_one_dimension_of_a_tensor():

@@ -99,15 +99,14 @@ class Geometry:
             if not bad:
                 continue
             output = window.output_size(size)
-            nearest = [n for n in nearest_legal_sizes(window, size, parts) if n]
-            sizes = (
-                f"make '{name}' {' or '.join(map(str, nearest))} here" if nearest else "take another padding or stride"
-            )
+            below, above = nearest_legal_sizes(window, size, parts)
+            nearest = " and ".join(str(n) for n in (below, above) if n) or "none with this padding and stride"
+            fix = f"pad '{name}' to {above}, or drop" if above else "drop"
             why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
             text = (
                 f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel "
-                f"{window.kernel}, stride {window.stride}, {window.padding} it makes {output} outputs of {size} "
-                f"voxels, and {why}. Fix: {sizes}, or drop '{name}:{rule}'."
+                f"{window.kernel}, stride {window.stride}, {window.padding} {size} voxels hold {output} windows, and {why}, "
+                f"nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
             )
             key = (name, size, window, rule)
             faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key))

@@ -1,0 +1,70 @@
+"""The documentation does what it says: Python blocks run, and every command line in it is one."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.cli import usage
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def _blocks(language):
+    found = []
+    for page in PAGES:
+        for number, match in enumerate(re.finditer(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)):
+            found.append(pytest.param(match.group(1), id=f"{page.name}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("code", _blocks("python"))
+def test_python_blocks_run(code):
+    exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def _command_lines():
+    for block in _blocks("bash"):
+        for line in block.values[0].splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+def test_every_command_line_is_one():
+    seen = set()
+    for words in _command_lines():
+        if words[0] == "mtf-imaging":
+            command = importlib.import_module(f"mtf_imaging.cli.{words[1]}")
+            usage.parse_flags(words[1], command, words[2:])  # raises what a user would see
+        elif words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
+        seen.add(words[0])
+    assert {"mtf-imaging", "make"} <= seen
+
+
+def test_the_error_in_the_readme_is_the_one_that_is_given():
+    shown = re.search(r"```text\n(layout .*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    inputs = {
+        "image": "batch:1,x:5",
+        "other": "batch:1,x:4,y:6,z:4,channels:3",
+        "kernel": "fx:1,fy:3,fz:3,channels:3,filters:4",
+    }
+    with pytest.raises(mi.LayoutError) as error:
+        mi.Program(
+            lambda image, other, kernel: (image * 2, mi.ops.conv3d(other, kernel, (1, 2, 2), name="stem")),
+            inputs,
+            "rows:2,cols:2",
+            "x:rows,y:cols",
+        )
+    assert str(error.value) == shown
