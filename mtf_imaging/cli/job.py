@@ -79,8 +79,8 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
             augmentation=training.augmentation,
         )
 
-    batches(0)  # finds what is wrong with the data before the network is built
-    if not dry_run:
+    if not dry_run:  # what is wrong with the folders is found before the network is built
+        batches(0)
         model_dirs.check(model_dir)
     inputs = job.task.inputs(setup.batch_size, parse_grid(resolution), labels=True)
     program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **_layout(setup))
