@@ -105,8 +105,8 @@ class Geometry:
             why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
             text = (
                 f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel "
-                f"{window.kernel}, stride {window.stride}, {window.padding} {size} voxels hold {output} windows, and {why}, "
-                f"nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
+                f"{window.kernel}, stride {window.stride}, {window.padding} {size} voxels hold {output} windows, "
+                f"and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
             )
             key = (name, size, window, rule)
             faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key))

@@ -48,7 +48,7 @@ def conv(name, kernel, strides=1, padding="SAME", dilations=1, shape=X):
     return Case(
         f"conv3d {name}",
         lambda x, f: mi.ops.conv3d(x, f, strides, padding, dilations),
-        # Where no window hangs over, SAME is VALID, and TensorFlow's float64 SAME is wrong for strides above the kernel.
+        # Where no window hangs over, SAME is VALID; TensorFlow's float64 SAME is wrong for strides above the kernel.
         lambda x, f: tf.nn.convolution(x, f, steps, "VALID" if steps > kernel else padding, dilations=spread),
         {"x": shape, "f": "fx:{},fy:{},fz:{},channels:4,filters:2".format(*kernel)},
         tuple(windows),

@@ -1,0 +1,78 @@
+"""Windows that nobody thought of, drawn by Hypothesis: values and gradients as TensorFlow's on the whole tensor."""
+
+import pytest
+import tensorflow as tf
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import mtf_imaging as mi
+from mtf_imaging.windows import Window, check_split
+from tests.harness import Case, check
+
+
+@st.composite
+def splits(draw, max_dilation=1):
+    """(window, size, parts) of a legal split."""
+    window = Window(
+        draw(st.integers(1, 6)),
+        draw(st.integers(1, 4)),
+        draw(st.integers(1, max_dilation)),
+        draw(st.sampled_from(["SAME", "VALID"])),
+    )
+    parts, share = draw(st.sampled_from([2, 2, 3, 4])), draw(st.integers(1, 6))
+    assume(window.output_size(parts * share) and not check_split(window, parts * share, parts))
+    return window, parts * share, parts
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(splits(max_dilation=3), st.sampled_from(["stacked", "placement"]))
+def test_convolutions(split, mesh_impl):
+    window, size, parts = split
+    steps = (window.stride, 1, 1)
+    case = Case(
+        f"conv {window} {size}",
+        lambda x, f: mi.ops.conv3d(x, f, steps, window.padding, (window.dilation, 1, 1)),
+        # Strides and dilations together are more than tf.nn.convolution takes: the windows of stride 1, some left out.
+        lambda x, f: _strided(x, f, window),
+        {"x": f"batch:1,x:{size},y:3,z:2,channels:2", "f": f"fx:{window.kernel},fy:1,fz:1,channels:2,filters:2"},
+    )
+    check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)
+
+
+def _strided(x, f, window):
+    before, after = window.pads(x.shape[1])
+    x = tf.pad(x, [[0, 0], [before, after], [0, 0], [0, 0], [0, 0]])
+    return tf.nn.convolution(x, f, 1, "VALID", dilations=(window.dilation, 1, 1))[:, :: window.stride]
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(splits(), st.sampled_from(["max", "avg"]), st.sampled_from(["stacked", "placement"]))
+def test_pools(split, kind, mesh_impl):
+    window, size, parts = split
+    ours = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
+    theirs = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
+    args = (window.kernel, 1, 1), (window.stride, 1, 1), window.padding
+    case = Case(
+        f"{kind} pool {window} {size}",
+        lambda x: ours(x, *args),
+        lambda x: theirs(x, *args),
+        {"x": f"batch:1,x:{size},y:3,z:2,channels:2"},
+    )
+    check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(splits(), st.sampled_from(["stacked", "placement"]))
+def test_transposed_convolutions(split, mesh_impl):
+    window, size, parts = split
+    inputs = window.output_size(size)
+    case = Case(
+        f"transposed {window} {size}",
+        lambda x, f: mi.ops.conv3d_transpose(x, f, (window.stride, 1, 1), window.padding, (size, 3, 2)),
+        lambda x, f: tf.nn.conv3d_transpose(x, f, [1, size, 3, 2, 2], (window.stride, 1, 1), window.padding),
+        {"x": f"batch:1,x:{inputs},y:3,z:2,channels:2", "f": f"fx:{window.kernel},fy:1,fz:1,filters:2,channels:2"},
+    )
+    check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)
