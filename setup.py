@@ -41,11 +41,11 @@ setup(
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",
         "scipy>=1.12,<2",
-        "tensorflow>=2.16,<2.22",
+        "tensorflow>=2.19,<2.22",
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        "gpu": ["tensorflow[and-cuda]>=2.16,<2.22"],
+        "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "test": [
             "hypothesis>=6.100,<7",
             "pytest>=8,<10",
@@ -54,7 +54,7 @@ setup(
             # what mesh_tensorflow's own layers_test needs
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
-            "tf-keras>=2.16,<2.22",
+            "tf-keras>=2.19,<2.22",
         ],
     },
     classifiers=[

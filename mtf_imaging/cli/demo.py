@@ -102,7 +102,8 @@ def report(out: Path) -> str:
     lines += ["", "Dice of the held-out cases     liver  lesion"]
     lines += [_dice_row(f"case {key}", case, "dice") for key, case in metrics["cases"].items()]
     lines += [_dice_row("per case", metrics, "dice_per_case"), _dice_row("global", metrics, "dice_global")]
-    lines += ["", *(f"Picture: {path}" for path in sorted((out / "evaluation" / "pictures").glob("*.png"))[:1])]
+    pictures = [out / "evaluation" / "pictures" / f"case-{key}.png" for key in metrics["cases"]]
+    lines += ["", *(f"Picture: {path}" for path in pictures[:1])]
     return "\n".join(lines)
 
 
