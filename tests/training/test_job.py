@@ -2,6 +2,11 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import gin
 import numpy as np
@@ -59,8 +64,39 @@ def runs(data):
     return data
 
 
+def start(*words):
+    """Starts a command in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_again_and_again_ends_as_one_that_never_was(data):
+    layout = LAYOUTS["stacked"]
+    common = ["train", "--data_dir", data / "records", "--batch_size", 2, *TINY, *layout, "--num_steps", 60]
+    every = "--gin.train.checkpoint_every=1"  # so that most kills hit a checkpoint that is being written
+    assert start(*common, every, "--model_dir", data / "unbroken").wait() == 0
+    broken = data / "broken"
+
+    def lines():
+        path = broken / "losses.csv"
+        return path.read_text().count("\n") if path.is_file() else 0
+
+    for seconds in (0.0, 0.31, 0.77):
+        before = lines()
+        with start(*common, every, "--model_dir", broken) as process:
+            while process.poll() is None and lines() < before + 4:
+                time.sleep(0.05)
+            time.sleep(seconds)
+            process.kill()
+        assert process.returncode != 0, "it ended before it was killed: give it more steps"
+    assert start(*common, every, "--model_dir", broken).wait() == 0
+    assert (broken / "losses.csv").read_text() == (data / "unbroken/losses.csv").read_text()
+
+
 def losses(folder):
-    return np.loadtxt(folder / "losses.csv", delimiter=",", skiprows=1, usecols=(0, 1))
+    return np.loadtxt(folder / "losses.csv", delimiter=",", skiprows=1, usecols=(0, 1), ndmin=2)
 
 
 @pytest.mark.parametrize("name", ["stacked", "placement"])
