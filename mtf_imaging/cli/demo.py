@@ -42,7 +42,7 @@ def run(values: flags.FlagValues) -> None:
     _say("Segment and score the held-out cases.")
     _run("evaluate", model_dir=model, input_dir=held_out, output_dir=evaluation)
     _say(f"Segment one volume, case {case.key}, back to NIfTI.")
-    _run("predict", model_dir=model, input=case.volume, output=out / case.prediction_name)
+    _run("predict", model_dir=model, input=case.volume, output=out / case.prediction_name, overwrite=True)
     _say(f"Train the first {_COMPARED_STEPS} steps again on 1 processor: a layout never changes results.")
     single = {"gin_file": ["unet3d_demo", "single"], "num_steps": _COMPARED_STEPS}
     _run("train", data_dir=records, model_dir=out / "model_single", **single)
@@ -58,7 +58,7 @@ def _run(command: str, **values) -> None:
     words = [command]
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            words += [f"--{name}", str(one)]
+            words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
     print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
     # The package that runs now, wherever it was imported from.
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))

@@ -107,10 +107,11 @@ def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup) -
     evaluate_cases(input_dir, output_dir, _grid(setup), _predictor(job, model_dir, setup), job.window)
 
 
-def predict(model_dir: str, input_path: str, output_path: str, setup: JobSetup) -> None:
+def predict(model_dir: str, input_path: str, output_path: str, setup: JobSetup, overwrite: bool = False) -> None:
     """Segments a volume, or the volumes of a folder."""
     job = Job()
-    predict_cases(input_path, output_path, _grid(setup), _predictor(job, model_dir, setup), job.window)
+    network = _predictor(job, model_dir, setup)
+    predict_cases(input_path, output_path, _grid(setup), network, job.window, overwrite=overwrite)
 
 
 def _layout(setup: JobSetup) -> dict:

@@ -16,6 +16,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
     flags.DEFINE_string("input", None, "A NIfTI volume, or a folder of cases.", flag_values=values)
     flags.DEFINE_string("output", None, "The segmentation to write, or a folder for them.", flag_values=values)
+    flags.DEFINE_bool("overwrite", False, "Replace segmentations that are there already.", flag_values=values)
     setup_flags.define(values)
 
 
@@ -25,4 +26,4 @@ def run(values: flags.FlagValues) -> None:
     from mtf_imaging.cli import job
 
     setup = configuration.bind()
-    job.predict(values.model_dir, values.input, values.output, setup)
+    job.predict(values.model_dir, values.input, values.output, setup, overwrite=values.overwrite)

@@ -58,6 +58,7 @@ def predict_cases(
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     progress: bool = True,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Segments a file, or the volumes of a folder, each in its own geometry.
 
@@ -69,12 +70,13 @@ def predict_cases(
       predict_probabilities: the network.
       window: (low, high) in HU.
       progress: whether to show a progress bar.
+      overwrite: whether segmentations that are there already are replaced.
 
     Returns:
       The files that were written.
 
     Raises:
-      DataError: the input cannot be read, or the output would overwrite it.
+      DataError: the input cannot be read, or the output would overwrite it, or is there already.
     """
     input_path, output_path = Path(input_path), Path(output_path)
     cases = find_cases(input_path, need_labels=False)
@@ -88,6 +90,10 @@ def predict_cases(
         raise DataError(f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz.")
     if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
         raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: give another output.")
+    there = [output for output in outputs if output.exists()]
+    if there and not overwrite:
+        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
     for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
         volume = read_volume(case.volume)
         write_labels(output, segment_volume(volume, grid, predict_probabilities, window), volume.geometry)

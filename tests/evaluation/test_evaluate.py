@@ -98,6 +98,18 @@ def test_folders_are_predicted_without_labels(tmp_path, folder):
     assert all(path.is_file() for path in written)
 
 
+def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
+    (tmp_path / "out").mkdir()
+    kept = tmp_path / "out/segmentation-4.nii.gz"
+    kept.write_bytes(b"someone's work")
+    with pytest.raises(DataError, match=r"segmentation-4\.nii\.gz: is there already"):
+        predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [kept.name]
+    assert kept.read_bytes() == b"someone's work"
+    predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False, overwrite=True)
+    assert nibabel.load(kept).shape == (24, 20, 16)
+
+
 def test_predictions_never_land_among_the_input(tmp_path, folder):
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         predict_cases(folder, folder, GRID, oracle)
