@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.errors import CheckpointError, TrainingError
+from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
 from mtf_imaging.training.checkpoint_contents import check_contents
 
 _logger = logging.getLogger(__name__)
@@ -26,9 +26,14 @@ class Checkpoints:
       program: the `Program`.
       every: steps between checkpoints.
       keep: how many of the last stay.
+
+    Raises:
+      ConfigError: fewer than 1 of either.
     """
 
     def __init__(self, directory, program, every=100, keep=3):
+        if every < 1 or keep < 1:
+            raise ConfigError(f"a checkpoint every {every} steps, {keep} kept: each must be at least 1.")
         self._directory, self._program, self.every = Path(directory), program, every
         self._checkpoint = tf.train.Checkpoint(program=program)
         self._manager = tf.train.CheckpointManager(

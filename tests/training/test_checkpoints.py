@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from mtf_imaging.errors import CheckpointError, TrainingError
+from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
 from mtf_imaging.training import checkpoints as checkpoints_module
 from mtf_imaging.training.checkpoints import Checkpoints, load_weights
 from mtf_imaging.training.optimizers import SGD, Adam
@@ -46,6 +46,8 @@ def test_a_checkpoint_goes_on_under_another_layout(tmp_path):
 
 def test_no_checkpoint(tmp_path):
     program = linear.program(SGD(0.1))
+    with pytest.raises(ConfigError, match="every 0 steps, 3 kept: each must be at least 1"):
+        Checkpoints(tmp_path, program, every=0)
     assert Checkpoints(tmp_path / "new", program).restore() == 0
     with pytest.raises(CheckpointError, match=r"holds no checkpoint\. Fix: train first"):
         load_weights(tmp_path, program)
