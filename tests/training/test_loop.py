@@ -119,3 +119,11 @@ def test_weights_that_overflow_while_the_loss_is_still_finite_are_not_saved(tmp_
     with pytest.raises(TrainingError, match="not finite after step 1; this state is not saved"):
         run(tmp_path, 3, every=1, optimizer=SGD(float("inf")))
     assert not list(tmp_path.glob("*.index"))
+
+
+def test_a_damaged_last_checkpoint_costs_only_the_steps_since_the_one_before(tmp_path):
+    whole = run(tmp_path / "whole", 8)
+    run(tmp_path / "damaged", 6)
+    (tmp_path / "damaged/ckpt-6.data-00000-of-00001").write_bytes(b"")
+    assert_same(state(whole), state(run(tmp_path / "damaged", 8)))
+    assert losses(tmp_path / "whole") == losses(tmp_path / "damaged")
