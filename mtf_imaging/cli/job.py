@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gin
+import tensorflow as tf
 
 from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli.job_setup import JobSetup
@@ -27,6 +28,9 @@ from mtf_imaging.training.step import training_step
 gin.external_configurable(Augmentation, module="mtf_imaging")
 
 
+DTYPES = ("float32", "float64")
+
+
 @gin.configurable("job", module="mtf_imaging")
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -35,10 +39,16 @@ class Job:
     Attributes:
       task: a `training.task.Task`.
       window: (low, high) in HU, which the image is clipped to.
+      dtype: of images, weights and all that is computed: "float32"; "float64" to compare runs digit by digit.
     """
 
     task: object = gin.REQUIRED
     window: tuple[float, float] = DEFAULT_WINDOW
+    dtype: str = "float32"
+
+    def __post_init__(self):
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"job.dtype = {self.dtype!r} is not known. Fix: choose one of {', '.join(DTYPES)}.")
 
 
 @gin.configurable("train", module="mtf_imaging")
@@ -69,7 +79,7 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
     resolution = setup.resolution or open_records(data_dir).resolution
 
     def batches(start):
-        return training_batches(
+        found = training_batches(
             data_dir,
             setup.batch_size,
             training.seed,
@@ -78,11 +88,12 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
             window=job.window,
             augmentation=training.augmentation,
         )
+        return ({**batch, "image": tf.cast(batch["image"], job.dtype)} for batch in found)
 
     if not dry_run:  # what is wrong with the folders is found before the network is built
         batches(0)
         model_dirs.check(model_dir)
-    inputs = job.task.inputs(setup.batch_size, parse_grid(resolution), labels=True)
+    inputs = job.task.inputs(setup.batch_size, parse_grid(resolution), dtype=job.dtype, labels=True)
     program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **_layout(setup))
     if dry_run:
         print(describe_slices(program, inputs))
@@ -125,4 +136,4 @@ def _grid(setup: JobSetup):
 
 
 def _predictor(job: Job, model_dir: str, setup: JobSetup):
-    return predictor(task=job.task, sizes=_grid(setup), model_dir=model_dir, **_layout(setup))
+    return predictor(task=job.task, sizes=_grid(setup), dtype=job.dtype, model_dir=model_dir, **_layout(setup))

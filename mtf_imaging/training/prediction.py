@@ -9,13 +9,14 @@ from mtf_imaging.training.checkpoints import load_weights
 _logger = logging.getLogger(__name__)
 
 
-def predictor(*, task, sizes, model_dir, mesh_shape="", layout="", mesh_impl="auto"):
+def predictor(*, task, sizes, model_dir, dtype="float32", mesh_shape="", layout="", mesh_impl="auto"):
     """Builds the network for one volume at a time, with the weights of the last checkpoint.
 
     Args:
       task: a `Task`.
       sizes: voxels along x, y and z.
       model_dir: folder of the checkpoints.
+      dtype: of the weights, and of what is computed.
       mesh_shape, layout, mesh_impl: as of a `Program`; they may differ from training's. Rules for `batch` are dropped.
 
     Returns:
@@ -25,7 +26,7 @@ def predictor(*, task, sizes, model_dir, mesh_shape="", layout="", mesh_impl="au
       CheckpointError: no checkpoint, or one of another network.
     """
     mesh_shape, layout = for_one_volume(mesh_shape, layout)
-    inputs = task.inputs(1, sizes, labels=False)
+    inputs = task.inputs(1, sizes, dtype=dtype, labels=False)
     program = Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
     path = load_weights(model_dir, program)
     _logger.info("weights of step %d, %s", int(program.step), path)

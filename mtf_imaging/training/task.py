@@ -8,8 +8,11 @@ from mtf_imaging.compat import mtf
 class Task(Protocol):
     """A network with its loss, as functions over named tensors."""
 
-    def inputs(self, batch_size: int, sizes: tuple[int, ...], labels: bool) -> dict:
-        """Inputs of a `Program` for volumes of these sizes: those of `loss` with labels, of `predict` without."""
+    def inputs(self, batch_size: int, sizes: tuple[int, ...], dtype: str, labels: bool) -> dict:
+        """Inputs of a `Program` for volumes of these sizes: those of `loss` with labels, of `predict` without.
+
+        `dtype` is that of images, and so of the weights and all that is computed of them.
+        """
 
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
         """The loss, Tensor[], and measures to show beside it, Tensors[] by name."""

@@ -68,13 +68,13 @@ def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, cap
         argv.append(f"--input_dir={make_cases(tmp_path / 'data', 4)}")
     assert main.main(["demo", *argv]) == 0
     commands = [command for command, _ in lines]
-    assert commands == ["phantom", "convert", "train", "evaluate", "predict", "train"][own_data:]
+    assert commands == ["phantom", "convert", "train", "evaluate", "predict", "train", "train"][own_data:]
     for command, values in lines:
         words = [f"--gin_file={name}" for name in values.pop("gin_file", [])]
         words += [f"--{name}={value}" for name, value in values.items()]
         usage.parse_flags(command, main._command(command), words)
     report = capsys.readouterr().out
-    assert "step 2               0.2500000     0.2500000\n" in report
+    assert "step 2           0.250000000000   0.250000000000\n" in report
     assert "case 3                         0.900   0.500\n" in report
     assert f"Picture: {out / 'evaluation' / 'pictures' / 'case-3.png'}" in report
 
