@@ -49,7 +49,7 @@ def run(values: flags.FlagValues) -> None:
         "(In float64: float32 rounds in another order under every layout, and Adam makes much of that.)"
     )
     for layout, folder in _COMPARED.items():
-        gin = {"gin_file": ["unet3d_demo", layout], "gin_param": "job.dtype = 'float64'"}
+        gin = {"gin_file": ["unet3d_demo", layout], "gin_param": 'job.dtype="float64"'}
         _run("train", data_dir=records, model_dir=out / folder, num_steps=_COMPARED_STEPS, **gin)
     print("\n" + report(out), flush=True)
 
