@@ -1,11 +1,14 @@
 """The setup flags, the same for train, evaluate and predict: swap the command word and the experiment stays."""
 
+import logging
 from pathlib import Path
 
 from absl import flags
 
 from mtf_imaging.cli import gin_config
 from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
+
+_logger = logging.getLogger(__name__)
 
 # flag -> what it is for; each binds the parameter of its name of `setup`
 _SETUP = {
@@ -39,12 +42,15 @@ class Configuration:
     be imported by then.
     """
 
-    def __init__(self, values: flags.FlagValues, saved: str | Path | None = None, **bound_flags: str):
+    def __init__(
+        self, values: flags.FlagValues, saved: str | Path | None = None, job: str | None = None, **bound_flags: str
+    ):
         """Finds the files and checks the setup flags.
 
         Args:
           values: the parsed flags.
           saved: a gin file to begin with, if it exists: the configuration of an earlier run.
+          job: name of a gin file to begin with if there is no earlier run, and no gin file is given but layouts.
           **bound_flags: more flags that stand for gin parameters, by their names, as num_steps="train.num_steps".
 
         Raises:
@@ -54,7 +60,11 @@ class Configuration:
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
-        self._files = [*earlier, *map(gin_config.find_gin_file, values.gin_file)]
+        given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
+        if job and not earlier and all(file.parent.name == "layouts" for file in given_files):
+            _logger.info("no job is given, so it is the one of %s", job)
+            earlier = [gin_config.find_gin_file(job)]
+        self._files = [*earlier, *given_files]
         self._bindings = values.gin_param
         self._values = {parameters[name]: value for name, value in given.items()}
 

@@ -25,7 +25,9 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> None:
     saved = Path(values.model_dir) / "config.gin"
-    configuration = setup_flags.Configuration(values, saved, num_steps="train.num_steps", seed="train.seed")
+    configuration = setup_flags.Configuration(
+        values, saved, job="unet3d_demo", num_steps="train.num_steps", seed="train.seed"
+    )
     import_tensorflow()
     from mtf_imaging.cli import job
 

@@ -171,3 +171,16 @@ def test_shipped_files_are_found_in_a_clone_and_installed(tmp_path, monkeypatch)
     assert resources.root() == package  # the other `gin` is gin-config, in site-packages
     (tmp_path / "setup.py").touch()
     assert resources.root() == tmp_path
+
+
+def test_a_job_is_the_default_where_no_file_names_one(here):
+    (here / "base.gin").write_text("setup.batch_size = 7\nsetup.layout = 'x:rows'\n")
+    (here / "mine.gin").write_text("setup.resolution = 32\n")
+    job = {"job": "base"}
+    assert setup_of("--mesh_shape=rows:2", **job).batch_size == 7
+    gin.clear_config()
+    assert setup_of("--gin_file=2x2", **job) == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=7)
+    gin.clear_config()
+    assert setup_of("--gin_file=mine", **job).batch_size == 1, "a file of one's own stands for itself"
+    gin.clear_config()
+    assert setup_of(saved=here / "mine.gin", **job).batch_size == 1, "and so does an earlier run"
