@@ -7,6 +7,7 @@ from, in the opposite order, and cuts the slice out, again one copy.
 """
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
@@ -77,21 +78,17 @@ def _read(stack, dim, begin, size):
 
 
 def _write(stack, value, dim, begin, size):
-    """`stack` with `value` written into it:
+    """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here.
 
-    In place if nothing else reads the stack any more, which the order here sees to.
+    Written are rows of what lies together in memory, which a scatter copies as they are.
     """
     axis = dim + 1
-    everything = (1 << axis) - 1  # begin and end of the dimensions before `axis` are ignored
-    return tf.raw_ops.TensorStridedSliceUpdate(
-        input=stack,
-        begin=[0] * axis + [begin],
-        end=[0] * axis + [begin + size],
-        strides=[1] * (axis + 1),
-        value=value,
-        begin_mask=everything,
-        end_mask=everything,
+    outer, width, inner = math.prod(stack.shape[:axis]), stack.shape[axis], math.prod(stack.shape[axis + 1 :])
+    rows = tf.range(outer)[:, tf.newaxis] * width + tf.range(begin, begin + size)
+    written = tf.tensor_scatter_nd_update(
+        tf.reshape(stack, [outer * width, inner]), tf.reshape(rows, [-1, 1]), tf.reshape(value, [outer * size, inner])
     )
+    return tf.reshape(written, stack.shape)
 
 
 def _shifted(mesh, x, axis, distance, fill):

@@ -6,6 +6,7 @@ convolution), and its gradient to the filter.
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes import halo
 from mtf_imaging.ops import local_conv
 from mtf_imaging.ops.faults import cannot_split
 from mtf_imaging.ops.window_op import WindowOperation, first_axis, make_geometry, per_dimension
@@ -108,11 +109,20 @@ class ConvInputGrad(_ConvOperation):
         strides, padding, dilations = self._local_args(mesh)
         wide = self.geometry.wide_shape(mesh)
 
-        def local(y, f):
+        def narrow_later(y, f):
             return local_conv.conv_input_grad([y.shape[0], *wide, f.shape[-2]], f, y, strides, padding, dilations)
 
-        x = mesh.window(local, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
-        self._set_sum(lowering, self.geometry.narrowed(mesh, x), self._out_dim)
+        def widened_before(y, f):
+            return local_conv.conv(y, local_conv.adjoint_filter(f), strides, "VALID", dilations)
+
+        margins = self.geometry.adjoint_margins(mesh)
+        if margins is None:
+            x = mesh.window(narrow_later, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+            x = self.geometry.narrowed(mesh, x)
+        else:
+            y = halo.widen(mesh, y, margins)
+            x = mesh.window(widened_before, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+        self._set_sum(lowering, x, self._out_dim)
 
 
 class ConvFilterGrad(_ConvOperation):

@@ -37,6 +37,12 @@ def _needs_spread(x, dilations):
     return x.dtype not in _DILATING or len(set(dilations)) > 1
 
 
+def adjoint_filter(f):
+    """The filter `[kernel..., out, in]` whose convolution, of stride 1, is the adjoint of that of `f`."""
+    spatial = list(range(len(f.shape) - 2))
+    return tf.transpose(tf.reverse(f, spatial), [*spatial, len(spatial) + 1, len(spatial)])
+
+
 def conv(x, f, strides, padding, dilations):
     """`y[batch, outputs..., out]`."""
     if _needs_spread(x, dilations):

@@ -80,6 +80,19 @@ class Geometry:
             for m in margins
         ]
 
+    def adjoint_margins(self, mesh):
+        """Margins of slices of windows, for windows that read as the adjoint does; None where there are none.
+
+        With stride 1 and as many windows as voxels, voxel i is in the windows from `i - (extent - 1 - pad)` to
+        `i + pad`: its gradient is a window over theirs. That widens the thin side only, where computing the gradient of
+        the widened slice would do the work of its margins as well.
+        """
+        margins = self.margins(mesh)
+        if not margins or any(w.stride > 1 or w.padding == "VALID" for w in self.windows):
+            return None
+        pads = [(w.extent - 1 - w.pads(n)[0], w.pads(n)[0]) for w, n in zip(self.windows, self.sizes)]
+        return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, pads)]
+
     def narrowed(self, mesh, dx):
         """The adjoint of `widened`."""
         return halo.narrow(mesh, dx, self.margins(mesh))

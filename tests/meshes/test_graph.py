@@ -73,7 +73,7 @@ def test_the_exchange_copies_each_slice_once():
         if op.type in ("Pad", "PadV2", "ConcatV2") and np.prod(op.outputs[0].shape) >= slice_voxels
     ]
     assert copies == ["PadV2"]
-    updates = [op for op in p.function.graph.get_operations() if op.type == "TensorStridedSliceUpdate"]
+    updates = [op for op in p.function.graph.get_operations() if op.type == "TensorScatterUpdate"]
     assert len(updates) == 4, "two margins for each of two split dimensions"
 
 
