@@ -15,6 +15,7 @@ _LAZY = {
     "CheckpointError": ("mtf_imaging.errors", "CheckpointError"),
     "ConfigError": ("mtf_imaging.errors", "ConfigError"),
     "DataError": ("mtf_imaging.errors", "DataError"),
+    "Interrupted": ("mtf_imaging.errors", "Interrupted"),
     "LayoutError": ("mtf_imaging.errors", "LayoutError"),
     "MtfImagingError": ("mtf_imaging.errors", "MtfImagingError"),
     "NotSupportedError": ("mtf_imaging.errors", "NotSupportedError"),

@@ -34,3 +34,7 @@ class ConfigError(MtfImagingError):
 
 class TrainingError(MtfImagingError):
     """Training that cannot go on, for instance because its loss is not finite."""
+
+
+class Interrupted(MtfImagingError):
+    """A run that was told to end early, by a scheduler for instance, and has saved all that it needs to go on."""

@@ -38,3 +38,7 @@ class JobSetup:
             raise ConfigError(f"mesh_impl {self.mesh_impl!r} is none of {', '.join(MESH_IMPLS)}.{hint}")
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise ConfigError(f"batch_size must be a whole number from 1 up, not {self.batch_size!r}.")
+
+    def of_program(self) -> dict:
+        """What of it a `Program` takes, by the names of its arguments."""
+        return {"mesh_shape": self.mesh_shape, "layout": self.layout, "mesh_impl": self.mesh_impl}

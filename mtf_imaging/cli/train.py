@@ -29,7 +29,7 @@ def run(values: flags.FlagValues) -> None:
         values, saved, job="unet3d_demo", num_steps="train.num_steps", seed="train.seed"
     )
     import_tensorflow()
-    from mtf_imaging.cli import job
+    from mtf_imaging.cli import training
 
     setup = configuration.bind()
-    job.train(values.data_dir, values.model_dir, setup, dry_run=values.dry_run)
+    training.train(values.data_dir, values.model_dir, setup, dry_run=values.dry_run)

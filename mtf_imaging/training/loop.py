@@ -1,28 +1,50 @@
 """The training loop: batches through a program, with checkpoints on the way."""
 
 import logging
+from typing import Protocol
 
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.errors import TrainingError
+from mtf_imaging.errors import Interrupted, TrainingError
 
 _logger = logging.getLogger(__name__)
 
 
-def train(*, program, batches, num_steps, checkpoints, losses, progress=True):
+class Observer(Protocol):
+    """Is told of a run, for instance to write it down. Every method is called in the order of the list of observers."""
+
+    def begin(self, step: int) -> None:
+        """The run begins with this step; what was observed of later ones, in a run that did not get to save, goes."""
+
+    def after(self, step: int, values: dict, cases: list[str]) -> None:
+        """Step number `step`, from 0, is made. Its loss may not be finite: the run ends then.
+
+        Args:
+          step: its number.
+          values: numpy scalars by name, "loss" and the task's measures.
+          cases: names of what was in its batch.
+        """
+
+    def close(self) -> None:
+        """The run ends, well or not."""
+
+
+def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, stop=lambda: None, progress=True):
     """Trains until the program has made `num_steps` steps, beginning with the one that it is at.
 
     A run that is stopped at any moment, restored and started again repeats an unbroken one exactly: the step says which
     batch is next and what random operations draw, and the checkpoint holds everything else.
 
     Args:
-      program: a `Program` of `training_step`.
+      program: a `Program` of `training_step`, or the one that holds the variables of `step`.
       batches: a function of the first step's number -> iterator of dicts: the program's inputs, and "cases", the
         keys of the cases of the batch.
       num_steps: in all, with those of earlier runs.
       checkpoints: `Checkpoints` of the program, restored if the run is to go on.
-      losses: a `LossLog`.
+      observers: `Observer`s.
+      step: what to call with the inputs of a batch; default: the program.
+      stop: a function that is asked before each step whether to end early, and why: a string, or None.
       progress: whether to show a bar.
 
     Returns:
@@ -30,36 +52,55 @@ def train(*, program, batches, num_steps, checkpoints, losses, progress=True):
 
     Raises:
       TrainingError: a loss is not finite; names the step and the cases. The last checkpoint stays as it is.
+      Interrupted: it was asked to stop, and has saved a checkpoint.
     """
     start = int(program.step)
     if start >= num_steps:
         _logger.info("all %d steps are done: nothing to train", num_steps)
         return {}
-    losses.begin(start)
     measures = {}
     try:
+        for observer in observers:
+            observer.begin(start)
         with tqdm(
             total=num_steps, initial=start, desc="train", unit="step", disable=not progress, dynamic_ncols=True
         ) as bar:
-            for step, batch in zip(range(start, num_steps), batches(start)):
-                measures = _step(program, step, batch, losses, checkpoints, bar)
-                done = step + 1
+            for number, batch in zip(range(start, num_steps), batches(start)):
+                _check_stop(stop, number, start, checkpoints)
+                measures = _step(step or program, number, batch, observers, checkpoints, bar)
+                done = number + 1
                 if done % checkpoints.every == 0 or done == num_steps:
                     checkpoints.save()
     finally:
-        losses.close()
+        for observer in observers:
+            observer.close()
     return measures
 
 
-def _step(program, step, batch, losses, checkpoints, bar):
+def _check_stop(stop, number, start, checkpoints):
+    """Ends the run before step `number` if it is asked to."""
+    why = stop()
+    if why is None:
+        return
+    if number > start and number % checkpoints.every:
+        checkpoints.save()
+    raise Interrupted(
+        f"{why}: stopped after {number} steps; the last checkpoint is {checkpoints.last or 'none yet'}. "
+        "The same command goes on from there."
+    )
+
+
+def _step(step, number, batch, observers, checkpoints, bar):
     """One step: returns its measures when they are found to be finite."""
     inputs = {name: value for name, value in batch.items() if name != "cases"}
-    cases = batch["cases"]
-    values = {name: value.numpy() for name, value in program(**inputs).items()}
-    losses.add(step, values, cases)
+    cases = batch.get("cases", [])
+    values = {name: value.numpy() for name, value in step(**inputs).items()}
+    for observer in observers:
+        observer.after(number, values, cases)
     if not np.isfinite(values["loss"]):
+        named = f" on case{'s' * (len(cases) > 1)} {', '.join(cases)}" if cases else ""
         raise TrainingError(
-            f"step {step}: the loss is {values['loss']} on case{'s' * (len(cases) > 1)} {', '.join(cases)}. "
+            f"step {number}: the loss is {values['loss']}{named}. "
             f"Training stops; the last checkpoint stays as it is: {checkpoints.last or 'none yet'}. "
             "Fix: a lower learning rate, or look at the images of these cases."
         )

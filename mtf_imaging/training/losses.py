@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 class LossLog:
-    """Appends a row a step to a CSV file: step, loss, the task's measures, cases.
+    """Appends a row a step to a CSV file: step, loss, the task's measures, cases. An `Observer` of the loop.
 
     Args:
       path: the file; made where it is missing.
@@ -30,7 +30,7 @@ class LossLog:
         self._file = open(self._path, "a", newline="")  # noqa: SIM115  open as long as the run
         self._has_header = len(kept) > 1
 
-    def add(self, step, values, cases):
+    def after(self, step, values, cases):
         """Writes a row at once.
 
         Args:

@@ -29,7 +29,7 @@ def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kw
         batches=batches,
         num_steps=num_steps,
         checkpoints=checkpoints,
-        losses=LossLog(folder / "losses.csv"),
+        observers=[LossLog(folder / "losses.csv")],
         progress=False,
     )
     return program

@@ -1,0 +1,38 @@
+"""The records of a folder as a data set to train on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mtf_imaging.data.grid import Grid, format_grid, parse_grid
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.manifest import open_records
+from mtf_imaging.data.pipeline import training_batches
+
+
+@dataclass(frozen=True)
+class Records:
+    """CTs and labels that `convert` wrote; see `mtf_imaging.training.data_set` for what a data set offers.
+
+    Attributes:
+      window: (low, high) in HU, mapped to 0..1 and clipped.
+      augmentation: a function as `data.augment.Augmentation` is one, or None.
+    """
+
+    window: Window = DEFAULT_WINDOW
+    augmentation: Callable | None = None
+
+    def sizes(self, data_dir: str) -> Grid:
+        """Voxels along x, y and z of the folder's records."""
+        return parse_grid(open_records(data_dir).resolution)
+
+    def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
+        """Shuffled batches; see `training_batches`."""
+        return training_batches(
+            data_dir,
+            batch_size,
+            seed,
+            start_step,
+            resolution=format_grid(sizes),
+            window=self.window,
+            augmentation=self.augmentation,
+        )
