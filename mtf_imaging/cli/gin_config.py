@@ -9,6 +9,7 @@ from pathlib import Path
 import gin
 
 from mtf_imaging.cli import resources
+from mtf_imaging.cli.own_modules import OwnModules
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
@@ -38,6 +39,8 @@ def find_gin_file(name: str) -> Path:
 def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     """Binds gin parameters; what comes later wins: files, then bindings, then values.
 
+    Modules that they `import` may lie in the working folder, or beside the gin file.
+
     Args:
       files: gin files; what they `include` is found as `find_gin_file` does.
       bindings: of the form `name.parameter = value`, in gin's syntax.
@@ -46,8 +49,18 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     Raises:
       ConfigError: a file or binding that cannot be read, or a name that does not exist.
     """
+    modules = OwnModules()
+    modules.add_folder(Path.cwd())
+
+    def read(name):
+        file = find_gin_file(name)
+        if not resources.is_shipped(file):
+            modules.add_folder(file.parent)
+        return file.open()
+
     # Gin's own readers look for files in Python packages, too, and stumble over folders that are none.
-    gin.config._FILE_READERS[:] = [(lambda name: find_gin_file(name).open(), lambda name: True)]
+    gin.config._FILE_READERS[:] = [(read, lambda name: True)]
+    gin.config.__import__ = modules.import_module  # gin's own names no folder, and hides where a module fails
     for file in files:
         with _explained(f"gin file {file}"):
             gin.parse_config_file(str(file), print_includes_and_imports=False)

@@ -17,3 +17,8 @@ def root() -> Path:
 def shipped_files() -> dict[str, Path]:
     """Returns the shipped gin files by the name to call them by: {"layouts/2x2.gin": path, ...}."""
     return {f"{name}/{path.name}": path for name in FOLDERS for path in sorted((root() / name).glob("*.gin"))}
+
+
+def is_shipped(file: Path) -> bool:
+    """Whether a file is one of the shipped gin files."""
+    return file.resolve().parent in {(root() / name).resolve() for name in FOLDERS}

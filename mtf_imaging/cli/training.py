@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gin
-import tensorflow as tf
 
 from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli.job import Job
@@ -16,10 +15,11 @@ from mtf_imaging.data.grid import format_grid, parse_grid
 from mtf_imaging.program import Program
 from mtf_imaging.training import loop, optimizers, schedules  # noqa: F401  the last two for their names in gin files
 from mtf_imaging.training.checkpoints import Checkpoints
-from mtf_imaging.training.data_set import DataSet
+from mtf_imaging.training.data_set import DataSet, data_batches, data_sizes
 from mtf_imaging.training.describe import describe_slices
 from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.step import training_step
+from mtf_imaging.training.task import task_inputs
 
 gin.external_configurable(Augmentation, module="mtf_imaging")
 
@@ -52,16 +52,18 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
     """Trains on what is in `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be."""
     job, training = Job(), Training()
     data = training.data or Records(job.window, training.augmentation)
-    sizes = parse_grid(setup.resolution) if setup.resolution else data.sizes(data_dir)
-    inputs = job.task.inputs(setup.batch_size, sizes, dtype=job.dtype, labels=True)
+    sizes = _sizes(setup.resolution, training.data, data, data_dir)
+    inputs = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
 
     def batches(start):
-        found = data.batches(data_dir, batch_size=setup.batch_size, sizes=sizes, seed=training.seed, start_step=start)
-        return (_cast(batch, inputs) for batch in found)
+        batch_size, seed = setup.batch_size, training.seed
+        return data_batches(data, data_dir, inputs, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start)
 
     if not dry_run:  # what is wrong with the folders is found before the network is built
-        batches(0)
         model_dirs.check(model_dir)
+        first = batches(0)
+        if training.data is not None:  # and with what a user's own code makes of them
+            next(first)
     program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **setup.of_program())
     if dry_run:
         print(describe_slices(program, inputs))
@@ -80,6 +82,8 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
     )
 
 
-def _cast(batch: dict, inputs: dict) -> dict:
-    """A batch with its inputs in the dtypes that the program takes."""
-    return batch | {name: tf.cast(batch[name], dtype) for name, (_, dtype) in inputs.items() if name in batch}
+def _sizes(resolution: str | int | None, own: DataSet | None, data: DataSet, data_dir: str) -> tuple[int, ...]:
+    """The sizes asked for, or those of the data; one's own may have less than three dimensions."""
+    if resolution is None:
+        return data_sizes(data, data_dir)
+    return parse_grid(resolution, dims=3 if own is None else len(data_sizes(own, data_dir)))

@@ -7,7 +7,7 @@ from mtf_imaging.layout import parse_shape
 Grid = tuple[int, int, int]
 
 
-def parse_grid(resolution: str | int) -> Grid:
+def parse_grid(resolution: str | int, dims: int = 3) -> Grid:
     """Reads a resolution.
 
     >>> parse_grid("64")
@@ -17,6 +17,7 @@ def parse_grid(resolution: str | int) -> Grid:
 
     Args:
       resolution: the side of a cube in voxels, or the size of each of x, y and z by name.
+      dims: 2 for images, which have no z.
 
     Returns:
       Voxels along x, y, z.
@@ -25,13 +26,16 @@ def parse_grid(resolution: str | int) -> Grid:
       LayoutError: the string is no shape.
       DataError: it does not give x, y and z a positive size each.
     """
+    axes = AXIS_NAMES[:dims]
     text = str(resolution).strip()
-    sizes = dict.fromkeys(AXIS_NAMES, int(text)) if text.isdigit() else dict(parse_shape(text, "resolution"))
-    if sorted(sizes) != sorted(AXIS_NAMES) or min(sizes.values()) < 1:
+    sizes = dict.fromkeys(axes, int(text)) if text.isdigit() else dict(parse_shape(text, "resolution"))
+    if sorted(sizes) != sorted(axes) or min(sizes.values()) < 1:
+        example = ",".join(f"{name}:{size}" for name, size in zip(axes, (192, 192, 96)))
         raise DataError(
-            f"resolution '{text}': needs positive sizes of x, y and z. Fix: for instance '64' or 'x:192,y:192,z:96'."
+            f"resolution '{text}': needs positive sizes of {' and '.join(', '.join(axes).rsplit(', ', 1))}. "
+            f"Fix: for instance '64' or '{example}'."
         )
-    return tuple(sizes[name] for name in AXIS_NAMES)
+    return tuple(sizes[name] for name in axes)
 
 
 def format_grid(grid: Grid) -> str:
@@ -40,4 +44,4 @@ def format_grid(grid: Grid) -> str:
     >>> format_grid((192, 192, 96))
     'x:192,y:192,z:96'
     """
-    return ",".join(f"{name}:{size}" for name, size in zip(AXIS_NAMES, grid, strict=True))
+    return ",".join(f"{name}:{size}" for name, size in zip(AXIS_NAMES, grid))

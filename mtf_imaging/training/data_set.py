@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+import tensorflow as tf
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.layout import format_shape, parse_shape
+from mtf_imaging.training.protocols import check_offers
+
 
 class DataSet(Protocol):
     """Images and what is to be learned of them, in batches."""
 
     def sizes(self, data_dir: str) -> tuple[int, ...]:
-        """Voxels of the images along their spatial dimensions, where nobody asks for others.
+        """Voxels of the images along their spatial dimensions, one to three, where nobody asks for others.
 
         Raises:
           DataError: the folder cannot be used.
@@ -20,8 +26,88 @@ class DataSet(Protocol):
         """Batches without end, from that of step `start_step` on: batch k must not depend on where the run began.
 
         Yields:
-          Arrays by the names of the task's inputs, and "cases", a list of names of what is in the batch, for messages.
+          Arrays by the names of the task's inputs, and "cases", a list of names of what is in the batch, for messages;
+          it may be left out.
 
         Raises:
           DataError: at once, before the first batch is asked for, if the folder cannot be used.
         """
+
+
+def data_sizes(data, data_dir):
+    """Asks a data set for its sizes, and checks that it is one.
+
+    Raises:
+      ConfigError: it is none.
+      DataError: it does not give one to three positive sizes.
+    """
+    check_offers(data, DataSet, "train.data")
+    sizes = data.sizes(data_dir)
+    try:
+        whole = tuple(int(size) for size in sizes)
+    except (TypeError, ValueError):
+        whole = ()
+    if not 1 <= len(whole) <= 3 or min(whole) < 1:
+        raise DataError(f"{_title(data)}: sizes must return 1 to 3 positive numbers of voxels, not {sizes!r}.")
+    return whole
+
+
+def data_batches(data, data_dir, inputs, *, batch_size, sizes, seed, start_step):
+    """The batches of a data set, in the dtypes of a program's inputs; each is checked against them.
+
+    Args:
+      data: a `DataSet`.
+      data_dir, batch_size, sizes, seed, start_step: as of `DataSet.batches`.
+      inputs: {name: (shape string, tf.DType)}, those of `training.task.task_inputs`.
+
+    Returns:
+      An iterator of dicts: a tensor for each input, and "cases", a list of strings.
+
+    Raises:
+      ConfigError: what is no data set.
+      DataError: at once or with a batch: one that is not what the inputs are, or that there is none.
+    """
+    check_offers(data, DataSet, "train.data")
+    found = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))
+    shapes = {name: parse_shape(shape, what=f"shape of input '{name}'") for name, (shape, _) in inputs.items()}
+    dtypes = {name: dtype for name, (_, dtype) in inputs.items()}
+    return _checked(found, shapes, dtypes, _title(data), start_step)
+
+
+def _checked(found, shapes, dtypes, title, step):
+    for batch in found:
+        where = f"{title}: the batch of step {step}"
+        if not isinstance(batch, dict):
+            raise DataError(f"{where} must be a dict of arrays by input, not a {type(batch).__name__}.")
+        missing, unknown = sorted(shapes.keys() - batch.keys()), sorted(batch.keys() - shapes.keys() - {"cases"})
+        if missing or unknown:
+            faults = [f"has no '{name}'" for name in missing] + [f"has '{name}', which is none" for name in unknown]
+            raise DataError(f"{where} {' and '.join(faults)}; the task's inputs are {', '.join(shapes)}.")
+        tensors = {name: _tensor(batch[name], shape, dtypes[name], name, where) for name, shape in shapes.items()}
+        cases = batch.get("cases", ())
+        yield {**tensors, "cases": [cases] if isinstance(cases, str) else [str(case) for case in cases]}
+        step += 1
+    raise DataError(
+        f"{title}: there is no batch for step {step}; batches must go on without end. "
+        "Fix: begin again with the first image, for instance in a loop over itertools.count(start_step)."
+    )
+
+
+def _tensor(value, shape, dtype, name, where):
+    """An input as a tensor of its dtype."""
+    try:
+        with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do
+            tensor = tf.cast(value, dtype)
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        why = str(error).splitlines()[0]
+        raise DataError(f"{where}: '{name}' cannot be made an array of {dtype.name}: {why}") from error
+    if tensor.shape.as_list() != [size for _, size in shape]:
+        raise DataError(
+            f"{where}: '{name}' has the shape {tensor.shape.as_list()}, "
+            f"but the task's input is [{format_shape(shape)}]."
+        )
+    return tensor
+
+
+def _title(data):
+    return f"data set {type(data).__name__}"

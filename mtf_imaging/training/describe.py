@@ -6,7 +6,7 @@ def describe_slices(program, inputs):
 
     Args:
       program: a `Program`.
-      inputs: names of its inputs, with their (shape string, dtype).
+      inputs: {name: (shape string, dtype)} of its inputs, as of `training.task.task_inputs`.
     """
     rows = [("input or weight", "whole", "slice of one processor")]
     for name, (shape, _) in inputs.items():

@@ -2,6 +2,7 @@
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import TrainingError
+from mtf_imaging.training.task import loss_of
 
 
 def training_step(task, optimizer):
@@ -16,13 +17,23 @@ def training_step(task, optimizer):
     """
 
     def step(**inputs):
-        loss, measures = task.loss(**inputs)
-        variables = loss.graph.trainable_variables
-        gradients = mtf.gradients([loss], [variable.outputs[0] for variable in variables])
-        idle = [variable.name for variable, gradient in zip(variables, gradients) if gradient is None]
-        if idle:
-            raise TrainingError(f"the loss does not depend on {', '.join(idle)}. Fix: use them, or make none of them.")
+        loss, measures = loss_of(task, inputs)
+        variables, gradients = gradients_of(loss)
         optimizer.apply(gradients, variables)
         return {"loss": loss, **measures}
 
     return step
+
+
+def gradients_of(loss):
+    """Returns the trainable variables of a loss's graph, and its gradients to them.
+
+    Raises:
+      TrainingError: the loss does not depend on a variable.
+    """
+    variables = loss.graph.trainable_variables
+    gradients = mtf.gradients([loss], [variable.outputs[0] for variable in variables])
+    idle = [variable.name for variable, gradient in zip(variables, gradients) if gradient is None]
+    if idle:
+        raise TrainingError(f"the loss does not depend on {', '.join(idle)}. Fix: use them, or make none of them.")
+    return variables, gradients

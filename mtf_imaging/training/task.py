@@ -2,20 +2,100 @@
 
 from typing import Protocol
 
+import tensorflow as tf
+
 from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.training.protocols import check_offers, check_takes
 
 
 class Task(Protocol):
     """A network with its loss, as functions over named tensors."""
 
-    def inputs(self, batch_size: int, sizes: tuple[int, ...], dtype: str, labels: bool) -> dict:
-        """Inputs of a `Program` for volumes of these sizes: those of `loss` with labels, of `predict` without.
+    def inputs(self, batch_size: int, sizes: tuple[int, ...], *, dtype: str, labels: bool) -> dict:
+        """Inputs of a `Program` for images of these sizes: those of `loss` with labels, of `predict` without.
 
-        `dtype` is that of images, and so of the weights and all that is computed of them.
+        Names, sizes and number of dimensions are the task's own; only `batch` has a meaning elsewhere: the images that
+        are computed together. `dtype` is that of images, and so of the weights and all that is computed of them.
         """
 
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
         """The loss, Tensor[], and measures to show beside it, Tensors[] by name."""
 
-    def predict(self, image: mtf.Tensor) -> mtf.Tensor:
-        """Tensor[batch, x, y, z, channels] -> probabilities Tensor[batch, x, y, z, classes]."""
+    def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor:
+        """What is wanted of an image; to segment, probabilities Tensor[batch, x, y, z, classes] of an `image`.
+
+        That is Tensor[batch, x, y, z, channels]; `training.prediction` calls it by that name, in as many dimensions
+        as it has.
+        """
+
+
+def task_inputs(task, batch_size, sizes, dtype="float32", labels=True):
+    """Asks a task for its inputs, and checks that it is one.
+
+    Args:
+      task: a `Task`.
+      batch_size: images in a batch.
+      sizes: along the spatial dimensions.
+      dtype: of images and weights.
+      labels: whether they are those of `loss`, or of `predict`.
+
+    Returns:
+      {name: (shape string, tf.DType)}, as a `Program` takes them.
+
+    Raises:
+      ConfigError: what is no task, or one whose methods do not fit each other.
+    """
+    where = "job.task"
+    check_offers(task, Task, where)
+    inputs = task.inputs(batch_size, tuple(sizes), dtype=dtype, labels=labels)
+    if not isinstance(inputs, dict):
+        raise ConfigError(
+            f"{where}, a {type(task).__name__}: inputs must return a dict of shapes by name, not {inputs!r}."
+        )
+    check_takes(task, "loss" if labels else "predict", where, [], inputs)
+    return {name: _with_dtype(spec) for name, spec in inputs.items()}
+
+
+def _with_dtype(spec):
+    """The shape and dtype of an input; a shape alone is float32, as to a `Program`."""
+    shape, dtype = spec if isinstance(spec, tuple | list) else (spec, tf.float32)
+    return shape, tf.as_dtype(dtype)
+
+
+def loss_of(task, inputs):
+    """Calls a task's loss, and checks what it returns.
+
+    Args:
+      task: a `Task`.
+      inputs: Tensors by name.
+
+    Returns:
+      The loss, Tensor[], and a dict of Tensors[].
+
+    Raises:
+      ConfigError: it is not that.
+      ShapeError: a loss or measure that is more than a number.
+    """
+    result = task.loss(**inputs)
+    says = f"the loss of task {type(task).__name__}"
+    if not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], dict)):
+        raise ConfigError(f"{says} must return a pair (loss, dict of measures, {{}} for none), not {_shown(result)}.")
+    loss, measures = result
+    for name, value in {"loss": loss, **measures}.items():
+        if not isinstance(value, mtf.Tensor):
+            raise ConfigError(f"{says} must return mtf.Tensors; '{name}' is {_shown(value)}.")
+        if value.shape.ndims:
+            raise ShapeError(
+                f"{says} must return numbers; '{name}' has the dimensions {value.shape}. "
+                "Fix: mtf.reduce_mean of it, or mtf.reduce_sum."
+            )
+    if "loss" in measures:
+        raise ConfigError(f"{says}: a measure cannot be called 'loss', too. Fix: give it another name.")
+    if not loss.graph.trainable_variables:
+        raise ConfigError(f"{says} has no weights to train. Fix: make them with mtf.get_variable(image.mesh, ...).")
+    return loss, measures
+
+
+def _shown(value):
+    return f"{type(value).__name__} {value}" if isinstance(value, mtf.Tensor) else type(value).__name__

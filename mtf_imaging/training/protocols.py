@@ -1,0 +1,55 @@
+"""Checks that what a user wrote offers what is going to be called, before anything long begins."""
+
+import inspect
+
+from mtf_imaging.errors import ConfigError
+
+
+def check_offers(thing, protocol, where):
+    """Checks that an object has the methods of a protocol, and that they take its arguments.
+
+    Args:
+      thing: the object.
+      protocol: a `typing.Protocol`; of its methods' parameters `**` stands for any.
+      where: where the object was given, as "job.task".
+
+    Raises:
+      ConfigError: it is a class and no object, lacks a method, or has one that cannot be called as the protocol says.
+    """
+    if inspect.isclass(thing):
+        raise ConfigError(
+            f"{where} is the class {thing.__name__}, not an object of it. Fix: {where} = @{_called(thing)}"
+        )
+    methods = {name: method for name, method in vars(protocol).items() if inspect.isfunction(method) and name[0] != "_"}
+    lacking = [name for name in methods if not callable(getattr(thing, name, None))]
+    if lacking:
+        raise ConfigError(
+            f"{where} is a {type(thing).__name__}, which has no method {' and no method '.join(lacking)}. "
+            f"Fix: write {' and '.join(f'{name}{inspect.signature(methods[name])}' for name in lacking)}."
+        )
+    for name, method in methods.items():
+        parameters = list(inspect.signature(method).parameters.values())[1:]  # without self
+        by_place = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
+        by_name = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+        if by_place or by_name:
+            check_takes(thing, name, where, by_place, by_name)
+
+
+def check_takes(thing, name, where, by_place, by_name):
+    """Checks that a method can be called with so many arguments by place, and with these by name.
+
+    Raises:
+      ConfigError: it cannot.
+    """
+    signature = inspect.signature(getattr(thing, name))
+    try:
+        signature.bind(*by_place, **dict.fromkeys(by_name))
+    except TypeError as error:
+        call = ", ".join([*by_place, *(f"{word}=..." for word in by_name)])
+        raise ConfigError(
+            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}."
+        ) from error
+
+
+def _called(thing):
+    return f"{thing.__name__}()"
