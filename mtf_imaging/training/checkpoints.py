@@ -2,24 +2,24 @@
 
 import logging
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
+from mtf_imaging.training import checkpoint_files
 from mtf_imaging.training.checkpoint_contents import check_contents
 
 _logger = logging.getLogger(__name__)
-_NAME = re.compile(r"ckpt-(\d+)\.index$")
 
 
 class Checkpoints:
     """The checkpoints of a program in a folder, `ckpt-STEP`.
 
-    They are those of `tf.train.Checkpoint(program=program)`. TensorFlow writes each under temporary names and its index
-    last, so a run that is killed while it writes leaves the one before as the last.
+    They are those of `tf.train.Checkpoint(program=program)`, and `tf.train.latest_checkpoint` finds the last. A run
+    that is killed while it writes one, or finds the disk full, leaves the one before as the last. Which there are is
+    read from the folder each time, so files that somebody deletes put nothing out of order.
 
     Args:
       directory: the folder; made where it is missing.
@@ -34,11 +34,8 @@ class Checkpoints:
     def __init__(self, directory, program, every=100, keep=3):
         if every < 1 or keep < 1:
             raise ConfigError(f"a checkpoint every {every} steps, {keep} kept: each must be at least 1.")
-        self._directory, self._program, self.every = Path(directory), program, every
+        self._directory, self._program, self.every, self._keep = Path(directory), program, every, keep
         self._checkpoint = tf.train.Checkpoint(program=program)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint, str(directory), max_to_keep=keep, checkpoint_name="ckpt"
-        )
 
     @property
     def last(self):
@@ -50,14 +47,26 @@ class Checkpoints:
 
         Raises:
           TrainingError: a variable is not finite; nothing is saved.
+          CheckpointError: it cannot be written, for instance because the disk is full; the ones before stay.
         """
+        step = int(self._program.step)
         for name, variable in self._program.variables.items():
             if variable.dtype.is_floating and not np.isfinite(tf.reduce_sum(tf.abs(variable)).numpy()):
                 raise TrainingError(
-                    f"variable '{name}' is not finite after step {int(self._program.step)}; this state is not saved. "
+                    f"variable '{name}' is not finite after step {step}; this state is not saved. "
                     f"The last checkpoint is {self.last or 'none yet'}. Fix: a lower learning rate."
                 )
-        self._manager.save(checkpoint_number=int(self._program.step))
+        try:
+            # TensorFlow counts saves; a run that was stopped has one more, which its files should not tell.
+            self._checkpoint.save_counter.assign(step)
+            checkpoint_files.write(self._directory, step, self._checkpoint.write)
+        except (tf.errors.OpError, OSError) as error:
+            raise CheckpointError(
+                f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. The last one is "
+                f"{self.last or 'none yet'}. Fix: what keeps it from being written (space on the disk, a quota, "
+                "permissions); the same command then goes on from there."
+            ) from error
+        checkpoint_files.delete_old(self._directory, step, self._keep)
 
     def restore(self):
         """Restores the last checkpoint that is whole, if there is any, and says so.
@@ -69,8 +78,7 @@ class Checkpoints:
           CheckpointError: there are checkpoints, but all are damaged, or the last whole one is of another network.
         """
         path = restore_last(self._directory, self._checkpoint, self._program, everything=True)
-        for leftover in self._directory.glob("ckpt-*_temp"):  # of a run that was killed while it saved
-            shutil.rmtree(leftover)
+        checkpoint_files.sweep(self._directory)
         if path is None:
             return 0
         step = int(self._program.step)
@@ -95,7 +103,7 @@ def load_weights(directory, program):
 
 def last_checkpoint(directory):
     """The path of the last checkpoint in a folder, or None."""
-    paths = _paths(Path(directory))
+    paths = checkpoint_files.paths(Path(directory))
     return paths[0] if paths else None
 
 
@@ -108,16 +116,20 @@ def restore_last(directory, checkpoint, program, everything):
       program: the `Program`.
       everything: whether the checkpoint must hold no other variables than the program's.
     """
-    paths = _paths(directory)
+    paths = checkpoint_files.paths(directory)
     for path in paths:
         try:
             reader = tf.train.load_checkpoint(path)
             check_contents(path, reader.get_variable_to_shape_map(), program, everything)
             checkpoint.restore(path).expect_partial()
             return path
+        except tf.errors.ResourceExhaustedError:  # too little memory is no damage
+            raise
         except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow has no one error for damage
-            why = str(error).splitlines()[0]
-            _logger.warning("checkpoint %s is damaged, the one before is taken: %s", path, why)
+            # A run that trains meanwhile may have saved the next one and deleted this one.
+            if checkpoint_files.paths(directory)[:1] != paths[:1]:
+                return restore_last(directory, checkpoint, program, everything)
+            _logger.warning("checkpoint %s is damaged, the one before is taken: %s", path, reason(error))
     if paths:
         raise CheckpointError(
             f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train anew elsewhere."
@@ -125,11 +137,7 @@ def restore_last(directory, checkpoint, program, everything):
     return None
 
 
-def _paths(directory):
-    """Paths of the checkpoints in a folder, newest first. (The index is the file that is written last.)"""
-    found = [
-        (int(match[1]), str(path)[: -len(".index")])
-        for path in directory.glob("ckpt-*.index")
-        if (match := _NAME.match(path.name))
-    ]
-    return [path for _, path in sorted(found, reverse=True)]
+def reason(error):
+    """What TensorFlow or the operating system say went wrong, in a line, without the names of TensorFlow's nodes."""
+    text = getattr(error, "strerror", None) or str(error).strip() or repr(error)
+    return re.sub(r"^(\{\{.*?\}\} )+|( \[Op:\w+\].*)$", "", text.splitlines()[0])

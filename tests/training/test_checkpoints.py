@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
 from mtf_imaging.training import checkpoints as checkpoints_module
@@ -84,10 +85,106 @@ def test_all_damaged(tmp_path):
         Checkpoints(tmp_path, linear.program(Adam(0.1))).restore()
 
 
-def test_a_lost_state_file_loses_nothing(tmp_path):
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def files(*steps):
+    """Names of all that is in a folder of checkpoints."""
+    each = [(f"ckpt-{step}.data-00000-of-00001", f"ckpt-{step}.index") for step in steps]
+    return ["checkpoint", *(name for pair in each for name in pair)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "last"),
+    [
+        (["checkpoint"], 3),
+        (["ckpt-3.index"], 2),
+        (["ckpt-3.data-00000-of-00001"], 2),
+        (["ckpt-3.index", "ckpt-2.data-00000-of-00001"], 1),
+    ],
+)
+def test_deleted_files_cost_what_they_held_and_old_ones_still_go(tmp_path, lost, last):
+    trained(tmp_path, 3)
+    for name in lost:
+        (tmp_path / name).unlink()
+    program = linear.program(Adam(0.1), seed=1)
+    checkpoints = Checkpoints(tmp_path, program, keep=2)
+    assert checkpoints.restore() == last
+    for batch in linear.take(5 - last, start=last):
+        program(**batch)
+        checkpoints.save()
+    assert names(tmp_path) == files(4, 5)
+
+
+def test_a_state_file_that_names_nothing_is_set_right(tmp_path):
     trained(tmp_path, 2)
-    (tmp_path / "checkpoint").unlink()
-    assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 2
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-7"')
+    program = linear.program(Adam(0.1), seed=1)
+    checkpoints = Checkpoints(tmp_path, program)
+    assert checkpoints.restore() == 2
+    checkpoints.save()
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-2")
+
+
+def test_a_damaged_later_one_never_takes_the_place_of_one_to_keep(tmp_path):
+    trained(tmp_path, 3)
+    (tmp_path / "ckpt-3.data-00000-of-00001").write_bytes(b"")
+    (tmp_path / "ckpt-2.index").write_bytes(b"")
+    program = linear.program(Adam(0.1), seed=1)
+    checkpoints = Checkpoints(tmp_path, program, keep=1)
+    assert checkpoints.restore() == 1
+    program(**next(linear.take(1, start=1)))
+    checkpoints.save()
+    assert names(tmp_path) == files(2, 3)
+    assert Checkpoints(tmp_path, program).restore() == 2
+
+
+def test_they_are_tensorflows_own(tmp_path):
+    program, _ = trained(tmp_path / "a", 2)
+    (tmp_path / "a").rename(tmp_path / "b")
+    other = linear.program(Adam(0.1), seed=1)
+    last = tf.train.latest_checkpoint(str(tmp_path / "b"))
+    tf.train.Checkpoint(program=other).restore(last).assert_consumed()
+    np.testing.assert_array_equal(weights(other), weights(program))
+
+
+def test_how_often_a_run_saved_is_not_seen_in_its_files(tmp_path):
+    trained(tmp_path / "often", 2)
+    program = linear.program(Adam(0.1))
+    for batch in linear.take(2):
+        program(**batch)
+    Checkpoints(tmp_path / "once", program).save()
+    for name in files(2):
+        assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "often" / name).read_bytes(), name
+
+
+def test_a_run_that_saves_and_deletes_meanwhile_does_not_disturb_a_reader(tmp_path, monkeypatch, caplog):
+    trained(tmp_path, 1)
+    load = tf.train.load_checkpoint
+
+    def load_late(path):
+        if path.endswith("ckpt-1"):
+            trained(tmp_path, 2, keep=1)
+        return load(path)
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", load_late)
+    assert load_weights(tmp_path, linear.program(Adam(0.1))) == str(tmp_path / "ckpt-2")
+    assert "damaged" not in caplog.text
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path, monkeypatch):
+    """Whatever is being written: a file called as the folder that it needs is in the way."""
+    program, checkpoints = trained(tmp_path, 2)
+    (tmp_path / "ckpt-3_temp").write_text("in the way")
+    program(**next(linear.take(1)))
+    text = r"the checkpoint of step 3 cannot be written: .*exists\. The last one is .*ckpt-2\. Fix: "
+    with pytest.raises(CheckpointError, match=text):
+        checkpoints.save()
+    (tmp_path / "ckpt-3_temp").unlink()
+    assert names(tmp_path) == files(1, 2)
+    checkpoints.save()
+    assert names(tmp_path) == files(1, 2, 3)
 
 
 def test_what_a_killed_save_leaves_is_swept_away(tmp_path):
