@@ -24,16 +24,41 @@ def write_picture(
     spacing: tuple[float, float, float],
     title: str,
 ) -> None:
-    """Writes a PNG with a row for each plane through the largest lesion, or through the middle of the liver.
+    """Writes the picture of a case as a PNG, whole or not at all.
 
     Args:
-      path: file to write, whole or not at all.
+      path: file to write.
+      hu, reference, prediction, spacing, title: as of `picture_pixels`.
+    """
+    with atomic_path(path) as temporary:
+        _canvas(hu, reference, prediction, spacing, title).print_png(temporary)
+
+
+def picture_pixels(
+    hu: np.ndarray,
+    reference: np.ndarray,
+    prediction: np.ndarray,
+    spacing: tuple[float, float, float],
+    title: str,
+) -> np.ndarray:
+    """Draws a row for each plane through the largest lesion, or through the middle of the liver.
+
+    Args:
       hu: CT `[x, y, z]` in canonical axes.
       reference: labels `[x, y, z]` of the reference; liver is outlined in green, lesions in red.
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm, so that the picture has the patient's proportions.
       title: for instance the case and its Dice.
+
+    Returns:
+      The picture, uint8 `[height, width, 3]`.
     """
+    canvas = _canvas(hu, reference, prediction, spacing, title)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def _canvas(hu, reference, prediction, spacing, title) -> FigureCanvasAgg:
     point = focus(reference if reference.any() else prediction)
     heights = [hu.shape[up] * spacing[up] / (hu.shape[right] * spacing[right]) for _, _, right, up, _ in _PLANES]
     figure = Figure(figsize=(10.5, 3.5 * sum(heights) + 0.8), dpi=90, layout="constrained")
@@ -44,8 +69,7 @@ def write_picture(
         for axes, (name, labels) in zip(row, columns, strict=True):
             _draw(axes, hu, labels, spacing, point, plane)
             axes.set_title(f"{name}, {plane[0]}", fontsize=9)
-    with atomic_path(path) as temporary:
-        FigureCanvasAgg(figure).print_png(temporary)
+    return FigureCanvasAgg(figure)
 
 
 def focus(labels: np.ndarray) -> tuple[int, int, int]:

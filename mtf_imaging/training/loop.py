@@ -1,7 +1,7 @@
 """The training loop: batches through a program, with checkpoints on the way."""
 
 import logging
-from typing import Protocol
+import time
 
 import numpy as np
 from tqdm import tqdm
@@ -9,25 +9,6 @@ from tqdm import tqdm
 from mtf_imaging.errors import Interrupted, TrainingError
 
 _logger = logging.getLogger(__name__)
-
-
-class Observer(Protocol):
-    """Is told of a run, for instance to write it down. Every method is called in the order of the list of observers."""
-
-    def begin(self, step: int) -> None:
-        """The run begins with this step; what was observed of later ones, in a run that did not get to save, goes."""
-
-    def after(self, step: int, values: dict, cases: list[str]) -> None:
-        """Step number `step`, from 0, is made. Its loss may not be finite: the run ends then.
-
-        Args:
-          step: its number.
-          values: numpy scalars by name, "loss" and the task's measures.
-          cases: names of what was in its batch.
-        """
-
-    def close(self) -> None:
-        """The run ends, well or not."""
 
 
 def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, stop=lambda: None, progress=True):
@@ -42,7 +23,7 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
         keys of the cases of the batch.
       num_steps: in all, with those of earlier runs.
       checkpoints: `Checkpoints` of the program, restored if the run is to go on.
-      observers: `Observer`s.
+      observers: `Observer`s. They are told of a run that has nothing left to do, too.
       step: what to call with the inputs of a batch; default: the program.
       stop: a function that is asked before each step whether to end early, and why: a string, or None.
       progress: whether to show a bar.
@@ -55,22 +36,24 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
       Interrupted: it was asked to stop, and has saved a checkpoint.
     """
     start = int(program.step)
-    if start >= num_steps:
-        _logger.info("all %d steps are done: nothing to train", num_steps)
-        return {}
     measures = {}
     try:
         for observer in observers:
             observer.begin(start)
+        if start >= num_steps:
+            _logger.info("all %d steps are done: nothing to train", num_steps)
+            return measures
+        found = iter(batches(start))
         with tqdm(
             total=num_steps, initial=start, desc="train", unit="step", disable=not progress, dynamic_ncols=True
         ) as bar:
-            for number, batch in zip(range(start, num_steps), batches(start)):
+            for number in range(start, num_steps):
                 _check_stop(stop, number, start, checkpoints)
-                measures = _step(step or program, number, batch, observers, checkpoints, bar)
+                measures = _step(step or program, number, found, observers, checkpoints, bar)
                 done = number + 1
                 if done % checkpoints.every == 0 or done == num_steps:
                     checkpoints.save()
+        _check_stop(stop, num_steps, start, checkpoints)  # an observer may have left something undone for it
     finally:
         for observer in observers:
             observer.close()
@@ -82,7 +65,7 @@ def _check_stop(stop, number, start, checkpoints):
     why = stop()
     if why is None:
         return
-    if number > start and number % checkpoints.every:
+    if number > start:
         checkpoints.save()
     raise Interrupted(
         f"{why}: stopped after {number} steps; the last checkpoint is {checkpoints.last or 'none yet'}. "
@@ -90,13 +73,16 @@ def _check_stop(stop, number, start, checkpoints):
     )
 
 
-def _step(step, number, batch, observers, checkpoints, bar):
+def _step(step, number, batches, observers, checkpoints, bar):
     """One step: returns its measures when they are found to be finite."""
+    began = time.perf_counter()
+    batch = next(batches)
     inputs = {name: value for name, value in batch.items() if name != "cases"}
     cases = batch.get("cases", [])
     values = {name: value.numpy() for name, value in step(**inputs).items()}
+    seconds = time.perf_counter() - began
     for observer in observers:
-        observer.after(number, values, cases)
+        observer.after(number, values, cases, seconds)
     if not np.isfinite(values["loss"]):
         named = f" on case{'s' * (len(cases) > 1)} {', '.join(cases)}" if cases else ""
         raise TrainingError(

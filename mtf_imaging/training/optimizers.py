@@ -21,6 +21,10 @@ class Optimizer:
     def __init__(self, learning_rate):
         self._schedule = as_schedule(learning_rate)
 
+    def learning_rate(self, step):
+        """The learning rate of step number `step`, from 0, as a float: to be looked at."""
+        return float(self._schedule(tf.constant(step, tf.float64)))
+
     def apply(self, gradients, variables):
         """Assigns to each variable what its gradient says.
 
