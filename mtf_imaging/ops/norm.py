@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.ops.precision import master_dtype
 
 _FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
@@ -210,7 +211,7 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
       Tensor[batch..., x, y, z, channels]
     """
     channels = mtf.Shape(x.shape.dims[-1:])
-    dtype = tf.float32 if x.dtype.size < 4 else x.dtype
+    dtype = master_dtype(x.dtype)
     with tf.compat.v1.variable_scope(name, default_name="batch_norm"):
 
         def variable(key, initial, trainable):
@@ -226,4 +227,4 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
                 mtf.assign(moving, moving * momentum + mtf.stop_gradient(value) * (1 - momentum))
             return y
         factor = scale * mtf.rsqrt(moving_variance + epsilon)
-        return x * mtf.cast(factor, x.dtype) + mtf.cast(offset - moving_mean * factor, x.dtype)
+        return mtf.cast(mtf.cast(x, dtype) * factor + (offset - moving_mean * factor), x.dtype)

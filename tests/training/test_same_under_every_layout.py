@@ -12,13 +12,19 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.adafactor import Adafactor
 from mtf_imaging.training.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 8, 8)
 STEPS = 20
-OPTIMIZERS = {"sgd": lambda: SGD(0.01, momentum=0.9), "adam": lambda: Adam(0.003)}
+OPTIMIZERS = {
+    "sgd": lambda: SGD(0.01, momentum=0.9),
+    "adam": lambda: Adam(0.003),
+    "adafactor": lambda: Adafactor(0.003, min_dim_size_to_factor=2),
+    "adafactor, not factored": lambda: Adafactor(0.003, beta1=0.9, factored=False),
+}
 TOLERANCES = {tf.float64: 1e-9, tf.float32: 1e-4}
 LAYOUTS = {
     "x": ("rows:2", "x:rows"),
@@ -58,9 +64,12 @@ def check(optimizer, keep_prob, dtype, layout, mesh_impl):
 FAST = [
     ("adam", 0.5, tf.float64, "xyz batch", "stacked"),
     ("adam", 0.5, tf.float64, "x", "placement"),
+    ("adafactor", 0.5, tf.float64, "xy", "stacked"),
 ]
 ALL = [
-    *itertools.product(OPTIMIZERS, (1.0, 0.5), [tf.float64], LAYOUTS, ("stacked", "placement")),
+    *itertools.product(["sgd", "adam"], (1.0, 0.5), [tf.float64], LAYOUTS, ("stacked", "placement")),
+    *itertools.product(["adafactor"], [0.5], [tf.float64], LAYOUTS, ("stacked", "placement")),
+    ("adafactor, not factored", 0.5, tf.float64, "xyz batch", "stacked"),
     *itertools.product(["sgd"], (1.0, 0.5), [tf.float32], LAYOUTS, ("stacked", "placement")),
 ]
 
