@@ -94,6 +94,27 @@ def format_layout(layout: Iterable[tuple[str, str]]) -> str:
     return ",".join(f"{tensor_dim}:{mesh_dim}" for tensor_dim, mesh_dim in layout)
 
 
+def restrict(mesh_shape: str, layout: str, keeps) -> tuple[str, str]:
+    """Drops rules from a layout, and the mesh dimensions that no rule uses any more.
+
+    >>> restrict("rows:2,cores:2", "x:rows,batch:cores", lambda dim: dim != "batch")
+    ('rows:2', 'x:rows')
+
+    Args:
+      mesh_shape: the mesh's shape.
+      layout: the layout.
+      keeps: a function: the name of a tensor dimension -> whether its rule stays.
+
+    Returns:
+      The mesh's shape and the layout.
+    """
+    rules = parse_layout(layout)
+    kept = [rule for rule in rules if keeps(rule[0])]
+    dropped = {onto for _, onto in rules} - {onto for _, onto in kept}
+    mesh = [(name, size) for name, size in parse_shape(mesh_shape, "mesh shape") if name not in dropped]
+    return format_shape(mesh), format_layout(kept)
+
+
 def check_names(layout: str, mesh_shape: str, tensor_dims: Iterable[str]) -> tuple[str, ...]:
     """Checks that a layout can be read, and speaks of dimensions that exist.
 

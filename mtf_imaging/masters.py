@@ -101,11 +101,12 @@ class Masters(tf.Module):
             master.variable = variable
             master.device = variable.device
 
-    def assign(self, assignments):
+    def assign(self, assignments, count_step=True):
         """Makes all assignments, those to one variable one after the other, and counts the step if there are any.
 
         Args:
           assignments: triples (mtf.Variable, assign function, new value), as the mesh noted them.
+          count_step: False for what is only a part of a step.
 
         Returns:
           Operations.
@@ -115,7 +116,7 @@ class Masters(tf.Module):
             master = variable.get_master()
             with tf.control_dependencies([last[master]] if master in last else []), tf.device(master.device):
                 last[master] = assign_fn(variable, master.variable, value)
-        if last:
+        if last and count_step:
             last[self] = self.step.assign_add(1, read_value=False)
         return list(last.values())
 

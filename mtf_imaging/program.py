@@ -9,7 +9,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import check_names, format_shape, parse_layout, parse_shape
 from mtf_imaging.meshes import make_mesh_impl
-from mtf_imaging.meshes.random import RandomState
+from mtf_imaging.meshes.random import Part, RandomState
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +44,10 @@ class Program(tf.Module):
       devices: device strings; default: all GPUs, else the logical CPUs there are.
       seed: an int.
       variables: a `Program` whose variables and step this one shares.
+      updates: what of the assignments that `fn` makes is done: "all", and the step counts; "variables" alone, for a
+        call that is only a part of a step; or "none".
+      part_of: where a call computes one of several equal parts of a dimension: its name and the number of parts. The
+        call is made by `call_part`, and random operations draw what they would for this part of the whole.
 
     Attributes:
       variables: dict of mtf names to `tf.Variable`s.
@@ -56,10 +60,23 @@ class Program(tf.Module):
     """
 
     def __init__(
-        self, fn, inputs, mesh_shape="", layout="", mesh_impl="auto", devices=None, seed=0, variables=None, name=None
+        self,
+        fn,
+        inputs,
+        mesh_shape="",
+        layout="",
+        mesh_impl="auto",
+        devices=None,
+        seed=0,
+        variables=None,
+        name=None,
+        *,
+        updates="all",
+        part_of=None,
     ):
         super().__init__(name=name)
         self._inputs = {key: _Input(key, spec) for key, spec in inputs.items()}
+        self._part_of = part_of
         mesh_pairs, layout_pairs = parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout)
         self.mesh_shape, self.layout, self.seed = mesh_shape, layout, seed
         self.mesh_impl = make_mesh_impl(
@@ -68,7 +85,7 @@ class Program(tf.Module):
         self._masters = masters.Masters(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
 
-        def build(**tensors):
+        def build(tensors, part):
             graph = mtf.Graph()
             mesh = mtf.Mesh(graph, "mesh")
             named = {
@@ -82,19 +99,22 @@ class Program(tf.Module):
             self._repeated = check_names(layout, mesh_shape, dims)
             lowering.check(graph, mesh_pairs, layout_pairs)
             self._masters.create()
-            self.mesh_impl.random_state = RandomState(seed, self._masters.read_step())
+            part = Part(*part_of, part) if part_of else None
+            self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), part)
             lowered = lowering.Lowering(graph, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             reads = [variable.read for variable in lowered.variables.values()]
             with tf.control_dependencies([*tf.nest.flatten(results), *reads, self._masters.read_step()]):
-                updates = self._masters.assign(self.mesh_impl.assignments)
-            with tf.control_dependencies(updates):
+                assignments = [] if updates == "none" else self.mesh_impl.assignments
+                done = self._masters.assign(assignments, count_step=updates == "all")
+            with tf.control_dependencies(done):
                 results = tf.nest.map_structure(tf.identity, results)
             self._shapes = {v.name: v.shape for v in graph.all_variables}
             return results
 
         signature = {key: spec.spec for key, spec in self._inputs.items()}
-        self.function = tf.function(build, autograph=False).get_concrete_function(**signature)
+        which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
+        self.function = tf.function(build, autograph=False).get_concrete_function(signature, which)
         if self._repeated:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': the same work is done along it on every processor",
@@ -103,15 +123,25 @@ class Program(tf.Module):
                 mesh_shape,
             )
 
-    def __call__(self, **tensors):
+    def __call__(self, /, **tensors):
         """Calls the program on whole tensors, by keyword; returns whole tensors in the structure that `fn` returned."""
+        return self._call(None, tensors)
+
+    def call_part(self, index, /, **tensors):
+        """The same for a program of one of several parts, its `part_of`: that of number `index`, from 0."""
+        return self._call(index, tensors)
+
+    def _call(self, index, tensors):
         unknown, missing = sorted(tensors.keys() - self._inputs.keys()), sorted(self._inputs.keys() - tensors.keys())
         if unknown or missing:
             raise ShapeError(
                 f"the program takes the inputs {', '.join(self._inputs) or 'none'}; "
                 + "; ".join([f"'{k}' is not one of them" for k in unknown] + [f"'{k}' is missing" for k in missing])
             )
-        return self.function(**{key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()})
+        if (index is None) != (self._part_of is None):
+            raise ShapeError(f"part {index}, but the program is made with part_of={self._part_of}: give both or none")
+        part = None if index is None else tf.constant(index, tf.int32)
+        return self.function({key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}, part)
 
     def _checked(self, spec, value):
         with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do

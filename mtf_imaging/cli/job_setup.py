@@ -22,6 +22,7 @@ class JobSetup:
       mesh_impl: "stacked", "placement", or "auto" for the one that suits the devices.
       resolution: voxels along x, y and z, as "64" or "x:192,y:192,z:96"; None for that of the records.
       batch_size: volumes in a step, over all processors.
+      micro_batches: parts that a step computes its batch in, one after the other, in the memory of one.
     """
 
     mesh_shape: str = ""
@@ -29,6 +30,7 @@ class JobSetup:
     mesh_impl: str = "auto"
     resolution: str | int | None = None
     batch_size: int = 1
+    micro_batches: int = 1
 
     def __post_init__(self):
         parse_shape(self.mesh_shape, "mesh shape")
@@ -36,8 +38,10 @@ class JobSetup:
         if self.mesh_impl not in MESH_IMPLS:
             hint = did_you_mean(str(self.mesh_impl), MESH_IMPLS)
             raise ConfigError(f"mesh_impl {self.mesh_impl!r} is none of {', '.join(MESH_IMPLS)}.{hint}")
-        if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise ConfigError(f"batch_size must be a whole number from 1 up, not {self.batch_size!r}.")
+        for name in ("batch_size", "micro_batches"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.")
 
     def of_program(self) -> dict:
         """What of it a `Program` takes, by the names of its arguments."""

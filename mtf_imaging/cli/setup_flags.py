@@ -33,6 +33,9 @@ def define(values: flags.FlagValues) -> None:
     for name, text in _SETUP.items():
         flags.DEFINE_string(name, None, text, flag_values=values)
     flags.DEFINE_integer("batch_size", None, "Volumes in a step, over all processors.", flag_values=values)
+    flags.DEFINE_integer(
+        "micro_batches", None, "Parts that a step computes its batch in, in the memory of one.", flag_values=values
+    )
 
 
 class Configuration:
@@ -56,7 +59,7 @@ class Configuration:
         Raises:
           ConfigError, LayoutError: a file that does not exist, or a value that cannot be.
         """
-        parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size")} | bound_flags
+        parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size", "micro_batches")} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []

@@ -13,11 +13,12 @@ from mtf_imaging.data.augment import Augmentation
 from mtf_imaging.data.data_set import Records
 from mtf_imaging.data.grid import format_grid, parse_grid
 from mtf_imaging.program import Program
-from mtf_imaging.training import loop, optimizers, schedules  # noqa: F401  the last two for their names in gin files
+from mtf_imaging.training import adafactor, loop, optimizers, schedules  # noqa: F401  for their names in gin files
 from mtf_imaging.training.checkpoints import Checkpoints
 from mtf_imaging.training.data_set import DataSet, data_batches, data_sizes
 from mtf_imaging.training.describe import describe_slices
 from mtf_imaging.training.losses import LossLog
+from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 
@@ -48,25 +49,36 @@ class Training:
     checkpoints_kept: int = 3
 
 
-def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False) -> None:
-    """Trains on what is in `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be."""
+def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False, stop=lambda: None) -> None:
+    """Trains on what is in `data_dir`, or goes on, until `stop`; with `dry_run`, builds all and prints what it would be.
+
+    Raises:
+      Interrupted: `stop`, which is asked before each step, gave a reason to.
+    """
     job, training = Job(), Training()
     data = training.data or Records(job.window, training.augmentation)
     sizes = _sizes(setup.resolution, training.data, data, data_dir)
-    inputs = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
+    count, seed = setup.micro_batches, training.seed
+    # Of what goes through the network at once: a batch, or a part of one.
+    inputs = part_inputs(task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype), count)
 
     def batches(start):
-        batch_size, seed = setup.batch_size, training.seed
-        return data_batches(data, data_dir, inputs, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start)
+        size, first = setup.batch_size // count, start * count
+        found = data_batches(data, data_dir, inputs, batch_size=size, sizes=sizes, seed=seed, start_step=first)
+        return found if count == 1 else in_parts(found, count)
 
     if not dry_run:  # what is wrong with the folders is found before the network is built
-        model_dirs.check(model_dir)
         first = batches(0)
         if training.data is not None:  # and with what a user's own code makes of them
             next(first)
-    program = Program(training_step(job.task, training.optimizer), inputs, seed=training.seed, **setup.of_program())
+    options = {"seed": seed, **setup.of_program()}
+    if count == 1:
+        program = step = network = Program(training_step(job.task, training.optimizer), inputs, **options)
+    else:
+        step = MicroBatches(job.task, training.optimizer, inputs, count, **options)
+        program, network = step.program, step.gradients
     if dry_run:
-        print(describe_slices(program, inputs))
+        print(describe_slices(network, inputs))
         return
 
     checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
@@ -75,9 +87,11 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False)
     model_dirs.save_config(model_dir, {"setup.resolution": format_grid(sizes)})
     loop.train(
         program=program,
+        step=step,
         batches=batches,
         num_steps=training.num_steps,
         checkpoints=checkpoints,
+        stop=stop,
         observers=[LossLog(Path(model_dir) / "losses.csv")],
     )
 

@@ -5,6 +5,7 @@ which processor draws it, nor how many there are; a run that is resumed at a ste
 there.
 """
 
+import dataclasses
 import math
 import zlib
 
@@ -33,15 +34,32 @@ def _u32(value):
     return tf.constant(value % 2**32, tf.uint32)
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Which part of a dimension a program computes, where it computes a tensor in equal parts, one after the other.
+
+    Attributes:
+      dim: name of the dimension.
+      count: number of parts.
+      index: tf.Tensor[] int32 in 0..count-1, which one.
+    """
+
+    dim: str
+    count: int
+    index: object
+
+
 class RandomState:
     """Keys for the random operations of a program.
 
     Args:
       seed: an int.
       step: the program's step, a tf.Tensor of int64.
+      part: a `Part`, or None for the whole.
     """
 
-    def __init__(self, seed, step):
+    def __init__(self, seed, step, part=None):
+        self.part = part
         halves = [_u32(seed), _u32(seed >> 32)]
         # uint32 of an int64 keeps its low half.
         halves += [tf.cast(step % 2**32, tf.uint32), tf.cast(step // 2**32, tf.uint32)]
@@ -61,11 +79,13 @@ class RandomState:
         return self.key(f"draw {self._drawn}")
 
 
-def _positions(dims, begins):
+def _positions(dims, begins, offsets):
     """Row-major positions in the whole tensor, uint32 `[n] + slice`, of slices that begin at `begins` (`[n, dims]`).
 
     Args:
       dims: for each dimension `(size of the whole, size of the slice)`.
+      begins: array of ints.
+      offsets: `{dimension number: tf.Tensor[] uint32}` to add to the begins of all slices.
     """
     # Positions beyond 2^32 would repeat: leading dimensions are hashed by themselves and mixed in.
     inner = 0
@@ -80,6 +100,8 @@ def _positions(dims, begins):
             values = (begins[:, d, None] + np.arange(size)) * stride % 2**32
             shape = [len(begins)] + [size if i == d else 1 for i in range(len(dims))]
             index += tf.constant(values.astype(np.uint32).reshape(shape))
+            if d in offsets:
+                index += offsets[d] * _u32(stride)
             stride *= whole
         return index
 
@@ -93,13 +115,16 @@ def random_bits(mesh, shape, key):
     """A laid-out tensor of `shape` of uniform uint32s; `key` from a `RandomState`."""
     axes = mesh.split_axes(shape)
     slices = mesh.slice_shape(shape)
-    dims = list(zip(shape.to_integer_list, slices))
+    part = mesh.random_state.part
+    parts = {d: part for d, dim in enumerate(shape.dims) if part and dim.name == part.dim}
+    dims = [(dim.size * (part.count if d in parts else 1), n) for d, (dim, n) in enumerate(zip(shape.dims, slices))]
+    offsets = {d: tf.cast(part.index, tf.uint32) * _u32(shape.dims[d].size) for d in parts}
     stacks = []
     for block, device in zip(mesh.grid.block_coordinates(), mesh.devices):
         processors = mesh.grid.processor_coordinates(block) if mesh.is_split(shape) else [None]
         begins = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
         with tf.device(device):
-            index = _positions(dims, np.array(begins, np.int64).reshape(len(processors), len(dims)))
+            index = _positions(dims, np.array(begins, np.int64).reshape(len(processors), len(dims)), offsets)
             stacks.append(_mix(tf.bitwise.bitwise_xor(index, key[0]), key[1]))
     return LaidOutTensor(stacks)
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.faults import cannot_split
+from mtf_imaging.ops.over_batch import over_batch
 
 
 class _ClassOperation(mtf.Operation):
@@ -122,7 +123,7 @@ def weighted_cross_entropy(logits, labels, dim, weights):
 
 
 def dice_loss(probabilities, labels, batch_dim, epsilon=0.1):
-    """1 - soft Dice of one class: the mean of that of each case and that of all cases together.
+    """1 - soft Dice of one class: the mean of that of each case and that of all cases of the batch together.
 
     `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`, so that an empty class that nothing predicts counts
     1.
@@ -140,5 +141,6 @@ def dice_loss(probabilities, labels, batch_dim, epsilon=0.1):
     overlap = mtf.reduce_sum(probabilities * labels, output_shape=cases)
     total = mtf.reduce_sum(probabilities, output_shape=cases) + mtf.reduce_sum(labels, output_shape=cases)
     per_case = mtf.reduce_mean((2 * overlap + epsilon) / (total + epsilon))
-    together = (2 * mtf.reduce_sum(overlap) + epsilon) / (mtf.reduce_sum(total) + epsilon)
+    overlap, total = over_batch(mtf.reduce_sum(overlap)), over_batch(mtf.reduce_sum(total))
+    together = (2 * overlap + epsilon) / (total + epsilon)
     return 1 - (per_case + together) / 2

@@ -25,6 +25,9 @@ class DataSet(Protocol):
     ) -> Iterator[dict]:
         """Batches without end, from that of step `start_step` on: batch k must not depend on where the run began.
 
+        Nor should the images, one batch after the other, depend on `batch_size`: micro-batches are asked for as smaller
+        ones, several a step.
+
         Yields:
           Arrays by the names of the task's inputs, and "cases", a list of names of what is in the batch, for messages;
           it may be left out.

@@ -1,0 +1,106 @@
+"""Sums over a batch that does not come at once: what a loss needs that is not a mean over examples.
+
+A batch may go through a network in parts, one after the other (see `training/micro_batches.py`). The gradient of a mean
+over examples is then the mean of the parts' gradients. That of a function of sums over all examples, as the Dice of a
+batch is, needs these sums in every part. So they are found first, in a pass of their own, and given to the second.
+"""
+
+import contextlib
+import contextvars
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import NotSupportedError
+
+_passes = contextvars.ContextVar("_passes", default=None)
+
+
+class FirstPass:
+    """Collects the sums of a part.
+
+    Attributes:
+      sums: Tensors, one for each call of `over_batch`, in the order of the calls.
+    """
+
+    def __init__(self):
+        self.sums = []
+
+    def sum(self, x):
+        x = _Sum([x], x, 1).outputs[0]
+        if any(_depends_on(x.operation.inputs[0], earlier) for earlier in self.sums):
+            raise NotSupportedError(
+                f"over_batch: '{x.name}' depends on another sum over the batch, which is not known."
+            )
+        self.sums.append(x)
+        return x
+
+
+class SecondPass:
+    """Gives each sum of a part the value that it has over the whole batch.
+
+    Args:
+      sums: Tensors[...] of that value, in the order of the calls.
+      count: number of parts, over which gradients will be averaged.
+    """
+
+    def __init__(self, sums, count):
+        self._sums, self._count = iter(sums), count
+
+    def sum(self, x):
+        whole = next(self._sums)
+        return _Sum([x, whole], whole, self._count).outputs[0]
+
+
+@contextlib.contextmanager
+def in_pass(which):
+    """Within it, `over_batch` calls `which.sum`."""
+    token = _passes.set(which)
+    try:
+        yield which
+    finally:
+        _passes.reset(token)
+
+
+class _Sum(mtf.Operation):
+    """Outputs `value`. `dx = count dy`: an average over `count` parts of it is what the sum's gradient is."""
+
+    def __init__(self, inputs, value, count):
+        super().__init__(inputs, name="over_batch")
+        self._count = count
+        self._outputs = [mtf.Tensor(self, value.shape, value.dtype)]
+
+    def gradient(self, grad_ys):
+        return [grad_ys[0] * self._count, None][: len(self.inputs)]
+
+    def lower(self, lowering):
+        lowering.set_tensor_lowering(self.outputs[0], lowering.tensors[self.inputs[-1]])
+
+
+def _depends_on(x, earlier):
+    seen, stack = set(), [x]
+    while stack:
+        tensor = stack.pop()
+        if tensor is earlier:
+            return True
+        if tensor.operation not in seen:
+            seen.add(tensor.operation)
+            stack += tensor.operation.inputs
+    return False
+
+
+def over_batch(x):
+    """A sum over the examples of a batch, of the whole batch also where this comes in parts, as micro-batches.
+
+    A loss that is a mean over examples needs none. One that is a function of sums over the batch does, and a task that
+    uses it trains the same in however many micro-batches, for one more forward pass.
+
+    Args:
+      x: Tensor[...], a sum over the batch as it comes; it must not depend on another that `over_batch` returned.
+
+    Returns:
+      Tensor[...] of the same dimensions, `sum over parts of x`; `x` itself where the batch comes at once.
+
+    Raises:
+      NotSupportedError: it depends on another such sum, found when the batch comes in parts.
+    """
+    current = _passes.get()
+    return current.sum(x) if current else x

@@ -1,0 +1,148 @@
+"""A step of training whose batch goes through the network in parts, so that only one of them needs the memory."""
+
+import itertools
+
+import tensorflow as tf
+
+from mtf_imaging import ops
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.layout import format_shape, parse_shape, restrict
+from mtf_imaging.ops.over_batch import FirstPass, SecondPass, in_pass
+from mtf_imaging.program import Program
+from mtf_imaging.training.step import gradients_of
+from mtf_imaging.training.task import loss_of
+
+_BATCH = "batch"
+
+
+class MicroBatches:
+    """What `training_step` does in one program, for a batch in `count` equal parts: the mean of their gradients.
+
+    The gradient is that of the whole batch, whatever `count` is: dropout draws what it would for the whole, and sums
+    over the batch that a loss is a function of (`ops.over_batch`) are found in a forward pass of their own, where there
+    are any. Only batch norm differs: it normalises each part by the statistics of that part, and moves its moving ones
+    `count` times a step.
+
+    Args:
+      task: a `Task`.
+      optimizer: an `Optimizer`.
+      inputs: of one part, as `part_inputs` gives them: (shape string, dtype) by name.
+      count: number of parts.
+      seed: of the variables and random operations.
+      **layout: what else a `Program` takes: mesh_shape, layout, mesh_impl, devices.
+
+    Attributes:
+      gradients: the `Program` of one part's gradients.
+      program: the `Program` of the update. It holds all variables and the step, as a program of the whole would.
+    """
+
+    def __init__(self, task, optimizer, inputs, count, *, seed=0, mesh_shape="", layout="", **options):
+        self._count = count
+        mesh = {"mesh_shape": mesh_shape, "layout": layout, "seed": seed, **options}
+        part = {**mesh, "part_of": (_BATCH, count)}
+
+        first = FirstPass()
+        collected = []
+
+        def sums(**tensors):
+            with in_pass(first):
+                loss, _ = loss_of(task, tensors)
+            collected[:] = [(str(format_shape((d.name, d.size) for d in x.shape.dims)), x.dtype) for x in first.sums]
+            return tuple(first.sums) or loss
+
+        sums = Program(sums, inputs, updates="none", **part)
+        self._sums = sums if collected else None
+        whole = {f"sum_over_batch_{i}": spec for i, spec in enumerate(collected)}
+        variables = []
+
+        def gradients(**tensors):
+            with in_pass(SecondPass([tensors.pop(name) for name in whole], count)):
+                loss, measures = loss_of(task, tensors)
+            variables[:], found = gradients_of(loss)
+            found = [mtf.cast(gradient, variable.master_dtype) for variable, gradient in zip(variables, found)]
+            return {"measures": {"loss": loss, **measures}, "gradients": found}
+
+        self.gradients = Program(gradients, inputs | whole, updates="variables", variables=sums, **part)
+        shapes = {
+            f"gradient_{i}": (format_shape((d.name, d.size) for d in v.shape.dims), v.master_dtype)
+            for i, v in enumerate(variables)
+        }
+
+        def update(**gradients):
+            mesh = next(iter(gradients.values())).mesh
+            optimizer.apply(list(gradients.values()), [_same_variable(mesh, v) for v in variables])
+            return ops.step(mesh)
+
+        # A layout splits weights only where it has a rule for a dimension of theirs.
+        dims = {dim.name for v in variables for dim in v.shape.dims}
+        mesh["mesh_shape"], mesh["layout"] = restrict(mesh_shape, layout, dims.__contains__)
+        self.program = Program(update, shapes, variables=self.gradients, **mesh)
+        self._wanted = list(shapes)
+
+    def __call__(self, parts):
+        """Makes a step.
+
+        Args:
+          parts: the inputs of each part, a list of dicts.
+
+        Returns:
+          Tensors[] by name, from before the update: "loss" and the task's measures, means over the parts.
+        """
+        whole = {}
+        if self._sums is not None:
+            values = [self._sums.call_part(i, **inputs) for i, inputs in enumerate(parts)]
+            whole = {f"sum_over_batch_{i}": tf.add_n(sums) for i, sums in enumerate(zip(*values))}
+        total = None
+        for i, inputs in enumerate(parts):
+            found = self.gradients.call_part(i, **inputs, **whole)
+            total = found if total is None else tf.nest.map_structure(tf.add, total, found)
+        mean = tf.nest.map_structure(lambda x: x / self._count, total)
+        self.program(**dict(zip(self._wanted, mean["gradients"])))
+        return mean["measures"]
+
+
+def part_inputs(inputs, count):
+    """The inputs of one of `count` equal parts of a batch.
+
+    Args:
+      inputs: of the whole batch: (shape string, dtype) by name.
+      count: number of parts.
+
+    Raises:
+      ConfigError: `count` does not divide the batch.
+    """
+    parts = {}
+    for name, (shape, dtype) in inputs.items():
+        dims = dict(parse_shape(shape, f"shape of input '{name}'"))
+        if dims.get(_BATCH, 0) % count:
+            raise ConfigError(
+                f"input '{name}': a batch of {dims[_BATCH]} cannot come in {count} micro-batches of one size. "
+                f"Fix: a number of micro-batches that divides {dims[_BATCH]}."
+            )
+        parts[name] = (format_shape((dim, n // count if dim == _BATCH else n) for dim, n in dims.items()), dtype)
+    return parts
+
+
+def in_parts(batches, count):
+    """Groups batches by `count`, for a step of `MicroBatches`.
+
+    Args:
+      batches: an iterator of dicts: inputs of one part by name, and "cases".
+      count: number of parts.
+
+    Yields:
+      {"parts": list of dicts of inputs, "cases": those of all parts}.
+    """
+    while True:
+        parts = list(itertools.islice(batches, count))
+        cases = [case for part in parts for case in part.pop("cases")]
+        yield {"parts": parts, "cases": cases}
+
+
+def _same_variable(mesh, variable):
+    """A variable of another program's graph, in this one."""
+    dtype = mtf.VariableDType(variable.master_dtype, variable.slice_dtype, variable.activation_dtype)
+    zeros = tf.zeros_initializer()  # not used: the variable is there
+    mtf.get_variable(mesh, variable.name, variable.shape, dtype=dtype, initializer=zeros)
+    return mesh.graph.name_to_variable[variable.name]

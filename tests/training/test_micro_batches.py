@@ -1,0 +1,134 @@
+"""A batch in parts trains as the batch at once: the same losses and variables, for any number, under any layout."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.errors import ConfigError, NotSupportedError
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.step import training_step
+from tests.training import linear
+
+SIZES, BATCH = (8, 8, 4), 4
+LAYOUTS = {
+    "whole": {},
+    "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
+    "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
+}
+
+
+def unet(norm="none", keep_prob=0.5):
+    return Task(UNet3D(base_filters=2, depth=2, norm=norm, keep_prob=keep_prob))
+
+
+def batches(number, batch_size=BATCH):
+    rng = np.random.default_rng(5)
+    for _ in range(number):
+        labels = rng.integers(0, 3, (batch_size, *SIZES)).astype(np.int32)
+        labels[0] = 0  # a case without a lesion weighs otherwise in the Dice of the batch
+        yield {"image": rng.random((batch_size, *SIZES, 1)), "labels": labels}
+
+
+def parts_of(batch, count):
+    """A batch as a list of `count` parts."""
+    split = {name: np.split(value, count) for name, value in batch.items()}
+    return [{name: value[i] for name, value in split.items()} for i in range(count)]
+
+
+def train(count, number=3, task=None, inputs=None, given=None, **layout):
+    """Trains; returns the losses and measures of each step, and the variables at the end."""
+    task = task or unet()
+    inputs = inputs or task.inputs(BATCH, SIZES, dtype="float64")
+    optimizer = SGD(0.1, momentum=0.9)
+    if count == 1:
+        program = mi.Program(training_step(task, optimizer), inputs, seed=3, **layout)
+    else:
+        step = MicroBatches(task, optimizer, part_inputs(inputs, count), count, seed=3, **layout)
+        program = step.program
+    rows = []
+    for batch in given or batches(number):
+        values = program(**batch) if count == 1 else step(parts=parts_of(batch, count))
+        rows.append([float(values[name]) for name in sorted(values)])
+    return np.array(rows), {name: v.numpy() for name, v in program.variables.items()}, int(program.step)
+
+
+@pytest.fixture(scope="module")
+def at_once():
+    return train(1)
+
+
+@pytest.mark.parametrize(("count", "layout"), [(2, "whole"), (4, "whole"), (2, "stacked"), (2, "placement")])
+def test_a_batch_in_parts_trains_as_the_batch_at_once(at_once, count, layout):
+    rows, variables, step = train(count, **LAYOUTS[layout])
+    np.testing.assert_allclose(rows, at_once[0], rtol=1e-9)
+    assert variables.keys() == at_once[1].keys()
+    for name, value in variables.items():
+        np.testing.assert_allclose(value, at_once[1][name], rtol=1e-9, atol=1e-12, err_msg=name)
+    assert step == at_once[2] == 3
+
+
+def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once_a_part():
+    batch = next(batches(1))
+    image = np.concatenate([batch["image"][:2]] * 2)  # parts with equal statistics
+    twice = [{"image": image, "labels": np.concatenate([batch["labels"][:2]] * 2)}]
+    task = unet(norm="batch", keep_prob=1.0)
+    whole, before, _ = train(1, task=task, given=twice)
+    parts, after, _ = train(2, task=task, given=twice)
+    np.testing.assert_allclose(parts, whole, rtol=1e-9)
+    initial = {"mean": 0.0, "variance": 1.0}
+    for name in before:
+        kind = name.split("moving_")[-1]
+        if kind in initial:  # m + (1 - 0.9) (s - m), once and twice; what s is, the first tells
+            statistic = (before[name] - 0.9 * initial[kind]) / 0.1
+            np.testing.assert_allclose(after[name], 0.81 * initial[kind] + 0.19 * statistic, rtol=1e-9, atol=1e-12)
+        else:
+            np.testing.assert_allclose(after[name], before[name], rtol=1e-9, atol=1e-12)
+
+
+def test_a_loss_without_sums_over_the_batch_needs_no_pass_of_its_own():
+    task = linear.Linear(keep_prob=0.6)
+    assert MicroBatches(task, SGD(0.1), task.inputs(1), 2)._sums is None
+    given, split = list(linear.take(3)), {"mesh_shape": "rows:2", "layout": "x:rows"}  # the weights, too
+    whole, one, _ = train(1, task=task, inputs=task.inputs(2), given=given)
+    parts, two, _ = train(2, task=task, inputs=task.inputs(2), given=given, **split)
+    np.testing.assert_allclose(parts, whole, rtol=1e-9)
+    np.testing.assert_allclose(two["linear/weights"], one["linear/weights"], rtol=1e-9)
+
+
+class Nested(linear.Linear):
+    """A loss with a sum over the batch of what depends on another."""
+
+    def loss(self, image, target):
+        loss, measures = super().loss(image, target)
+        total = mi.ops.over_batch(loss)
+        return mi.ops.over_batch(loss * total), measures
+
+
+def test_what_cannot_come_in_parts_is_refused():
+    task = linear.Linear()
+    with pytest.raises(ConfigError, match="a batch of 4 cannot come in 3 micro-batches of one size"):
+        part_inputs(task.inputs(4), 3)
+    with pytest.raises(NotSupportedError, match="depends on another sum over the batch"):
+        MicroBatches(Nested(), SGD(0.1), task.inputs(1), 2)
+
+
+def test_a_part_is_told_which_it_is():
+    def noise(image):
+        return image + mi.mtf.random_uniform(image.mesh, image.shape, dtype=tf.float64)
+
+    whole = mi.Program(noise, {"image": ("batch:4,x:3", tf.float64)})(image=np.zeros((4, 3)))
+    program = mi.Program(noise, {"image": ("batch:2,x:3", tf.float64)}, "cores:2", "batch:cores", part_of=("batch", 2))
+    parts = [program.call_part(i, image=np.zeros((2, 3))) for i in range(2)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    with pytest.raises(mi.ShapeError, match=r"part None, but the program is made with part_of=\('batch', 2\)"):
+        program(image=np.zeros((2, 3)))
+
+
+def test_batches_are_grouped_and_none_is_left_out():
+    small = ({"x": i, "cases": [str(i)]} for i in range(6))
+    grouped = in_parts(small, 3)
+    assert next(grouped) == {"parts": [{"x": 0}, {"x": 1}, {"x": 2}], "cases": ["0", "1", "2"]}
+    assert next(grouped)["cases"] == ["3", "4", "5"]
