@@ -3,6 +3,8 @@
 A message says where, what, both numbers by name, and the fix. The command line prints it without a traceback.
 """
 
+import re
+
 
 class MtfImagingError(ValueError):
     """Base class of the errors that this package raises on purpose."""
@@ -25,7 +27,7 @@ class DataError(MtfImagingError):
 
 
 class CheckpointError(MtfImagingError):
-    """A checkpoint that is missing, damaged, or belongs to another network."""
+    """A checkpoint that is missing, damaged, of another network, or that cannot be written."""
 
 
 class ConfigError(MtfImagingError):
@@ -36,5 +38,15 @@ class TrainingError(MtfImagingError):
     """Training that cannot go on, for instance because its loss is not finite."""
 
 
+class OutOfMemoryError(MtfImagingError):
+    """A program that its devices cannot hold."""
+
+
 class Interrupted(MtfImagingError):
     """A run that was told to end early, by a scheduler for instance, and has saved all that it needs to go on."""
+
+
+def reason(error: BaseException) -> str:
+    """What TensorFlow or the operating system say went wrong, in a line, without the names of TensorFlow's nodes."""
+    text = getattr(error, "strerror", None) or str(error).strip() or repr(error)
+    return re.sub(r"^(\{\{.*?\}\} )+|( \[Op:\w+\].*)$", "", text.splitlines()[0])

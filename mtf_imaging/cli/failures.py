@@ -1,11 +1,20 @@
 """Which failures are the user's to mend, and how they are told: in a message, without a traceback."""
 
+import errno
+import os
 import re
 
-from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError
+from mtf_imaging.errors import ConfigError, Interrupted, LayoutError, MtfImagingError, reason
+
+INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: the same command succeeds later
 
 # gin adds the function that it was calling, with its address, to every error that passes through it.
 _GIN_TRAIL = re.compile(r"\n\s*In call to configurable .*", re.DOTALL)
+# What the file system says through TensorFlow, whose errors are of a dozen classes and none is an OSError.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BARRED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
+_AMISS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+_FILE_ERRORS = [f"; {os.strerror(code)}" for code in (*_FULL, *_BARRED, *_AMISS)]
 
 
 def explain(error: BaseException) -> str | None:
@@ -14,21 +23,26 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, MtfImagingError):
         return text
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted."
+        return text or "interrupted."
     if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as in `mtf-imaging ... | head`
         return ""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     if isinstance(error, RuntimeError) and text.startswith("Required bindings for"):
         return f"{text}. Give each in a gin file, or as --gin.NAME=VALUE."
-    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":  # TensorFlow's
+    names = {kind.__name__ for kind in type(error).__mro__}  # TensorFlow's are told by name: it may not be imported
+    if "OpError" in names and any(said in text for said in _FILE_ERRORS):
+        return f"{reason(error)}."
+    if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
         details = text.splitlines()[:1]
         return "\n  ".join(["out of memory. Fix: a smaller --batch_size, or more devices.", *details])
     return None
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns 2 for what was typed wrong, 130 for an interruption as shells do, 1 for other failures."""
+    """Returns the exit code that `main` documents."""
     if isinstance(error, KeyboardInterrupt):
         return 130
+    if isinstance(error, Interrupted):
+        return INTERRUPTED
     return 2 if isinstance(error, ConfigError | LayoutError) else 1

@@ -7,8 +7,8 @@ from mtf_imaging.cli import messages, usage
 from mtf_imaging.cli.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
 
-# Each is a module of this package with SUMMARY, EXAMPLE, REQUIRED, define_flags(flags) and run(flags). None imports
-# TensorFlow before it runs, so that help and mistakes are answered at once.
+# Each is a module of this package with SUMMARY, EXAMPLE, REQUIRED, define_flags(flags) and run(flags), and NOTES where
+# its help has more to say. None imports TensorFlow before it runs, so that help and mistakes are answered at once.
 COMMANDS = ("phantom", "convert", "train", "evaluate", "predict", "demo")
 
 
@@ -19,8 +19,8 @@ def main(argv: list[str] | None = None) -> int:
       argv: the words after `mtf-imaging`; default: those of this process.
 
     Returns:
-      The exit code: 0, 1 where the command failed, 2 where the command line or the configuration is wrong, 130 where
-      it was interrupted.
+      The exit code: 0, 1 where the command failed, 2 where the command line or the configuration is wrong, 75 where a
+      scheduler had it end early and the same command goes on from there, 130 where it was interrupted by Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else argv
     try:

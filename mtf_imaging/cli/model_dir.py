@@ -1,15 +1,30 @@
 """The folder of a run: whose it is, and the configuration that ran."""
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import gin
 
+from mtf_imaging.cli import lock
 from mtf_imaging.data.atomic import is_partial, write_bytes
 from mtf_imaging.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 _CONFIG = "config.gin"
+
+
+@contextlib.contextmanager
+def held(model_dir: str | Path) -> Iterator[None]:
+    """Holds the folder of a run for this process within the block, so that no other trains in it.
+
+    Raises:
+      ConfigError: it is no folder of a run, or another process trains in it.
+    """
+    check(model_dir)
+    with lock.held(model_dir):
+        yield
 
 
 def check(model_dir: str | Path) -> None:
@@ -21,7 +36,7 @@ def check(model_dir: str | Path) -> None:
     path = Path(model_dir)
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as --model_dir.")
-    others = sorted(p.name for p in path.glob("*") if not is_partial(p))
+    others = sorted(p.name for p in path.glob("*") if not is_partial(p) and p.name != lock.NAME)
     if others and _CONFIG not in others:
         raise ConfigError(
             f"{path}: holds {others[0]} and no {_CONFIG}, so it is not the folder of a run. "

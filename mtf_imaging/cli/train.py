@@ -1,15 +1,23 @@
 """`mtf-imaging train`: trains the network of a job, or goes on with it."""
 
+import contextlib
 from pathlib import Path
 
 from absl import flags
 
+from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
+from mtf_imaging.cli.stop_signals import StopSignals
 
 SUMMARY = "trains the network on records under a layout; started again, it goes on where it was."
 EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3d_demo --gin_file 4x4"
 REQUIRED = ("data_dir", "model_dir")
+NOTES = (
+    "SIGTERM, SIGUSR1 and Ctrl-C save a checkpoint after the step that is being made and end the run, with exit code "
+    "75 (130 for Ctrl-C): start the same command again, and it goes on to the very weights of a run that was never "
+    "stopped. A second signal ends it at once. docs/slurm/one_node.sbatch has Slurm do so.",
+)
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -28,8 +36,14 @@ def run(values: flags.FlagValues) -> None:
     configuration = setup_flags.Configuration(
         values, saved, job="unet3d_demo", num_steps="train.num_steps", seed="train.seed"
     )
-    import_tensorflow()
-    from mtf_imaging.cli import training
+    with StopSignals() as signals, _folder(values):
+        import_tensorflow()
+        from mtf_imaging.cli import training
 
-    setup = configuration.bind()
-    training.train(values.data_dir, values.model_dir, setup, dry_run=values.dry_run)
+        setup = configuration.bind()
+        training.train(values.data_dir, values.model_dir, setup, dry_run=values.dry_run, stop=signals.reason)
+
+
+def _folder(values: flags.FlagValues) -> contextlib.AbstractContextManager:
+    """Keeps other runs out of the folder; a dry run writes nothing, so it may go on beside one."""
+    return contextlib.nullcontext() if values.dry_run else model_dirs.held(values.model_dir)

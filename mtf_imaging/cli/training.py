@@ -50,10 +50,10 @@ class Training:
 
 
 def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False, stop=lambda: None) -> None:
-    """Trains on what is in `data_dir`, or goes on, until `stop`; with `dry_run`, builds all and prints what it would be.
+    """Trains on what is in `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be.
 
     Raises:
-      Interrupted: `stop`, which is asked before each step, gave a reason to.
+      Interrupted: `stop`, which is asked before each step, gave a reason to end.
     """
     job, training = Job(), Training()
     data = training.data or Records(job.window, training.augmentation)

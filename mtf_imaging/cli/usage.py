@@ -80,6 +80,8 @@ def command_help(name: str, command) -> str:
         lines.append(f"  --{flag.name}{needed}")
         text = flag.help.split(";    repeat this")[0]  # absl adds that to what may be repeated
         lines += textwrap.wrap(f"{text}{default}", _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    for note in getattr(command, "NOTES", ()):
+        lines += ["", *textwrap.wrap(note, _WIDTH)]
     return "\n".join(lines)
 
 

@@ -1,13 +1,12 @@
 """Checkpoints of a program: whole variables by name, so that any layout can go on from those of any other."""
 
 import logging
-import re
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
+from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
 from mtf_imaging.training import checkpoint_files
 from mtf_imaging.training.checkpoint_contents import check_contents
 
@@ -36,11 +35,17 @@ class Checkpoints:
             raise ConfigError(f"a checkpoint every {every} steps, {keep} kept: each must be at least 1.")
         self._directory, self._program, self.every, self._keep = Path(directory), program, every, keep
         self._checkpoint = tf.train.Checkpoint(program=program)
+        self._saved = None
 
     @property
     def last(self):
         """Path of the last checkpoint, or None."""
         return last_checkpoint(self._directory)
+
+    def save_once(self):
+        """As `save`, unless the program has made no step since."""
+        if int(self._program.step) != self._saved:
+            self.save()
 
     def save(self):
         """Saves the program as it is.
@@ -67,6 +72,7 @@ class Checkpoints:
                 "permissions); the same command then goes on from there."
             ) from error
         checkpoint_files.delete_old(self._directory, step, self._keep)
+        self._saved = step
 
     def restore(self):
         """Restores the last checkpoint that is whole, if there is any, and says so.
@@ -135,9 +141,3 @@ def restore_last(directory, checkpoint, program, everything):
             f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train anew elsewhere."
         )
     return None
-
-
-def reason(error):
-    """What TensorFlow or the operating system say went wrong, in a line, without the names of TensorFlow's nodes."""
-    text = getattr(error, "strerror", None) or str(error).strip() or repr(error)
-    return re.sub(r"^(\{\{.*?\}\} )+|( \[Op:\w+\].*)$", "", text.splitlines()[0])

@@ -1,0 +1,82 @@
+"""One run of training a folder: a lock that ends with its process, however that ends."""
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from mtf_imaging.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
+NAME = ".lock"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of file systems that have none
+
+
+@contextlib.contextmanager
+def held(folder: str | Path) -> Iterator[None]:
+    """Holds a folder for this process within the block; made where it is missing, and gone again if nothing came of it.
+
+    The operating system frees the lock with the process, so a run that is killed leaves none behind; the file that it
+    leaves means nothing. Readers of the folder need no lock.
+
+    Raises:
+      ConfigError: another process holds it; says which.
+      OSError: the folder cannot be written to.
+    """
+    folder = Path(folder)
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = _locked(folder / NAME)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # a read-only folder by now, or one that holds something: both are well
+            (folder / NAME).unlink()
+            if is_new:
+                folder.rmdir()
+        file.close()  # frees it, after the name is gone: nobody is to lock a file that is about to go
+
+
+def _locked(path):
+    """The file at `path`, open and locked."""
+    while True:
+        file = open(path, "a+")  # noqa: SIM115  open as long as the lock is held
+        try:
+            _lock(file, path.parent)
+            same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+        except FileNotFoundError:
+            same = False
+        except BaseException:
+            file.close()
+            raise
+        if same:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            return file
+        file.close()  # its holder took its name away just now: that lock would keep nobody out
+
+
+def _lock(file, folder):
+    import fcntl  # only here: not on every system
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        raise ConfigError(
+            f"{folder}: another run is training in it, {file.read() or 'of which no more is known'}. "
+            "Fix: wait until it ends, or end it, or give this one another --model_dir."
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        _logger.warning(
+            "%s: its file system has no locks (%s), so nothing keeps two runs of training apart there. "
+            "Fix: see to it that only one trains in it.",
+            folder,
+            error.strerror,
+        )
