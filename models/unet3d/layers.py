@@ -1,4 +1,8 @@
-"""Convolutions with their weights. Channels are called `channels` before and after every layer."""
+"""Convolutions with their weights. Channels are called `channels` before and after every layer.
+
+Weights are float32 where activations have fewer bits, and cast to these where they are used: so their gradients are
+float32, too.
+"""
 
 import tensorflow as tf
 
@@ -62,8 +66,7 @@ def _kernel(size):
 
 def _weights(x, dims, mode, scale):
     """He-normal weights (He et al. 2015): variance 2 / fan."""
-    initializer = tf.compat.v1.variance_scaling_initializer(scale, mode)
-    return mi.mtf.get_variable(x.mesh, "filter", mi.mtf.Shape(dims), dtype=x.dtype, initializer=initializer)
+    return _variable(x, "filter", dims, tf.compat.v1.variance_scaling_initializer(scale, mode))
 
 
 def _named(y, dim, use_bias, output_name):
@@ -71,5 +74,11 @@ def _named(y, dim, use_bias, output_name):
     y = mi.mtf.rename_dimension(y, dim.name, output_name)
     if not use_bias:
         return y
-    shape = mi.mtf.Shape(y.shape.dims[-1:])
-    return y + mi.mtf.get_variable(y.mesh, "bias", shape, dtype=y.dtype, initializer=tf.zeros_initializer())
+    return y + _variable(y, "bias", y.shape.dims[-1:], tf.zeros_initializer())
+
+
+def _variable(x, name, dims, initializer):
+    """A variable, in the dtype of the activations `x`."""
+    dtype = mi.ops.master_dtype(x.dtype)
+    variable = mi.mtf.get_variable(x.mesh, name, mi.mtf.Shape(dims), dtype=dtype, initializer=initializer)
+    return mi.mtf.cast(variable, x.dtype)

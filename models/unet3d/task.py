@@ -32,7 +32,7 @@ class Task:
         Args:
           batch_size: volumes in a batch.
           sizes: voxels along x, y and z.
-          dtype: of images and weights.
+          dtype: of images and activations.
           labels: whether the labels are among them (training), or the image only.
         """
         volume = f"batch:{batch_size}," + ",".join(f"{name}:{size}" for name, size in zip("xyz", sizes, strict=True))
@@ -47,14 +47,15 @@ class Task:
           labels: Tensor[batch, x, y, z], int32: 0 background, 1 liver, 2 lesion.
 
         Returns:
-          loss Tensor[], and a dict of Tensors[]: soft Dice over the batch of liver (with its lesions) and lesion.
+          loss Tensor[], and a dict of Tensors[]: soft Dice over the batch of liver (with its lesions) and lesion; all
+          float32 at least.
         """
-        logits = self.network(image, is_training=True)
+        logits = self._logits(image, is_training=True)
         probability = mi.ops.softmax(logits, logits.shape.dims[-1])
         batch = labels.shape.dims[0]
 
-        lesion, is_lesion = self._of(probability, LESION), self._where(labels, LESION, image.dtype)
-        liver, is_liver = lesion + self._of(probability, LIVER), is_lesion + self._where(labels, LIVER, image.dtype)
+        lesion, is_lesion = self._of(probability, LESION), self._where(labels, LESION, logits.dtype)
+        liver, is_liver = lesion + self._of(probability, LIVER), is_lesion + self._where(labels, LIVER, logits.dtype)
         cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, logits.shape.dims[-1], self.class_weights)
         dice = mi.ops.dice_loss(lesion, is_lesion, batch)
         loss = (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
@@ -62,8 +63,13 @@ class Task:
 
     def predict(self, image):
         """Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
-        logits = self.network(image, is_training=False)
+        logits = self._logits(image, is_training=False)
         return mi.ops.softmax(logits, logits.shape.dims[-1])
+
+    def _logits(self, image, is_training):
+        """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
+        logits = self.network(image, is_training=is_training)
+        return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 
     @staticmethod
     def _of(probability, index):
@@ -76,6 +82,6 @@ class Task:
 
 def _soft_dice(probability, target, epsilon=1e-6):
     """`(2 sum(p t) + e) / (sum(p) + sum(t) + e)` over all voxels: 1 where both are empty."""
-    intersection = mi.mtf.reduce_sum(probability * target)
-    total = mi.mtf.reduce_sum(probability) + mi.mtf.reduce_sum(target)
+    intersection = mi.ops.over_batch(mi.mtf.reduce_sum(probability * target))
+    total = mi.ops.over_batch(mi.mtf.reduce_sum(probability) + mi.mtf.reduce_sum(target))
     return (2 * intersection + epsilon) / (total + epsilon)

@@ -4,7 +4,9 @@ from mtf_imaging.ops.activation import dropout, leaky_relu
 from mtf_imaging.ops.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from mtf_imaging.ops.losses import dice_loss, softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.norm import batch_norm
+from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
+from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.step import step
 
 __all__ = [
@@ -18,8 +20,10 @@ __all__ = [
     "dice_loss",
     "dropout",
     "leaky_relu",
+    "master_dtype",
     "max_pool2d",
     "max_pool3d",
+    "over_batch",
     "softmax",
     "sparse_softmax_cross_entropy",
     "step",
