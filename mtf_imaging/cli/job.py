@@ -12,7 +12,7 @@ from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.predict import predict_cases
 from mtf_imaging.training.prediction import predictor
 
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "bfloat16", "float64")
 
 
 @gin.configurable("job", module="mtf_imaging")
@@ -23,7 +23,8 @@ class Job:
     Attributes:
       task: a `training.task.Task`.
       window: (low, high) in HU, which the image is clipped to.
-      dtype: of images, weights and all that is computed: "float32"; "float64" to compare runs digit by digit.
+      dtype: of images and activations: "float32"; "bfloat16" for half the memory, with weights, norm statistics, the
+        optimizer and losses still in float32; "float64", all of it, to compare runs digit by digit.
     """
 
     task: object = gin.REQUIRED
