@@ -16,7 +16,8 @@ class Task(Protocol):
         """Inputs of a `Program` for images of these sizes: those of `loss` with labels, of `predict` without.
 
         Names, sizes and number of dimensions are the task's own; only `batch` has a meaning elsewhere: the images that
-        are computed together. `dtype` is that of images, and so of the weights and all that is computed of them.
+        are computed together. `dtype` is that of images and activations; weights and losses are to be of
+        `ops.master_dtype(dtype)`, float32 where it is bfloat16.
         """
 
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
@@ -37,7 +38,7 @@ def task_inputs(task, batch_size, sizes, dtype="float32", labels=True):
       task: a `Task`.
       batch_size: images in a batch.
       sizes: along the spatial dimensions.
-      dtype: of images and weights.
+      dtype: of images and activations.
       labels: whether they are those of `loss`, or of `predict`.
 
     Returns:
