@@ -1,4 +1,7 @@
-"""The documentation does what it says: Python blocks run, and every command line in it is one."""
+"""The documentation does what it says: Python blocks run, and every command line in it is one.
+
+Blocks that are files of a name are run with the commands of their page, by `test_own_model.py` and `test_packaging.py`.
+"""
 
 import importlib
 import re
@@ -9,17 +12,18 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.cli import usage
+from tests import pages
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def _blocks(language):
-    found = []
-    for page in PAGES:
-        for number, match in enumerate(re.finditer(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)):
-            found.append(pytest.param(match.group(1), id=f"{page.name}-{number}"))
-    return found
+    return [
+        pytest.param(text, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, text in enumerate(pages.blocks(page, language))
+    ]
 
 
 @pytest.mark.parametrize("code", _blocks("python"))
@@ -34,11 +38,9 @@ def test_links_between_pages_lead_somewhere():
 
 
 def _command_lines():
-    for block in _blocks("bash"):
-        for line in block.values[0].splitlines():
-            words = shlex.split(line, comments=True)
-            if words:
-                yield words
+    for page in PAGES:
+        for line in pages.command_lines(page):
+            yield shlex.split(line, comments=True)
 
 
 def test_every_command_line_is_one():

@@ -1,0 +1,113 @@
+"""Modules that a gin file imports: where they are found, what is said where they are not, and where they fail."""
+
+import sys
+
+import gin
+import pytest
+
+from mtf_imaging.cli import gin_config
+from mtf_imaging.errors import ConfigError
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working folder; what is imported from it is forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name, found in list(sys.modules.items()):
+        if (getattr(found, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def bind(*files, bindings=()):
+    gin_config.bind(files, bindings, {})
+
+
+def module(name):
+    """The text of a module with a function in it, which gin knows by a name that no other test uses."""
+    return f"import gin\n\n\n@gin.configurable('{name}')\ndef f(x=1):\n    return x\n"
+
+
+def test_a_module_is_found_in_the_working_folder_and_beside_the_gin_file(here):
+    (here / "jobs").mkdir()
+    (here / "own_here.py").write_text(module("own_here"))
+    (here / "jobs" / "own_beside.py").write_text(module("own_beside"))
+    (here / "jobs" / "job.gin").write_text("import own_here\nimport own_beside\nown_here.x = 2\nown_beside.x = 3\n")
+    bind("jobs/job.gin")
+    assert gin.get_configurable("own_here")() == 2
+    assert gin.get_configurable("own_beside")() == 3
+
+
+def test_the_working_folder_comes_before_that_of_the_gin_file(here):
+    (here / "jobs").mkdir()
+    (here / "own_twice.py").write_text(module("own_first"))
+    (here / "jobs" / "own_twice.py").write_text(module("own_second"))
+    (here / "jobs" / "job.gin").write_text("import own_twice\n")
+    bind("jobs/job.gin")
+    assert sys.modules["own_twice"].__file__ == str(here / "own_twice.py")
+
+
+def test_a_parameter_may_import(here):
+    (here / "own_parameter.py").write_text(module("own_parameter"))
+    bind(bindings=["import own_parameter", "own_parameter.x = 5"])
+    assert gin.get_configurable("own_parameter")() == 5
+
+
+def test_a_file_named_as_a_library_gets_in_the_way_of_nobody(here):
+    for name in ("json", "gin", "numpy", "colorsys"):
+        (here / f"{name}.py").write_text("raise RuntimeError('the wrong one')\n")
+    sys.modules.pop("colorsys", None)
+    bind(bindings=["import textwrap"])
+    import colorsys
+
+    assert not colorsys.__file__.startswith(str(here))
+
+
+@pytest.mark.parametrize("name", ["json", "colorsys", "sys"])
+def test_a_library_is_not_taken_for_the_users_own_module(here, name):
+    (here / f"{name}.py").write_text(module(f"own_{name}"))
+    with pytest.raises(ConfigError) as error:
+        bind(bindings=[f"import {name}"])
+    assert f"'import {name}' finds Python's or an installed '{name}' (" in str(error.value)
+    assert f"not {here / name}.py. Fix: give your module another name." in str(error.value)
+
+
+def test_a_module_that_is_nowhere_is_told_with_where_it_was_looked_for(here):
+    (here / "jobs").mkdir()
+    (here / "my_net.py").write_text("")
+    (here / "jobs" / "job.gin").write_text("import my_nte\n")
+    with pytest.raises(ConfigError) as error:
+        bind("jobs/job.gin")
+    assert str(error.value).splitlines() == [
+        f"gin file jobs/job.gin: there is no module 'my_nte', neither installed nor in {here}, {here}/jobs. "
+        "Did you mean 'my_net'? Fix: start the command in the folder of the module, or put that into PYTHONPATH.",
+        '  In file "jobs/job.gin", line 1',
+        "    import my_nte",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "x = {}\n\n\ndef f():\n    return x['y']\n\n\nf()\n",
+            ["line 8, in <module>", "line 5, in f", "KeyError: 'y'"],
+        ),
+        ("import not_there\n", ["line 1, in <module>", "ModuleNotFoundError: No module named 'not_there'"]),
+        ("from gin import nothing\n", ["line 1, in <module>", "ImportError: cannot import name 'nothing'"]),
+        ("\ndef f(:\n", ["line 2", "def f(:", "SyntaxError: invalid syntax"]),
+        ("raise ValueError('no such thing')\n", ["line 1, in <module>", "ValueError: no such thing"]),
+    ],
+)
+def test_an_error_in_a_module_is_shown_with_its_lines_alone(here, text, shown):
+    (here / "own_broken.py").write_text(text)
+    (here / "job.gin").write_text("import own_broken\n")
+    with pytest.raises(ConfigError) as error:
+        bind("job.gin")
+    message = str(error.value)
+    assert message.startswith("gin file job.gin: module 'own_broken' cannot be imported:\n")
+    assert f'File "{here}/own_broken.py"' in message
+    assert all(words in message for words in shown)
+    assert "importlib" not in message
+    assert "own_modules.py" not in message

@@ -1,0 +1,116 @@
+"""A network and a data set of one's own: those of docs/own_model.md, as they stand there, on 2-D images."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import gin
+import numpy as np
+import pytest
+
+from mtf_imaging.cli.main import main
+from tests import pages
+
+PAGE = Path(__file__).parents[2] / "docs" / "own_model.md"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files of the page and its images; the working folder, as long as these tests run."""
+    folder = tmp_path_factory.mktemp("own_model")
+    pages.write_files(PAGE, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        runpy.run_path("make_images.py")
+        yield folder
+        for name in ("my_net", "my_optimizer"):
+            sys.modules.pop(name, None)
+
+
+def train(model_dir, *words):
+    """Trains as a process of its own would; returns the exit code."""
+    gin.clear_config()
+    try:
+        return main(["train", "--data_dir=images", f"--model_dir={model_dir}", *words])
+    finally:
+        gin.clear_config()
+
+
+def losses(model_dir):
+    return np.loadtxt(f"{model_dir}/losses.csv", delimiter=",", skiprows=1, usecols=1)
+
+
+def test_it_takes_no_more_lines_than_the_page_says():
+    assert sum(bool(line.strip()) for line in pages.files(PAGE)["my_net.py"].splitlines()[1:]) <= 40
+
+
+def test_it_learns_and_its_weights_are_used_from_python(folder, capsys):
+    assert train("run", "--gin_file=my_job") == 0
+    found = losses("run")
+    assert len(found) == 100
+    assert np.mean(found[-10:]) < 0.2 * found[0]
+    capsys.readouterr()
+    runpy.run_path("use.py")
+    dice = float(capsys.readouterr().out.removeprefix("Dice: "))
+    assert dice > 0.6
+
+
+def test_a_dry_run_shows_the_slices_of_the_page(folder, capsys):
+    assert train("dry", "--gin_file=my_job", "--dry_run") == 0
+    assert capsys.readouterr().out.strip() in pages.blocks(PAGE, "text")[0]
+    assert not Path("dry").exists()
+
+
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout", "mesh_impl"),
+    [
+        ("rows:2,cols:2", "x:rows,y:cols", "stacked"),
+        ("rows:2,cols:2", "x:rows,y:cols", "placement"),
+        ("rows:16", "x:rows", "stacked"),
+        ("cores:4", "batch:cores", "placement"),
+    ],
+)
+def test_a_layout_changes_no_loss(folder, mesh_shape, layout, mesh_impl):
+    setup = ("--gin_file=my_job", "--gin.job.dtype='float64'", "--num_steps=12")
+    if not Path("whole").exists():
+        assert train("whole", *setup, "--mesh_shape=", "--layout=") == 0
+    name = f"{mesh_impl} {layout}"
+    assert train(name, *setup, f"--mesh_shape={mesh_shape}", f"--layout={layout}", f"--mesh_impl={mesh_impl}") == 0
+    np.testing.assert_allclose(losses(name), losses("whole"), rtol=1e-9)
+
+
+def test_a_run_goes_on_by_what_it_saved_alone(folder):
+    assert train("broken", "--gin_file=my_job", "--num_steps=3") == 0
+    assert "import my_net" in Path("broken/config.gin").read_text()
+    assert "setup.resolution = 'x:64,y:64'" in Path("broken/config.gin").read_text()
+    assert train("broken", "--num_steps=6") == 0
+    assert train("unbroken", "--gin_file=my_job", "--num_steps=6") == 0
+    np.testing.assert_array_equal(losses("broken"), losses("unbroken"))
+
+
+def test_an_optimizer_and_a_schedule_of_ones_own(folder):
+    assert train("signs", "--gin_file=my_job", "--gin_file=my_optimizer", "--num_steps=20") == 0
+    found = losses("signs")
+    assert np.mean(found[-5:]) < 0.4 * found[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--resolution=x:64,y:64,z:64"], "needs positive sizes of x and y. Fix: for instance '64' or 'x:192,y:192'."),
+        (
+            ["--resolution=32"],
+            "data set Images: the batch of step 0: 'image' has the shape [4, 64, 64, 1], but the task's input is "
+            "[batch:4,x:32,y:32,channels:1].",
+        ),
+        (["--gin_param=job.task = @FindBlobs"], "job.task is the class FindBlobs, not an object of it. Fix: "),
+        (["--gin_param=job.task = @Images()"], "job.task is a Images, which has no method inputs and no method loss"),
+        (["--gin_param=train.data = @FindBlobs()"], "train.data is a FindBlobs, which has no method sizes"),
+        (["--gin_param=FindBlobs.filter = 3"], "doesn't have a parameter named 'filter'. Did you mean 'filters'?"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(folder, capsys, words, message):
+    assert train("mistake", "--gin_file=my_job", *words) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not list(Path("mistake").glob("*.gin"))

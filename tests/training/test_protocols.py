@@ -1,0 +1,208 @@
+"""What is said of tasks and data sets that are not what they should be."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.errors import ConfigError, DataError, ShapeError
+from mtf_imaging.training.data_set import data_batches, data_sizes
+from mtf_imaging.training.describe import describe_slices
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.step import training_step
+from mtf_imaging.training.task import task_inputs
+
+mtf = mi.mtf
+
+
+class Sum:
+    """The simplest task: `weight sum(image)`."""
+
+    def inputs(self, batch_size, sizes, dtype, labels):
+        return {"image": f"batch:{batch_size},x:{sizes[0]}"}
+
+    def weight(self, image):
+        return mtf.get_variable(image.mesh, "weight", mtf.Shape([]), initializer=tf.ones_initializer())
+
+    def loss(self, image):
+        return mtf.reduce_sum(image) * self.weight(image), {}
+
+    def predict(self, image):
+        return mtf.reduce_sum(image)
+
+
+def program(task):
+    inputs = task_inputs(task, 2, (4,))
+    return mi.Program(training_step(task, SGD(0.1)), inputs), inputs
+
+
+def test_inputs_that_are_shapes_alone_are_float32():
+    made, inputs = program(Sum())
+    assert inputs == {"image": ("batch:2,x:4", tf.float32)}
+    assert made(image=np.ones((2, 4)))["loss"].numpy() == 8
+    assert describe_slices(made, inputs).splitlines()[1] == "image            batch:2 x:4  2 x 4"
+
+
+class NoPredict:
+    inputs, loss = Sum.inputs, Sum.loss
+
+
+class NoDtype(Sum):
+    def inputs(self, batch_size, sizes):
+        return {}
+
+
+class ListOfInputs(Sum):
+    def inputs(self, batch_size, sizes, dtype, labels):
+        return ["image"]
+
+
+class OtherNames(Sum):
+    def loss(self, picture):
+        return mtf.reduce_sum(picture), {}
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (None, "job.task is a NoneType, which has no method inputs and no method loss and no method predict. Fix: "),
+        (Sum, "job.task is the class Sum, not an object of it. Fix: job.task = @Sum()"),
+        (NoPredict(), "job.task is a NoPredict, which has no method predict. Fix: write predict(self, **inputs"),
+        (
+            NoDtype(),
+            "job.task, a NoDtype: inputs(batch_size, sizes) will be called as "
+            "inputs(batch_size, sizes, dtype=..., labels=...): got an unexpected keyword argument 'dtype'.",
+        ),
+        (ListOfInputs(), "a ListOfInputs: inputs must return a dict of shapes by name, not ['image']."),
+        (
+            OtherNames(),
+            "a OtherNames: loss(picture) will be called as loss(image=...): missing a required argument: 'picture'.",
+        ),
+    ],
+)
+def test_a_task_that_is_none(task, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        task_inputs(task, 2, (4,))
+
+
+def test_predict_is_checked_where_it_is_to_be_called():
+    task = Sum()
+    task.predict = lambda picture: picture
+    task_inputs(task, 2, (4,))
+    with pytest.raises(ConfigError, match=re.escape("predict(picture) will be called as predict(image=...)")):
+        task_inputs(task, 2, (4,), labels=False)
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "message"),
+    [
+        (lambda loss, image: loss, ConfigError, "must return a pair (loss, dict of measures, {} for none), not Tensor"),
+        (lambda loss, image: (loss, loss), ConfigError, "must return a pair"),
+        (lambda loss, image: None, ConfigError, "must return a pair (loss, dict of measures, {} for none), not None"),
+        (lambda loss, image: (1.0, {}), ConfigError, "must return mtf.Tensors; 'loss' is float."),
+        (lambda loss, image: (loss, {"dice": 0.5}), ConfigError, "must return mtf.Tensors; 'dice' is float."),
+        (lambda loss, image: (image * loss, {}), ShapeError, "'loss' has the dimensions Shape[batch=2, x=4]. Fix: mtf"),
+        (lambda loss, image: (loss, {"dice": image}), ShapeError, "must return numbers; 'dice' has the dimensions"),
+        (lambda loss, image: (loss, {"loss": loss}), ConfigError, "a measure cannot be called 'loss', too."),
+    ],
+)
+def test_a_loss_that_is_none(loss, error, message):
+    class Other(Sum):
+        def loss(self, image):
+            return loss(super().loss(image)[0], image)
+
+    with pytest.raises(error, match=re.escape(message)) as raised:
+        program(Other())
+    assert "the loss of task Other" in str(raised.value)
+
+
+def test_a_loss_without_weights():
+    class Fixed(Sum):
+        def loss(self, image):
+            return mtf.reduce_sum(image), {}
+
+    with pytest.raises(
+        ConfigError, match=r"the loss of task Fixed has no weights to train\. Fix: make them with mtf\.get"
+    ):
+        program(Fixed())
+
+
+class Ones:
+    """Batches of ones; a test changes them."""
+
+    def __init__(self, change=lambda batch: batch, count=None):
+        self.change, self.count = change, count
+
+    def sizes(self, data_dir):
+        return np.array([4])
+
+    def batches(self, data_dir, *, batch_size, sizes, seed, start_step):
+        for _ in itertools.count() if self.count is None else range(start_step, self.count):
+            yield self.change({"image": np.ones((batch_size, *sizes), np.uint8)})
+
+
+def batches(data, start_step=0):
+    inputs = {"image": ("batch:2,x:4", tf.float64)}
+    return data_batches(data, "folder", inputs, batch_size=2, sizes=(4,), seed=0, start_step=start_step)
+
+
+def test_batches_come_in_the_dtype_of_the_input_with_the_names_of_their_cases():
+    assert data_sizes(Ones(), "folder") == (4,)
+    batch = next(batches(Ones()))
+    assert batch["image"].dtype == tf.float64
+    assert batch["cases"] == []
+    named = next(batches(Ones(lambda batch: batch | {"cases": np.array([3, 7])})))
+    assert named["cases"] == ["3", "7"]
+    assert next(batches(Ones(lambda batch: batch | {"cases": "one"})))["cases"] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda batch: [1], "data set Ones: the batch of step 5 must be a dict of arrays by input, not a list."),
+        (lambda batch: {}, "the batch of step 5 has no 'image'; the task's inputs are image."),
+        (
+            lambda batch: {"picture": 1, "cases": []},
+            "has no 'image' and has 'picture', which is none; the task's inputs are image.",
+        ),
+        (
+            lambda batch: {"image": batch["image"][:1]},
+            "the batch of step 5: 'image' has the shape [1, 4], but the task's input is [batch:2,x:4].",
+        ),
+        (lambda batch: {"image": [["a"]]}, "'image' cannot be made an array of float64: "),
+        (lambda batch: {"image": [[1], [1, 2]]}, "'image' cannot be made an array of float64: "),
+    ],
+)
+def test_a_batch_that_does_not_fit_names_the_data_set_and_the_step(change, message):
+    with pytest.raises(DataError, match=re.escape(message)) as error:
+        next(batches(Ones(change), start_step=5))
+    assert str(error.value).startswith("data set Ones: the batch of step 5")
+
+
+def test_batches_that_end_end_no_run_in_silence():
+    found = batches(Ones(count=7), start_step=5)
+    next(found), next(found)
+    with pytest.raises(DataError, match=re.escape("data set Ones: there is no batch for step 7; batches must go on")):
+        next(found)
+
+
+@pytest.mark.parametrize("sizes", [None, (), (4, 0), (1, 2, 3, 4), ("a",), 64])
+def test_sizes_that_are_none(sizes):
+    data = Ones()
+    data.sizes = lambda data_dir: sizes
+    with pytest.raises(
+        DataError, match=re.escape("data set Ones: sizes must return 1 to 3 positive numbers of voxels")
+    ):
+        data_sizes(data, "folder")
+
+
+def test_a_data_set_that_is_none():
+    data = Ones()
+    data.batches = lambda data_dir, batch_size: None
+    with pytest.raises(
+        ConfigError, match=re.escape("train.data, a Ones: batches(data_dir, batch_size) will be called")
+    ):
+        batches(data)
