@@ -16,6 +16,11 @@ def paths(directory: Path) -> list[str]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
+def steps(directory: Path) -> list[int]:
+    """Returns the steps of the checkpoints, ascending."""
+    return sorted(step for step, suffix, _ in _files(directory) if suffix == "index")
+
+
 def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None:
     """Writes a checkpoint, `ckpt-STEP`, whole or not at all.
 
@@ -47,15 +52,23 @@ def delete_old(directory: Path, step: int, keep: int) -> None:
     """
     found = [file for file in _files(directory) if file[0] <= step]
     kept = sorted(number for number, suffix, _ in found if suffix == "index")[-keep:]
-    for number, _, path in sorted(found, key=lambda file: file[1] != "index"):  # a checkpoint ends with its index
-        if number not in kept:
-            path.unlink(missing_ok=True)
+    _delete(file for file in found if file[0] not in kept)
+
+
+def delete_others(directory: Path, step: int | None) -> None:
+    """Deletes all checkpoints but that of `step`, and data that has no index."""
+    _delete(file for file in _files(directory) if file[0] != step)
 
 
 def sweep(directory: Path) -> None:
     """Deletes what is left of checkpoints that were being written when their run was killed."""
     for leftover in directory.glob(f"ckpt-*{_TEMPORARY}"):
         shutil.rmtree(leftover)
+
+
+def _delete(files):
+    for _, _, path in sorted(files, key=lambda file: file[1] != "index"):  # a checkpoint ends with its index
+        path.unlink(missing_ok=True)
 
 
 def _files(directory):

@@ -24,3 +24,26 @@ def describe_slices(program, inputs):
 
 def _shape(sizes):
     return " x ".join(map(str, sizes))
+
+
+def describe_run(program, inputs):
+    """Returns what `describe_slices` says and the mesh and the layout, in Markdown.
+
+    Args:
+      program: a `Program`.
+      inputs: names of its inputs, with their (shape string, dtype).
+    """
+    size, devices = program.mesh_impl.size, program.mesh_impl.devices
+    return "\n".join(
+        [
+            f"- mesh `{program.mesh_shape}`: {size} processor{'s' * (size > 1)}, on {', '.join(map(str, devices))}",
+            f"- layout `{program.layout}`",
+            "",
+            *fenced(describe_slices(program, inputs)),
+        ]
+    )
+
+
+def fenced(text):
+    """Lines of Markdown that show a text as it is."""
+    return ["```", text, "```"]

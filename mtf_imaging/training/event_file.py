@@ -11,7 +11,7 @@ import tensorflow as tf
 class EventFile:
     """Writes scalars, pictures and texts for TensorBoard; the file is made with the first of them.
 
-    An event file is a TFRecord file of `Event`s. They are written here one by one, because TensorFlow 2's own writer has
+    An event file is a TFRecord file of `Event`s. They are written here, because TensorFlow 2's own writer has
     no way to say where a run begins again.
 
     Args:

@@ -1,6 +1,8 @@
 """The training loop: batches through a program, with checkpoints on the way."""
 
+import collections
 import logging
+import statistics
 import time
 
 import numpy as np
@@ -9,6 +11,7 @@ from tqdm import tqdm
 from mtf_imaging.errors import Interrupted, TrainingError
 
 _logger = logging.getLogger(__name__)
+_TIMED_STEPS = 20
 
 
 def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, stop=lambda: None, progress=True):
@@ -44,15 +47,16 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
             _logger.info("all %d steps are done: nothing to train", num_steps)
             return measures
         found = iter(batches(start))
+        times = collections.deque(maxlen=_TIMED_STEPS)
         with tqdm(
             total=num_steps, initial=start, desc="train", unit="step", disable=not progress, dynamic_ncols=True
         ) as bar:
             for number in range(start, num_steps):
                 _check_stop(stop, number, start, checkpoints)
-                measures = _step(step or program, number, found, observers, checkpoints, bar)
+                measures = _step(step or program, number, found, observers, checkpoints, bar, times)
                 done = number + 1
                 if done % checkpoints.every == 0 or done == num_steps:
-                    checkpoints.save()
+                    checkpoints.save_once()
         _check_stop(stop, num_steps, start, checkpoints)  # an observer may have left something undone for it
     finally:
         for observer in observers:
@@ -66,21 +70,22 @@ def _check_stop(stop, number, start, checkpoints):
     if why is None:
         return
     if number > start:
-        checkpoints.save()
+        checkpoints.save_once()
     raise Interrupted(
         f"{why}: stopped after {number} steps; the last checkpoint is {checkpoints.last or 'none yet'}. "
         "The same command goes on from there."
     )
 
 
-def _step(step, number, batches, observers, checkpoints, bar):
+def _step(step, number, batches, observers, checkpoints, bar, times):
     """One step: returns its measures when they are found to be finite."""
     began = time.perf_counter()
     batch = next(batches)
     inputs = {name: value for name, value in batch.items() if name != "cases"}
     cases = batch.get("cases", [])
     values = {name: value.numpy() for name, value in step(**inputs).items()}
-    seconds = time.perf_counter() - began
+    times.append(time.perf_counter() - began)
+    seconds = statistics.median(times)
     for observer in observers:
         observer.after(number, values, cases, seconds)
     if not np.isfinite(values["loss"]):
@@ -95,6 +100,5 @@ def _step(step, number, batches, observers, checkpoints, bar):
         f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.3f}" for name, value in measures.items()
     )
     bar.update()
-    rate = bar.format_dict["rate"] or 0.0  # steps a second, lately; none in the first
-    bar.set_postfix_str(f"{shown}, {rate * len(cases):.2f} volumes/s", refresh=False)
+    bar.set_postfix_str(f"{shown}, {len(cases) / seconds:.2f} volumes/s", refresh=False)
     return measures

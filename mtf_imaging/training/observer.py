@@ -18,7 +18,8 @@ class Observer:
           step: its number.
           values: numpy scalars by name, "loss" and the task's measures.
           cases: names of what was in its batch.
-          seconds: that it took, with the wait for its batch.
+          seconds: that a step takes: the median of the last ones, with the wait for their batches, without what
+            observers and checkpoints took.
         """
 
     def close(self) -> None:

@@ -1,22 +1,28 @@
 """A trained network as a function of an image, on a layout of its own."""
 
 import logging
+from pathlib import Path
 
+from mtf_imaging.errors import CheckpointError
 from mtf_imaging.layout import format_layout, format_shape, parse_layout, parse_shape
 from mtf_imaging.program import Program
-from mtf_imaging.training.checkpoints import load_weights
+from mtf_imaging.training import best
+from mtf_imaging.training.checkpoints import last_checkpoint, load_weights
 
 _logger = logging.getLogger(__name__)
 
 
-def predictor(*, task, sizes, model_dir, dtype="float32", mesh_shape="", layout="", mesh_impl="auto"):
-    """Builds the network for one volume at a time, with the weights of the last checkpoint.
+def predictor(
+    *, task, sizes, model_dir, checkpoint="last", dtype="float32", mesh_shape="", layout="", mesh_impl="auto"
+):
+    """Builds the network for one volume at a time, with the weights of a checkpoint.
 
     Args:
       task: a `Task`.
       sizes: voxels along x, y and z.
       model_dir: folder of the checkpoints.
-      dtype: of the weights, and of what is computed.
+      checkpoint: "last", or "best" for that of the best evaluation while training.
+      dtype: of images and all that is computed of them.
       mesh_shape, layout, mesh_impl: as of a `Program`; they may differ from training's. Rules for `batch` are dropped.
 
     Returns:
@@ -25,11 +31,37 @@ def predictor(*, task, sizes, model_dir, dtype="float32", mesh_shape="", layout=
     Raises:
       CheckpointError: no checkpoint, or one of another network.
     """
+    program = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl)
+    folder = Path(model_dir)
+    if checkpoint == "best":
+        folder = folder / best.FOLDER
+        if last_checkpoint(folder) is None:
+            raise CheckpointError(
+                f"{model_dir}: holds no best checkpoint, for no held-out cases were evaluated while it was trained. "
+                "Fix: train with --eval_dir, or take the last one with --checkpoint last."
+            )
+    path = load_weights(folder, program)
+    _logger.info("weights of step %d, %s", int(program.step), path)
+    return _one_volume_at_a_time(program)
+
+
+def predictor_of(program, *, task, sizes, dtype="float32", mesh_shape="", layout="", mesh_impl="auto"):
+    """As `predictor`, with the weights of a program that trains, as they are whenever the function is called.
+
+    Args:
+      program: the `Program` that holds the variables.
+      task, sizes, dtype, mesh_shape, layout, mesh_impl: as of `predictor`.
+    """
+    return _one_volume_at_a_time(_program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=program))
+
+
+def _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=None):
     mesh_shape, layout = for_one_volume(mesh_shape, layout)
     inputs = task.inputs(1, sizes, dtype=dtype, labels=False)
-    program = Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
-    path = load_weights(model_dir, program)
-    _logger.info("weights of step %d, %s", int(program.step), path)
+    return Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl, variables=variables)
+
+
+def _one_volume_at_a_time(program):
     return lambda image: program(image=image[None]).numpy()[0]
 
 
