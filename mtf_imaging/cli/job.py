@@ -5,8 +5,8 @@ import dataclasses
 import gin
 
 from mtf_imaging.cli.job_setup import JobSetup
-from mtf_imaging.data.grid import parse_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW
+from mtf_imaging.data.sampling import Sampling, parse_sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.predict import predict_cases
@@ -39,21 +39,22 @@ class Job:
 def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup) -> None:
     """Segments and scores the cases of `input_dir`."""
     job = Job()
-    evaluate_cases(input_dir, output_dir, _grid(setup), _predictor(job, model_dir, setup), job.window)
+    evaluate_cases(input_dir, output_dir, _sampling(setup), _predictor(job, model_dir, setup), job.window)
 
 
 def predict(model_dir: str, input_path: str, output_path: str, setup: JobSetup, overwrite: bool = False) -> None:
     """Segments a volume, or the volumes of a folder."""
     job = Job()
     network = _predictor(job, model_dir, setup)
-    predict_cases(input_path, output_path, _grid(setup), network, job.window, overwrite=overwrite)
+    predict_cases(input_path, output_path, _sampling(setup), network, job.window, overwrite=overwrite)
 
 
-def _grid(setup: JobSetup):
+def _sampling(setup: JobSetup) -> Sampling:
     if setup.resolution is None:
         raise ConfigError("the resolution is not known. Fix: give --resolution, or the --model_dir of a run of train.")
-    return parse_grid(setup.resolution)
+    return parse_sampling(setup.resolution, setup.spacing)
 
 
 def _predictor(job: Job, model_dir: str, setup: JobSetup):
-    return predictor(task=job.task, sizes=_grid(setup), dtype=job.dtype, model_dir=model_dir, **setup.of_program())
+    sizes = _sampling(setup).grid
+    return predictor(task=job.task, sizes=sizes, dtype=job.dtype, model_dir=model_dir, **setup.of_program())

@@ -4,6 +4,7 @@ import dataclasses
 
 import gin
 
+from mtf_imaging.data.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.spelling import did_you_mean
@@ -21,6 +22,8 @@ class JobSetup:
       layout: which dimension is split over which of the mesh, as "x:rows,y:cols"; "" for none.
       mesh_impl: "stacked", "placement", or "auto" for the one that suits the devices.
       resolution: voxels along x, y and z, as "64" or "x:192,y:192,z:96"; None for that of the records.
+      spacing: size of a voxel in mm along x, y and z, as "1.5,1.5,2"; "" for grids that span the whole field of view of
+        each volume; None for that of the records.
       batch_size: volumes in a step, over all processors.
       micro_batches: parts that a step computes its batch in, one after the other, in the memory of one.
     """
@@ -31,10 +34,12 @@ class JobSetup:
     resolution: str | int | None = None
     batch_size: int = 1
     micro_batches: int = 1
+    spacing: str | float | tuple[float, float, float] | None = None
 
     def __post_init__(self):
         parse_shape(self.mesh_shape, "mesh shape")
         parse_layout(self.layout)
+        parse_spacing(self.spacing)
         if self.mesh_impl not in MESH_IMPLS:
             hint = did_you_mean(str(self.mesh_impl), MESH_IMPLS)
             raise ConfigError(f"mesh_impl {self.mesh_impl!r} is none of {', '.join(MESH_IMPLS)}.{hint}")

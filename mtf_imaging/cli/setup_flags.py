@@ -16,6 +16,7 @@ _SETUP = {
     "layout": "Which dimension is split over which of the mesh, as x:rows,y:cols,batch:cores.",
     "mesh_impl": f"How processors become devices: {', '.join(MESH_IMPLS)}.",
     "resolution": "Voxels along x, y and z, as 64 or x:192,y:192,z:96; default: that of the records.",
+    "spacing": "Voxel size in mm along x, y and z, as 1.5,1.5,2; default: that of the records.",
 }
 
 

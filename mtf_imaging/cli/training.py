@@ -12,6 +12,7 @@ from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.data.augment import Augmentation
 from mtf_imaging.data.data_set import Records
 from mtf_imaging.data.grid import format_grid, parse_grid
+from mtf_imaging.data.sampling import format_spacing
 from mtf_imaging.program import Program
 from mtf_imaging.training import adafactor, loop, optimizers, schedules  # noqa: F401  for their names in gin files
 from mtf_imaging.training.checkpoints import Checkpoints
@@ -56,7 +57,7 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False,
       Interrupted: `stop`, which is asked before each step, gave a reason to end.
     """
     job, training = Job(), Training()
-    data = training.data or Records(job.window, training.augmentation)
+    data = training.data or Records(job.window, training.augmentation, setup.spacing)
     sizes = _sizes(setup.resolution, training.data, data, data_dir)
     count, seed = setup.micro_batches, training.seed
     # Of what goes through the network at once: a batch, or a part of one.
@@ -83,8 +84,11 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False,
 
     checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
     checkpoints.restore()
+    decided = {"setup.resolution": format_grid(sizes)}
+    if isinstance(data, Records):
+        decided["setup.spacing"] = format_spacing(data.sampling(data_dir).spacing)
     # Only now: the configuration of a run must not be replaced by one that does not fit its checkpoints.
-    model_dirs.save_config(model_dir, {"setup.resolution": format_grid(sizes)})
+    model_dirs.save_config(model_dir, decided)
     loop.train(
         program=program,
         step=step,

@@ -13,6 +13,7 @@ from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.resample import resample_linear
+from mtf_imaging.data.sampling import whole_field
 
 LIVER, LESION = 1, 2
 _BEND_MM = 9.0
@@ -92,7 +93,8 @@ def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: i
     """A smooth random field, float32 `[*shape]`, about -1..1, with `knots` independent values along each axis."""
     field = rng.uniform(-1, 1, (knots, knots, knots)).astype(np.float32)
     # Cubic to four times the knots, linear from there: as smooth to the eye as cubic throughout, and ten times as fast.
-    return resample_linear(ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True), shape)
+    field = ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True)
+    return resample_linear(field, whole_field(field.shape, shape))
 
 
 def _column(values) -> np.ndarray:

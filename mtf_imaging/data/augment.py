@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from mtf_imaging.data.geometry import AXIS_NAMES
+from mtf_imaging.data.grid import AXIS_NAMES
 from mtf_imaging.errors import DataError
 
 

@@ -1,4 +1,4 @@
-"""Convert a folder of NIfTI cases to records on a grid."""
+"""Convert a folder of NIfTI cases to records, all sampled alike."""
 
 import collections
 import hashlib
@@ -7,26 +7,42 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases import Case, find_cases, natural_key
-from mtf_imaging.data.grid import Grid, format_grid, parse_grid
+from mtf_imaging.data.cropping import warn_of_cropped_labels
+from mtf_imaging.data.grid import AXIS_NAMES
 from mtf_imaging.data.manifest import Manifest, read_manifest, record_path, write_manifest
-from mtf_imaging.data.nifti import read_labels, read_volume
+from mtf_imaging.data.nifti import read_geometry, read_labels, read_volume
 from mtf_imaging.data.records import Record, read_record, write_record
 from mtf_imaging.data.resample import resample_linear, resample_nearest
+from mtf_imaging.data.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_sampling, parse_spacing, smallest_box
+from mtf_imaging.data.voxel_values import AIR_HU
 from mtf_imaging.errors import DataError
 
+DEFAULT_RESOLUTION = 256
 
-def convert(input_dir: str | Path, output_dir: str | Path, resolution: str | int, progress: bool = True) -> list[str]:
-    """Converts cases to records: made canonical (RAS+), resampled to the grid, the image linearly and the labels to the
-    nearest.
 
-    A conversion that was stopped goes on where it was: records of the same files on the same grid are kept. A record
-    that cannot be read is made again.
+def convert(
+    input_dir: str | Path,
+    output_dir: str | Path,
+    resolution: str | int | None = None,
+    spacing: str | float | None = None,
+    progress: bool = True,
+) -> list[str]:
+    """Converts cases to records: made canonical (RAS+) and resampled, the image linearly and the labels to the nearest.
+
+    `Sampling` says where the voxels of the records lie, with a spacing and without. Where a box of a spacing crops
+    liver or lesion away, a warning names the file and counts the voxels.
+
+    A conversion that was stopped goes on where it was: records of the same files and sampling are kept. A record that
+    cannot be read is made again.
 
     Args:
       input_dir: folder of cases, as `find_cases` reads it.
       output_dir: folder of the records; made where it is missing.
-      resolution: `64`, or `x:192,y:192,z:96`.
-      progress: whether to show a progress bar and print a summary of the axes.
+      resolution: voxels of each record, `64`, or `x:192,y:192,z:96`; None for 256, or, with a spacing, for the smallest
+        box that holds every case, rounded up to multiples of 16.
+      spacing: size of a voxel in mm along x, y, z, `1.5,1.5,2`, padded with air and cropped to the resolution; None for
+        the whole field of view of each volume.
+      progress: whether to show a progress bar and print what was done.
 
     Returns:
       The keys of the cases, in natural order.
@@ -35,27 +51,31 @@ def convert(input_dir: str | Path, output_dir: str | Path, resolution: str | int
       DataError: a case cannot be used, or the output folder holds another run's records. Nothing of those is
         overwritten.
     """
-    grid = parse_grid(resolution)
+    mm = parse_spacing(spacing)
+    fits_all = mm is not None and resolution is None
+    sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
     cases = find_cases(input_dir)
+    if fits_all:
+        sampling, text = _sampling_of_all(cases, mm)
+        if progress:
+            print(text)
     output_dir = Path(output_dir)
-    _check_manifest(output_dir, grid)
+    _check_manifest(output_dir, sampling)
     _check_foreign(output_dir, input_dir, cases)
     # All that is there is looked at before anything is written.
-    kept = {case.key: _kept_axis_codes(output_dir, case, grid) for case in cases}
+    kept = {case.key: _kept_axis_codes(output_dir, case, sampling) for case in cases}
     axis_codes = {}
-    for case in tqdm(
-        cases, desc=f"convert to {format_grid(grid)}", unit="case", disable=not progress, dynamic_ncols=True
-    ):
-        axis_codes[case.key] = kept[case.key] or _convert_case(output_dir, case, grid)
+    for case in tqdm(cases, desc=f"convert to {sampling}", unit="case", disable=not progress, dynamic_ncols=True):
+        axis_codes[case.key] = kept[case.key] or _convert_case(output_dir, case, sampling)
     keys = [case.key for case in cases]
-    write_manifest(output_dir, Manifest(format_grid(grid), keys))
+    write_manifest(output_dir, Manifest(sampling, keys))
     if progress:
         print(_summary(axis_codes, output_dir, sum(map(bool, kept.values()))))
     return keys
 
 
-def make_record(case: Case, grid: Grid) -> Record:
-    """Reads a case and resamples it to the grid.
+def make_record(case: Case, sampling: Sampling) -> Record:
+    """Reads a case and samples it; warns where liver or lesion is cropped away.
 
     Raises:
       DataError: one of its files cannot be used.
@@ -63,29 +83,48 @@ def make_record(case: Case, grid: Grid) -> Record:
     volume = read_volume(case.volume)
     labels = read_labels(case.labels, volume)
     geometry = volume.geometry
+    warn_of_cropped_labels(case.labels, labels, geometry, sampling)
+    spans = sampling.spans(geometry.shape, geometry.spacing)
     return Record(
         key=case.key,
-        hu=resample_linear(volume.hu, grid).round().astype("int16"),
-        labels=resample_nearest(labels, grid),
+        hu=resample_linear(volume.hu, spans, AIR_HU).round().astype("int16"),
+        labels=resample_nearest(labels, spans),
         affine=geometry.canonical_affine,
         shape=geometry.shape,
         spacing=geometry.spacing,
+        sampled_at=sampling.spacing,
         axis_codes=geometry.axis_codes,
         source=_digest(case),
     )
 
 
-def _convert_case(output_dir: Path, case: Case, grid: Grid) -> str:
-    record = make_record(case, grid)
+def _sampling_of_all(cases: list[Case], spacing: Spacing) -> tuple[Sampling, str]:
+    """The smallest box that holds every case, and what to say of it: one odd file may make it large."""
+    geometries = {case.key: read_geometry(case.volume) for case in cases}
+    box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
+    sampling = Sampling(box, spacing)
+    extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
+    largest = []
+    for axis, name in enumerate(AXIS_NAMES):
+        key = max(extents, key=lambda key: extents[key][axis])
+        largest.append(f"{name} {extents[key][axis]:.0f} mm (case {key})")
+    return sampling, (
+        f"box: {sampling}, the smallest that holds every case, in multiples of {BOX_MULTIPLE} voxels; "
+        f"the largest cases: {', '.join(largest)}"
+    )
+
+
+def _convert_case(output_dir: Path, case: Case, sampling: Sampling) -> str:
+    record = make_record(case, sampling)
     write_record(record_path(output_dir, case.key), record)
     return record.axis_codes
 
 
-def _check_manifest(output_dir: Path, grid: Grid) -> None:
+def _check_manifest(output_dir: Path, sampling: Sampling) -> None:
     manifest = read_manifest(output_dir)
-    if manifest is not None and manifest.resolution != format_grid(grid):
+    if manifest is not None and manifest.sampling != sampling:
         raise DataError(
-            f"{output_dir}: holds records of resolution {manifest.resolution}, asked for was {format_grid(grid)}. "
+            f"{output_dir}: holds records of resolution {manifest.sampling}, asked for was {sampling}. "
             f"Fix: convert to another folder, or delete this one."
         )
 
@@ -100,7 +139,7 @@ def _check_foreign(output_dir: Path, input_dir: str | Path, cases: list[Case]) -
         )
 
 
-def _kept_axis_codes(output_dir: Path, case: Case, grid: Grid) -> str | None:
+def _kept_axis_codes(output_dir: Path, case: Case, sampling: Sampling) -> str | None:
     """Axes of the record that the case already has, or None where it must be made."""
     path = record_path(output_dir, case.key)
     if not path.exists():
@@ -109,8 +148,8 @@ def _kept_axis_codes(output_dir: Path, case: Case, grid: Grid) -> str | None:
         record = read_record(path)
     except DataError:  # damaged: made again
         return None
-    if record.grid != grid:
-        what = f"of resolution {format_grid(record.grid)}, asked for was {format_grid(grid)}"
+    if record.sampling != sampling:
+        what = f"of resolution {record.sampling}, asked for was {sampling}"
     elif record.source != _digest(case):
         what = f"made from other files than {case.volume} and {case.labels} are now"
     else:

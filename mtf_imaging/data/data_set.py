@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mtf_imaging.data.grid import Grid, format_grid, parse_grid
+from mtf_imaging.data.grid import Grid, format_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.manifest import open_records
 from mtf_imaging.data.pipeline import training_batches
+from mtf_imaging.data.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -16,14 +17,20 @@ class Records:
     Attributes:
       window: (low, high) in HU, mapped to 0..1 and clipped.
       augmentation: a function as `data.augment.Augmentation` is one, or None.
+      spacing: that the records must have, as `open_records` takes it.
     """
 
     window: Window = DEFAULT_WINDOW
     augmentation: Callable | None = None
+    spacing: str | None = None
+
+    def sampling(self, data_dir: str) -> Sampling:
+        """How the folder's records were sampled."""
+        return open_records(data_dir, spacing=self.spacing).sampling
 
     def sizes(self, data_dir: str) -> Grid:
         """Voxels along x, y and z of the folder's records."""
-        return parse_grid(open_records(data_dir).resolution)
+        return self.sampling(data_dir).grid
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
         """Shuffled batches; see `training_batches`."""
@@ -33,6 +40,7 @@ class Records:
             seed,
             start_step,
             resolution=format_grid(sizes),
+            spacing=self.spacing,
             window=self.window,
             augmentation=self.augmentation,
         )

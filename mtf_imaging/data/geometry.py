@@ -10,7 +10,6 @@ import nibabel
 import numpy as np
 from nibabel import orientations
 
-AXIS_NAMES = ("x", "y", "z")
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
 
 

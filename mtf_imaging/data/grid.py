@@ -1,9 +1,9 @@
 """The grid of voxels that a volume is resampled to: `64`, or `x:192,y:192,z:96`."""
 
-from mtf_imaging.data.geometry import AXIS_NAMES
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import parse_shape
 
+AXIS_NAMES = ("x", "y", "z")
 Grid = tuple[int, int, int]
 
 

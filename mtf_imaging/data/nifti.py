@@ -4,10 +4,10 @@ Known faults of public CT sets are repaired with a logged warning where the righ
 is an error that names the file.
 """
 
+import contextlib
 import dataclasses
-import functools
-import logging
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import nibabel
@@ -18,13 +18,11 @@ from nibabel.spatialimages import HeaderDataError
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.orientation import y_points_back
+from mtf_imaging.data.voxel_values import StoredValues, hounsfield, warn_once
+from mtf_imaging.data.voxel_values import labels as labels_of
 from mtf_imaging.errors import DataError
 
-NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
-AIR_HU = -1024
-_MAX_HU = 32767
 _AFFINE_TOLERANCE = 1e-2  # mm
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,26 +47,34 @@ def read_volume(path: str | Path) -> Volume:
       path: a .nii or .nii.gz file; a fourth axis of size 1 is dropped.
 
     Returns:
-      The volume. Where the affine is the identity, which is what a file has that lost its geometry, the axes are told
-      from the image, with a warning: RAS, or LPS where the spine says so. NaN voxels and values outside -1024..32767
-      are replaced by the nearest of these bounds (NaN: air), with a warning.
+      The volume. Where the header does not say how the axes lie, because its affine is the identity or missing, which
+      is what a file has that lost its geometry, they are told from the image, with a warning: RAS, or LPS where the
+      spine says so. `voxel_values.hounsfield` says which voxels are repaired.
 
     Raises:
       DataError: the file is missing, damaged, no NIfTI, not one 3-D volume, or its affine does not say how the axes
         lie.
     """
     path = Path(path)
-    array, geometry = _read(path)
-    hu = _repair_hu(array, path)
-    if np.allclose(geometry.affine, np.eye(4)):
+    image, geometry = _open(path)
+    hu = hounsfield(_values(image, path))
+    if why := _why_lost(geometry):
         turned = y_points_back(hu)
         axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
-        _warn_once(
-            f"{path}: its affine is the identity, so it says neither spacing nor axes; taken as 1 mm and {axes}."
-        )
-        if turned:
-            geometry = dataclasses.replace(geometry, affine=np.diag([-1.0, -1.0, 1.0, 1.0]))
+        geometry = _by_pixdim(geometry, turned)
+        size = " x ".join(f"{mm:g}" for mm in geometry.spacing)
+        warn_once(f"{path}: {why}; taken as {size} mm, its pixdim, and {axes}.")
     return Volume(geometry.to_canonical(hu), geometry, path)
+
+
+def read_geometry(path: str | Path) -> Geometry:
+    """Reads the header of a CT alone, for shape and spacing; where axes are told from the image, they may be reversed.
+
+    Raises:
+      DataError: as `read_volume`, as far as the header tells.
+    """
+    geometry = _open(Path(path))[1]
+    return _by_pixdim(geometry, turned=False) if _why_lost(geometry) else geometry
 
 
 def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
@@ -86,7 +92,7 @@ def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
       DataError: as `read_volume`; or the mask has another shape than its volume, or labels other than 0, 1, 2.
     """
     path = Path(path)
-    array, geometry = _read(path)
+    image, geometry = _open(path)
     own = volume.geometry
     same_voxels = geometry.stored_shape == own.stored_shape
     if same_voxels and np.allclose(geometry.affine, own.file_affine, atol=_AFFINE_TOLERANCE):
@@ -96,13 +102,13 @@ def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
     ):
         own = geometry
     elif same_voxels:
-        _warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on the volume voxel for voxel.")
+        warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on the volume voxel for voxel.")
     else:
         raise DataError(
             f"{path}: this mask has shape {geometry.stored_shape}, its volume {volume.path} has shape "
             f"{own.stored_shape}. Fix: give the mask that was drawn on this volume."
         )
-    return own.to_canonical(_check_labels(array, path))
+    return own.to_canonical(labels_of(_values(image, path)))
 
 
 def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> None:
@@ -133,64 +139,60 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
         nibabel.save(image_class(stored, geometry.file_affine, header), temporary)
 
 
-def _read(path: Path) -> tuple[np.ndarray, Geometry]:
-    """Reads the array as stored, of three axes, and its geometry."""
+def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
+    """Reads the header; the geometry is as it says, right or wrong."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    try:
+    with _damage_named(path):
         image = nibabel.load(path)
         if not isinstance(image, nibabel.Nifti1Image):
             raise ImageFileError(f"a {type(image).__name__}")
-        array = np.asarray(image.dataobj)
-    # What nibabel, gzip and numpy raise for damaged files, ValueError being a short uncompressed one.
-    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
+    dtype = image.get_data_dtype()
+    if dtype.kind not in "iuf":
         raise DataError(
-            f"{path}: cannot be read as NIfTI; truncated or another format? ({error}). Fix: fetch it again."
-        ) from error
-    if array.dtype.kind not in "iuf":
-        raise DataError(
-            f"{path}: voxels are {array.dtype}, not plain numbers. Fix: store HU or labels as one number a voxel."
+            f"{path}: voxels are {dtype}, not plain numbers. Fix: store HU or labels as one number a voxel."
         )
-    if array.ndim < 3 or any(size != 1 for size in array.shape[3:]):
-        raise DataError(f"{path}: has shape {array.shape}, not that of one 3-D volume. Fix: store one volume a file.")
+    if len(image.shape) < 3 or any(size != 1 for size in image.shape[3:]) or 0 in image.shape:
+        raise DataError(f"{path}: has shape {image.shape}, not that of one 3-D volume. Fix: store one volume a file.")
     affine = np.asarray(image.affine, np.float64)
     if not np.all(np.isfinite(affine)) or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
         raise DataError(
             f"{path}: its affine {affine[:3].tolist()} does not say how the axes lie. Fix: repair the header."
         )
-    return array.reshape(array.shape[:3]), Geometry(image.header.copy(), affine)
+    return image, Geometry(image.header.copy(), affine)
 
 
-def _repair_hu(array: np.ndarray, path: Path) -> np.ndarray:
-    if array.dtype == np.int16 and array.min() >= AIR_HU:
-        return array
-    nan = np.isnan(array) if array.dtype.kind == "f" else np.zeros((), bool)
-    outside = (array < AIR_HU) | (array > _MAX_HU)
-    for count, what in ((np.count_nonzero(nan), "NaN"), (np.count_nonzero(outside), f"outside {AIR_HU}..{_MAX_HU} HU")):
-        if count:
-            _warn_once(
-                f"{path}: {count} of {array.size} voxels are {what}; replaced by {AIR_HU} HU or the nearest bound."
-            )
-    array = np.where(nan, AIR_HU, array) if nan.any() else array
-    return np.rint(np.clip(array, AIR_HU, _MAX_HU)).astype(np.int16)
+def _values(image: nibabel.Nifti1Image, path: Path) -> StoredValues:
+    """Reads the voxels, of three axes."""
+    stored = image.dataobj
+    with _damage_named(path):
+        raw = np.asarray(stored.get_unscaled())
+    return StoredValues(raw.reshape(raw.shape[:3]), float(stored.slope), float(stored.inter), path)
 
 
-def _check_labels(array: np.ndarray, path: Path) -> np.ndarray:
-    labels = array
-    if array.dtype.kind == "f":
-        labels = np.rint(np.nan_to_num(array, nan=-1.0))
-        if not np.allclose(array, labels, atol=1e-3):
-            raise DataError(f"{path}: holds labels that are no integers. Fix: store 0 background, 1 liver, 2 lesion.")
-        _warn_once(f"{path}: labels are stored as {array.dtype}; read as integers.")
-    low, high = labels.min(), labels.max()
-    if low < 0 or high >= NUM_CLASSES:
+@contextlib.contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    # What nibabel, gzip and numpy raise for damaged files, ValueError being a short uncompressed one.
+    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(
-            f"{path}: holds labels from {int(low)} to {int(high)}, not 0..{NUM_CLASSES - 1}. "
-            f"Fix: map them to 0 background, 1 liver, 2 lesion."
-        )
-    return labels.astype(np.uint8)
+            f"{path}: cannot be read as NIfTI; truncated or another format? ({error}). Fix: fetch it again."
+        ) from error
 
 
-@functools.cache
-def _warn_once(message: str) -> None:
-    _log.warning(message)
+def _why_lost(geometry: Geometry) -> str | None:
+    """Says why a header does not tell how the axes lie, or None where it does."""
+    if np.allclose(geometry.affine, np.eye(4)):
+        return "its affine is the identity, so it does not say how the axes lie"
+    if not geometry.header["sform_code"] and not geometry.header["qform_code"]:
+        return "it has no affine (sform and qform codes are 0), so it does not say how the axes lie"
+    return None
+
+
+def _by_pixdim(geometry: Geometry, turned: bool) -> Geometry:
+    """The geometry by the voxel size that the header gives beside the affine, 1 mm where it gives none."""
+    sizes = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
+    x, y, z = (mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in sizes)
+    signs = (-1, -1, 1) if turned else (1, 1, 1)
+    return dataclasses.replace(geometry, affine=np.diag([*np.multiply(signs, (x, y, z)), 1.0]))

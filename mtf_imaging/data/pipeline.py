@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augment import Augmentation
-from mtf_imaging.data.grid import Grid, parse_grid
+from mtf_imaging.data.grid import parse_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.manifest import open_records, record_path
 from mtf_imaging.data.records import parse_record, read_record
+from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError
 
 _PREFETCH = 2  # batches
@@ -23,6 +24,7 @@ def training_batches(
     start_step: int = 0,
     *,
     resolution: str | int | None = None,
+    spacing: str | None = None,
     window: Window = DEFAULT_WINDOW,
     augmentation: Augmentation | None = None,
     shuffle: bool = True,
@@ -39,6 +41,7 @@ def training_batches(
       seed: of the order and of the augmentation.
       start_step: number of the first batch; from there on the batches are those of a run from 0.
       resolution: the grid that the records must be on, as `parse_grid` reads it; None for any.
+      spacing: the spacing that they must have, as `open_records` takes it; None for any.
       window: (low, high) in HU, mapped to 0..1 and clipped.
       augmentation: what to vary; None for nothing.
       shuffle: False for the order of the manifest in every epoch.
@@ -48,15 +51,15 @@ def training_batches(
       keys}`.
 
     Raises:
-      DataError: at once, if the folder does not hold finished records of this resolution, or fewer than 1 sample or
+      DataError: at once, if the folder does not hold finished records of this sampling, or fewer than 1 sample or
         step 0 is asked for; at its batch, if a record is damaged.
     """
     if batch_size < 1 or start_step < 0:
         raise DataError(f"batch_size {batch_size}, start_step {start_step}: need at least 1 sample a batch and step 0.")
     window = check_window(window)
-    manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution))
+    manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution), spacing)
     paths = [str(record_path(data_dir, key)) for key in manifest.cases]
-    grid = parse_grid(manifest.resolution)
+    grid = manifest.sampling.grid
     low, high = (np.float32(bound) for bound in window)
 
     def load(sample):
@@ -69,7 +72,7 @@ def training_batches(
 
     dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
     dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, grid)
+    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest.sampling)
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
@@ -90,12 +93,12 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
     return tf.random.experimental.index_shuffle(at, epoch_seed, tf.constant(num_cases - 1, tf.int64))
 
 
-def _batches(dataset: tf.data.Dataset, paths: list[str], grid: Grid) -> Iterator[dict]:
+def _batches(dataset: tf.data.Dataset, paths: list[str], sampling: Sampling) -> Iterator[dict]:
     try:
         for batch in dataset:
             batch["cases"] = [key.decode() for key in batch["cases"].numpy()]
             yield batch
     except tf.errors.OpError:
         for path in paths:  # TensorFlow does not say which file it was; this raises at the one that is damaged
-            read_record(path, grid)
+            read_record(path, sampling)
         raise

@@ -12,7 +12,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from mtf_imaging.data.atomic import atomic_path
-from mtf_imaging.data.grid import Grid, format_grid
+from mtf_imaging.data.grid import Grid
+from mtf_imaging.data.sampling import Sampling, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
 
 
@@ -27,6 +28,7 @@ class Record:
       affine: `[4, 4]` float64 of the canonical volume, before resampling: voxel index -> mm in RAS+.
       shape: voxels of the canonical volume, before resampling.
       spacing: their size in mm.
+      sampled_at: size in mm of the grid's voxels; None where the grid spans the whole field of view.
       axis_codes: the axes of the file that it was read from, for instance `LPS`.
       source: digest of the files that it was made from.
     """
@@ -37,25 +39,27 @@ class Record:
     affine: np.ndarray
     shape: tuple[int, int, int]
     spacing: tuple[float, float, float]
+    sampled_at: tuple[float, float, float] | None
     axis_codes: str
     source: str
 
     @property
-    def grid(self) -> Grid:
-        """Voxels along x, y, z of `hu` and `labels`."""
-        return self.hu.shape
+    def sampling(self) -> Sampling:
+        """Where `hu` and `labels` lie in the volume."""
+        return Sampling(self.hu.shape, self.sampled_at)
 
 
 def write_record(path: str | Path, record: Record) -> None:
     """Writes a record, whole or not at all."""
     features = {
         "key": _bytes(record.key.encode()),
-        "grid": _ints(record.grid),
+        "grid": _ints(record.hu.shape),
         "hu": _bytes(record.hu.astype("<i2").tobytes()),
         "labels": _bytes(record.labels.astype(np.uint8).tobytes()),
         "affine": _bytes(record.affine.astype("<f8").tobytes()),  # a float feature would keep 24 bits only
         "shape": _ints(record.shape),
         "spacing": _bytes(np.asarray(record.spacing, "<f8").tobytes()),
+        "sampled_at": _bytes(format_spacing(record.sampled_at).encode()),
         "axis_codes": _bytes(record.axis_codes.encode()),
         "source": _bytes(record.source.encode()),
     }
@@ -64,15 +68,15 @@ def write_record(path: str | Path, record: Record) -> None:
         writer.write(example.SerializeToString())
 
 
-def read_record(path: str | Path, grid: Grid | None = None) -> Record:
+def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
     """Reads a record.
 
     Args:
-      path: a file that `write_record` wrote.
-      grid: the grid that it must be on, or None for any.
+      path: a file that `write_record` wrote, in this or an earlier release.
+      sampling: the sampling that it must have, or None for any.
 
     Raises:
-      DataError: the file is missing, truncated, corrupt or something else, or on another grid.
+      DataError: the file is missing, truncated, corrupt or something else, or of another sampling.
     """
     if not Path(path).is_file():
         raise DataError(f"{path}: there is no such record. Fix: run convert again; it adds what is missing.")
@@ -87,6 +91,8 @@ def read_record(path: str | Path, grid: Grid | None = None) -> Record:
             affine=np.frombuffer(_bytes_of(feature["affine"]), "<f8").reshape(4, 4),
             shape=_grid_of(feature["shape"]),
             spacing=tuple(np.frombuffer(_bytes_of(feature["spacing"]), "<f8").tolist()),
+            # Records of format 1 do not have it: all of them span the whole field of view.
+            sampled_at=parse_spacing(_bytes_of(feature["sampled_at"]).decode()) if "sampled_at" in feature else None,
             axis_codes=_bytes_of(feature["axis_codes"]).decode(),
             source=_bytes_of(feature["source"]).decode(),
         )
@@ -96,9 +102,9 @@ def read_record(path: str | Path, grid: Grid | None = None) -> Record:
         raise DataError(
             f"{path}: truncated, corrupt or no record of this program ({why}). Fix: delete it and run convert again."
         ) from error
-    if grid is not None and record.grid != tuple(grid):
+    if sampling is not None and record.sampling != sampling:
         raise DataError(
-            f"{path}: this record has resolution {format_grid(record.grid)}, asked for was {format_grid(grid)}. "
+            f"{path}: this record has resolution {record.sampling}, asked for was {sampling}. "
             f"Fix: use a folder of its own for each resolution."
         )
     return record

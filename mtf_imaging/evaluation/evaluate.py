@@ -6,9 +6,10 @@ from tqdm import tqdm
 
 from mtf_imaging.data.atomic import is_partial
 from mtf_imaging.data.cases import Case, find_cases
-from mtf_imaging.data.grid import Grid
+from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.dice import DiceScores
 from mtf_imaging.evaluation.metrics import dice_table, write_metrics
@@ -19,7 +20,7 @@ from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, 
 def evaluate(
     input_dir: str | Path,
     output_dir: str | Path,
-    grid: Grid,
+    sampling: Sampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     num_pictures: int = 3,
@@ -34,7 +35,7 @@ def evaluate(
     Args:
       input_dir: folder of labelled cases.
       output_dir: folder to write to; made where it is missing.
-      grid: voxels along x, y, z that the network works on.
+      sampling: the voxels that the network works on.
       predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> class probabilities `[x, y, z, classes]`.
       window: (low, high) in HU, as in training.
       num_pictures: how many cases get a picture.
@@ -55,7 +56,8 @@ def evaluate(
     for number, case in enumerate(bar):
         volume = read_volume(case.volume)
         reference = read_labels(case.labels, volume)
-        prediction = segment_volume(volume, grid, predict_probabilities, window)
+        warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
+        prediction = segment_volume(volume, sampling, predict_probabilities, window)
         write_labels(output_dir / "predictions" / case.prediction_name, prediction, volume.geometry)
         dice = scores.add(case.key, prediction, reference)
         shown = ", ".join(f"{name} {value:.3f}" for name, value in dice.items())

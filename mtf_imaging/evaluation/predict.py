@@ -7,10 +7,12 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.cases import find_cases
-from mtf_imaging.data.grid import Grid, format_grid
+from mtf_imaging.data.cropping import warn_of_cropped_volume
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
-from mtf_imaging.data.nifti import NUM_CLASSES, Volume, read_volume, write_labels
+from mtf_imaging.data.nifti import Volume, read_volume, write_labels
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
+from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 
 # image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
@@ -18,16 +20,16 @@ PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 
 
 def segment_volume(
-    volume: Volume, grid: Grid, predict_probabilities: PredictProbabilities, window: Window = DEFAULT_WINDOW
+    volume: Volume, sampling: Sampling, predict_probabilities: PredictProbabilities, window: Window = DEFAULT_WINDOW
 ) -> np.ndarray:
     """Segments one volume.
 
-    The volume is resampled to the grid and windowed as in training; the probabilities are resampled back to the
-    volume's own voxels before the most probable class is taken.
+    The volume is resampled to the network's voxels and windowed as in training; the probabilities are resampled back to
+    the volume's own voxels before the most probable class is taken. What the sampling crops away is background.
 
     Args:
       volume: the volume, as `read_volume` returns it.
-      grid: voxels along x, y, z that the network works on.
+      sampling: the voxels that the network works on.
       predict_probabilities: the network.
       window: (low, high) in HU.
 
@@ -39,22 +41,24 @@ def segment_volume(
       DataError: the network returned NaN or infinity.
     """
     # Rounded to whole HU as records are, so that the network sees here what it saw in training.
-    hu = resample_linear(volume.hu, grid).round()
+    grid, shape = sampling.grid, volume.geometry.shape
+    spans = sampling.spans(shape, volume.geometry.spacing)
+    hu = resample_linear(volume.hu, spans, AIR_HU).round()
     probabilities = np.asarray(predict_probabilities(apply_window(hu, window)[..., np.newaxis]))
     if probabilities.shape != (*grid, NUM_CLASSES):
         raise ShapeError(
             f"{volume.path}: the network returned probabilities of shape {probabilities.shape}, needed is "
-            f"{(*grid, NUM_CLASSES)} for the grid {format_grid(grid)}."
+            f"{(*grid, NUM_CLASSES)} for {sampling}."
         )
     if not np.isfinite(probabilities).all():
         raise DataError(f"{volume.path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
-    return resample_to_labels(probabilities, volume.geometry.shape)
+    return resample_to_labels(probabilities, tuple(span.inverse(n) for span, n in zip(spans, shape, strict=True)))
 
 
 def predict_cases(
     input_path: str | Path,
     output_path: str | Path,
-    grid: Grid,
+    sampling: Sampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     progress: bool = True,
@@ -66,7 +70,7 @@ def predict_cases(
       input_path: a NIfTI file, or a folder of cases; no segmentations are needed.
       output_path: a .nii or .nii.gz file to write for a file; a folder for a folder, where `volume-N` gives
         `segmentation-N.nii.gz`. For a file it may also be a folder that exists.
-      grid: voxels along x, y, z that the network works on.
+      sampling: the voxels that the network works on.
       predict_probabilities: the network.
       window: (low, high) in HU.
       progress: whether to show a progress bar.
@@ -96,7 +100,8 @@ def predict_cases(
         raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
     for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
         volume = read_volume(case.volume)
-        write_labels(output, segment_volume(volume, grid, predict_probabilities, window), volume.geometry)
+        warn_of_cropped_volume(case.volume, volume.geometry, sampling)
+        write_labels(output, segment_volume(volume, sampling, predict_probabilities, window), volume.geometry)
     return outputs
 
 

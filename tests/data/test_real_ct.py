@@ -11,6 +11,7 @@ from mtf_imaging.data.convert import convert
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
 from mtf_imaging.data.pipeline import training_batches
 from mtf_imaging.data.resample import resample_nearest, resample_to_labels
+from mtf_imaging.data.sampling import whole_field
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "real_ct"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/data/real_ct is not here")
@@ -33,7 +34,9 @@ def test_labels_survive_the_way_to_a_grid_and_back(tmp_path):
         source, written = nibabel.load(case.labels), nibabel.load(tmp_path / "same.nii.gz")
         np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(source.dataobj))
         np.testing.assert_array_equal(written.affine, source.affine)
-        back = resample_to_labels(np.eye(3)[resample_nearest(labels, (96, 96, 96))], labels.shape)
+        grid = (96, 96, 96)
+        on_grid = resample_nearest(labels, whole_field(labels.shape, grid))
+        back = resample_to_labels(np.eye(3)[on_grid], whole_field(grid, labels.shape))
         dice = 2 * ((back >= 1) & (labels >= 1)).sum() / ((back >= 1).sum() + (labels >= 1).sum())
         assert dice > 0.97
 

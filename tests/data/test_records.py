@@ -5,16 +5,17 @@ import pytest
 
 from mtf_imaging.data.cases import find_cases
 from mtf_imaging.data.convert import convert, make_record
-from mtf_imaging.data.manifest import Manifest, open_records, read_manifest, record_path, write_manifest
+from mtf_imaging.data.manifest import Manifest, open_records, read_manifest, record_path
 from mtf_imaging.data.nifti import read_labels, read_volume
 from mtf_imaging.data.records import read_record, write_record
 from mtf_imaging.data.resample import resample_linear, resample_nearest
+from mtf_imaging.data.sampling import Sampling, whole_field
 from mtf_imaging.errors import DataError
 
 
 @pytest.fixture
 def record(lits_dir):
-    return make_record(find_cases(lits_dir)[0], (4, 5, 6))
+    return make_record(find_cases(lits_dir)[0], Sampling((4, 5, 6)))
 
 
 def names(folder):
@@ -23,7 +24,7 @@ def names(folder):
 
 def test_a_record_comes_back_as_it_was(tmp_path, record):
     write_record(tmp_path / "r", record)
-    back = read_record(tmp_path / "r", (4, 5, 6))
+    back = read_record(tmp_path / "r", Sampling((4, 5, 6)))
     for field in dataclasses.fields(record):
         np.testing.assert_array_equal(getattr(back, field.name), getattr(record, field.name))
     assert back.hu.dtype == np.int16
@@ -59,18 +60,19 @@ def test_records_of_another_kind_or_resolution(tmp_path, record):
             read_record(path)
     write_record(path, record)
     with pytest.raises(DataError, match=r"resolution x:4,y:5,z:6, asked for was x:8,y:8,z:8"):
-        read_record(path, (8, 8, 8))
+        read_record(path, Sampling((8, 8, 8)))
 
 
 def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, capsys):
     assert convert(lits_dir, tmp_path / "out", "x:4,y:5,z:3") == ["2", "9", "10"]
     assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord", "case-9.tfrecord", "dataset.json"]
-    assert open_records(tmp_path / "out", (4, 5, 3)) == Manifest("x:4,y:5,z:3", ["2", "9", "10"])
+    assert open_records(tmp_path / "out", (4, 5, 3)) == Manifest(Sampling((4, 5, 3)), ["2", "9", "10"])
     for case in find_cases(lits_dir):
         volume = read_volume(case.volume)
         record = read_record(record_path(tmp_path / "out", case.key))
-        np.testing.assert_array_equal(record.hu, resample_linear(volume.hu, (4, 5, 3)).round())
-        np.testing.assert_array_equal(record.labels, resample_nearest(read_labels(case.labels, volume), (4, 5, 3)))
+        spans, labels = whole_field(volume.hu.shape, (4, 5, 3)), read_labels(case.labels, volume)
+        np.testing.assert_array_equal(record.hu, resample_linear(volume.hu, spans).round())
+        np.testing.assert_array_equal(record.labels, resample_nearest(labels, spans))
         assert (record.shape, record.spacing) == (volume.hu.shape, (1.5, 2.0, 3.0))
         np.testing.assert_allclose(record.affine, volume.geometry.canonical_affine)
     out = capsys.readouterr().out
@@ -89,7 +91,7 @@ def test_a_stopped_conversion_goes_on(tmp_path, lits_dir, monkeypatch, capsys):
         open_records(out)
     made = []
     monkeypatch.setattr(
-        "mtf_imaging.data.convert.make_record", lambda case, grid: made.append(case.key) or make_record(case, grid)
+        "mtf_imaging.data.convert.make_record", lambda case, how: made.append(case.key) or make_record(case, how)
     )
     convert(lits_dir, out, 4)
     assert made == ["9", "10"]
@@ -140,8 +142,8 @@ def test_folders_that_are_no_records(tmp_path, lits_dir):
     (out / "case-9.tfrecord").unlink()
     with pytest.raises(DataError, match=r"case-9\.tfrecord: named in dataset\.json but missing"):
         open_records(out)
-    write_manifest(out, Manifest("x:4,y:4,z:4", ["2"], format=99))
-    with pytest.raises(DataError, match="records of format 99, this program reads format 1"):
+    (out / "dataset.json").write_text('{"format": 99, "cases": []}')
+    with pytest.raises(DataError, match="records of format 99, this program reads formats up to 2"):
         read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
     with pytest.raises(DataError, match=r"dataset\.json: is no manifest of records"):

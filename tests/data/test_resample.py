@@ -5,7 +5,17 @@ from hypothesis import strategies as st
 
 from mtf_imaging.data.grid import parse_grid
 from mtf_imaging.data.resample import resample_linear, resample_nearest, resample_to_labels
+from mtf_imaging.data.sampling import whole_field
 from mtf_imaging.errors import DataError, LayoutError
+
+
+def linear(data, grid):
+    return resample_linear(data, whole_field(data.shape[:3], grid))
+
+
+def to_labels(probabilities, grid):
+    return resample_to_labels(probabilities, whole_field(probabilities.shape[:3], grid))
+
 
 sizes = st.tuples(*[st.integers(1, 9)] * 3)
 
@@ -27,7 +37,7 @@ def test_linear_is_the_hat_along_each_axis(shape, grid):
     expected = data
     for axis in range(3):
         expected = np.apply_along_axis(linear_1d, axis, expected, grid[axis])
-    result = resample_linear(data, grid)
+    result = linear(data, grid)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, atol=1e-5)
 
@@ -38,16 +48,16 @@ def test_linear_agrees_with_tensorflow():
     data = np.random.default_rng(0).normal(size=(13, 7, 6)).astype(np.float32)
     for size in ((5, 20), (26, 3)):
         expected = tf.image.resize(data, size, "bilinear", antialias=True)
-        np.testing.assert_allclose(resample_linear(data, (*size, 6)), expected, atol=1e-5)
+        np.testing.assert_allclose(linear(data, (*size, 6)), expected, atol=1e-5)
 
 
 def test_large_volumes_go_in_slabs(monkeypatch):
     data = np.random.default_rng(0).integers(-1000, 1000, (12, 9, 10), dtype=np.int16)
     probabilities = np.random.default_rng(1).random((5, 4, 6, 3))
-    whole, labels = resample_linear(data, (5, 14, 6)), resample_to_labels(probabilities, (9, 9, 11))
+    whole, labels = linear(data, (5, 14, 6)), to_labels(probabilities, (9, 9, 11))
     monkeypatch.setattr("mtf_imaging.data.resample._SLAB_BYTES", 2000)
-    np.testing.assert_array_equal(resample_linear(data, (5, 14, 6)), whole)
-    np.testing.assert_array_equal(resample_to_labels(probabilities, (9, 9, 11)), labels)
+    np.testing.assert_array_equal(linear(data, (5, 14, 6)), whole)
+    np.testing.assert_array_equal(to_labels(probabilities, (9, 9, 11)), labels)
 
 
 def test_linear_keeps_a_ramp_in_place():
@@ -55,7 +65,7 @@ def test_linear_keeps_a_ramp_in_place():
     ramp = np.broadcast_to((np.arange(32) + 0.5)[:, None, None], (32, 2, 2))
     # Where n / g is no integer, a hat that covers several voxels is not quite balanced, by less than 0.1 voxel.
     for g, tolerance in ((8, 1e-4), (16, 1e-4), (20, 0.1), (32, 1e-4), (50, 1e-4)):
-        result = resample_linear(ramp, (g, 2, 2))[:, 0, 0]
+        result = linear(ramp, (g, 2, 2))[:, 0, 0]
         centres = (np.arange(g) + 0.5) * 32 / g
         inner = (centres > 5) & (centres < 27)
         np.testing.assert_allclose(result[inner], centres[inner], atol=tolerance)
@@ -64,7 +74,7 @@ def test_linear_keeps_a_ramp_in_place():
 @given(sizes, sizes)
 def test_nearest_takes_the_voxel_under_each_centre(shape, grid):
     labels = np.arange(np.prod(shape)).reshape(shape)
-    result = resample_nearest(labels, grid)
+    result = resample_nearest(labels, whole_field(shape, grid))
     assert result.shape == grid
     for index in np.ndindex(grid):
         under = tuple((2 * j + 1) * n // (2 * g) for j, n, g in zip(index, shape, grid, strict=True))
@@ -74,9 +84,9 @@ def test_nearest_takes_the_voxel_under_each_centre(shape, grid):
 def test_probabilities_of_labels_come_back_as_the_labels():
     labels = np.random.default_rng(0).integers(0, 3, (6, 5, 4))
     one_hot = np.eye(3)[labels]
-    np.testing.assert_array_equal(resample_to_labels(one_hot, (6, 5, 4)), labels)
+    np.testing.assert_array_equal(to_labels(one_hot, (6, 5, 4)), labels)
     # Three times as fine: each voxel's middle third keeps its label in every direction.
-    finer = resample_to_labels(one_hot, (18, 15, 12))
+    finer = to_labels(one_hot, (18, 15, 12))
     assert finer.dtype == np.uint8
     np.testing.assert_array_equal(finer[1::3, 1::3, 1::3], labels)
 
@@ -85,7 +95,7 @@ def test_probabilities_are_interpolated_before_the_arg_max():
     probabilities = np.zeros((2, 1, 1, 2))
     probabilities[0, 0, 0], probabilities[1, 0, 0] = (0.9, 0.1), (0.45, 0.55)
     # Along x the second class passes 1/2 at 8/9 of the way, nearest labels would turn halfway.
-    assert resample_to_labels(probabilities, (20, 1, 1)).ravel().tolist() == [0] * 14 + [1] * 6
+    assert to_labels(probabilities, (20, 1, 1)).ravel().tolist() == [0] * 14 + [1] * 6
 
 
 def test_resolution_strings():

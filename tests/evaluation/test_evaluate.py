@@ -8,12 +8,13 @@ import pytest
 from nibabel import orientations
 
 from mtf_imaging.data.nifti import read_volume
+from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.picture import focus, write_picture
 from mtf_imaging.evaluation.predict import predict_cases, segment_volume
 
-GRID = (24, 20, 16)
+GRID = Sampling((24, 20, 16))
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 
 
@@ -77,7 +78,7 @@ def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, ca
 
 def test_scores_are_taken_at_the_volumes_own_resolution(tmp_path, folder):
     """On a grid half as fine, borders blur: the score falls below 1, as it would not on the grid."""
-    scores = evaluate(folder, tmp_path / "out", (12, 10, 8), oracle, num_pictures=0, progress=False)
+    scores = evaluate(folder, tmp_path / "out", Sampling((12, 10, 8)), oracle, num_pictures=0, progress=False)
     assert 0.7 < scores.dice_per_case("liver") < 1.0
     total = scores.cases["3"]["liver"].total
     assert total > case(0)[1].astype(bool).sum()  # voxels of the volume, eight times those of the grid
