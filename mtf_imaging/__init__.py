@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 # name -> (module, attribute of it; None for the module itself)
 _LAZY = {
     "CheckpointError": ("mtf_imaging.errors", "CheckpointError"),
+    "ClusterError": ("mtf_imaging.errors", "ClusterError"),
     "ConfigError": ("mtf_imaging.errors", "ConfigError"),
     "DataError": ("mtf_imaging.errors", "DataError"),
     "Interrupted": ("mtf_imaging.errors", "Interrupted"),

@@ -42,6 +42,10 @@ class OutOfMemoryError(MtfImagingError):
     """A program that its devices cannot hold."""
 
 
+class ClusterError(MtfImagingError):
+    """A server of another host that is missing, hangs, or has gone."""
+
+
 class Interrupted(MtfImagingError):
     """A run that was told to end early, by a scheduler for instance, and has saved all that it needs to go on."""
 

@@ -15,11 +15,12 @@ FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py"
 LAYERS = [
     {"errors"},
     {"spelling"},
-    {"layout", "windows"},
+    {"layout", "windows", "servers"},
     {"compat"},
     {"meshes"},
     {"ops"},
     {"lowering", "masters"},
+    {"memory"},
     {"program"},
     {"training"},
 ]

@@ -7,6 +7,7 @@ import gin
 from mtf_imaging.data.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.servers import parse_servers
 from mtf_imaging.spelling import did_you_mean
 
 MESH_IMPLS = ("auto", "stacked", "placement")
@@ -26,6 +27,8 @@ class JobSetup:
         each volume; None for that of the records.
       batch_size: volumes in a step, over all processors.
       micro_batches: parts that a step computes its batch in, one after the other, in the memory of one.
+      cluster: servers that compute, as "host0:2222,host1:2222"; "" for this process.
+      cluster_timeout: seconds that a server may let this process wait for a sign of life.
     """
 
     mesh_shape: str = ""
@@ -35,6 +38,8 @@ class JobSetup:
     batch_size: int = 1
     micro_batches: int = 1
     spacing: str | float | tuple[float, float, float] | None = None
+    cluster: str = ""
+    cluster_timeout: float = 30.0
 
     def __post_init__(self):
         parse_shape(self.mesh_shape, "mesh shape")
@@ -47,6 +52,13 @@ class JobSetup:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.")
+        if len(parse_servers(self.cluster)) > 1 and self.mesh_impl == "stacked":
+            raise ConfigError(
+                f"mesh_impl 'stacked' puts all processors on one device, and cluster '{self.cluster}' has several "
+                "servers. Fix: mesh_impl 'placement', or one server."
+            )
+        if not self.cluster_timeout > 0:
+            raise ConfigError(f"cluster_timeout must be above 0 seconds, not {self.cluster_timeout!r}.")
 
     def of_program(self) -> dict:
         """What of it a `Program` takes, by the names of its arguments."""

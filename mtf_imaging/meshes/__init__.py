@@ -2,21 +2,16 @@
 
 import logging
 
-import tensorflow as tf
-
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.meshes.blocks import BlockMeshImpl
+from mtf_imaging.meshes.cluster import connect, default_devices, server_number
 from mtf_imaging.meshes.grid import BlockGrid
+
+__all__ = ["MESH_IMPLS", "BlockMeshImpl", "connect", "default_devices", "make_mesh_impl"]
 
 MESH_IMPLS = ("stacked", "placement", "auto")
 
 _logger = logging.getLogger(__name__)
-
-
-def default_devices():
-    """All GPUs, else the logical CPUs there are, as device strings."""
-    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    return [device.name for device in devices]
 
 
 def make_mesh_impl(mesh_impl, shape, layout, devices=None):
@@ -24,7 +19,7 @@ def make_mesh_impl(mesh_impl, shape, layout, devices=None):
 
     Args:
       mesh_impl: "stacked": all processors on one device; "placement": processors spread over devices; "auto": placement
-        where there are 2 or more GPUs that divide the mesh, else stacked.
+        where there are 2 or more GPUs that divide the mesh, or devices of several servers, else stacked.
       shape: an `mtf.Shape`, the mesh.
       layout: an `mtf.LayoutRules`.
       devices: device strings; default: `default_devices()`.
@@ -38,7 +33,8 @@ def make_mesh_impl(mesh_impl, shape, layout, devices=None):
     if mesh_impl == "auto":
         gpus = [device for device in devices if "GPU" in device.upper()]
         fits = len(gpus) > 1 and BlockGrid.make(shape.to_integer_list, len(gpus)).num_blocks == len(gpus)
-        mesh_impl = "placement" if fits else "stacked"
+        several_servers = len({server_number(device) for device in devices} - {None}) > 1
+        mesh_impl = "placement" if fits or several_servers else "stacked"
     impl = BlockMeshImpl(shape, layout, devices[:1] if mesh_impl == "stacked" else devices)
     if impl.grid.stack_size > 1:
         _logger.info(

@@ -11,6 +11,8 @@ from mtf_imaging.training import checkpoint_files
 from mtf_imaging.training.checkpoint_contents import check_contents
 
 _logger = logging.getLogger(__name__)
+# This process reads and writes all files, on a disk that it sees, wherever the variables are.
+_OPTIONS = tf.train.CheckpointOptions(experimental_io_device="/job:localhost")
 
 
 class Checkpoints:
@@ -64,7 +66,7 @@ class Checkpoints:
         try:
             # TensorFlow counts saves; a run that was stopped has one more, which its files should not tell.
             self._checkpoint.save_counter.assign(step)
-            checkpoint_files.write(self._directory, step, self._checkpoint.write)
+            checkpoint_files.write(self._directory, step, lambda path: self._checkpoint.write(path, _OPTIONS))
         except (tf.errors.OpError, OSError) as error:
             raise CheckpointError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. The last one is "
@@ -127,7 +129,7 @@ def restore_last(directory, checkpoint, program, everything):
         try:
             reader = tf.train.load_checkpoint(path)
             check_contents(path, reader.get_variable_to_shape_map(), program, everything)
-            checkpoint.restore(path).expect_partial()
+            checkpoint.restore(path, _OPTIONS).expect_partial()
             return path
         except tf.errors.ResourceExhaustedError:  # too little memory is no damage
             raise
