@@ -1,0 +1,105 @@
+"""What TensorBoard reads back of a run: the numbers of losses.csv, once each, however often the run was killed."""
+
+import csv
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.event_file import EventFile
+from mtf_imaging.training.events import TrainingEvents
+from mtf_imaging.training.loop import train
+from mtf_imaging.training.losses import LossLog
+from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.schedules import StepDecay
+from tests.training import linear
+from tests.training.test_loop import Killed, killed_at
+
+
+def read(folder):
+    """The scalars that TensorBoard shows: {tag: [(step, value)]}."""
+    found = open_events(folder)
+    return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+
+
+def read_texts(folder, tag):
+    tensors = open_events(folder).Tensors(tag)
+    return [(event.step, tf.make_ndarray(event.tensor_proto).item().decode()) for event in tensors]
+
+
+def open_events(folder):
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0, "tensors": 0})
+    found.Reload()
+    return found
+
+
+def run(folder, num_steps, batches=linear.batches):
+    optimizer = Adam(StepDecay(0.05, 0.5, every=4))
+    program = linear.program(optimizer)
+    checkpoints = Checkpoints(folder, program, every=3)
+    checkpoints.restore()
+    texts = {"layout": "- layout `x:rows`", "config": "```\na = 1\n```"}
+    events = TrainingEvents(folder / "train", learning_rate=optimizer.learning_rate, batch_size=2, texts=texts)
+    train(
+        program=program,
+        batches=batches,
+        num_steps=num_steps,
+        checkpoints=checkpoints,
+        observers=[LossLog(folder / "losses.csv"), events],
+        progress=False,
+    )
+
+
+def check_equal_to_losses(folder, num_steps):
+    shown = read(folder / "train")
+    with open(folder / "losses.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for name in ("loss", "error"):
+        assert shown[name] == [(int(row["step"]), np.float32(row[name])) for row in rows]
+    assert [step for step, _ in shown["loss"]] == list(range(num_steps))
+    rates = [np.float32(0.05 * 0.5 ** (step // 4)) for step in range(num_steps)]
+    assert [value for _, value in shown["learning_rate"]] == rates
+    assert [step for step, _ in shown["volumes_per_second"]] == list(range(num_steps))
+
+
+def test_scalars_are_those_of_the_losses_also_where_the_run_was_killed(tmp_path):
+    for step in (2, 5, 8):
+        with pytest.raises(Killed):
+            run(tmp_path, 10, killed_at(step))
+    lost = read(tmp_path / "train")
+    assert lost["loss"][-1][0] == 7
+    run(tmp_path, 10)  # it goes on from step 6: what was seen of steps 6 and 7 is taken back
+    check_equal_to_losses(tmp_path, 10)
+    assert read_texts(tmp_path / "train", "layout")[-1] == (6, "- layout `x:rows`")
+    run(tmp_path, 10)  # nothing is left to do, and nothing is written
+    assert len(list((tmp_path / "train").iterdir())) == 4
+
+
+def test_speed_is_that_of_steps_alone(tmp_path):
+    events = TrainingEvents(tmp_path, learning_rate=lambda step: 0.5, batch_size=3)
+    events.begin(0)
+    events.after(0, {"loss": np.float32(1)}, [], seconds=0.5)
+    events.close()
+    assert read(tmp_path)["volumes_per_second"] == [(0, 6.0)]
+
+
+def test_events_can_be_read_while_the_run_goes_on(tmp_path):
+    file = EventFile(tmp_path / "folder", 0)
+    assert not (tmp_path / "folder").exists()
+    file.scalars(3, {"loss": 0.25})
+    assert read(tmp_path / "folder")["loss"] == [(3, 0.25)]
+    file.close()
+
+
+def test_pictures_and_texts(tmp_path):
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    file = EventFile(tmp_path, 0)
+    file.picture(7, "case 1", pixels)
+    file.text(7, "layout", "`x:rows`")
+    file.close()
+    (image,) = open_events(tmp_path).Images("case 1")
+    assert (image.step, image.width, image.height) == (7, 5, 4)
+    np.testing.assert_array_equal(tf.io.decode_png(image.encoded_image_string), pixels)
+    assert read_texts(tmp_path, "layout") == [(7, "`x:rows`")]
