@@ -1,6 +1,7 @@
 """The wheel, from the folder and from the source archive, and an editable install: the same names everywhere."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,10 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tests import pages
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +131,26 @@ def test_the_installed_program_works_from_an_empty_folder(wheel, tmp_path):
     call(program, "predict", "--model_dir=model", "--input=cases/volume-0.nii.gz", "--output=s.nii.gz", cwd=empty)
     written = {"cases", "records", "model", "evaluation", "s.nii.gz"}
     assert {path.name for path in empty.iterdir()} == written
+
+
+def test_the_page_on_ones_own_model_works_in_an_empty_folder(wheel, tmp_path):
+    programs = make_environment(tmp_path / "installed", wheel)
+    folder = tmp_path / "own_model"
+    folder.mkdir()
+    page = ROOT / "docs" / "own_model.md"
+    pages.write_files(page, folder)
+    printed = {}
+    for line in pages.command_lines(page):
+        program, *words = shlex.split(line)
+        printed[line] = call(programs / program, *words, cwd=folder)
+    assert pages.blocks(page, "text")[0] in "".join(printed.values())
+    assert float(printed["python use.py"].removeprefix("Dice: ")) > 0.6
+    losses = {
+        name: np.loadtxt(folder / name / "losses.csv", delimiter=",", skiprows=1, usecols=1)
+        for name in ("run", "whole", "bands", "signs")
+    }
+    for found in losses.values():
+        assert len(found) == 100
+        assert np.mean(found[-10:]) < 0.3 * found[0]
+    np.testing.assert_allclose(losses["run"], losses["whole"], rtol=5e-3)  # Adam amplifies rounding
+    np.testing.assert_allclose(losses["bands"], losses["whole"], rtol=5e-3)

@@ -1,5 +1,6 @@
 """Finds gin files, and binds what they and the command line say; errors name the place and the closest name."""
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterable
@@ -49,6 +50,8 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     Raises:
       ConfigError: a file or binding that cannot be read, or a name that does not exist.
     """
+    # What a run saved names all of a job, training too, whichever command reads it. Late, for it brings TensorFlow.
+    importlib.import_module("mtf_imaging.cli.training")
     modules = OwnModules()
     modules.add_folder(Path.cwd())
 
