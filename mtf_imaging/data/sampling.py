@@ -45,6 +45,13 @@ class Span:
         first, last = (min(max(j, 0), self.size) for j in (first, last))
         return slice(first, max(first, last))
 
+    def part(self, voxels: slice) -> "Span":
+        """Some of the voxels."""
+        if voxels == slice(0, self.size):
+            return self
+        size = voxels.stop - voxels.start
+        return Span(self.start + voxels.start * self.step, size * self.step, size)
+
     def inverse(self, n: int) -> "Span":
         """The `n` voxels of the other axis along this one."""
         return Span(-self.start / self.step, n * self.size / self.length, n)
@@ -111,6 +118,22 @@ class Sampling:
 def whole_field(shape: Grid, grid: Grid) -> Spans:
     """A grid over the whole of a volume of `shape`."""
     return tuple(Span(0.0, n, g) for n, g in zip(shape, grid, strict=True))
+
+
+def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spans]:
+    """Where a volume lies on its grid.
+
+    Args:
+      spans: the grid's voxels along the volume's.
+      shape: voxels of the volume along x, y, z.
+
+    Returns:
+      The part of the grid that covers anything of the volume, and the volume's voxels along that part: what is found in
+      the air around a volume has no say in its outermost voxels.
+    """
+    part = tuple(span.inside(n) for span, n in zip(spans, shape, strict=True))
+    back = (span.part(voxels).inverse(n) for span, voxels, n in zip(spans, part, shape, strict=True))
+    return part, tuple(back)
 
 
 def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing) -> Grid:

@@ -11,7 +11,7 @@ from mtf_imaging.data.cropping import warn_of_cropped_volume
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
 from mtf_imaging.data.nifti import Volume, read_volume, write_labels
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
-from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.sampling import Sampling, way_back
 from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 
@@ -52,7 +52,8 @@ def segment_volume(
         )
     if not np.isfinite(probabilities).all():
         raise DataError(f"{volume.path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
-    return resample_to_labels(probabilities, tuple(span.inverse(n) for span, n in zip(spans, shape, strict=True)))
+    part, back = way_back(spans, shape)
+    return resample_to_labels(probabilities[part], back)
 
 
 def predict_cases(
