@@ -4,7 +4,7 @@ import logging
 
 import tensorflow as tf
 
-from mtf_imaging import lowering, masters
+from mtf_imaging import lowering, masters, memory
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import check_names, format_shape, parse_layout, parse_shape
@@ -57,6 +57,7 @@ class Program(tf.Module):
 
     Raises:
       LayoutError: all faults of the layout, before any device is used.
+      OutOfMemoryError: a device cannot hold what the program needs; calls raise it, too.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Program(tf.Module):
         super().__init__(name=name)
         self._inputs = {key: _Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
+        self._demand = None
         mesh_pairs, layout_pairs = parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout)
         self.mesh_shape, self.layout, self.seed = mesh_shape, layout, seed
         self.mesh_impl = make_mesh_impl(
@@ -98,6 +100,7 @@ class Program(tf.Module):
             dims = {d.name for _, tensor in lowering.tensors_of(graph) for d in tensor.shape.dims}
             self._repeated = check_names(layout, mesh_shape, dims)
             lowering.check(graph, mesh_pairs, layout_pairs)
+            self._demand = memory.demand(graph, self.mesh_impl)
             self._masters.create()
             part = Part(*part_of, part) if part_of else None
             self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), part)
@@ -114,7 +117,8 @@ class Program(tf.Module):
 
         signature = {key: spec.spec for key, spec in self._inputs.items()}
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
-        self.function = tf.function(build, autograph=False).get_concrete_function(signature, which)
+        with memory.shortage_explained(lambda: self._demand):
+            self.function = tf.function(build, autograph=False).get_concrete_function(signature, which)
         if self._repeated:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': the same work is done along it on every processor",
@@ -141,7 +145,8 @@ class Program(tf.Module):
         if (index is None) != (self._part_of is None):
             raise ShapeError(f"part {index}, but the program is made with part_of={self._part_of}: give both or none")
         part = None if index is None else tf.constant(index, tf.int32)
-        return self.function({key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}, part)
+        with memory.shortage_explained(lambda: self._demand):
+            return self.function({key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}, part)
 
     def _checked(self, spec, value):
         with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do

@@ -8,7 +8,7 @@ import time
 from mtf_imaging.errors import Interrupted
 
 # What schedulers send before they take a machine away, and Ctrl-C.
-_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGINT")
+_CALLED = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGINT": "Ctrl-C"}
 # The same request often comes twice: from a scheduler to the process, and once more through its launcher.
 _SAME_REQUEST = 1.0  # seconds
 
@@ -39,8 +39,10 @@ class StopSignals:
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():
-            numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-            self._before = {number: signal.signal(number, self._handle) for number in numbers}
+            for number in (getattr(signal, name) for name in _CALLED if hasattr(signal, name)):
+                # Shells have what they run in the background ignore Ctrl-C: it is meant for something else.
+                if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, kind, error, traceback):
@@ -50,14 +52,14 @@ class StopSignals:
             error = Interrupted(f"{self._came[0]}: stopped before its first step. The same command starts it again.")
         elif kind is not Interrupted:
             return
-        if self._came and self._came[0] == "SIGINT":
+        if self._came and self._came[0] == _CALLED["SIGINT"]:
             raise KeyboardInterrupt(str(error)) from None
         raise error from None
 
     def _handle(self, number, frame):
         del frame
         if self._came is None:
-            self._came = signal.Signals(number).name, time.monotonic()
+            self._came = _CALLED[signal.Signals(number).name], time.monotonic()
             if not self._is_asked:
                 raise _Stop
             # Not through Python's own buffers, which the signal may have found half full; below the progress bar.

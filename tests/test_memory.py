@@ -1,0 +1,109 @@
+"""What a device must hold, counted and told when it cannot."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.errors import OutOfMemoryError
+
+SHAPES = {"image": "batch:2,x:8", "weights": ("x:8,filters:3", tf.float64)}
+
+
+def product(image, weights):
+    return mi.mtf.reduce_sum(mi.mtf.cast(image, tf.float64) * weights, reduced_dim=weights.shape.dims[1])
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout", "impl", "slice_shape", "slice_bytes", "device_bytes", "total_bytes"),
+    [
+        # image 64 bytes, weights 192, image as float64 128, their product [batch, x, filters] 384, its sum 128
+        ("rows:4", "", "stacked", (2, 8, 3), 384, 384, 896),
+        ("rows:4", "x:rows", "stacked", (2, 2, 3), 96, 384, 896),  # four slices on one device are the whole again
+        ("rows:4", "x:rows", "placement", (2, 2, 3), 96, 96, 224),
+        # Twelve processors with half a batch each; the weights are held once.
+        ("rows:6,cols:2", "batch:cols", "stacked", (1, 8, 3), 192, 2304, 12 * (32 + 64 + 192 + 64) + 192),
+    ],
+)
+def test_demand_is_what_slices_take_on_a_device(
+    mesh, layout, impl, slice_shape, slice_bytes, device_bytes, total_bytes
+):
+    cpus = [device.name for device in tf.config.list_logical_devices("CPU")]
+    program = mi.Program(product, SHAPES, mesh, layout, mesh_impl=impl, devices=cpus[:4])
+    demand = program._demand
+    assert (demand.slice_shape, demand.slice_bytes, demand.device_bytes) == (slice_shape, slice_bytes, device_bytes)
+    assert (demand.shape, demand.num_tensors, demand.total_bytes) == ("batch:2,x:8,filters:3", 5, total_bytes)
+
+
+def test_a_variable_larger_than_all_memory_is_told_with_what_it_takes():
+    def fn(image):
+        large = mi.mtf.get_variable(image.mesh, "large", mi.mtf.Shape([mi.mtf.Dimension("a", 2**50)]))
+        return mi.mtf.reduce_sum(image) + mi.mtf.reduce_sum(large)
+
+    with pytest.raises(OutOfMemoryError) as error:
+        mi.Program(fn, {"image": "x:4"})
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("out of memory: OOM when allocating tensor with shape[1125899906842624]")
+    assert "'large:0' [a:1125899906842624], has slices of [1125899906842624], 4,096.0 TiB each" in lines[1]
+    assert lines[2] == "  Ways out:"
+    assert len(lines) == 6
+    assert [flag for line in lines[3:] for flag in ("--layout", "--batch_size", "--resolution") if flag in line] == [
+        "--layout",
+        "--batch_size",
+        "--resolution",
+    ]
+
+
+def test_an_array_that_cannot_be_made_in_the_function_is_told_without_numbers():
+    with pytest.raises(OutOfMemoryError, match=r"^out of memory: Unable to allocate 4\.00 PiB .*\n  Ways out:"):
+        mi.Program(lambda image: image * float(np.zeros(2**50, np.float32)[0]), {"image": "x:4"})
+
+
+def test_other_failures_of_a_call_stay_what_they_are():
+    def fn(image):
+        check = tf.debugging.assert_less
+        return mi.mtf.cwise(lambda x: tf.identity(x) if check(x, 1.0) is None else x, [image])
+
+    program = mi.Program(fn, {"image": "x:4"})
+    program(image=np.zeros(4))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        program(image=np.full(4, 2.0))
+
+
+@pytest.mark.slow  # TensorFlow waits 10 seconds for memory to come free before it gives up
+def test_a_call_that_finds_too_little_memory_is_told_and_the_program_goes_on_when_there_is_more():
+    """For real: a process that may not have more address space than 128 MiB beside what it has."""
+    script = """
+        import resource, sys
+        import numpy as np
+        import mtf_imaging as mi
+        from mtf_imaging.errors import OutOfMemoryError
+
+        mtf = mi.mtf
+
+        def fn(image, weights):
+            return mtf.reduce_sum(image * weights)
+
+        small = mi.Program(fn, {"image": "x:4", "weights": "y:4"}, "rows:2", "x:rows")
+        small(image=np.ones(4), weights=np.ones(4))  # threads are there, which need memory of their own
+        program = mi.Program(fn, {"image": "x:8192", "weights": "y:8192"}, "rows:2", "x:rows")
+        inputs = {"image": np.ones(8192), "weights": np.ones(8192)}
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, hard))
+        try:
+            program(**inputs)
+        except OutOfMemoryError as error:
+            print(error)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        assert float(program(**inputs)) == 2.0**26
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith("out of memory: OOM when allocating tensor with shape[2,4096,8192]")
+    assert "[x:8192,y:8192], has slices of [4096, 8192], 128.0 MiB each, 256.0 MiB a device" in second
