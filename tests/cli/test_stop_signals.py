@@ -1,0 +1,102 @@
+"""Signals that ask a run to end, in this process: what is noted, what is raised, what is put back."""
+
+import signal
+import threading
+
+import pytest
+
+from mtf_imaging.cli import stop_signals
+from mtf_imaging.cli.failures import exit_code, explain
+from mtf_imaging.cli.stop_signals import StopSignals
+from mtf_imaging.errors import Interrupted
+
+BOTH = [(signal.SIGTERM, "SIGTERM"), (signal.SIGUSR1, "SIGUSR1")]
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_put_back():
+    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+@pytest.mark.parametrize(("number", "name"), BOTH)
+def test_before_a_step_is_made_the_run_ends_at_once(number, name):
+    reached = []
+    with pytest.raises(Interrupted, match=f"{name}: stopped before its first step") as error, StopSignals():
+        try:
+            signal.raise_signal(number)
+            reached.append("the next line")
+        except Exception:  # as of a library that takes every failure for its own
+            reached.append("a handler of errors")
+    assert not reached
+    assert exit_code(error.value) == 75
+
+
+@pytest.mark.parametrize(("number", "name"), BOTH)
+def test_once_somebody_asks_it_is_noted(number, name, capfd):
+    with StopSignals() as signals:
+        assert signals.reason() is None
+        signal.raise_signal(number)
+        assert signals.reason() == name
+    assert capfd.readouterr().err == (
+        f"\n{name}: saves a checkpoint after this step and ends; a second signal ends it at once.\n"
+    )
+
+
+def test_ctrl_c_is_told_as_such_and_keeps_its_exit_code(capfd):
+    with pytest.raises(KeyboardInterrupt) as error, StopSignals() as signals:
+        assert signals.reason() is None
+        signal.raise_signal(signal.SIGINT)
+        raise Interrupted(f"{signals.reason()}: stopped after 3 steps.")
+    assert (exit_code(error.value), explain(error.value)) == (130, "Ctrl-C: stopped after 3 steps.")
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: stopped before its first step"), StopSignals():
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_one_does_what_it_always_did(monkeypatch):
+    monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
+    with pytest.raises(KeyboardInterrupt) as error, StopSignals() as signals:
+        signals.reason()
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert explain(error.value) == "interrupted."
+
+
+def test_the_same_request_by_two_ways_is_one():
+    with StopSignals() as signals:
+        signals.reason()
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # would end this process
+        assert signals.reason() == "SIGTERM"
+
+
+def test_ctrl_c_that_the_shell_has_it_ignore_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            signal.raise_signal(signal.SIGINT)
+            assert signals.reason() is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_another_thread_nothing_is_handled():
+    found = []
+
+    def run():
+        with StopSignals() as signals:
+            found.append(signals.reason())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [None]
+
+
+def test_what_else_ends_the_block_passes_through():
+    with pytest.raises(OSError, match="disk"), StopSignals() as signals:
+        signals.reason()
+        signal.raise_signal(signal.SIGUSR1)
+        raise OSError("disk")
