@@ -22,7 +22,7 @@ from mtf_imaging.data.voxel_values import StoredValues, hounsfield, warn_once
 from mtf_imaging.data.voxel_values import labels as labels_of
 from mtf_imaging.errors import DataError
 
-_AFFINE_TOLERANCE = 1e-2  # mm
+_SAME_PLACE = 0.5  # of a voxel: what headers round off, and less than any orientation or shift that means something
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +95,9 @@ def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
     image, geometry = _open(path)
     own = volume.geometry
     same_voxels = geometry.stored_shape == own.stored_shape
-    if same_voxels and np.allclose(geometry.affine, own.file_affine, atol=_AFFINE_TOLERANCE):
+    if same_voxels and _same_place(geometry.affine, own.file_affine, own.stored_shape):
         pass
-    elif geometry.shape == own.shape and np.allclose(
-        geometry.canonical_affine, own.canonical_affine, atol=_AFFINE_TOLERANCE
-    ):
+    elif geometry.shape == own.shape and _same_place(geometry.canonical_affine, own.canonical_affine, own.shape):
         own = geometry
     elif same_voxels:
         warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on the volume voxel for voxel.")
@@ -179,6 +177,13 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise DataError(
             f"{path}: cannot be read as NIfTI; truncated or another format? ({error}). Fix: fetch it again."
         ) from error
+
+
+def _same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int]) -> bool:
+    """Whether two affines put the corners of a volume at the same places, within half of its smallest voxel side."""
+    corners = np.stack(np.meshgrid(*((0, n - 1) for n in shape)), axis=-1).reshape(-1, 3)
+    moved = nibabel.affines.apply_affine(affine, corners) - nibabel.affines.apply_affine(other, corners)
+    return bool(np.linalg.norm(moved, axis=1).max() <= _SAME_PLACE * min(nibabel.affines.voxel_sizes(other)))
 
 
 def _why_lost(geometry: Geometry) -> str | None:

@@ -17,6 +17,7 @@ from mtf_imaging.errors import DataError
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 AIR_HU = -1024
 _MAX_HU = 32767
+_NO_AIR_HU = -200  # above fat: a CT without lower values shows no air around the patient and none within
 _LABEL_TOLERANCE = 1e-3  # what scaling leaves of whole numbers
 _SLAB_VOXELS = 1 << 24
 _log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
     are read as signed; each with a warning.
 
     Raises:
-      DataError: no voxel has a value.
+      DataError: no voxel has a value, or most of them have none that is HU.
     """
     stored = _read_as_signed(stored)
     raw, path = stored.raw, stored.path
@@ -65,26 +66,33 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
         hu = raw
     else:
         hu = np.empty(raw.shape, np.int16, order="F")
-        num_nan = num_outside = 0
+        num_nan = num_below = num_above = 0
         for at, slab in stored.slabs():
             slab = slab.astype(np.float64)  # unsigned numbers know no -1024
             nan = np.isnan(slab)
             num_nan += np.count_nonzero(nan)
             slab[nan] = AIR_HU
-            num_outside += np.count_nonzero((slab < AIR_HU) | (slab > _MAX_HU))
+            num_below += np.count_nonzero(slab < AIR_HU)
+            num_above += np.count_nonzero(slab > _MAX_HU)
             hu[..., at] = np.rint(np.clip(slab, AIR_HU, _MAX_HU))
         if num_nan == raw.size:
             raise DataError(f"{path}: all of its {raw.size} voxels are NaN. Fix: fetch it again.")
-        for count, what in ((num_nan, "NaN"), (num_outside, f"outside {AIR_HU}..{_MAX_HU} HU")):
+        if num_above > raw.size // 2:
+            raise DataError(
+                f"{path}: {num_above} of {raw.size} voxels are above {_MAX_HU}: no CT in HU. Fix: give the CT."
+            )
+        for count, what, bound in (
+            (num_nan, "NaN", AIR_HU),
+            (num_below, f"below {AIR_HU} HU", AIR_HU),
+            (num_above, f"above {_MAX_HU} HU", _MAX_HU),
+        ):
             if count:
-                warn_once(
-                    f"{path}: {count} of {raw.size} voxels are {what}; replaced by {AIR_HU} HU or the nearest bound."
-                )
+                warn_once(f"{path}: {count} of {raw.size} voxels are {what}; replaced by {bound} HU.")
     lowest = int(hu.min())
-    if lowest >= 0:
+    if lowest > _NO_AIR_HU:
         warn_once(
-            f"{path}: its lowest value is {lowest} HU, but air, lung and fat are below 0: "
-            f"was a rescale intercept, often -1024, left out when it was made? It is read as it is."
+            f"{path}: its lowest value is {lowest} HU, and air is about -1000: was a rescale intercept, often -1024, "
+            f"left out when it was made, or the background cut out? It is read as it is."
         )
     return hu
 
@@ -102,9 +110,10 @@ def labels(stored: StoredValues) -> np.ndarray:
     for at, slab in stored.slabs():
         if slab.dtype.kind == "f":
             as_floats = True
+            finite = np.isfinite(slab).all()
             whole = np.rint(slab)
-            if not np.all(np.abs(slab - whole) <= _LABEL_TOLERANCE):
-                what = "NaN" if np.isnan(slab).any() else "no integers"
+            if not finite or np.abs(slab - whole).max() > _LABEL_TOLERANCE:
+                what = "no integers" if finite else "NaN or infinite"
                 raise DataError(f"{path}: holds labels that are {what}. Fix: store 0 background, 1 liver, 2 lesion.")
             slab = whole
         low, high = min(low, slab.min()), max(high, slab.max())

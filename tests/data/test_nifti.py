@@ -5,7 +5,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.data.nifti import read_geometry, read_labels, read_volume, write_labels
 from mtf_imaging.data.orientation import y_points_back
 from mtf_imaging.errors import DataError
 
@@ -91,12 +91,52 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, array
 def test_nan_and_out_of_range_voxels_are_repaired_with_a_warning(tmp_path, store, caplog):
     hu = np.zeros((4, 4, 4), np.float32)
     hu[0, 0, :3] = np.nan, -3000, 1e6
-    hu[1, 1, 1] = 12.6
+    hu[1, 1, :3] = 12.6, np.inf, -np.inf
     volume = read_volume(store(tmp_path / "volume-0.nii", hu))
     assert volume.hu[0, 0].tolist() == [-1024, -1024, 32767, 0]
-    assert volume.hu[1, 1, 1] == 13
-    assert "1 of 64 voxels are NaN" in caplog.text
-    assert "2 of 64 voxels are outside" in caplog.text
+    assert volume.hu[1, 1].tolist() == [13, 32767, -1024, 0]
+    for what in (
+        "1 of 64 voxels are NaN; replaced by -1024",
+        "2 of 64 voxels are below -1024",
+        "2 of 64 voxels are abo",
+    ):
+        assert f"volume-0.nii: {what}" in caplog.text
+
+
+@pytest.mark.parametrize("dtype", ["int16", ">i2", "uint16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("slab", [1 << 24, 30])
+def test_hu_are_the_same_however_they_are_stored(tmp_path, store, arrays, dtype, slab, monkeypatch, caplog):
+    monkeypatch.setattr("mtf_imaging.data.voxel_values._SLAB_VOXELS", slab)
+    hu, _ = arrays()
+    hu[:, 0, 0] = -3024  # padding of some scanners, outside of the round field of view
+    path = store(tmp_path / "volume-0.nii.gz", hu, "LPS", dtype=dtype)
+    read = read_volume(path).hu
+    assert read.dtype == np.int16
+    np.testing.assert_array_equal(read, np.maximum(hu, -1024))
+    assert "volume-0.nii.gz: 7 of 210 voxels are below -1024 HU" in caplog.text
+    assert ("are above 32767, which negative HU become in unsigned 16-bit numbers" in caplog.text) == (
+        dtype == "uint16"
+    )
+
+
+def test_scaled_hu_are_read_by_their_scale(tmp_path, arrays, caplog):
+    hu, _ = arrays()
+    image = nibabel.Nifti1Image((hu + 1024).astype(np.uint16), np.diag([1.5, 2, 3, 1]))
+    image.header.set_slope_inter(1, -1024)
+    nibabel.save(image, tmp_path / "volume-0.nii")
+    np.testing.assert_array_equal(read_volume(tmp_path / "volume-0.nii").hu, hu)
+    assert not caplog.records
+
+
+def test_numbers_that_cannot_be_hu(tmp_path, store, arrays, caplog):
+    hu, _ = arrays()
+    with pytest.raises(DataError, match=r"a\.nii: all of its 210 voxels are NaN"):
+        read_volume(store(tmp_path / "a.nii", hu * np.float32(np.nan)))
+    with pytest.raises(DataError, match=r"b\.nii: 200 of 210 voxels are above 32767: no CT in HU"):
+        read_volume(store(tmp_path / "b.nii", np.where(np.arange(hu.size) < 10, -1e3, 1e5).reshape(hu.shape)))
+    for name, array in (("c.nii", (hu + 1024).astype(np.uint16)), ("d.nii", np.full(hu.shape, 40, np.uint8))):
+        np.testing.assert_array_equal(read_volume(store(tmp_path / name, array)).hu, array)
+        assert f"{name}: its lowest value is {array.min()} HU, and air is about -1000: was a rescale" in caplog.text
 
 
 def test_float_masks_of_integers_are_accepted_and_others_are_not(tmp_path, store, arrays, caplog):
@@ -106,6 +146,11 @@ def test_float_masks_of_integers_are_accepted_and_others_are_not(tmp_path, store
     assert read.dtype == np.uint8
     np.testing.assert_array_equal(read, labels)
     assert "stored as float64" in caplog.text
+    nearly = labels * np.float32(1.0001)  # of a file with a scale, for instance
+    np.testing.assert_array_equal(read_labels(store(tmp_path / "nearly.nii", nearly), volume), labels)
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(DataError, match=r"bad\.nii: holds labels that are NaN or infinite"):
+            read_labels(store(tmp_path / "bad.nii", np.where(labels == 2, bad, labels)), volume)
     with pytest.raises(DataError, match=r"b\.nii: holds labels that are no integers"):
         read_labels(store(tmp_path / "b.nii", labels + 0.5), volume)
     with pytest.raises(DataError, match=r"c\.nii: holds labels from 0 to 3, not 0\.\.2"):
@@ -121,6 +166,11 @@ def test_masks_of_another_shape_or_affine(tmp_path, store, arrays, caplog):
         read_labels(store(tmp_path / "a.nii", labels[..., 1:]), volume)
     # Stored along other axes, its affine saying so: the same voxels, so it is turned.
     np.testing.assert_array_equal(read_labels(store(tmp_path / "b.nii", labels, "SRA"), volume), labels)
+    # Also where the header is a little off, as other programs round it: half a voxel is 0.75 mm here.
+    turned = nibabel.load(tmp_path / "b.nii")
+    turned.affine[:3, 3] += 0.3
+    nibabel.save(nibabel.Nifti1Image(turned.dataobj, turned.affine), tmp_path / "rounded.nii")
+    np.testing.assert_array_equal(read_labels(tmp_path / "rounded.nii", volume), labels)
     assert not caplog.records
     # An affine that contradicts the volume's: voxel for voxel.
     stored_like_volume = store(tmp_path / "c.nii", labels[::-1, ::-1], "RAS", spacing=(1, 1, 1))
@@ -154,7 +204,42 @@ def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
         np.testing.assert_array_equal(written.affine, np.eye(4))
         np.testing.assert_array_equal(read_labels(tmp_path / f"{name}-out.nii", volume), body() > 500)
     read_volume(tmp_path / "ras.nii")
+    assert "1 x 1 x 1 mm, its pixdim, and LPS, because the spine" in caplog.text
     assert caplog.text.count("ras.nii: its affine is the identity") == 1
+
+
+@pytest.mark.parametrize("affine", [np.eye(4), None], ids=["identity", "none"])
+def test_a_voxel_size_beside_a_lost_affine_is_kept(tmp_path, affine, caplog):
+    """The size stands in the header twice; where the affine says nothing, pixdim still does."""
+    image = nibabel.Nifti1Image(body()[::-1, ::-1], affine)
+    data = bytearray(image.to_bytes())
+    data[80:92] = np.array((0.7, 0.7, 2.5), "<f4").tobytes()  # pixdim[1:4]
+    path = tmp_path / "volume-0.nii"
+    path.write_bytes(data)
+    volume = read_volume(path)
+    np.testing.assert_array_equal(volume.hu, body())
+    assert volume.geometry.spacing == pytest.approx((0.7, 0.7, 2.5))
+    assert read_geometry(path).spacing == volume.geometry.spacing
+    assert volume.geometry.axis_codes == "LPS"
+    assert "does not say how the axes lie; taken as 0.7 x 0.7 x 2.5 mm, its pixdim, and LPS" in caplog.text
+    write_labels(tmp_path / "out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
+    written, source = nibabel.load(tmp_path / "out.nii"), nibabel.load(path)
+    np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(source.dataobj) > 500)
+    np.testing.assert_array_equal(written.affine, source.affine)
+    assert written.header["sform_code"] == source.header["sform_code"]
+    np.testing.assert_array_equal(read_labels(tmp_path / "out.nii", volume), body() > 500)
+
+
+@pytest.mark.parametrize("codes", ORIENTATIONS)
+def test_the_header_alone_gives_shape_and_spacing(tmp_path, store, arrays, codes):
+    path = store(tmp_path / "volume-0.nii", arrays()[0], codes)
+    geometry, expected = read_geometry(path), read_volume(path).geometry
+    assert (geometry.shape, geometry.spacing) == (expected.shape, expected.spacing)
+    path.write_bytes(path.read_bytes()[:352])
+    assert read_geometry(path).shape == expected.shape
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(DataError, match=r"volume-0\.nii: cannot be read as NIfTI"):
+        read_geometry(path)
 
 
 def test_damaged_files_are_named(tmp_path, store, arrays):

@@ -144,7 +144,7 @@ def cases_of(folder, store, shapes, spacing=(1.5, 2.0, 3.0), codes=("RAS", "LPS"
     for number, (shape, stored) in enumerate(zip(shapes, itertools.cycle(codes), strict=False)):
         labels = np.ones(shape, np.uint8)
         labels[..., -1] = 2
-        store(folder / f"volume-{number}.nii", np.full(shape, -40, np.int16), stored, spacing)
+        store(folder / f"volume-{number}.nii", np.full(shape, -400, np.int16), stored, spacing)
         store(folder / f"segmentation-{number}.nii", labels, stored, spacing)
     return folder
 
@@ -161,7 +161,7 @@ def test_conversion_without_a_resolution_takes_the_smallest_box_and_says_so(tmp_
     for case in find_cases(cases):
         record = read_record(record_path(tmp_path / "out", case.key), manifest.sampling)
         assert np.count_nonzero(record.labels) == np.prod(record.shape)
-        np.testing.assert_array_equal(record.hu, np.where(record.labels > 0, -40, -1024))
+        np.testing.assert_array_equal(record.hu, np.where(record.labels > 0, -400, -1024))
     convert(cases, tmp_path / "out", spacing=(1.5, 2, 3), progress=False)  # once more: all is there
     with pytest.raises(
         DataError, match=r"holds records of resolution x:16,y:16,z:32 of 1.5,2,3 mm, asked for was x:16"
