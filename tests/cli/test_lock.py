@@ -15,9 +15,14 @@ import pytest
 from mtf_imaging.cli import lock, model_dir
 from mtf_imaging.errors import ConfigError
 
-HOLD = (
-    "import sys, time; from mtf_imaging.cli import lock\nwith lock.held(sys.argv[1]): print(flush=True); time.sleep(60)"
-)
+HOLD = """
+import sys, time
+from mtf_imaging.cli import lock
+
+with lock.held(sys.argv[1]):
+    print(flush=True)
+    time.sleep(60)
+"""
 
 
 @pytest.fixture

@@ -13,6 +13,11 @@ from mtf_imaging.errors import Interrupted
 BOTH = [(signal.SIGTERM, "SIGTERM"), (signal.SIGUSR1, "SIGUSR1")]
 
 
+def under_signals(body):
+    with StopSignals() as signals:
+        body(signals)
+
+
 @pytest.fixture(autouse=True)
 def handlers_are_put_back():
     numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -24,12 +29,16 @@ def handlers_are_put_back():
 @pytest.mark.parametrize(("number", "name"), BOTH)
 def test_before_a_step_is_made_the_run_ends_at_once(number, name):
     reached = []
-    with pytest.raises(Interrupted, match=f"{name}: stopped before its first step") as error, StopSignals():
+
+    def build(signals):
         try:
             signal.raise_signal(number)
             reached.append("the next line")
         except Exception:  # as of a library that takes every failure for its own
             reached.append("a handler of errors")
+
+    with pytest.raises(Interrupted, match=f"{name}: stopped before its first step") as error:
+        under_signals(build)
     assert not reached
     assert exit_code(error.value) == 75
 
@@ -46,21 +55,28 @@ def test_once_somebody_asks_it_is_noted(number, name, capfd):
 
 
 def test_ctrl_c_is_told_as_such_and_keeps_its_exit_code(capfd):
-    with pytest.raises(KeyboardInterrupt) as error, StopSignals() as signals:
+    def train(signals):
         assert signals.reason() is None
         signal.raise_signal(signal.SIGINT)
         raise Interrupted(f"{signals.reason()}: stopped after 3 steps.")
+
+    with pytest.raises(KeyboardInterrupt) as error:
+        under_signals(train)
     assert (exit_code(error.value), explain(error.value)) == (130, "Ctrl-C: stopped after 3 steps.")
-    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: stopped before its first step"), StopSignals():
-        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: stopped before its first step"):
+        under_signals(lambda signals: signal.raise_signal(signal.SIGINT))
 
 
 def test_a_second_one_does_what_it_always_did(monkeypatch):
     monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
-    with pytest.raises(KeyboardInterrupt) as error, StopSignals() as signals:
+
+    def train(signals):
         signals.reason()
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as error:
+        under_signals(train)
     assert explain(error.value) == "interrupted."
 
 
@@ -96,7 +112,10 @@ def test_in_another_thread_nothing_is_handled():
 
 
 def test_what_else_ends_the_block_passes_through():
-    with pytest.raises(OSError, match="disk"), StopSignals() as signals:
+    def train(signals):
         signals.reason()
         signal.raise_signal(signal.SIGUSR1)
         raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        under_signals(train)
