@@ -78,7 +78,7 @@ def command_help(name: str, command) -> str:
         needed = " (needed)" if flag.name in command.REQUIRED else ""
         default = f" (default: {flag.default})" if flag.default not in (None, False, []) else ""
         lines.append(f"  --{flag.name}{needed}")
-        text = flag.help.split(";    repeat this")[0]  # absl adds that to what may be repeated
+        text = flag.help.split(";\n")[0]  # absl says there of what may be repeated that it may be
         lines += textwrap.wrap(f"{text}{default}", _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     for note in getattr(command, "NOTES", ()):
         lines += ["", *textwrap.wrap(note, _WIDTH)]

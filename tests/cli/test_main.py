@@ -55,6 +55,7 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
     assert code == 0
     assert f"Example:\n  {module.EXAMPLE}\n" in out
     assert all(f"  --{flag} (needed)" in out for flag in module.REQUIRED)
+    assert "repeat this option" not in out
     program, name, *argv = module.EXAMPLE.split()
     assert (program, name) == ("mtf-imaging", command)
     usage.parse_flags(command, module, argv)
