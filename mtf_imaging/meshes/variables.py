@@ -22,7 +22,8 @@ class LaidOutVariable:
         self.read = master.read()
         stacks = []
         for block, device in zip(mesh_impl.grid.block_coordinates(), mesh_impl.devices):
-            piece = local.cut(tf.cast(self.read, variable.slice_dtype), self._split, mesh_impl.grid, block)
+            with tf.device(master.device):  # or whole weights would pass through the process that runs the program
+                piece = local.cut(tf.cast(self.read, variable.slice_dtype), self._split, mesh_impl.grid, block)
             with tf.device(device):
                 stacks.append(tf.identity(piece))
         self.laid_out_tensor = LaidOutTensor(stacks)
@@ -38,6 +39,7 @@ class LaidOutVariable:
           values: stacks of the new value, one a block.
         """
         laid_out = self._mesh.canonical(LaidOutTensor(values), self._shape)
-        whole = local.join(laid_out.tensor_list, self._split, self._mesh.grid)
+        with tf.device(self._variable.get_master().device):
+            whole = local.join(laid_out.tensor_list, self._split, self._mesh.grid)
         self._mesh.assignments.append((self._variable, assign_fn, whole))
         return tf.no_op()
