@@ -1,0 +1,29 @@
+"""Trains the linear task in a process of its own, to be killed: `python -m tests.training.linear_run FOLDER STEPS`."""
+
+import sys
+from pathlib import Path
+
+from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.loop import train
+from mtf_imaging.training.losses import LossLog
+from mtf_imaging.training.optimizers import Adam
+from tests.training import linear
+
+
+def run(folder, num_steps, every=3):
+    """Goes on with the run in a folder, as `mtf-imaging train` does."""
+    program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(keep_prob=0.6))
+    checkpoints = Checkpoints(folder, program, every=every)
+    checkpoints.restore()
+    train(
+        program=program,
+        batches=linear.batches,
+        num_steps=num_steps,
+        checkpoints=checkpoints,
+        observers=[LossLog(folder / "losses.csv")],
+        progress=False,
+    )
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,115 @@
+"""A process that is killed at any moment loses nothing: the next one ends with the weights of a run that never was."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.training import linear_run
+
+ROOT = Path(__file__).parents[2]
+_PATIENCE = 120  # seconds
+TINY_UNET = [
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.keep_prob=0.5"),
+    *("--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols", "--gin.train.checkpoint_every=3"),
+]
+
+
+def start(module, *words):
+    """Starts a module in a process of its own."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT, stderr=subprocess.DEVNULL)
+
+
+def rows(folder):
+    path = folder / "losses.csv"
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+class Moments:
+    """Random moments to kill a run at, each a kind and a number that repeat with the seed.
+
+    "build": so far on the way to the first step, as a part of the time that takes. "step": so many steps later, and as
+    many milliseconds. "save": as many milliseconds after it began to write a checkpoint.
+    """
+
+    def __init__(self, seed, number):
+        draw = random.Random(seed)
+        kinds = ["build", "save", "step", "save"]
+        self.all = [(kinds[i % 4], draw.random()) for i in range(number)]
+        draw.shuffle(self.all)
+        print(f"seed {seed}: {self.all}")
+
+    @staticmethod
+    def wait(process, folder, kind, number, build_seconds):
+        """Waits for the moment, or for the end of the process."""
+        began, before = time.monotonic(), rows(folder)
+
+        def is_there():
+            if kind == "build":
+                return time.monotonic() - began > number * build_seconds
+            if kind == "step":
+                return rows(folder) > before + 8 * number
+            return any(folder.glob("ckpt-*_temp"))
+
+        while process.poll() is None and not is_there():
+            assert time.monotonic() - began < _PATIENCE
+            time.sleep(0.0005)
+        if kind != "build":
+            time.sleep(0.02 * number)
+
+
+def train_with_kills(folder, moments, build_seconds, *command):
+    """Trains to the end through as many kills as there are moments."""
+    for kind, number in moments.all:
+        with start(*command) as process:
+            Moments.wait(process, folder, kind, number, build_seconds)
+            process.kill()
+        assert process.returncode == -9, f"it ended with {process.returncode} before it was killed"
+    assert start(*command).wait() == 0
+
+
+def variables(folder):
+    """Every variable of the last checkpoint, by its key."""
+    reader = tf.train.load_checkpoint(str(folder))
+    names = [name for name in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name]
+    assert len(names) > 3
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_same_run(first, second):
+    """Losses, weights and the names of all files."""
+    assert (first / "losses.csv").read_bytes() == (second / "losses.csv").read_bytes()
+    one, two = variables(first), variables(second)
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
+    assert sorted(path.name for path in first.iterdir()) == sorted(path.name for path in second.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kills", "num_steps", "seed"), [(2, 100, 1), pytest.param(10, 600, 2, marks=pytest.mark.slow)]
+)
+def test_killed_at_random_moments_it_ends_as_a_run_that_never_was(tmp_path, kills, num_steps, seed):
+    linear_run.run(tmp_path / "whole", num_steps)
+    command = ["tests.training.linear_run", tmp_path / "killed", num_steps]
+    train_with_kills(tmp_path / "killed", Moments(seed, kills), 5.0, *command)
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.slow
+def test_the_command_line_killed_at_random_moments_ends_as_a_run_that_never_was(tmp_path):
+    command = "mtf_imaging.cli.main"
+    assert start(command, "phantom", "--output_dir", tmp_path / "cases", "--num_cases", 2).wait() == 0
+    convert = ["convert", "--input_dir", tmp_path / "cases", "--output_dir", tmp_path / "records", "--resolution", 16]
+    assert start(command, *convert).wait() == 0
+    train = [command, "train", "--data_dir", tmp_path / "records", *TINY_UNET, "--num_steps", 90, "--model_dir"]
+    assert start(*train, tmp_path / "whole").wait() == 0
+    train_with_kills(tmp_path / "killed", Moments(3, 3), 9.0, *train, tmp_path / "killed")
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
