@@ -1,0 +1,123 @@
+"""Addresses of servers, and whether one answers: pure Python."""
+
+import contextlib
+import re
+import socket
+import threading
+import time
+
+import pytest
+
+from mtf_imaging.errors import ClusterError, ConfigError
+from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers, silence
+
+
+def test_addresses_are_read_in_their_order():
+    assert parse_servers("") == parse_servers("  ") == ()
+    assert parse_servers("b.example:2222; 10.0.0.3:1,[fe80::1%eth0]:65535") == (
+        Server("b.example", 2222),
+        Server("10.0.0.3", 1),
+        Server("fe80::1%eth0", 65535),
+    )
+
+
+@pytest.mark.parametrize("string", ["host0:2222,10.0.0.3:1", "[::1]:2222", "localhost:1,127.0.0.1:1,127.0.0.2:1"])
+def test_addresses_are_written_as_they_are_read(string):
+    assert ",".join(map(str, parse_servers(string))) == string
+
+
+@pytest.mark.parametrize(
+    ("string", "faults"),
+    [
+        ("host", ["'host' is no host:port. Fix: 'host:2222'."]),
+        ("grpc://host:2/", ["'grpc://host:2/' is more than host:port. Fix: 'host:2'."]),
+        ("host:a", ["'host:a' is no host:port."]),
+        ("fe80::1:2222", ["'fe80::1:2222' is no host:port."]),
+        ("a:0,b:65536", ["'a:0': ports are 1 to 65535, not 0.", "'b:65536': ports are 1 to 65535, not 65536."]),
+        ("a:1,", ["there is nothing on one side of a ','."]),
+        ("a:1,b:1,a:1", ["'a:1' comes twice; a server is one process. Fix: name it once."]),
+        ("a:1,localhost:1", ["'localhost' is another host on each host. Fix: "]),
+        ("127.0.0.1:1,a:1,b", ["'b' is no host:port. Fix: 'b:2222'.", "'127.0.0.1' is another host on each host."]),
+        (2222, ["cluster must be a string such as 'host0:2222,host1:2222', not 2222."]),
+    ],
+)
+def test_what_is_no_address_is_told_all_at_once(string, faults):
+    with pytest.raises(ConfigError) as error:
+        parse_servers(string)
+    for fault in faults:
+        assert fault in str(error.value)
+    assert str(error.value).count("\n") == (len(faults) if isinstance(string, str) else 0)
+
+
+@contextlib.contextmanager
+def listener(answer):
+    """A server that says `answer` to whoever connects, or nothing, as a process that is stopped."""
+    with contextlib.ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("localhost", 0)))
+        server.settimeout(0.05)
+        ended = threading.Event()
+
+        def serve():
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    opened.enter_context(server.accept()[0]).sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield Server("localhost", server.getsockname()[1])
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"\0\0\6\4\0\0\0\0\0\0\0\0\0\0\0", None),  # an HTTP/2 settings frame
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something answers that is no TensorFlow server"),
+        (b"", "no answer"),
+    ],
+)
+def test_a_server_answers_as_grpc_does(answer, why):
+    with listener(answer) as server:
+        assert silence(server, 0.3) == why
+
+
+def test_a_server_that_is_not_there_does_not_answer():
+    assert "refused" in silence(Server("localhost", free_port()), 5.0)
+    assert silence(Server("no-such-host.invalid", 1), 5.0)
+
+
+def test_waiting_ends_when_all_answer_or_time_is_up():
+    with listener(b"\0\0\0\4\0\0\0\0\0") as there:
+        watch = Watch([there])
+        watch.wait(5.0)
+        assert watch.silent(5.0) == {}
+        watch.close()
+        missing = Server("localhost", free_port())
+        watch, begin = Watch([there, missing]), time.monotonic()
+        text = (
+            rf"{missing} \(Connection refused\): not there after 0.5 s, 1 of 2 servers. Fix: `mtf-imaging serve --port"
+        )
+        with pytest.raises(ClusterError, match=text):
+            watch.wait(0.5)
+        watch.close()
+        assert time.monotonic() - begin < 5.0
+
+
+def test_a_server_that_falls_silent_is_noticed():
+    with listener(b"\0\0\0\4\0\0\0\0\0") as server:
+        watch = Watch([server], every=0.05)
+        watch.wait(5.0)
+    end = time.monotonic() + 10.0
+    while not watch.silent(0.5) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert watch.silent(0.5).keys() == {server}
+    watch.close()
+
+
+def test_the_own_address_is_one_that_servers_can_reach():
+    with listener(b"") as server:
+        assert re.fullmatch(r"127\.0\.0\.1|::1", own_address([server]))
+    assert own_address([Server("localhost", free_port())]) == "localhost"
