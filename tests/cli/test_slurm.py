@@ -1,0 +1,112 @@
+"""The job for Slurm, its body as it is, with stand-ins for the programs of Slurm on PATH."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mtf_imaging.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docs/slurm/one_node.sbatch"
+SRUN = 'while [[ "$1" == --* ]]; do shift; done; exec "$@"'  # signals to srun reach what it runs, as with Slurm's
+STEPS = 150
+TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--num_steps", str(STEPS)]
+_PATIENCE = 120  # seconds
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Starts the job as Slurm would, with a given program in place of mtf-imaging."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+
+    def program(name, body):
+        (programs / name).write_text(f"#!/bin/bash\n{body}\n")
+        (programs / name).chmod(0o755)
+
+    def submit(mtf_imaging, *words):
+        program("mtf-imaging", mtf_imaging)
+        environment = os.environ | {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "SLURM_JOB_ID": "4711",
+            "SLURM_CPUS_PER_TASK": "2",
+        }
+        return subprocess.Popen(["bash", SCRIPT, *map(str, words)], env=environment, cwd=tmp_path)
+
+    program("srun", SRUN)
+    program("scontrol", 'echo "$@" >> requeued')
+    (tmp_path / "requeued").touch()
+    return submit
+
+
+def wait_for(condition):
+    end = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_signalled_goes_on_when_it_runs_again_and_ends_as_one_that_never_was(job, tmp_path):
+    assert main(["phantom", "--output_dir", str(tmp_path / "cases"), "--num_cases", "2"]) == 0
+    convert = ["convert", "--input_dir", str(tmp_path / "cases"), "--output_dir", str(tmp_path / "records")]
+    assert main([*convert, "--resolution", "16"]) == 0
+    words = ["--data_dir", tmp_path / "records", *TINY, "--model_dir"]
+    assert main(["train", *map(str, words), str(tmp_path / "whole")]) == 0
+
+    mtf_imaging = f'exec {sys.executable} -m mtf_imaging.cli.main "$@"'
+    broken, log = tmp_path / "broken", tmp_path / "broken/losses.csv"
+    with job(mtf_imaging, *words, broken) as process:
+        wait_for(lambda: log.is_file() and log.read_text().count("\n") > 5)
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(_PATIENCE) == 75
+    assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
+    saved = [int(path.stem.removeprefix("ckpt-")) for path in broken.glob("ckpt-*.index")]
+    assert max(saved) < STEPS, "it ended before it was signalled"
+    assert job(mtf_imaging, *words, broken).wait(_PATIENCE) == 0
+    assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
+
+    assert log.read_bytes() == (tmp_path / "whole/losses.csv").read_bytes()
+    for path in (tmp_path / "whole").glob(f"ckpt-{STEPS}.*"):
+        assert path.read_bytes() == (broken / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("mtf_imaging", "is_signalled", "code", "requeued"),
+    [
+        ("exit 0", False, 0, ""),
+        ("exit 1", False, 1, ""),  # would fail again
+        ("exit 75", False, 75, "requeue 4711\n"),  # signalled by another way, as by preemption
+        ("kill -KILL $$", False, 137, ""),  # for instance of too much memory: would be killed again
+        ("touch started; exec sleep 60", True, 138, "requeue 4711\n"),  # before it listens to signals
+        ("trap 'sleep 0.3; exit 75' USR1; touch started; while :; do sleep 0.1; done", True, 75, "requeue 4711\n"),
+        ("trap 'exit 0' USR1; touch started; while :; do sleep 0.1; done", True, 0, ""),  # it was done just then
+    ],
+)
+def test_what_goes_on_and_what_does_not(job, tmp_path, mtf_imaging, is_signalled, code, requeued):
+    with job(mtf_imaging, "--data_dir", "records") as process:
+        if is_signalled:
+            wait_for((tmp_path / "started").is_file)
+            process.send_signal(signal.SIGUSR1)
+        assert process.wait(_PATIENCE) == code
+    assert (tmp_path / "requeued").read_text() == requeued
+
+
+def test_flags_reach_training_as_they_are(job, tmp_path):
+    words = ["--data_dir", "my records", "--gin.job.dtype='\"float64\"'"]
+    assert job('printf "%s\\n" "$@" > words', *words).wait(_PATIENCE) == 0
+    assert (tmp_path / "words").read_text().splitlines() == ["train", *words]
+
+
+def test_what_it_asks_of_slurm():
+    lines = SCRIPT.read_text().splitlines()
+    asked = [line.split()[1] for line in lines if line.startswith("#SBATCH ")]
+    assert {"--signal=B:USR1@120", "--requeue", "--open-mode=append", "--ntasks=1", "--nodes=1"} <= set(asked)
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert not any(line.startswith("#SBATCH") for line in lines[first:]), "Slurm reads none after the first command"
