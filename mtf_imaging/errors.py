@@ -3,7 +3,10 @@
 A message says where, what, both numbers by name, and the fix. The command line prints it without a traceback.
 """
 
+import contextlib
+import os
 import re
+from collections.abc import Iterator
 
 
 class MtfImagingError(ValueError):
@@ -48,6 +51,17 @@ class ClusterError(MtfImagingError):
 
 class Interrupted(MtfImagingError):
     """A run that was told to end early, by a scheduler for instance, and has saved all that it needs to go on."""
+
+
+@contextlib.contextmanager
+def about(path: str | os.PathLike) -> Iterator[None]:
+    """Has what the operating system says in the block, for instance of a full disk, name the file that it is about."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:  # it is known where files are opened, and not where they are written
+            error.filename = str(path)
+        raise
 
 
 def reason(error: BaseException) -> str:

@@ -10,11 +10,14 @@ INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: the same command succeeds later
 
 # gin adds the function that it was calling, with its address, to every error that passes through it.
 _GIN_TRAIL = re.compile(r"\n\s*In call to configurable .*", re.DOTALL)
-# What the file system says through TensorFlow, whose errors are of a dozen classes and none is an OSError.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_BARRED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
-_AMISS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
-_FILE_ERRORS = [f"; {os.strerror(code)}" for code in (*_FULL, *_BARRED, *_AMISS)]
+_FULL = " Fix: make room on the disk; what was whole before stays."
+_BARRED = " Fix: permissions, the disk, or another folder."
+# What the file system says -> what to do. TensorFlow says it in errors of a dozen classes, none of which is an OSError.
+_FIXES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _BARRED),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ""),
+}
 
 
 def explain(error: BaseException) -> str | None:
@@ -27,12 +30,14 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as in `mtf-imaging ... | head`
         return ""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}.{_FIXES.get(error.errno, '')}"
     if isinstance(error, RuntimeError) and text.startswith("Required bindings for"):
         return f"{text}. Give each in a gin file, or as --gin.NAME=VALUE."
     names = {kind.__name__ for kind in type(error).__mro__}  # TensorFlow's are told by name: it may not be imported
-    if "OpError" in names and any(said in text for said in _FILE_ERRORS):
-        return f"{reason(error)}."
+    codes = [code for code in _FIXES if f"; {os.strerror(code)}" in text]
+    if "OpError" in names and codes:
+        return f"{reason(error)}.{_FIXES[codes[0]]}"
     if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
         details = text.splitlines()[:1]
         return "\n  ".join(["out of memory. Fix: a smaller --batch_size, or more devices.", *details])

@@ -53,9 +53,9 @@ def _locked(path):
             file.close()
             raise
         if same:
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
+            with contextlib.suppress(OSError):  # a full disk: whoever is refused learns no more than that
+                os.ftruncate(file.fileno(), 0)
+                os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}".encode())
             return file
         file.close()  # its holder took its name away just now: that lock would keep nobody out
 

@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from mtf_imaging.errors import about
+
 _MARK = ".partial-"
 
 
@@ -26,7 +28,8 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{_MARK}{os.getpid()}-{path.name}")
     try:
-        yield temporary
+        with about(path):
+            yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -3,6 +3,8 @@
 import csv
 from pathlib import Path
 
+from mtf_imaging.errors import about
+
 
 class StepTable:
     """Appends rows that begin with a step; those that a killed run wrote past its last checkpoint go.
@@ -28,9 +30,12 @@ class StepTable:
         kept = rows[:1] + [row for row in rows[1:] if len(row) == len(rows[0]) and int(row[0]) < step]
         self._path.parent.mkdir(parents=True, exist_ok=True)
         part = self._path.with_name(self._path.name + ".part")
-        with open(part, "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(kept if len(kept) > 1 else [])
-        part.replace(self._path)
+        try:
+            with about(self._path), open(part, "w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(kept if len(kept) > 1 else [])
+            part.replace(self._path)
+        finally:
+            part.unlink(missing_ok=True)
         self._file = open(self._path, "a", newline="")  # noqa: SIM115  open as long as the run
         self._has_header = len(kept) > 1
         return [dict(zip(kept[0], row, strict=True)) for row in kept[1:]]
@@ -48,8 +53,10 @@ class StepTable:
             self._has_header = True
         # str of a number has as many digits as tell it from its neighbours.
         writer.writerow([step, *map(str, values.values())])
-        self._file.flush()
+        with about(self._path):
+            self._file.flush()
 
     def close(self):
         if self._file:
-            self._file.close()
+            with about(self._path):
+                self._file.close()

@@ -8,9 +8,16 @@ import pytest
 from absl import flags
 
 from mtf_imaging.cli import main, usage
-from mtf_imaging.errors import ConfigError, DataError, LayoutError
+from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 
 FIX = "Fix: a smaller --batch_size, or more devices."
+ROOM = "Fix: make room on the disk; what was whole before stays."
+OTHER = "Fix: permissions, the disk, or another folder."
+
+
+def tensorflow_error(name, text):
+    """An error as TensorFlow's are, without TensorFlow."""
+    return type(name, (type("OpError", (Exception,), {}),), {})(f"{{{{function_node f}}}} {text} [Op:SaveV2]")
 
 
 def run(capsys, *argv):
@@ -118,7 +125,25 @@ def _raise(error):
         (lambda: _raise(KeyboardInterrupt), 130, "mtf-imaging: interrupted.\n"),
         (lambda: _raise(BrokenPipeError(32, "Broken pipe")), 1, ""),
         (lambda: Path("/no/such/file").read_text(), 1, "mtf-imaging: /no/such/file: No such file or directory.\n"),
-        (lambda: _raise(OSError(28, "No space left on device")), 1, "mtf-imaging: No space left on device.\n"),
+        (lambda: _raise(OSError(28, "No space left on device")), 1, f"mtf-imaging: No space left on device. {ROOM}\n"),
+        (lambda: _raise(OSError(30, "Read-only", "run/.lock")), 1, f"mtf-imaging: run/.lock: Read-only. {OTHER}\n"),
+        (
+            lambda: _raise(tensorflow_error("ResourceExhaustedError", "run/x; No space left on device")),
+            1,
+            f"mtf-imaging: run/x; No space left on device. {ROOM}\n",
+        ),
+        (
+            lambda: _raise(tensorflow_error("PermissionDeniedError", "run/x; Read-only file system")),
+            1,
+            f"mtf-imaging: run/x; Read-only file system. {OTHER}\n",
+        ),
+        (
+            lambda: _raise(tensorflow_error("NotFoundError", "r/a; No such file or directory")),
+            1,
+            "mtf-imaging: r/a; No such file or directory.\n",
+        ),
+        (lambda: _raise(Interrupted("SIGTERM: stopped.")), 75, "mtf-imaging: SIGTERM: stopped.\n"),
+        (lambda: _raise(KeyboardInterrupt("Ctrl-C: stopped.")), 130, "mtf-imaging: Ctrl-C: stopped.\n"),
         (lambda: _raise(MemoryError("12 GB")), 1, f"mtf-imaging: out of memory. {FIX}\n  12 GB\n"),
     ],
 )
@@ -127,10 +152,20 @@ def test_failures_are_told_without_a_traceback(capsys, monkeypatch, failure, cod
     assert run(capsys, "phantom", "--output_dir=x") == (code, "", message)
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr(main._command("phantom"), "run", lambda values: _raise(AssertionError("a bug")))
-    with pytest.raises(AssertionError, match="a bug"):
+@pytest.mark.parametrize(
+    "error", [AssertionError("a bug"), tensorflow_error("InvalidArgumentError", "a bug")], ids=["python", "tensorflow"]
+)
+def test_a_bug_keeps_its_traceback(monkeypatch, error):
+    monkeypatch.setattr(main._command("phantom"), "run", lambda values: _raise(error))
+    with pytest.raises(type(error), match="a bug"):
         main.main(["phantom", "--output_dir=x"])
+
+
+def test_the_help_of_train_says_what_signals_do(capsys):
+    _, out, _ = run(capsys, "train", "--help")
+    text = " ".join(out.split())
+    assert "SIGTERM, SIGUSR1 and Ctrl-C save a checkpoint" in text
+    assert "with exit code 75 (130 for Ctrl-C): start the same command again" in text
 
 
 def test_gin_shorthand_keeps_its_place_among_gin_params():
