@@ -14,6 +14,7 @@ REQUIRED = ("model_dir", "input_dir", "output_dir")
 
 def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
+    setup_flags.define_checkpoint(values)
     flags.DEFINE_string("input_dir", None, "Folder of cases with their segmentations.", flag_values=values)
     flags.DEFINE_string("output_dir", None, "Folder for metrics.json, pictures and predictions.", flag_values=values)
     setup_flags.define(values)
@@ -22,7 +23,8 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> None:
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
     import_tensorflow()
-    from mtf_imaging.cli import job
+    from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
-    job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup)
+    with cluster.joined(setup):
+        job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint)

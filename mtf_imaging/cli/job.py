@@ -36,16 +36,18 @@ class Job:
             raise ConfigError(f"job.dtype = {self.dtype!r} is not known. Fix: choose one of {', '.join(DTYPES)}.")
 
 
-def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup) -> None:
+def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup, checkpoint: str) -> None:
     """Segments and scores the cases of `input_dir`."""
     job = Job()
-    evaluate_cases(input_dir, output_dir, _sampling(setup), _predictor(job, model_dir, setup), job.window)
+    evaluate_cases(input_dir, output_dir, _sampling(setup), _predictor(job, model_dir, setup, checkpoint), job.window)
 
 
-def predict(model_dir: str, input_path: str, output_path: str, setup: JobSetup, overwrite: bool = False) -> None:
+def predict(
+    model_dir: str, input_path: str, output_path: str, setup: JobSetup, checkpoint: str, overwrite: bool = False
+) -> None:
     """Segments a volume, or the volumes of a folder."""
     job = Job()
-    network = _predictor(job, model_dir, setup)
+    network = _predictor(job, model_dir, setup, checkpoint)
     predict_cases(input_path, output_path, _sampling(setup), network, job.window, overwrite=overwrite)
 
 
@@ -55,6 +57,6 @@ def _sampling(setup: JobSetup) -> Sampling:
     return parse_sampling(setup.resolution, setup.spacing)
 
 
-def _predictor(job: Job, model_dir: str, setup: JobSetup):
-    sizes = _sampling(setup).grid
-    return predictor(task=job.task, sizes=sizes, dtype=job.dtype, model_dir=model_dir, **setup.of_program())
+def _predictor(job: Job, model_dir: str, setup: JobSetup, checkpoint: str):
+    network = {"task": job.task, "sizes": _sampling(setup).grid, "dtype": job.dtype, **setup.of_program()}
+    return predictor(model_dir=model_dir, checkpoint=checkpoint, **network)

@@ -44,12 +44,15 @@ def check(model_dir: str | Path) -> None:
         )
 
 
-def save_config(model_dir: str | Path, resolved: dict) -> None:
+def save_config(model_dir: str | Path, resolved: dict) -> str:
     """Saves what gin bound, and what of it was used with the defaults; says what changed since the run before.
 
     Args:
       model_dir: the folder.
       resolved: {"name.parameter": value} that the data decided.
+
+    Returns:
+      What was saved.
     """
     with gin.unlock_config():
         for name, value in resolved.items():
@@ -64,3 +67,4 @@ def save_config(model_dir: str | Path, resolved: dict) -> None:
         if changed:
             _logger.warning("%s: goes on with another configuration than before: %s", model_dir, "; ".join(changed))
     write_bytes(path, text.encode())
+    return text

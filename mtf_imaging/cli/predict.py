@@ -14,6 +14,7 @@ REQUIRED = ("model_dir", "input", "output")
 
 def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
+    setup_flags.define_checkpoint(values)
     flags.DEFINE_string("input", None, "A NIfTI volume, or a folder of cases.", flag_values=values)
     flags.DEFINE_string("output", None, "The segmentation to write, or a folder for them.", flag_values=values)
     flags.DEFINE_bool("overwrite", False, "Replace segmentations that are there already.", flag_values=values)
@@ -23,7 +24,8 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> None:
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
     import_tensorflow()
-    from mtf_imaging.cli import job
+    from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
-    job.predict(values.model_dir, values.input, values.output, setup, overwrite=values.overwrite)
+    with cluster.joined(setup):
+        job.predict(values.model_dir, values.input, values.output, setup, values.checkpoint, overwrite=values.overwrite)

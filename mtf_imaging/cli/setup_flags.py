@@ -17,6 +17,7 @@ _SETUP = {
     "mesh_impl": f"How processors become devices: {', '.join(MESH_IMPLS)}.",
     "resolution": "Voxels along x, y and z, as 64 or x:192,y:192,z:96; default: that of the records.",
     "spacing": "Voxel size in mm along x, y and z, as 1.5,1.5,2; default: that of the records.",
+    "cluster": "Servers that compute, each an `mtf-imaging serve`, as host0:2222,host1:2222; default: this process.",
 }
 
 
@@ -37,6 +38,12 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "micro_batches", None, "Parts that a step computes its batch in, in the memory of one.", flag_values=values
     )
+
+
+def define_checkpoint(values: flags.FlagValues) -> None:
+    """Defines --checkpoint, for commands that use what train wrote."""
+    text = "Of which checkpoint: the last, or the best on the held-out cases of train --eval_dir."
+    flags.DEFINE_enum("checkpoint", "last", ["last", "best"], text, flag_values=values)
 
 
 class Configuration:

@@ -22,6 +22,12 @@ NOTES = (
 
 def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder of records that convert wrote.", flag_values=values)
+    flags.DEFINE_string(
+        "eval_dir",
+        None,
+        "Folder of records of held-out cases, to score while it trains; train.eval_every says how often.",
+        flag_values=values,
+    )
     flags.DEFINE_string("model_dir", None, "Folder for checkpoints, config.gin and events.", flag_values=values)
     flags.DEFINE_integer("num_steps", None, "Steps to train for, in all.", lower_bound=1, flag_values=values)
     flags.DEFINE_integer("seed", None, "Of weights, data order and dropout.", lower_bound=0, flag_values=values)
@@ -38,10 +44,18 @@ def run(values: flags.FlagValues) -> None:
     )
     with StopSignals() as signals, _folder(values):
         import_tensorflow()
-        from mtf_imaging.cli import training
+        from mtf_imaging.cli import cluster, training
 
         setup = configuration.bind()
-        training.train(values.data_dir, values.model_dir, setup, dry_run=values.dry_run, stop=signals.reason)
+        with cluster.joined(setup):
+            training.train(
+                values.data_dir,
+                values.model_dir,
+                setup,
+                eval_dir=values.eval_dir,
+                dry_run=values.dry_run,
+                stop=signals.reason,
+            )
 
 
 def _folder(values: flags.FlagValues) -> contextlib.AbstractContextManager:

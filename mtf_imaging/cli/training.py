@@ -7,6 +7,7 @@ from pathlib import Path
 import gin
 
 from mtf_imaging.cli import model_dir as model_dirs
+from mtf_imaging.cli.held_out import make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.data.augment import Augmentation
@@ -17,7 +18,9 @@ from mtf_imaging.program import Program
 from mtf_imaging.training import adafactor, loop, optimizers, schedules  # noqa: F401  for their names in gin files
 from mtf_imaging.training.checkpoints import Checkpoints
 from mtf_imaging.training.data_set import DataSet, data_batches, data_sizes
-from mtf_imaging.training.describe import describe_slices
+from mtf_imaging.training.describe import describe_run, describe_slices, fenced
+from mtf_imaging.training.evaluation import Evaluation
+from mtf_imaging.training.events import TrainingEvents
 from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
 from mtf_imaging.training.step import training_step
@@ -39,6 +42,9 @@ class Training:
       augmentation: a function as `data.augment.Augmentation` is one, or None.
       checkpoint_every: steps between checkpoints.
       checkpoints_kept: how many of the last stay.
+      eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
+      evaluation: a `training.evaluation.Evaluation`; None for the Dice of records.
+      best: the measure that the best checkpoint, which is kept beside the last, has most of.
     """
 
     num_steps: int = gin.REQUIRED
@@ -48,10 +54,22 @@ class Training:
     augmentation: Callable | None = None
     checkpoint_every: int = 100
     checkpoints_kept: int = 3
+    eval_every: int | None = None
+    evaluation: Evaluation | None = None
+    best: str = "lesion"
 
 
-def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False, stop=lambda: None) -> None:
+def train(
+    data_dir: str,
+    model_dir: str,
+    setup: JobSetup,
+    eval_dir: str | None = None,
+    dry_run: bool = False,
+    stop: Callable = lambda: None,
+) -> None:
     """Trains on what is in `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be.
+
+    Where there is an `eval_dir`, the cases in it are segmented and scored on the way.
 
     Raises:
       Interrupted: `stop`, which is asked before each step, gave a reason to end.
@@ -72,6 +90,7 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False,
         first = batches(0)
         if training.data is not None:  # and with what a user's own code makes of them
             next(first)
+    evaluate = eval_dir and open_held_out(training, job, data, data_dir, eval_dir, sizes)
     options = {"seed": seed, **setup.of_program()}
     if count == 1:
         program = step = network = Program(training_step(job.task, training.optimizer), inputs, **options)
@@ -83,12 +102,19 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False,
         return
 
     checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
+    observers = [LossLog(Path(model_dir) / "losses.csv")]
+    if evaluate:
+        held = {"program": program, "checkpoints": checkpoints, "model_dir": model_dir, "sizes": sizes, "stop": stop}
+        observers.append(make_evaluator(evaluate, training, job, setup, **held))
     checkpoints.restore()
     decided = {"setup.resolution": format_grid(sizes)}
     if isinstance(data, Records):
         decided["setup.spacing"] = format_spacing(data.sampling(data_dir).spacing)
+    if setup.cluster:  # where a run computed is no part of what it was: it goes on anywhere
+        decided["setup.cluster"] = ""
     # Only now: the configuration of a run must not be replaced by one that does not fit its checkpoints.
-    model_dirs.save_config(model_dir, decided)
+    config = model_dirs.save_config(model_dir, decided)
+    observers.insert(1, _events(model_dir, training, setup, network, inputs, config))
     loop.train(
         program=program,
         step=step,
@@ -96,8 +122,14 @@ def train(data_dir: str, model_dir: str, setup: JobSetup, dry_run: bool = False,
         num_steps=training.num_steps,
         checkpoints=checkpoints,
         stop=stop,
-        observers=[LossLog(Path(model_dir) / "losses.csv")],
+        observers=observers,
     )
+
+
+def _events(model_dir, training, setup, network, inputs, config) -> TrainingEvents:
+    texts = {"layout": describe_run(network, inputs), "config": "\n".join(fenced(config))}
+    rate, folder = training.optimizer.learning_rate, Path(model_dir) / "train"
+    return TrainingEvents(folder, learning_rate=rate, batch_size=setup.batch_size, texts=texts)
 
 
 def _sizes(resolution: str | int | None, own: DataSet | None, data: DataSet, data_dir: str) -> tuple[int, ...]:

@@ -1,0 +1,86 @@
+"""Scores of held-out records, as a network that is being trained segments them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.data.grid import Grid, format_grid
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
+from mtf_imaging.data.manifest import open_records, record_path
+from mtf_imaging.data.records import Record, read_record
+from mtf_imaging.data.voxel_values import NUM_CLASSES
+from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.evaluation.dice import MASKS, DiceScores
+from mtf_imaging.evaluation.picture import picture_pixels
+from mtf_imaging.evaluation.predict import PredictProbabilities
+
+
+@dataclass(frozen=True)
+class HeldOutRecords:
+    """Dice of liver and lesions of the records of a folder, means of cases; see `mtf_imaging.training.evaluation`.
+
+    They are scored on the grid of the records. `mtf_imaging.evaluation.evaluate` scores at the cases' own resolution,
+    by the same rules.
+
+    Attributes:
+      window: (low, high) in HU, as in training.
+      spacing: that the records must have, as `open_records` takes it.
+      progress: whether to show a bar while it evaluates.
+    """
+
+    window: Window = DEFAULT_WINDOW
+    spacing: str | None = None
+    progress: bool = True
+
+    measures = tuple(MASKS)
+
+    def open(self, eval_dir: str | Path, sizes: Grid) -> Callable:
+        """Returns a function of the network: -> Dice by mask, and a picture of the first case.
+
+        Raises:
+          DataError: the folder does not hold finished records of this sampling.
+        """
+        manifest = open_records(eval_dir, tuple(sizes), self.spacing)
+
+        def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+            scores, pictures = DiceScores(), {}
+            bar = tqdm(
+                manifest.cases, desc="held out", unit="case", leave=False, disable=not self.progress, dynamic_ncols=True
+            )
+            for key in bar:
+                path = record_path(eval_dir, key)
+                record = read_record(path, manifest.sampling)
+                probabilities = predict(apply_window(record.hu, self.window)[..., np.newaxis])
+                prediction = _labels(probabilities, record.hu.shape, path)
+                dice = scores.add(key, prediction, record.labels)
+                if not pictures:
+                    pictures[f"case {key}"] = _picture(record, prediction, dice)
+            return {name: scores.dice_per_case(name) for name in MASKS}, pictures
+
+        return score
+
+
+def _labels(probabilities: np.ndarray, grid: Grid, path: Path) -> np.ndarray:
+    """The most probable class, uint8 `[x, y, z]`; by planes, because numpy's argmax takes 8 bytes a voxel."""
+    if probabilities.shape != (*grid, NUM_CLASSES):
+        raise ShapeError(
+            f"{path}: the network returned an array of shape {probabilities.shape}, needed are probabilities of shape "
+            f"{(*grid, NUM_CLASSES)} for the grid {format_grid(grid)}."
+        )
+    labels = np.empty(grid, np.uint8)
+    for x, plane in enumerate(probabilities):
+        plane = np.asarray(plane, np.float32)
+        if not np.isfinite(plane).all():
+            raise DataError(f"{path}: the network returned NaN or infinity. Fix: a lower learning rate.")
+        labels[x] = plane.argmax(axis=-1)
+    return labels
+
+
+def _picture(record: Record, prediction: np.ndarray, dice: dict[str, float]) -> np.ndarray:
+    spans = record.sampling.spans(record.shape, record.spacing)
+    spacing = [mm * span.step for mm, span in zip(record.spacing, spans, strict=True)]
+    shown = ", ".join(f"{name} {value:.3f}" for name, value in dice.items())
+    return picture_pixels(record.hu, record.labels, prediction, spacing, f"case {record.key}: Dice {shown}")

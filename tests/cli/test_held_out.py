@@ -1,0 +1,124 @@
+"""`train --eval_dir`: what TensorBoard gets to see, the scores, the best checkpoint, and what uses it."""
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+
+from mtf_imaging.cli import job
+from mtf_imaging.evaluation.held_out import HeldOutRecords
+from tests.training.test_events import open_events, read, read_texts
+from tests.training.test_job import LAYOUTS, TINY, run
+
+STEPS = [
+    "--gin.train.eval_every=2",
+    "--gin.train.checkpoint_every=3",
+    "--gin.train.best='liver'",
+    "--num_steps",
+    5,
+    "--seed",
+    3,
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three cases to train on; two others that it is scored on. The run is under a layout that splits batches."""
+    folder = tmp_path_factory.mktemp("held_out")
+    for name, number, seed in (("train", 3, 1), ("held_out", 2, 2)):
+        cases, records = folder / f"{name}_cases", folder / name
+        assert run("phantom", "--output_dir", cases, "--num_cases", number, "--seed", seed) == 0
+        assert run("convert", "--input_dir", cases, "--output_dir", records, "--resolution", 16) == 0
+    assert run(*words(folder, "run"), *STEPS) == 0
+    return folder
+
+
+def words(folder, model_dir):
+    data = ["--data_dir", folder / "train", "--eval_dir", folder / "held_out", "--model_dir", folder / model_dir]
+    return ["train", *data, "--batch_size", 2, *TINY, *LAYOUTS["stacked"]]
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_events_are_the_losses_and_the_scores(folder):
+    losses, scores = rows(folder / "run/losses.csv"), rows(folder / "run/eval/scores.csv")
+    assert [int(row["step"]) for row in scores] == [2, 4, 5]
+    for name, table in (("train", losses), ("eval", scores)):
+        shown = read(folder / "run" / name)
+        for column in ("liver", "lesion"):
+            assert shown[column] == [(int(row["step"]), np.float32(row[column])) for row in table]
+    shown = read(folder / "run/train")
+    assert shown["loss"] == [(int(row["step"]), np.float32(row["loss"])) for row in losses]
+    assert shown["learning_rate"] == [(step, np.float32(0.003)) for step in range(5)]
+    assert all(speed > 0 for _, speed in shown["volumes_per_second"])
+
+
+def test_texts_say_what_ran(folder):
+    ((_, layout),) = read_texts(folder / "run/train", "layout")
+    assert "- mesh `rows:2,cols:2,cores:2`: 8 processors, on " in layout
+    assert "- layout `x:rows,y:cols,batch:cores`" in layout
+    assert "1 x 8 x 8 x 16 x 1\n" in layout
+    ((_, config),) = read_texts(folder / "run/train", "config")
+    assert f"```\n{(folder / 'run/config.gin').read_text()}\n```" == config
+
+
+def test_a_held_out_case_is_drawn(folder):
+    images = open_events(folder / "run/eval").Images("case 0")
+    assert [image.step for image in images] == [2, 4, 5]
+    assert images[0].encoded_image_string.startswith(b"\x89PNG")
+
+
+def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
+    """Scored on the grid of the records, which `evaluate` does not do."""
+    scores = {int(row["step"]): row for row in rows(folder / "run/eval/scores.csv")}
+    best = max(scores, key=lambda step: float(scores[step]["liver"]))
+    assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
+    found = {}
+
+    def on_the_grid(input_dir, output_dir, sampling, predict, window):
+        found.update(HeldOutRecords(window, progress=False).open(input_dir, sampling.grid)(predict)[0])
+
+    monkeypatch.setattr(job, "evaluate_cases", on_the_grid)
+    arguments = [
+        "evaluate",
+        "--model_dir",
+        folder / "run",
+        "--input_dir",
+        folder / "held_out",
+        "--output_dir",
+        "unused",
+    ]
+    for checkpoint, step in ((["--checkpoint", "best"], best), ([], 5)):
+        assert run(*arguments, *checkpoint) == 0
+        assert {name: str(value) for name, value in found.items()} == {name: scores[step][name] for name in found}
+
+
+def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, capsys):
+    shutil.copytree(folder / "run", tmp_path / "run", ignore=shutil.ignore_patterns("best", "eval"))
+    volume = folder / "held_out_cases" / "volume-0.nii.gz"
+    predict = ["predict", "--model_dir", tmp_path / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
+    assert run(*predict, "--checkpoint", "best") == 1
+    text = "holds no best checkpoint, for no held-out cases were evaluated while it was trained. Fix: train with --eval"
+    assert text in capsys.readouterr().err
+    assert run(*predict, "--checkpoint", "last") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            ["--gin.train.best='lesoin'"],
+            "train.best = 'lesoin' is no measure of the evaluation, which has liver, lesion",
+        ),
+        (["--gin.train.eval_every=0"], "train.eval_every = 0: it must be at least 1 step"),
+        (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_built(folder, change, text, capsys):
+    assert run(*words(folder, "new"), *STEPS, *change) in (1, 2)
+    assert text in capsys.readouterr().err
+    assert not (folder / "new").exists()
