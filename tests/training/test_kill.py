@@ -22,9 +22,9 @@ TINY_UNET = [
 
 
 def start(module, *words):
-    """Starts a module in a process of its own."""
+    """Starts a module in a process of its own. (What it says is shown where the test fails.)"""
     command = [sys.executable, "-m", module, *map(str, words)]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
 
 
 def rows(folder):

@@ -1,0 +1,206 @@
+"""Disks that are full, folders that cannot be written, records that are damaged: a message, and nothing is lost."""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+
+import gin
+import pytest
+
+from mtf_imaging.cli import lock
+from mtf_imaging.cli.main import main
+from mtf_imaging.training import losses
+
+STEPS = 6
+TINY = [
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2"),
+    *("--gin.train.checkpoint_every=2", "--seed", "3"),
+]
+
+
+def run(*words):
+    """Runs a command as a process of its own would: nothing of gin stays from the one before."""
+    gin.clear_config()
+    try:
+        return main([str(word) for word in words])
+    finally:
+        gin.clear_config()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Cases, records, and `whole`, a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("data")
+    assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
+    assert run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16) == 0
+    assert train(folder, folder / "whole") == 0
+    return folder
+
+
+def train(data, model_dir, num_steps=STEPS, records=None):
+    records = records or data / "records"
+    return run("train", "--data_dir", records, "--model_dir", model_dir, *TINY, "--num_steps", num_steps)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "config.gin" and path.is_file()}
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """A file system of its own in memory: a function of options that mounts it, or changes it when called again."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        return place
+
+    yield mount
+    subprocess.run(["umount", "--lazy", str(place)], capture_output=True)
+
+
+def fill(folder, leave):
+    """Fills the disk of a folder but for some bytes."""
+    with open(folder / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(2**12)):
+            pass
+    os.truncate(folder / "filler", max(0, (folder / "filler").stat().st_size - leave))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("leave", "text"),
+    [
+        (0, "config.gin: No space left on device. Fix: make room"),
+        (2**14, "the checkpoint of step 4 cannot be written: "),
+    ],
+)
+def test_a_full_disk_loses_nothing_and_training_goes_on_when_there_is_room(data, mounted, capfd, leave, text):
+    disk = mounted("size=1m")
+    assert train(data, disk / "run", num_steps=2) == 0
+    fill(disk, leave)
+    before = {name: value for name, value in content(disk / "run").items() if name != "losses.csv"}
+    assert train(data, disk / "run") == 1
+    message = capfd.readouterr().err
+    assert text in message
+    assert "No space left on device" in message
+    assert "Traceback" not in message
+    after = content(disk / "run")
+    rows = after.pop("losses.csv").splitlines()
+    assert rows[:3] == content(data / "whole")["losses.csv"].splitlines()[:3]
+    assert after == before
+    (disk / "filler").unlink()
+    assert train(data, disk / "run") == 0
+    assert content(disk / "run") == content(data / "whole")
+
+
+@contextlib.contextmanager
+def no_file_larger_than(size):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_checkpoint_that_does_not_fit_is_told_and_not_left_half_written(data, tmp_path, capsys):
+    """The same without a disk of one's own: files may not grow beyond a limit."""
+    assert train(data, tmp_path / "run", num_steps=2) == 0
+    before = content(tmp_path / "run")
+    with no_file_larger_than(2**14):
+        assert train(data, tmp_path / "run") == 1
+    message = capsys.readouterr().err
+    assert "the checkpoint of step 4 cannot be written: " in message
+    assert "; File too large. The last one is " in message
+    assert "Traceback" not in message
+    after = content(tmp_path / "run")
+    assert after.keys() == before.keys()
+    assert all(after[name] == before[name] for name in before if name != "losses.csv")
+    assert train(data, tmp_path / "run") == 0
+    assert content(tmp_path / "run") == content(data / "whole")
+
+
+@pytest.fixture
+def read_only(data, mounted, tmp_path):
+    """The folder of a run that can be read only."""
+    if os.getuid():
+        shutil.copytree(data / "whole", tmp_path / "run")
+        (tmp_path / "run").chmod(0o555)
+        yield tmp_path / "run"
+        (tmp_path / "run").chmod(0o755)
+    else:  # who may do anything is kept out by the file system alone
+        disk = mounted("size=1m")
+        shutil.copytree(data / "whole", disk / "run")
+        mounted("remount,ro")
+        yield disk / "run"
+
+
+def test_a_read_only_folder_is_told_at_once_and_can_be_predicted_from(data, read_only, tmp_path, capsys):
+    before = content(read_only)
+    assert train(data, read_only, num_steps=STEPS + 1) == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"mtf-imaging: {read_only}/{lock.NAME}: ")
+    assert message.endswith("Fix: permissions, the disk, or another folder.\n")
+    assert content(read_only) == before
+    volume = next((data / "cases").glob("volume-*"))
+    assert run("predict", "--model_dir", read_only, "--input", volume, "--output", tmp_path / "out.nii.gz") == 0
+
+
+@pytest.mark.slow
+def test_a_damaged_record_is_named_when_it_comes_and_training_goes_on_when_it_is_whole(data, tmp_path, capsys):
+    records = shutil.copytree(data / "records", tmp_path / "records")
+    rows = (data / "whole/losses.csv").read_text().splitlines()[1:]
+    third = rows[2].split(",")[-1]  # the case of the first step after a checkpoint
+    (path,) = [path for path in records.rglob(f"*{third}*") if path.suffix != ".json"]
+    whole, damaged = path.read_bytes(), bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(damaged)
+    assert train(data, tmp_path / "run", records=records) == 1
+    message = capsys.readouterr().err
+    assert str(path) in message
+    assert "Traceback" not in message
+    assert sorted(name for name in content(tmp_path / "run") if name.endswith("index")) == ["ckpt-2.index"]
+    assert (tmp_path / "run/losses.csv").read_text().splitlines()[1:] == rows[:2]
+    path.write_bytes(whole)
+    assert train(data, tmp_path / "run", records=records) == 0
+    assert content(tmp_path / "run") == content(data / "whole")
+
+
+def test_a_signal_in_a_step_saves_it_and_the_same_command_goes_on(data, tmp_path, capfd, monkeypatch):
+    after = losses.LossLog.after
+
+    def signalled(self, step, *args):
+        after(self, step, *args)
+        if step == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(losses.LossLog, "after", signalled)
+    assert train(data, tmp_path / "run") == 75
+    message = capfd.readouterr().err
+    assert "\nSIGTERM: saves a checkpoint after this step and ends" in message
+    assert message.splitlines()[-1] == (
+        "mtf-imaging: SIGTERM: stopped after 3 steps; the last checkpoint is "
+        f"{tmp_path}/run/ckpt-3. The same command goes on from there."
+    )
+    assert train(data, tmp_path / "run") == 0
+    ends = [name for name in content(data / "whole") if name.startswith(("losses", f"ckpt-{STEPS}"))]
+    assert len(ends) == 3
+    assert all(content(tmp_path / "run")[name] == content(data / "whole")[name] for name in ends)
+
+
+def test_while_one_trains_a_second_is_refused_and_the_weights_can_be_used(data, tmp_path, capsys):
+    with lock.held(data / "whole"):
+        before = content(data / "whole")
+        assert train(data, data / "whole", num_steps=STEPS + 1) == 2
+        assert f"another run is training in it, process {os.getpid()}" in capsys.readouterr().err
+        volume = next((data / "cases").glob("volume-*"))
+        assert run("predict", "--model_dir", data / "whole", "--input", volume, "--output", tmp_path / "a.nii.gz") == 0
+        assert content(data / "whole") == before
