@@ -48,7 +48,9 @@ def run(values: flags.FlagValues) -> None:
     gpus = len(tf.config.list_physical_devices("GPU"))
     devices = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "its CPU"
     print(f"{socket.gethostname()}:{port} is ready, with {devices}, TensorFlow {tf.__version__}", flush=True)
-    told_to_end.wait()
+    # Not one long wait: a signal that reaches a thread of TensorFlow's does not end it.
+    while not told_to_end.wait(0.2):
+        pass
     print(f"{socket.gethostname()}:{port} ends; its peak memory was {format_memory(own_peak_memory())}", flush=True)
 
 
