@@ -41,7 +41,7 @@ setup(
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",
         "scipy>=1.12,<2",
-        "tensorboard>=2.19,<2.22",
+        "tensorboard>=2.19,<2.22",  # below 2.21, which older TensorFlows pin, it starts with setuptools below 82 only
         "tensorflow>=2.19,<2.22",
         "tqdm>=4.66,<5",
     ],

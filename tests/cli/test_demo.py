@@ -68,7 +68,8 @@ def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, cap
         argv.append(f"--input_dir={make_cases(tmp_path / 'data', 4)}")
     assert main.main(["demo", *argv]) == 0
     commands = [command for command, _ in lines]
-    assert commands == ["phantom", "convert", "train", "evaluate", "predict", "train", "train"][own_data:]
+    expected = ["phantom", "convert", "convert", "train", "evaluate", "predict", "train", "train"]
+    assert commands == expected[own_data:]
     for command, values in lines:
         words = [f"--gin_file={name}" for name in values.pop("gin_file", [])]
         words += [f"--{name}={value}" for name, value in values.items()]
@@ -77,6 +78,9 @@ def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, cap
     assert "step 2           0.250000000000   0.250000000000\n" in report
     assert "case 3                         0.900   0.500\n" in report
     assert f"Picture: {out / 'evaluation' / 'pictures' / 'case-3.png'}" in report
+    assert report.endswith(f"tensorboard --logdir {out / 'model'}\n")
+    (train, *_) = (values for command, values in lines if command == "train")
+    assert (train["data_dir"], train["eval_dir"]) == (out / "records", out / "held_out_records")
 
 
 def test_a_command_is_shown_as_typed_and_its_failure_ends_the_demo(tmp_path, capfd):

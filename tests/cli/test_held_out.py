@@ -2,11 +2,14 @@
 
 import csv
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mtf_imaging.cli import job
+from mtf_imaging.cli.held_out import open_held_out
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
@@ -122,3 +125,29 @@ def test_mistakes_are_told_before_anything_is_built(folder, change, text, capsys
     assert run(*words(folder, "new"), *STEPS, *change) in (1, 2)
     assert text in capsys.readouterr().err
     assert not (folder / "new").exists()
+
+
+class OwnEvaluation:
+    measures = ("lesion", "sharpness")
+
+    def open(self, eval_dir, sizes):
+        return lambda predict: ({"lesion": float(predict(np.zeros(sizes)).sum()), "sharpness": 0.5}, {})
+
+
+def open_own(evaluation, folder, best="sharpness"):
+    own_data = object()
+    training = SimpleNamespace(evaluation=evaluation, eval_every=None, best=best)
+    return open_held_out(training, SimpleNamespace(window=(0.0, 1.0)), own_data, "data", folder, (4, 4))
+
+
+def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"train\.data is a object, .* Fix: bind train\.evaluation to an evaluation of"
+    ):
+        open_own(None, tmp_path)
+    evaluate = open_own(OwnEvaluation(), tmp_path)
+    assert evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
+    with pytest.raises(ConfigError, match="'liver' is no measure of the evaluation, which has lesion, sharpness"):
+        open_own(OwnEvaluation(), tmp_path, best="liver")
+    with pytest.raises(ConfigError, match="train.evaluation is a object, which has no method open"):
+        open_own(object(), tmp_path)
