@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mtf_imaging.cli import lock, model_dir
+from mtf_imaging.cli import lock, model_dir, train
+from mtf_imaging.cli.main import main
 from mtf_imaging.errors import ConfigError
 
 HOLD = """
@@ -48,6 +49,21 @@ def test_a_second_run_is_refused_until_the_first_is_killed(holder, tmp_path):
     with model_dir.held(folder):
         assert (folder / lock.NAME).read_text() == f"process {os.getpid()} on {socket.gethostname()}"
     assert list(folder.iterdir()) == []
+
+
+def test_it_is_refused_before_anything_is_prepared_and_a_dry_run_is_not(holder, tmp_path, monkeypatch, capsys):
+    prepared = []
+    monkeypatch.setattr(train, "import_tensorflow", lambda: prepared.append("TensorFlow") or _end())
+    words = ["train", "--data_dir", "records", "--model_dir", str(tmp_path / "run")]
+    assert main(words) == 2
+    assert f"process {holder.pid} on " in capsys.readouterr().err
+    assert not prepared
+    assert main([*words, "--dry_run"]) == 130
+    assert prepared
+
+
+def _end():
+    raise KeyboardInterrupt
 
 
 def test_a_folder_is_as_it_was_when_nothing_came_of_a_run(tmp_path):

@@ -1,12 +1,15 @@
 """Signals that ask a run to end, in this process: what is noted, what is raised, what is put back."""
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from mtf_imaging.cli import stop_signals
+from mtf_imaging.cli import stop_signals, train
 from mtf_imaging.cli.failures import exit_code, explain
+from mtf_imaging.cli.main import main
 from mtf_imaging.cli.stop_signals import StopSignals
 from mtf_imaging.errors import Interrupted
 
@@ -78,6 +81,30 @@ def test_a_second_one_does_what_it_always_did(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as error:
         under_signals(train)
     assert explain(error.value) == "interrupted."
+
+
+def test_a_second_sigterm_ends_the_process_as_the_first_one_did_before():
+    script = """
+import signal
+from mtf_imaging.cli import stop_signals
+
+stop_signals._SAME_REQUEST = 0.0
+with stop_signals.StopSignals() as signals:
+    signals.reason()
+    for _ in range(2):
+        signal.raise_signal(signal.SIGTERM)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr.startswith("\nSIGTERM: saves a checkpoint")
+
+
+def test_a_signal_while_training_is_prepared_leaves_no_folder_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(train, "import_tensorflow", lambda: signal.raise_signal(signal.SIGTERM))
+    assert main(["train", "--data_dir", "records", "--model_dir", str(tmp_path / "run")]) == 75
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "mtf-imaging: SIGTERM: stopped before its first step. The same command starts it again."
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_same_request_by_two_ways_is_one():
