@@ -52,15 +52,18 @@ class HeldOutRecords:
             )
             for key in bar:
                 path = record_path(eval_dir, key)
-                record = read_record(path, manifest.sampling)
-                probabilities = predict(apply_window(record.hu, self.window)[..., np.newaxis])
-                prediction = _labels(probabilities, record.hu.shape, path)
-                dice = scores.add(key, prediction, record.labels)
-                if not pictures:
-                    pictures[f"case {key}"] = _picture(record, prediction, dice)
+                self._score_case(path, manifest.sampling, predict, scores, pictures)
             return {name: scores.dice_per_case(name) for name in MASKS}, pictures
 
         return score
+
+    def _score_case(self, path, sampling, predict, scores, pictures):
+        """Adds a case to the scores and the first to the pictures; its arrays are gone before the next is read."""
+        record = read_record(path, sampling)
+        prediction = _labels(predict(apply_window(record.hu, self.window)[..., np.newaxis]), record.hu.shape, path)
+        dice = scores.add(record.key, prediction, record.labels)
+        if not pictures:
+            pictures[f"case {record.key}"] = _picture(record, prediction, dice)
 
 
 def _labels(probabilities: np.ndarray, grid: Grid, path: Path) -> np.ndarray:

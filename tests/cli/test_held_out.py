@@ -149,5 +149,5 @@ def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
     assert evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
     with pytest.raises(ConfigError, match="'liver' is no measure of the evaluation, which has lesion, sharpness"):
         open_own(OwnEvaluation(), tmp_path, best="liver")
-    with pytest.raises(ConfigError, match="train.evaluation is a object, which has no method open"):
+    with pytest.raises(ConfigError, match=r"train\.evaluation is a object, which has no method open"):
         open_own(object(), tmp_path)

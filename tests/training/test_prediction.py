@@ -1,0 +1,42 @@
+"""The network for one volume at a time: with the weights of a program that trains, and with those that it saved."""
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.prediction import predictor, predictor_of
+from mtf_imaging.training.step import training_step
+
+SIZES = (8, 4, 4)
+SPLIT = {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores"}
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param({}, id="whole"),
+        pytest.param(SPLIT | {"mesh_impl": "stacked"}, id="stacked"),
+        pytest.param(SPLIT | {"mesh_impl": "placement"}, id="placement", marks=pytest.mark.slow),
+    ],
+)
+def test_it_follows_the_program_that_trains(tmp_path, layout):
+    rng = np.random.default_rng(0)
+    image = rng.random((*SIZES, 1))
+    batch = {"image": np.stack([image, image]), "labels": rng.integers(3, size=(2, *SIZES))}
+    task = Task(UNet3D(base_filters=1, depth=2, convs=1))
+    network = {"task": task, "sizes": SIZES, "dtype": "float64", **layout}
+    program = mi.Program(training_step(task, Adam(0.1)), task.inputs(2, SIZES, dtype="float64"), **layout)
+    predict = predictor_of(program, **network)
+    before = predict(image)
+    assert before.shape == (*SIZES, 3)
+    program(**batch)
+    after = predict(image)
+    assert np.abs(after - before).max() > 1e-3
+    assert int(program.step) == 1, "a prediction is no step"
+    Checkpoints(tmp_path, program).save()
+    np.testing.assert_array_equal(predictor(model_dir=tmp_path, **network)(image), after)
+    whole = network | {"mesh_shape": "", "layout": ""}
+    np.testing.assert_allclose(predictor(model_dir=tmp_path, **whole)(image), after, rtol=1e-10)
