@@ -6,7 +6,7 @@ import tensorflow as tf
 def master_dtype(dtype):
     """The dtype of variables, statistics and losses that go with activations of `dtype`: float32 at least.
 
-    A weight in bfloat16 would not move by less than 1/256 of itself, and a sum of a volume's voxels would stop growing.
+    A weight in bfloat16 would not move by less than 1/512 of itself, and a sum of a volume's voxels would stop growing.
 
     >>> master_dtype("bfloat16"), master_dtype("float64")
     (tf.float32, tf.float64)

@@ -1,13 +1,23 @@
 """Every shipped job is built under every shipped layout, at the smallest resolution that the largest mesh divides."""
 
 import gin
+import numpy as np
 import pytest
 
-from mtf_imaging.cli import resources
+from mtf_imaging.cli import gin_config, resources
+from mtf_imaging.cli.job import Job
+from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.cli.main import main
+from mtf_imaging.cli.training import Training
+from mtf_imaging.training.adafactor import Adafactor
 
 SHIPPED = list(resources.shipped_files())
 JOBS = [name for name in SHIPPED if name.startswith("gin/")]
+# Those for a number of GPUs are a job with another setup: they are built with that alone.
+FOR_GPUS = {
+    "gin/unet3d_lits_1gpu.gin": "1 x 192 x 192 x 192 x 1",
+    "gin/unet3d_lits_8gpu.gin": "1 x 128 x 256 x 512 x 1",
+}
 LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
 # The network halves three times, so the 16 slices along x and y are of 8 voxels.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
@@ -27,14 +37,31 @@ def test_there_are_jobs_and_layouts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [job for job in JOBS if job not in FOR_GPUS])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_it_builds(job, layout, capsys):
     assert dry_run("--gin_file", job, "--gin_file", layout, *SMALL) == 0
     assert "weights in 50 variables" in capsys.readouterr().out
 
 
-def test_the_papers_job_brings_its_own_layout(capsys):
-    assert dry_run("--gin_file", "unet3d_lits", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1") == 0
-    image = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image"))
-    assert image.endswith("16 x 16 x 16 x 256 x 1")
+@pytest.mark.parametrize(("job", "image"), [("gin/unet3d_lits.gin", "16 x 16 x 16 x 256 x 1"), *FOR_GPUS.items()])
+def test_the_papers_job_brings_its_own_layout(job, image, capsys):
+    small = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1", "--gin.UNet3D.depth=2"]
+    assert dry_run("--gin_file", job, *small) == 0
+    assert next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image")).endswith(f" {image}")
+
+
+@pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])
+def test_what_the_papers_job_is(job):
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+        setup, training = JobSetup(), Training()
+        assert Job().dtype == "bfloat16"
+        assert setup.batch_size == 32
+        assert setup.micro_batches == (32 if job in FOR_GPUS else 1)
+        assert isinstance(training.optimizer, Adafactor)
+        rates = [training.optimizer.learning_rate(step) for step in (0, 19_999, 20_000, 59_999)]
+    finally:
+        gin.clear_config()
+    np.testing.assert_allclose(rates, [0.003, 0.003, 0.0009, 0.00027])
