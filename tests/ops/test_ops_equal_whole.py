@@ -228,5 +228,6 @@ def test_float64(case):
 @pytest.mark.parametrize(
     "case", [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], *OTHERS[:2]], ids=str
 )
-def test_bfloat16(case):
-    check(case, "bfloat16", "rows:2,cols:2", "x:rows,y:cols", "stacked")
+@pytest.mark.parametrize("impl", IMPLS)
+def test_bfloat16(case, impl):
+    check(case, "bfloat16", "rows:2,cols:2", "x:rows,y:cols", impl)

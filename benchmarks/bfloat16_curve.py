@@ -1,0 +1,69 @@
+"""Compares the loss curves of the demo's job in bfloat16 and in float32, with the noise that rounding alone makes.
+
+    mtf-imaging phantom --output_dir cases --num_cases 16 --seed 1
+    mtf-imaging convert --input_dir cases --output_dir records --resolution 64
+    python benchmarks/bfloat16_curve.py --data_dir records
+
+Adam amplifies rounding: two runs in float32 that round in another order, as under two layouts, soon differ by a few
+per cent in a step, and by as much in either direction. So a curve is the mean loss of windows of 20 steps, and over
+runs of several seeds (of weights and of the order of cases); "noise" is how far float32 under a 2 x 2 layout lies from
+float32.
+"""
+
+import argparse
+
+import numpy as np
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.data.pipeline import training_batches
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.schedules import StepDecay
+from mtf_imaging.training.step import training_step
+
+RESOLUTION, WINDOW = 64, 20
+RUNS = {
+    "float32": ("float32", "", ""),
+    "bfloat16": ("bfloat16", "", ""),
+    "noise": ("float32", "rows:2,cols:2", "x:rows,y:cols"),
+}
+
+
+def losses(data_dir, seed, steps, dtype, mesh_shape, layout):
+    """Losses of a run of the demo's job, one a step."""
+    task = Task(UNet3D(base_filters=8, keep_prob=1.0))
+    step = training_step(task, Adam(StepDecay(0.003, factor=0.3, every=400)))
+    inputs = task.inputs(1, (RESOLUTION,) * 3, dtype)
+    program = mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl="stacked", seed=seed)
+    batches = training_batches(data_dir, 1, seed, 0, resolution=str(RESOLUTION), window=(-160.0, 240.0))
+    return [
+        float(program(image=tf.cast(batch["image"], dtype), labels=batch["labels"])["loss"])
+        for _, batch in zip(range(steps), batches)
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data_dir", required=True, help="records at 64^3")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=4, help="number of runs each")
+    arguments = parser.parse_args()
+
+    curves = {}
+    for name, run in RUNS.items():
+        found = np.array([losses(arguments.data_dir, seed, arguments.steps, *run) for seed in range(arguments.seeds)])
+        curves[name] = found.reshape(arguments.seeds, -1, min(WINDOW, arguments.steps)).mean(-1)
+        print(f"{name:8} {' '.join(f'{loss:.4f}' for loss in curves[name].mean(0))}", flush=True)
+    for name in ("bfloat16", "noise"):
+        of_seeds = np.abs(curves[name] / curves["float32"] - 1).max()
+        of_mean = curves[name].mean(0) / curves["float32"].mean(0) - 1
+        whole = curves[name].mean() / curves["float32"].mean() - 1
+        print(
+            f"{name} from float32: all steps {whole:+.2%}, a window of their mean {np.abs(of_mean).max():.2%}, "
+            f"a window of a run {of_seeds:.2%}"
+        )
+
+
+if __name__ == "__main__":
+    main()
