@@ -59,7 +59,8 @@ def about(path: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:  # it is known where files are opened, and not where they are written
+        # It is known where files are opened, and not where they are written; without a number, only the text is shown.
+        if error.filename is None and error.errno is not None:
             error.filename = str(path)
         raise
 

@@ -1,5 +1,6 @@
 """Find the cases of a folder: which volume belongs to which segmentation, and what each case is called."""
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ class Case:
 
 @dataclass(frozen=True)
 class _Scheme:
-    """How one data set names its files; the patterns match the path below the folder, without `.nii[.gz]`.
+    """How one data set names its files; the patterns match the path from the folder's name on, without `.nii[.gz]`.
 
     Both patterns have the groups `test` (matches in the challenge's test cases, whose labels are not published) and
     `name`.
@@ -60,11 +61,14 @@ _SCHEMES = {
         labels_name="{name}",
     ),
 }
+# Volumes of any name, where nothing has to be paired.
+_ANY = _Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)", key="{name}", labels_name="{name}")
 _EXPECTED = (
     "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
     "imagesTr/NAME_0000.nii.gz with labelsTr/NAME.nii.gz (nnU-Net)"
 )
 _SUFFIX = re.compile(r"\.nii(\.gz)?$")
+_log = logging.getLogger(__name__)
 
 
 def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
@@ -78,9 +82,11 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
     ['2', '10']
 
     Args:
-      path: a folder, searched with its subfolders; or, where no labels are needed, one volume's file.
+      path: a folder, searched with its subfolders; or, where no labels are needed, one volume's file. NIfTI files of
+        other names are left out, with a warning.
       need_labels: whether every volume must have a segmentation. Test cases of a challenge, which have none, are then
-        left out; any other unpaired file is an error. Without it a segmentation is given where there is one.
+        left out; any other unpaired file is an error. Without it a segmentation is given where there is one, and a
+        folder without any of these names is one of volumes, each called by its file.
 
     Returns:
       The cases, at least one.
@@ -94,7 +100,7 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
     if not path.is_dir():
         what = "is a file, not a folder" if path.is_file() else "does not exist"
         raise DataError(f"{path}: this folder of cases {what}. Fix: give the folder that holds {_EXPECTED}.")
-    scheme, volumes, labels = _pick_scheme(path)
+    scheme, volumes, labels = _pick_scheme(path, need_labels)
     missing = []
     if need_labels:
         missing += [
@@ -137,19 +143,29 @@ def _single_case(path: Path) -> Case:
     return Case(stem, path, None, f"{stem}.nii.gz")
 
 
-def _pick_scheme(folder: Path) -> tuple[_Scheme, dict, dict]:
+def _pick_scheme(folder: Path, need_labels: bool) -> tuple[_Scheme, dict, dict]:
     """Returns the folder's naming scheme, its volumes and its segmentations as `{key: (path, match)}`."""
     names = {}
     for file in sorted(folder.rglob("*")):
         # "._name" are AppleDouble files, which macOS puts into archives beside the real ones.
         if _SUFFIX.search(file.name) and not file.name.startswith(".") and file.is_file():
-            names[file] = _SUFFIX.sub("", file.relative_to(folder).as_posix())
-    for scheme in _SCHEMES.values():
+            names[file] = _SUFFIX.sub("", f"{folder.absolute().name}/{file.relative_to(folder).as_posix()}")
+    for scheme in (*_SCHEMES.values(), *(() if need_labels else (_ANY,))):
         volumes, labels = (_matching(names, scheme, pattern) for pattern in (scheme.volume, scheme.labels))
         if volumes:
+            _warn_of_others(folder, names.keys() - {file for file, _ in (*volumes.values(), *labels.values())})
             return scheme, volumes, labels
     found = f"{len(names)} NIfTI file(s), such as {next(iter(names)).name}," if names else "no NIfTI file"
     raise DataError(f"{folder}: no cases found among {found}. Fix: give a folder that holds {_EXPECTED}.")
+
+
+def _warn_of_others(folder: Path, files: set[Path]) -> None:
+    if files:
+        shown = ", ".join(str(file.relative_to(folder)) for file in sorted(files)[:3])
+        more = ", ..." if len(files) > 3 else ""
+        _log.warning(
+            "%s: %d NIfTI file(s) named unlike the other cases are left out: %s%s", folder, len(files), shown, more
+        )
 
 
 def _matching(names: dict[Path, str], scheme: _Scheme, pattern: str) -> dict:

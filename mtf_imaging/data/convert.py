@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import math
 from pathlib import Path
 
 from tqdm import tqdm
@@ -18,6 +19,7 @@ from mtf_imaging.data.voxel_values import AIR_HU
 from mtf_imaging.errors import DataError
 
 DEFAULT_RESOLUTION = 256
+_MAX_VOXELS = 700_000_000  # of 3 bytes each in one protocol buffer, which ends at 2 GiB
 
 
 def convert(
@@ -59,6 +61,7 @@ def convert(
         sampling, text = _sampling_of_all(cases, mm)
         if progress:
             print(text)
+    _check_size(sampling)
     output_dir = Path(output_dir)
     _check_manifest(output_dir, sampling)
     _check_foreign(output_dir, input_dir, cases)
@@ -112,6 +115,15 @@ def _sampling_of_all(cases: list[Case], spacing: Spacing) -> tuple[Sampling, str
         f"box: {sampling}, the smallest that holds every case, in multiples of {BOX_MULTIPLE} voxels; "
         f"the largest cases: {', '.join(largest)}"
     )
+
+
+def _check_size(sampling: Sampling) -> None:
+    voxels = math.prod(sampling.grid)
+    if voxels > _MAX_VOXELS:
+        raise DataError(
+            f"resolution {sampling}: has {voxels} voxels, and a record holds {_MAX_VOXELS} at most. "
+            f"Fix: fewer voxels, for instance 512, or larger ones."
+        )
 
 
 def _convert_case(output_dir: Path, case: Case, sampling: Sampling) -> str:

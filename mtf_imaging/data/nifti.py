@@ -63,7 +63,10 @@ def read_volume(path: str | Path) -> Volume:
         axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
         geometry = _by_pixdim(geometry, turned)
         size = " x ".join(f"{mm:g}" for mm in geometry.spacing)
-        warn_once(f"{path}: {why}; taken as {size} mm, its pixdim, and {axes}.")
+        warn_once(
+            f"{path}: {why}; taken as {size} mm, its pixdim, and {axes}. "
+            f"All that is in mm, --spacing too, rests on that."
+        )
     return Volume(geometry.to_canonical(hu), geometry, path)
 
 

@@ -51,6 +51,31 @@ def test_one_file_is_a_case_where_no_labels_are_needed(tmp_path):
     assert find_cases(tmp_path / "patient.nii", need_labels=False)[0].key == "patient"
 
 
+@pytest.mark.parametrize(
+    ("volume", "key"),
+    [
+        ("imagesTs/liver_131.nii.gz", "liver_131"),
+        ("imagesTs/CASE_131_0000.nii.gz", "CASE_131"),
+        ("day 1/a b.nii", "a b"),
+    ],
+)
+def test_a_folder_of_volumes_alone_can_be_segmented(tmp_path, volume, key):
+    touch(tmp_path, volume, f"{volume.split('/')[0]}/._hidden.nii")
+    (case,) = find_cases((tmp_path / volume).parent, need_labels=False)
+    assert (case.key, case.volume, case.prediction_name) == (key, tmp_path / volume, f"{key}.nii.gz")
+    with pytest.raises(DataError):
+        find_cases((tmp_path / volume).parent)
+
+
+def test_files_of_other_names_are_left_out_by_name(tmp_path, caplog):
+    touch(tmp_path, "volume-1.nii", "segmentation-1.nii", *(f"old/scan{n}.nii.gz" for n in range(4)), "notes.txt")
+    assert [case.key for case in find_cases(tmp_path)] == ["1"]
+    left_out = (
+        "4 NIfTI file(s) named unlike the other cases are left out: old/scan0.nii.gz, old/scan1.nii.gz, old/scan2"
+    )
+    assert left_out in caplog.text
+
+
 def test_every_unpaired_file_is_named(tmp_path):
     touch(tmp_path, "volume-1.nii", "volume-2.nii", "segmentation-2.nii", "segmentation-3.nii")
     with pytest.raises(DataError, match=r"volume-1\.nii has no segmentation-1.*segmentation-3\.nii has no volume"):

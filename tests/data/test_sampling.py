@@ -174,6 +174,19 @@ def test_conversion_without_a_resolution_takes_the_smallest_box_and_says_so(tmp_
         convert(cases, tmp_path / "out", "x:16,y:16,z:32", progress=False)
 
 
+def test_more_voxels_than_a_record_holds_are_refused_at_once(tmp_path, store):
+    cases = cases_of(tmp_path / "cases", store, [(7, 6, 5)])
+    for resolution, spacing, shown in (
+        (1024, None, "x:1024,y:1024,z:1024"),
+        (None, "0.01,0.01,0.01", r"x:1056,y:1200,z:1504 of 0\.01,0\.01,0\.01 mm"),
+    ):
+        with pytest.raises(
+            DataError, match=rf"resolution {shown}: has \d+ voxels, and a record holds 700000000 at most"
+        ):
+            convert(cases, tmp_path / "out", resolution, spacing, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
 def test_liver_and_lesion_that_are_cropped_away_are_counted_by_name(tmp_path, store, caplog):
     caplog.set_level(logging.WARNING)
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5), (4, 4, 4), (4, 4, 8)])
