@@ -12,7 +12,7 @@ from mtf_imaging.training.checkpoint_contents import check_contents
 
 _logger = logging.getLogger(__name__)
 # This process reads and writes all files, on a disk that it sees, wherever the variables are.
-_OPTIONS = tf.train.CheckpointOptions(experimental_io_device="/job:localhost")
+_OPTIONS = tf.train.CheckpointOptions(experimental_io_device="/job:localhost/replica:0/task:0/device:CPU:0")
 
 
 class Checkpoints:

@@ -1,0 +1,265 @@
+"""Several hosts, each a server process here: results, files, memory, and what happens when a server is not there."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gin
+import numpy as np
+import pytest
+
+from mtf_imaging.cli import main, serve
+from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.servers import Server, free_port, silence
+
+TINY = ["--gin_file=unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.keep_prob=0.5"]
+MESHES = {2: ("rows:2", "x:rows"), 4: ("rows:2,cols:2", "x:rows,y:cols")}
+SOON = 60.0  # seconds: what a busy machine may need to start a process
+
+
+def run(*words):
+    """Runs a command in this process, with nothing of gin's from before."""
+    gin.clear_config()
+    try:
+        return main.main([str(word) for word in words])
+    finally:
+        gin.clear_config()
+
+
+def start(*words, **options):
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
+    return subprocess.Popen(command, env=environment, text=True, **options)
+
+
+@contextlib.contextmanager
+def serving(folder, number, port=0):
+    """Starts servers, whose working folder is `folder`; yields the processes and the addresses."""
+    with contextlib.ExitStack() as ended:
+        processes = []
+        for _ in range(number):
+            process = start("serve", f"--port={port}", cwd=folder, stdout=subprocess.PIPE)
+            ended.callback(process.wait)
+            ended.callback(process.kill)
+            ended.callback(process.stdout.close)
+            processes.append(process)
+        ready = [re.search(r":(\d+) is ready, with ", process.stdout.readline()) for process in processes]
+        yield processes, [f"localhost:{match[1]}" for match in ready]
+
+
+def chief(*words, cwd, limit=5 * SOON):
+    """Runs a command in a process of its own; returns its exit code, stdout and stderr."""
+    with start(*words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 2, "--seed", 1) == 0
+    assert run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def servers(data):
+    (data / "elsewhere").mkdir()
+    with serving(data / "elsewhere", 4) as (processes, addresses):
+        yield addresses
+        assert [process.poll() for process in processes] == [None] * 4, "a server ended with a run"
+
+
+def job(data, dtype):
+    return ["train", "--data_dir", data / "records", "--batch_size=2", *TINY, f"--gin.job.dtype='{dtype}'", "--seed=3"]
+
+
+@pytest.fixture(scope="module")
+def whole(data):
+    """The run of one process to compare with."""
+    for dtype in ("float64", "float32"):
+        assert run(*job(data, dtype), "--model_dir", data / f"whole-{dtype}", "--num_steps=4") == 0
+    return data
+
+
+def over(servers):
+    mesh_shape, layout = MESHES[len(servers)]
+    return [f"--mesh_shape={mesh_shape}", f"--layout={layout}", f"--cluster={','.join(servers)}"]
+
+
+def losses(folder):
+    return np.loadtxt(folder / "losses.csv", delimiter=",", skiprows=1, usecols=1, ndmin=1)
+
+
+def variables(folder, step):
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(folder / f"ckpt-{step}"))
+    names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_same_variables(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        np.testing.assert_allclose(second[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", MESHES)
+def test_servers_train_as_one_process_does(whole, servers, number):
+    used, folder = servers[:number], whole / f"over-{number}"
+    # The folder is a relative one: a server that wrote to it would write to its own.
+    common = [*job(whole, "float64"), f"--model_dir=over-{number}", *over(used)]
+    code, out, err = chief(*common, "--num_steps=4", cwd=whole)
+    assert code == 0, err
+    np.testing.assert_allclose(losses(folder), losses(whole / "whole-float64"), rtol=1e-9)
+    assert_same_variables(variables(whole / "whole-float64", 4), variables(folder, 4))
+    rows = dict(re.findall(r"^(\S.*?) +([\d,]+) MiB$", out, re.MULTILINE))
+    assert rows.keys() == {"this process", *used}
+    assert all(int(size.replace(",", "")) > 100 for size in rows.values())
+    assert not list((whole / "elsewhere").iterdir())
+
+
+@pytest.mark.slow
+def test_servers_train_in_float32_too_and_one_process_goes_on_from_there(whole, servers):
+    folder = whole / "float32"
+    code, _, err = chief(*job(whole, "float32"), "--model_dir", folder, *over(servers[:2]), "--num_steps=2", cwd=whole)
+    assert code == 0, err
+    np.testing.assert_allclose(losses(folder)[0], losses(whole / "whole-float32")[0], rtol=1e-5)
+    # Where it computed is not kept: nobody asks for the servers again.
+    assert "setup.cluster = ''" in (folder / "config.gin").read_text()
+    assert run("train", "--data_dir", whole / "records", "--model_dir", folder, "--num_steps=4") == 0
+    np.testing.assert_allclose(losses(folder), losses(whole / "whole-float32"), rtol=5e-3)  # Adam amplifies rounding
+
+
+@pytest.mark.slow
+def test_servers_predict_as_one_process_does(whole, servers):
+    import nibabel
+
+    volume = next((whole / "cases").glob("volume-*"))
+    common = ["predict", "--model_dir", whole / "whole-float64", "--input", volume, "--output"]
+    code, out, err = chief(*common, whole / "servers.nii.gz", *over(servers[:2]), cwd=whole)
+    assert code == 0, err
+    assert "peak memory" in out
+    assert run(*common, whole / "one.nii.gz") == 0
+    first, second = (np.asarray(nibabel.load(whole / f"{name}.nii.gz").dataobj) for name in ("servers", "one"))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+def test_a_server_that_goes_ends_the_run_soon_and_the_same_command_goes_on(whole, tmp_path, how):
+    with serving(tmp_path, 2) as (processes, servers):
+        common = [*job(whole, "float64"), "--model_dir", tmp_path / "run", *over(servers), "--num_steps=400"]
+        common += ["--gin.train.checkpoint_every=2", "--gin.setup.cluster_timeout=5"]
+        with start(*common, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as broken:
+            end = time.monotonic() + 2 * SOON
+            while not (tmp_path / "run/ckpt-4.index").is_file() and time.monotonic() < end:
+                time.sleep(0.05)
+            begin = time.monotonic()
+            processes[1].send_signal(getattr(signal, how))
+            _, err = broken.communicate(timeout=SOON)
+        assert (broken.returncode, time.monotonic() - begin < 0.5 * SOON) == (1, True)
+        assert re.search(rf"lost 1 of 2 servers.*: {servers[1]} \(.*start the same command again", err)
+        assert "Traceback" not in err
+
+        last = max(int(path.stem.split("-")[1]) for path in (tmp_path / "run").glob("ckpt-*.index"))
+        processes[1].kill()
+        processes[1].wait()
+        with serving(tmp_path, 1, port=servers[1].split(":")[1]):
+            code, _, err = chief(*common, f"--num_steps={last + 2}", cwd=tmp_path)
+        assert code == 0, err
+        assert f"goes on from step {last}" in err
+        assert processes[0].poll() is None, "the other server needs no restart"
+        whole_losses = losses(whole / "whole-float64")
+        np.testing.assert_allclose(losses(tmp_path / "run")[: len(whole_losses)], whole_losses, rtol=1e-9)
+        assert len(losses(tmp_path / "run")) == last + 2
+
+
+@pytest.mark.slow
+def test_a_server_says_what_it_offers_and_how_much_memory_it_took(tmp_path):
+    with serving(tmp_path, 1) as ([process], [address]):
+        assert silence(Server("localhost", int(address.split(":")[1])), SOON) is None
+        process.terminate()
+        assert process.wait(SOON) == 0
+        last = process.stdout.read()
+    assert re.fullmatch(rf"{socket.gethostname()}:\d+ ends; its peak memory was [\d,]+ MiB\n", last)
+
+
+def test_a_server_that_is_not_there_is_missed_soon(capsys):
+    missing = f"localhost:{free_port()}"
+    words = ["train", "--data_dir=none", "--model_dir=none", f"--cluster={missing}", "--gin.setup.cluster_timeout=0.5"]
+    begin = time.monotonic()
+    assert run(*words) == 1
+    assert time.monotonic() - begin < SOON
+    text = (
+        rf"mtf-imaging: {missing} \(Connection refused\): not there after 0\.5 s, 1 of 1 servers\. Fix: `mtf-imag"
+    )
+    assert re.search(text, capsys.readouterr().err)
+    assert not Path("none").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"cluster": "host"}, "'host' is no host:port. Fix: 'host:2222'."),
+        ({"cluster": "a:1,b:1", "mesh_impl": "stacked"}, "Fix: mesh_impl 'placement', or one server."),
+        ({"cluster_timeout": 0}, "cluster_timeout must be above 0 seconds, not 0."),
+    ],
+)
+def test_settings_that_cannot_be(fields, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        JobSetup(**fields)
+
+
+def test_a_port_that_is_taken_is_refused():
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port}: Address already in use. Fix: another --port, or 0"):
+            serve._check_free(port)
+    serve._check_free(port)
+
+
+def device(number, kind="CPU:0"):
+    return f"/job:worker/replica:0/task:{number}/device:{kind}"
+
+
+@pytest.mark.parametrize(
+    ("mesh_shape", "devices", "idle"),
+    [
+        ("rows:2", [device(0), device(1)], None),
+        ("rows:4,cols:2", [device(0), device(1)], None),
+        ("rows:2,cols:2", [device(n, f"GPU:{k}") for n in range(2) for k in range(2)], None),
+        ("", [device(0), device(1)], "host1:1"),
+        ("rows:2", [device(0), device(1), device(2)], "host1:1, host2:1"),
+        ("rows:2", [device(n, f"GPU:{k}") for n in range(2) for k in range(2)], "host1:1"),
+    ],
+)
+def test_servers_that_a_mesh_has_no_work_for_are_refused(mesh_shape, devices, idle):
+    from mtf_imaging.cli import cluster
+
+    number = 1 + max(cluster.cluster.server_number(name) for name in devices)
+    servers = tuple(Server(f"host{n}", 1) for n in range(number))
+    expected = pytest.raises(ConfigError, match=f"leaves {idle} idle. Fix: ") if idle else contextlib.nullcontext()
+    with expected:
+        cluster._check_all_compute(devices, servers, mesh_shape)
+
+
+def test_auto_places_processors_on_several_servers():
+    import mtf_imaging as mi
+
+    shape, layout = mi.mtf.convert_to_shape("rows:4"), mi.mtf.convert_to_layout_rules("")
+    for devices, blocks in (([device(0), device(1)], 2), ([device(0)], 1), (["CPU:0", "CPU:1"], 1)):
+        assert mi.meshes.make_mesh_impl("auto", shape, layout, devices).grid.num_blocks == blocks
