@@ -97,9 +97,7 @@ def test_waiting_ends_when_all_answer_or_time_is_up():
         watch.close()
         missing = Server("localhost", free_port())
         watch, begin = Watch([there, missing]), time.monotonic()
-        text = (
-            rf"{missing} \(Connection refused\): not there after 0.5 s, 1 of 2 servers. Fix: `mtf-imag"
-        )
+        text = rf"{missing} \(Connection refused\): not there after 0.5 s, 1 of 2 servers. Fix: `mtf-imag"
         with pytest.raises(ClusterError, match=text):
             watch.wait(0.5)
         watch.close()

@@ -204,9 +204,7 @@ def test_a_server_that_is_not_there_is_missed_soon(capsys):
     begin = time.monotonic()
     assert run(*words) == 1
     assert time.monotonic() - begin < SOON
-    text = (
-        rf"mtf-imaging: {missing} \(Connection refused\): not there after 0\.5 s, 1 of 1 servers\. Fix: `mtf-imag"
-    )
+    text = rf"mtf-imaging: {missing} \(Connection refused\): not there after 0\.5 s, 1 of 1 servers\. Fix: `mtf-imag"
     assert re.search(text, capsys.readouterr().err)
     assert not Path("none").exists()
 
