@@ -1,5 +1,6 @@
 """Mesh implementations: how the slices of a mesh of processors are kept and moved on the devices there are."""
 
+import functools
 import logging
 
 from mtf_imaging.errors import NotSupportedError
@@ -37,7 +38,10 @@ def make_mesh_impl(mesh_impl, shape, layout, devices=None):
         mesh_impl = "placement" if fits or several_servers else "stacked"
     impl = BlockMeshImpl(shape, layout, devices[:1] if mesh_impl == "stacked" else devices)
     if impl.grid.stack_size > 1:
-        _logger.info(
-            "%d processors simulated on %d device%s", impl.size, len(impl.devices), "s" if len(impl.devices) > 1 else ""
-        )
+        _say_shared(impl.size, len(impl.devices))
     return impl
+
+
+@functools.cache  # once, however many programs share a mesh
+def _say_shared(processors, devices):
+    _logger.info("%d processors simulated on %d device%s", processors, devices, "s" if devices > 1 else "")

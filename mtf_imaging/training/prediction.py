@@ -4,10 +4,11 @@ import logging
 from pathlib import Path
 
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.layout import format_layout, format_shape, parse_layout, parse_shape
+from mtf_imaging.layout import format_layout, parse_layout, restrict
 from mtf_imaging.program import Program
 from mtf_imaging.training import best
 from mtf_imaging.training.checkpoints import last_checkpoint, load_weights
+from mtf_imaging.training.task import task_inputs
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def predictor_of(program, *, task, sizes, dtype="float32", mesh_shape="", layout
 
 def _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=None):
     mesh_shape, layout = for_one_volume(mesh_shape, layout)
-    inputs = task.inputs(1, sizes, dtype=dtype, labels=False)
+    inputs = task_inputs(task, 1, sizes, dtype=dtype, labels=False)
     return Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl, variables=variables)
 
 
@@ -71,17 +72,15 @@ def for_one_volume(mesh_shape, layout):
     >>> for_one_volume("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores")
     ('rows:16,cols:16', 'x:rows,y:cols')
     """
-    mesh, rules = parse_shape(mesh_shape, "mesh_shape"), parse_layout(layout)
-    kept = [(dim, onto) for dim, onto in rules if dim != "batch"]
-    dropped = {onto for dim, onto in rules if dim == "batch"}
+    dropped = [rule for rule in parse_layout(layout) if rule[0] == "batch"]
     if not dropped:
         return mesh_shape, layout
-    mesh = [(name, size) for name, size in mesh if name not in dropped or name in dict(kept).values()]
+    mesh_shape, layout = restrict(mesh_shape, layout, lambda dim: dim != "batch")
     _logger.info(
         "'%s' is dropped from the layout: volumes come one at a time, which no mesh dimension can split; "
         "the layout is '%s' on '%s'",
-        format_layout([rule for rule in rules if rule[0] == "batch"]),
-        format_layout(kept),
-        format_shape(mesh),
+        format_layout(dropped),
+        layout,
+        mesh_shape,
     )
-    return format_shape(mesh), format_layout(kept)
+    return mesh_shape, layout
