@@ -21,7 +21,9 @@ NOTES = (
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("data_dir", None, "Folder of records that convert wrote.", flag_values=values)
+    flags.DEFINE_string(
+        "data_dir", None, "Folder of records that convert wrote, or of what train.data reads.", flag_values=values
+    )
     flags.DEFINE_string(
         "eval_dir",
         None,

@@ -100,5 +100,6 @@ def _step(step, number, batches, observers, checkpoints, bar, times):
         f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.3f}" for name, value in measures.items()
     )
     bar.update()
-    bar.set_postfix_str(f"{shown}, {len(cases) / seconds:.2f} volumes/s", refresh=False)
+    rate = f", {len(cases) / seconds:.2f} volumes/s" if cases else ""  # a data set need not name them
+    bar.set_postfix_str(f"{shown}{rate}", refresh=False)
     return measures
