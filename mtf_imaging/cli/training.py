@@ -22,7 +22,7 @@ from mtf_imaging.training.describe import describe_run, describe_slices, fenced
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.events import TrainingEvents
 from mtf_imaging.training.losses import LossLog
-from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
+from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 
@@ -78,13 +78,16 @@ def train(
     data = training.data or Records(job.window, training.augmentation, setup.spacing)
     sizes = _sizes(setup.resolution, training.data, data, data_dir)
     count, seed = setup.micro_batches, training.seed
-    # Of what goes through the network at once: a batch, or a part of one.
-    inputs = part_inputs(task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype), count)
+    whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
+    inputs = part_inputs(whole, count)  # of what goes through the network at once: a batch, or a part of one
 
     def batches(start):
+        options = {"sizes": sizes, "seed": seed}
+        if count == 1 or training.data is not None:  # only records are known to come in the same order in any parts
+            found = data_batches(data, data_dir, whole, batch_size=setup.batch_size, start_step=start, **options)
+            return found if count == 1 else split_batches(found, whole, count)
         size, first = setup.batch_size // count, start * count
-        found = data_batches(data, data_dir, inputs, batch_size=size, sizes=sizes, seed=seed, start_step=first)
-        return found if count == 1 else in_parts(found, count)
+        return in_parts(data_batches(data, data_dir, inputs, batch_size=size, start_step=first, **options), count)
 
     if not dry_run:  # what is wrong with the folders is found before the network is built
         first = batches(0)

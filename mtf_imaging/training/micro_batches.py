@@ -140,6 +140,29 @@ def in_parts(batches, count):
         yield {"parts": parts, "cases": cases}
 
 
+def split_batches(batches, inputs, count):
+    """Cuts whole batches into `count` parts, for a step of `MicroBatches`.
+
+    Args:
+      batches: an iterator of dicts: tensors of a whole batch by name, and "cases".
+      inputs: of the whole batch: (shape string, dtype) by name; one without a batch dimension goes to every part.
+      count: number of parts.
+
+    Yields:
+      As `in_parts`.
+    """
+    axes = {}
+    for name, (shape, _) in inputs.items():
+        names = [dim for dim, _ in parse_shape(shape, f"shape of input '{name}'")]
+        axes[name] = names.index(_BATCH) if _BATCH in names else None
+    for batch in batches:
+        pieces = {
+            name: [batch[name]] * count if axis is None else tf.split(batch[name], count, axis)
+            for name, axis in axes.items()
+        }
+        yield {"parts": [{name: pieces[name][i] for name in axes} for i in range(count)], "cases": batch["cases"]}
+
+
 def _same_variable(mesh, variable):
     """A variable of another program's graph, in this one."""
     dtype = mtf.VariableDType(variable.master_dtype, variable.slice_dtype, variable.activation_dtype)

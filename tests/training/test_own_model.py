@@ -80,6 +80,15 @@ def test_a_layout_changes_no_loss(folder, mesh_shape, layout, mesh_impl):
     np.testing.assert_allclose(losses(name), losses("whole"), rtol=1e-9)
 
 
+def test_micro_batches_are_parts_of_the_same_batches(folder):
+    setup = ("--gin_file=my_job", "--gin.job.dtype='float64'", "--num_steps=12")
+    assert train("at once", *setup) == 0
+    assert train("in parts", *setup, "--micro_batches=2") == 0
+    np.testing.assert_allclose(losses("in parts"), losses("at once"), rtol=1e-9)
+    cases = [np.genfromtxt(f"{name}/losses.csv", str, delimiter=",", usecols=2) for name in ("in parts", "at once")]
+    np.testing.assert_array_equal(*cases)
+
+
 def test_a_run_goes_on_by_what_it_saved_alone(folder):
     assert train("broken", "--gin_file=my_job", "--num_steps=3") == 0
     assert "import my_net" in Path("broken/config.gin").read_text()
