@@ -120,7 +120,9 @@ def test_norm_statistics_are_not_rounded(mesh, is_training):
     np.testing.assert_allclose(program.variables["norm/moving_variance"], variance, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("first", "second"), [("bfloat16", "float32"), ("float32", "bfloat16")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("bfloat16", "float32"), pytest.param("float32", "bfloat16", marks=pytest.mark.slow)]
+)
 def test_a_checkpoint_of_one_dtype_goes_on_in_the_other(first, second, tmp_path):
     before, after = training(Adam(), first), training(Adam(), second)
     for step in range(2):
