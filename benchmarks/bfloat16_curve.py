@@ -7,7 +7,8 @@
 Adam amplifies rounding: two runs in float32 that round in another order, as under two layouts, soon differ by a few
 per cent in a step, and by as much in either direction. So a curve is the mean loss of windows of 20 steps, and over
 runs of several seeds (of weights and of the order of cases); "noise" is how far float32 under a 2 x 2 layout lies from
-float32.
+float32. Found on a CPU, over 200 steps: with Adam, 4 seeds, bfloat16 from float32 -0.17% over all steps, a window of
+their mean 1.4%, a window of a run 4.2% (noise, 2 seeds: -0.15%, 1.9%, 2.7%); with Adafactor, 1 seed, a window 0.4%.
 """
 
 import argparse
@@ -18,11 +19,13 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.data.pipeline import training_batches
 from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.adafactor import Adafactor
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.schedules import StepDecay
 from mtf_imaging.training.step import training_step
 
 RESOLUTION, WINDOW = 64, 20
+OPTIMIZERS = {"adam": Adam, "adafactor": Adafactor}
 RUNS = {
     "float32": ("float32", "", ""),
     "bfloat16": ("bfloat16", "", ""),
@@ -30,10 +33,10 @@ RUNS = {
 }
 
 
-def losses(data_dir, seed, steps, dtype, mesh_shape, layout):
+def losses(data_dir, optimizer, seed, steps, dtype, mesh_shape, layout):
     """Losses of a run of the demo's job, one a step."""
     task = Task(UNet3D(base_filters=8, keep_prob=1.0))
-    step = training_step(task, Adam(StepDecay(0.003, factor=0.3, every=400)))
+    step = training_step(task, OPTIMIZERS[optimizer](StepDecay(0.003, factor=0.3, every=400)))
     inputs = task.inputs(1, (RESOLUTION,) * 3, dtype)
     program = mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl="stacked", seed=seed)
     batches = training_batches(data_dir, 1, seed, 0, resolution=str(RESOLUTION), window=(-160.0, 240.0))
@@ -46,13 +49,17 @@ def losses(data_dir, seed, steps, dtype, mesh_shape, layout):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", required=True, help="records at 64^3")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="the demo's is adam")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=4, help="number of runs each")
     arguments = parser.parse_args()
 
     curves = {}
     for name, run in RUNS.items():
-        found = np.array([losses(arguments.data_dir, seed, arguments.steps, *run) for seed in range(arguments.seeds)])
+        seeds = range(arguments.seeds)
+        found = np.array(
+            [losses(arguments.data_dir, arguments.optimizer, seed, arguments.steps, *run) for seed in seeds]
+        )
         curves[name] = found.reshape(arguments.seeds, -1, min(WINDOW, arguments.steps)).mean(-1)
         print(f"{name:8} {' '.join(f'{loss:.4f}' for loss in curves[name].mean(0))}", flush=True)
     for name in ("bfloat16", "noise"):

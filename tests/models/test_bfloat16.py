@@ -65,6 +65,20 @@ def test_losses_and_gradients_are_near_those_of_float32(mesh):
         np.testing.assert_allclose(np.linalg.norm(g), np.linalg.norm(w), rtol=0.1, err_msg=name)
 
 
+@pytest.mark.slow
+def test_the_loss_curve_is_that_of_float32():
+    """Means of 20 steps; benchmarks/bfloat16_curve.py does it for the demo's job."""
+
+    def curve(dtype):
+        program = training(Adafactor(0.003), dtype)
+        losses = [float(program(**batch(step))["loss"]) for step in range(80)]
+        return np.mean(np.reshape(losses, [-1, 20]), axis=1)
+
+    want = curve("float32")
+    assert want[-1] < 0.8 * want[0]
+    np.testing.assert_allclose(curve("bfloat16"), want, rtol=0.005)
+
+
 def test_updates_below_the_last_digit_of_bfloat16_add_up():
     rate, steps = 1e-6, 4
     program = training(SGD(rate, momentum=0.0), "bfloat16")
