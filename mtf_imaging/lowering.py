@@ -130,14 +130,12 @@ class Lowering(mtf.Lowering):
 
     Attributes:
       random_state: `RandomState` that the operations draw from.
-      saved: for an output tensor, what the kernel that made it keeps for its gradient and no dimension names.
     """
 
     def __init__(self, graph, mesh_to_impl, random_state):
         self.graph = graph
         self.mesh_to_impl = mesh_to_impl
         self.random_state = random_state
-        self.saved = {}
         self._counters = []
         self.tensors, self.operations, self.variables = {}, {}, {}
         for op in graph.operations:
