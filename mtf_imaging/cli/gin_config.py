@@ -18,14 +18,18 @@ _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'(
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
 
 
-def find_gin_file(name: str) -> Path:
+def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
     """Finds a gin file: a path, or the name of a shipped one, with or without its folder and `.gin`.
+
+    Args:
+      name: the path or name.
+      folders: that a path may be relative to; the first that has the file wins.
 
     Raises:
       ConfigError: there is none.
     """
     with_suffix = name if name.endswith(".gin") else f"{name}.gin"
-    for path in (Path(name), Path(with_suffix)):
+    for path in (folder / file for folder in folders for file in (name, with_suffix)):
         if path.is_file():
             return path
     shipped = resources.shipped_files()
@@ -43,7 +47,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     Modules that they `import` may lie in the working folder, or beside the gin file.
 
     Args:
-      files: gin files; what they `include` is found as `find_gin_file` does.
+      files: gin files; what they `include` is found as `find_gin_file` does, in the working folder or beside them.
       bindings: of the form `name.parameter = value`, in gin's syntax.
       values: {"name.parameter": Python value}.
 
@@ -55,10 +59,13 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     modules = OwnModules()
     modules.add_folder(Path.cwd())
 
+    folders = [Path()]
+
     def read(name):
-        file = find_gin_file(name)
+        file = find_gin_file(name, folders)
         if not resources.is_shipped(file):
             modules.add_folder(file.parent)
+            folders.append(file.parent)
         return file.open()
 
     # Gin's own readers look for files in Python packages, too, and stumble over folders that are none.

@@ -17,6 +17,7 @@ from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers
 
 _logger = logging.getLogger(__name__)
+SCORES = "eval"  # the folder of the scores, in that of the run
 
 
 def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, sizes: tuple[int, ...]) -> Callable:
@@ -64,7 +65,7 @@ def make_evaluator(
     folder = Path(model_dir)
     network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, **setup.of_program())
     return Evaluator(
-        folder / "eval",
+        folder / SCORES,
         evaluate,
         network,
         program=program,

@@ -61,8 +61,10 @@ def _locked(path):
 
 
 def _lock(file, folder):
-    import fcntl  # only here: not on every system
-
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigError("training locks its folder as POSIX systems do. Fix: on Windows, train in WSL 2.") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

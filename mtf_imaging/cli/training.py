@@ -1,13 +1,14 @@
 """The training of a job, where data set, network, program and loop meet."""
 
 import dataclasses
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import gin
 
 from mtf_imaging.cli import model_dir as model_dirs
-from mtf_imaging.cli.held_out import make_evaluator, open_held_out
+from mtf_imaging.cli.held_out import SCORES, make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.data.augment import Augmentation
@@ -25,6 +26,8 @@ from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
+
+_logger = logging.getLogger(__name__)
 
 gin.external_configurable(Augmentation, module="mtf_imaging")
 
@@ -94,6 +97,10 @@ def train(
         if training.data is not None:  # and with what a user's own code makes of them
             next(first)
     evaluate = eval_dir and open_held_out(training, job, data, data_dir, eval_dir, sizes)
+    if not eval_dir and (Path(model_dir) / SCORES).is_dir():
+        _logger.warning(
+            "%s: held-out cases were scored so far, and no longer are. Fix: to go on, give --eval_dir", model_dir
+        )
     options = {"seed": seed, **setup.of_program()}
     if count == 1:
         program = step = network = Program(training_step(job.task, training.optimizer), inputs, **options)

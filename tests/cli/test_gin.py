@@ -111,6 +111,13 @@ def test_a_file_may_include_shipped_ones(here, name):
     assert setup_of("--gin_file=mine") == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=3)
 
 
+def test_a_file_may_include_what_lies_beside_it(here):
+    (here / "jobs").mkdir()
+    (here / "jobs/base.gin").write_text("setup.batch_size = 3\n")
+    (here / "jobs/mine.gin").write_text("include 'base.gin'\ninclude '2x2'\n")
+    assert setup_of("--gin_file=jobs/mine.gin") == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=3)
+
+
 @pytest.mark.parametrize(
     ("parameter", "message"),
     [

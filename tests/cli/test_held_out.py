@@ -100,6 +100,12 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
         assert {name: str(value) for name, value in found.items()} == {name: scores[step][name] for name in found}
 
 
+def test_going_on_without_the_held_out_cases_is_warned_about(folder, tmp_path, caplog):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    assert run("train", "--data_dir", folder / "train", "--model_dir", tmp_path / "run", "--num_steps", 5) == 0
+    assert "held-out cases were scored so far, and no longer are. Fix: to go on, give --eval_dir" in caplog.text
+
+
 def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, capsys):
     shutil.copytree(folder / "run", tmp_path / "run", ignore=shutil.ignore_patterns("best", "eval"))
     volume = folder / "held_out_cases" / "volume-0.nii.gz"

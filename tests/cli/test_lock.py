@@ -108,3 +108,9 @@ def test_any_other_failure_is_one(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(OSError, match="Input/output error"), lock.held(tmp_path):
         pass
+
+
+def test_a_system_without_such_locks_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(ConfigError, match="Fix: on Windows, train in WSL 2"), lock.held(tmp_path):
+        pass
