@@ -1,0 +1,97 @@
+"""mtf_imaging's contenders: the network of `models/unet3d`, by the package's own training step."""
+
+import tensorflow as tf
+
+import mtf_imaging as mi
+from benchmarks.partition import tensorflow_setup
+from benchmarks.partition.networks import ALPHA, CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM
+from mtf_imaging.meshes import halo
+from mtf_imaging.models.unet3d import UNet3D
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.step import training_step
+
+_SCOPE = "unet3d"
+
+
+class _Task:
+    """The network, with mean cross entropy over all voxels as its loss; see `training.task.Task`."""
+
+    def __init__(self, step):
+        self._step = step
+        self._network = UNet3D(
+            classes=CLASSES,
+            base_filters=step.base_filters,
+            depth=step.depth,
+            convs=step.convs,
+            kernel_size=KERNEL,
+            norm="batch" if step.batch_norm else "none",
+            norm_momentum=MOMENTUM,
+            norm_epsilon=EPSILON,
+            alpha=ALPHA,
+            keep_prob=step.keep_prob,
+        )
+
+    def inputs(self):
+        volume = f"batch:{self._step.batch}," + ",".join(f"{n}:{size}" for n, size in zip("xyz", self._step.sizes))
+        return {"image": (f"{volume},channels:1", self._step.dtype), "labels": (volume, tf.int32)}
+
+    def loss(self, image, labels):
+        logits = self._network(image, is_training=True)
+        logits = mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
+        losses = mi.ops.sparse_softmax_cross_entropy(logits, labels, logits.shape.dims[-1])
+        return mi.mtf.reduce_mean(losses), {}
+
+
+class Stacked(tensorflow_setup.Memory):
+    """All processors on one device."""
+
+    mesh_impl = "stacked"
+
+    def __init__(self, step, contender):
+        self._step, self._contender = step, contender
+        self._prepare()
+        self._inputs = dict(zip(("image", "labels"), tensorflow_setup.tensors(step)))
+        self._weights = step.weights()
+
+    def _prepare(self):
+        tensorflow_setup.prepare()
+
+    def build(self):
+        task = _Task(self._step)
+        self._program = mi.Program(
+            training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
+            task.inputs(),
+            mesh_shape=self._contender.mesh_shape,
+            layout=self._contender.layout,
+            mesh_impl=self.mesh_impl,
+        )
+        self.nodes = self._program.num_nodes
+        variables = {name: v for name, v in self._program.variables.items() if v.trainable}
+        for name, value in self._weights.items():
+            variables.pop(f"{_SCOPE}/{name}").assign(value)
+        if variables:
+            raise ValueError(f"the description of the network has no {', '.join(variables)}")
+
+    def take(self):
+        return float(self._program(**self._inputs)["loss"])
+
+
+class Placement(Stacked):
+    """A device for each processor: GPUs, or the CPU's logical devices."""
+
+    mesh_impl = "placement"
+
+    def _prepare(self):
+        tensorflow_setup.prepare(self._contender.processors)
+
+
+class NoHalo(Stacked):
+    """Stacked, with margins left as they are padded: nothing is read from a neighbour, and nothing goes back."""
+
+    def build(self):
+        for name in ("_fill_margin", "_return_margin"):
+            if not hasattr(halo, name):
+                raise NotImplementedError(f"meshes/halo.py has no {name} any more: leave out what exchanges halos now")
+        halo._fill_margin = lambda mesh, x, margin, piece, fill: x
+        halo._return_margin = lambda mesh, dx, margin, piece: dx
+        super().build()

@@ -1,0 +1,91 @@
+"""A worker's process as its parent sees it: words go in, answers come back in time or it is ended."""
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.partition import memory, worker
+from benchmarks.partition.contender import Contender
+from benchmarks.partition.networks import Step
+
+_ROOT = Path(__file__).parents[2]
+
+
+class WorkerError(Exception):
+    """A worker that failed, or was not done in time; says which, and when."""
+
+
+class Process:
+    """A contender in a process of its own.
+
+    Args:
+      contender: who.
+      step: what to do.
+      python: the interpreter; default: this one.
+    """
+
+    def __init__(self, contender: Contender, step: Step, python: str | None = None):
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
+        self._process = subprocess.Popen(
+            [python or sys.executable, *worker.arguments(contender, step)],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,  # ended with what it starts itself
+        )
+        self._unread = b""
+
+    def ask(self, word: str, timeout: float) -> dict:
+        """Sends a word and returns the answer.
+
+        Raises:
+          WorkerError: it failed, or there was no answer within `timeout` seconds. The process is ended.
+        """
+        try:
+            self._process.stdin.write(f"{word}\n".encode())
+            self._process.stdin.flush()
+            return json.loads(self._line(time.monotonic() + timeout))
+        except TimeoutError:
+            peak = memory.peak(self._process.pid)
+            self.close()
+            held = f", {peak / 2**30:.1f} GiB by then" if peak else ""
+            raise WorkerError(f"{word}: not done after {timeout:g} s{held}") from None
+        except (EOFError, BrokenPipeError):
+            self.close()
+            raise WorkerError(f"{word}: {self._last_words()}") from None
+
+    def close(self) -> None:
+        """Ends the process and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _line(self, end):
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    raise TimeoutError
+                read = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not read:
+                    raise EOFError
+                self._unread += read
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _last_words(self):
+        """The last line that it wrote, which is that of an exception; a killed process says nothing of it."""
+        if self._process.returncode < 0 and self._process.returncode != -9:
+            return f"ended by signal {-self._process.returncode}"
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:200] if lines else "ended without a word"

@@ -1,0 +1,69 @@
+"""Results as a table in Markdown, which is also what is printed."""
+
+from benchmarks.partition.contender import KINDS
+
+_HEAD = (
+    "contender",
+    "build",
+    "nodes",
+    "first step",
+    "step (quartiles)",
+    "ratio to tf (95%)",
+    "peak memory",
+    "x tf",
+    "over import",
+    "x tf",
+    "losses off by",
+)
+
+
+def markdown(result: dict) -> str:
+    """All of a result: where it is from, and a table for each comparison."""
+    machine, versions = result["machine"], result["versions"]
+    lines = [
+        f"`{result['command']}`",
+        "",
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']:.0f} GiB"
+        + "".join(f", {gpu}" for gpu in machine["gpus"])
+        + f"; {machine['system']}; "
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+        + f"; {result['began']}.",
+    ]
+    for comparison in result["comparisons"]:
+        lines += ["", f"**{comparison['title']}**", "", *_table(comparison["rows"])]
+        failed = [f"- {row['contender']}: {row['error']}" for row in comparison["rows"] if row["error"]]
+        lines += ["", *failed] if failed else []
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows):
+    cells = [_HEAD, *(_cells(row) for row in rows if row.get("quartiles_s"))]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
+    lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+    return lines
+
+
+def _cells(row):
+    def of(key, form):
+        value = row.get(key)
+        return "" if value is None else form(value)
+
+    return (
+        row["contender"],
+        of("build_s", lambda s: f"{s:.1f} s"),
+        of("nodes", lambda n: f"{n:,}"),
+        of("first_s", lambda s: f"{s:.2f} s"),
+        of("quartiles_s", lambda q: f"{q[1]:.3f} s ({q[0]:.3f}-{q[2]:.3f})"),
+        of("ratio", lambda r: f"{r:.2f} ({row['ratio_interval'][0]:.2f}-{row['ratio_interval'][1]:.2f})"),
+        of("memory_bytes", lambda b: f"{b / 2**20:,.0f} MiB"),
+        of("memory_ratio", lambda r: f"{r:.2f}"),
+        of("over_import_bytes", lambda b: f"{b / 2**20:,.0f} MiB"),
+        of("over_import_ratio", lambda r: f"{r:.2f}"),
+        of("loss_differs", lambda d: f"{max(d):.0e}"),
+    )
+
+
+def kinds() -> str:
+    """What kinds of contender there are, a line each."""
+    return "\n".join(f"  {kind:10} {text}" for kind, (_, _, text) in KINDS.items())

@@ -1,0 +1,138 @@
+"""The benchmark of layouts: what its command line takes, what it makes of measurements, and a run of it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.partition import __main__ as command
+from benchmarks.partition import summary, table
+from benchmarks.partition.compare import unequal
+from benchmarks.partition.contender import Contender
+from benchmarks.partition.networks import NETWORKS, Step
+
+
+def run(*words):
+    return command.main([str(word) for word in words])
+
+
+@pytest.mark.parametrize(
+    ("word", "contender"),
+    [
+        ("tf", Contender("tf")),
+        ("2x2", Contender("stacked", (2, 2))),
+        ("stacked:16", Contender("stacked", (16,))),
+        ("placement:2x2x2", Contender("placement", (2, 2, 2))),
+    ],
+)
+def test_a_contender_is_read_as_it_is_written(word, contender):
+    assert Contender.parse(word) == contender == Contender.parse(str(contender))
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--contenders=2x2,2xb"], "'2xb' is no mesh of processors such as 2x2"),
+        (["--contenders=tf:2x2"], "'tf' has no mesh; write 'tf'"),
+        (["--contenders=stacked"], "'' is no mesh"),
+        (["--contenders=nobody:2"], "'nobody' is no contender; there are tf, stacked"),
+        (["--contenders=0x2"], "'0x2' is no mesh"),
+        (["--networks=N3"], "'N3' is not known; there are N1, N2"),
+        (["--resolution=64,64"], "'64,64' has 2 numbers; give one, or three"),
+        (["--rounds=0"], "'0' is no number above 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(words, fault, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(*words)
+    assert end.value.code == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_a_mesh_and_a_layout_are_named_for_it():
+    contender = Contender.parse("4x1x2")
+    assert contender.processors == 8
+    assert contender.mesh_shape == "rows:4,cols:1,planes:2"
+    assert contender.layout == "x:rows,y:cols,z:planes"
+
+
+def row(name, kind, steps, peak=200, **fields):
+    return {
+        "contender": name,
+        "kind": kind,
+        "error": None,
+        "steps_s": steps,
+        "base_bytes": 100,
+        "peak_bytes": peak,
+        **fields,
+    }
+
+
+def test_ratios_are_of_rounds_that_both_took():
+    drift = np.linspace(1, 5, 21)  # of the machine, for both alike
+    rows = [row("tf", "tf", list(drift)), row("2x2", "stacked", list(1.5 * drift), peak=250), row("4", "stacked", [3])]
+    summary.summarise(rows)
+    reference, slower, short = rows
+    assert reference["ratio"] == 1
+    assert reference["quartiles_s"] == [2, 3, 4]
+    assert slower["ratio"] == pytest.approx(1.5)
+    assert slower["ratio_interval"] == pytest.approx([1.5, 1.5])  # the drift is no noise
+    assert (slower["memory_ratio"], slower["over_import_ratio"]) == (1.25, 1.5)
+    assert "ratio" not in short
+
+
+def test_memory_is_that_of_the_process_that_computes():
+    others = {"others_base_bytes": {"a": 100, "b": 100}, "others_bytes": {"a": 130, "b": 140}}
+    rows = [row("tf", "tf", [1.0]), row("servers:2", "servers", [1.0], **others)]
+    summary.summarise(rows)
+    assert (rows[1]["memory_bytes"], rows[1]["over_import_bytes"]) == (140, 40)
+    assert rows[1]["over_import_ratio"] == 0.4
+
+
+def test_other_losses_are_faults_only_where_results_must_be_equal():
+    rows = [row("2x2", "stacked", [1.0], loss_differs=[1e-6, 2e-4]), row("x", "nohalo", [1.0], loss_differs=[0.1, 0.1])]
+    (fault,) = unequal(Step("N1", (8, 8, 8)), rows)
+    assert "2x2: the losses of the first two steps are off tf's by 2.0e-04" in fault
+    assert not unequal(Step("N1", (8, 8, 8), dtype="bfloat16"), rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_run_compares_equal_networks_and_writes_what_it_found(network, tmp_path, capsys):
+    contenders = "2x2,placement:2x2,nohalo:2x2,16x16"  # the last of which 16 voxels do not allow
+    words = ["--resolution=16", "--base_filters=2", "--depth=2", "--rounds=3", f"--contenders={contenders}"]
+    assert run(f"--networks={network}", *words, f"--output_dir={tmp_path}") == 0
+    result = json.loads((tmp_path / "partition.json").read_text())
+    (comparison,) = result["comparisons"]
+    rows = {row["contender"]: row for row in comparison["rows"]}
+    assert "cannot split 'y' (size 16) over 'cols' (size 16)" in rows.pop("stacked:16x16")["error"]
+    assert set(rows) == {"tf", "stacked:2x2", "placement:2x2", "nohalo:2x2"}
+    for name, row in rows.items():
+        assert row["error"] is None, name
+        assert len(row["steps_s"]) == 3
+        assert row["nodes"] > 100
+        assert row["memory_bytes"] > row["over_import_bytes"] > 0
+    assert max(rows["stacked:2x2"]["loss_differs"] + rows["placement:2x2"]["loss_differs"]) < 1e-5
+    assert min(rows["nohalo:2x2"]["loss_differs"]) > 1e-5  # it does leave halos out
+    assert (tmp_path / "partition.png").stat().st_size > 1000
+    text = (tmp_path / "partition.md").read_text()
+    assert text == table.markdown(result)
+    assert text in capsys.readouterr().out
+
+
+def test_a_result_can_be_shown_again(tmp_path, capsys):
+    rows = [row("tf", "tf", [1.0, 2.0]), row("2x2", "stacked", [2.0, 2.0], error="step: not done after 2 s")]
+    summary.summarise(rows)
+    result = {
+        "command": "python -m benchmarks.partition",
+        "began": "2026-01-01 00:00+00:00",
+        "machine": {"processor": "a processor", "cores": 2, "memory_gib": 4, "gpus": ["a GPU"], "system": "Linux"},
+        "versions": {"tensorflow": "2"},
+        "comparisons": [{"title": "N1, small", "rows": rows, "unequal": []}],
+    }
+    (tmp_path / "old.json").write_text(json.dumps(result))
+    assert run("--show", tmp_path / "old.json", "--output_dir", tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "a processor, 2 cores, 4 GiB, a GPU; Linux; tensorflow 2; 2026" in out
+    assert "- 2x2: step: not done after 2 s" in out
+    assert (tmp_path / "partition.png").is_file()
