@@ -88,4 +88,4 @@ class Process:
             return f"ended by signal {-self._process.returncode}"
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:200] if lines else "ended without a word"
+        return lines[-1].strip()[:300] if lines else "ended without a word"
