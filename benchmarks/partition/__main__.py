@@ -5,7 +5,6 @@ the machine does meanwhile falls on all alike. Compare ratios, and only those of
 """
 
 import argparse
-import contextlib
 import dataclasses
 import datetime
 import json
@@ -15,10 +14,11 @@ from pathlib import Path
 
 from benchmarks.partition import machine, plot, summary, table
 from benchmarks.partition.compare import Settings, compare, unequal
-from benchmarks.partition.contender import REFERENCE, Contender
+from benchmarks.partition.contender import KINDS, REFERENCE, Contender
 from benchmarks.partition.networks import NETWORKS, Step
+from benchmarks.partition.plan import comparisons
 
-_CONTENDERS = "1x1,2x2,4x4,2x2x2,16x16,placement:2x2,nohalo:2x2"
+_CONTENDERS = "1x1,2x2,4x4,2x2x2,16x16,placement:2x2,nohalo:2x2,upstream:2x2,upstream:4x4,upstream:16x16,torch,jax:2x2"
 _EXAMPLES = f"""
 contenders, as in --contenders 2x2,nohalo:2x2 (a mesh alone is stacked; {REFERENCE} always takes part):
 {table.kinds()}
@@ -31,6 +31,9 @@ examples:
   python -m benchmarks.partition
   python -m benchmarks.partition --resolution 64 --networks N1 --contenders 1x1,2x2 --rounds 10
   python -m benchmarks.partition --dtype bfloat16 --base_filters 32 --contenders 1x1,2x2
+  python -m benchmarks.partition --contenders 1x1 --servers 2,4
+  python -m benchmarks.partition --weak 32 --servers 2,4
+  python -m benchmarks.partition --contenders torch --python torch=peers/bin/python
   python -m benchmarks.partition --show bench/partition.json
 
 --output_dir gets partition.json (everything), partition.md (the tables) and partition.png; docs/performance.md says
@@ -46,17 +49,23 @@ def _parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     step, settings = Step("N1", (1, 1, 1)), Settings()
-    parser.add_argument("--networks", type=_networks, default=",".join(NETWORKS), help="default: %(default)s")
-    parser.add_argument("--contenders", type=_contenders, default=_CONTENDERS, help="default: %(default)s")
-    parser.add_argument("--resolution", type=_sizes, default="128", help="voxels: 128, or 128,128,64 (%(default)s)")
+    add = parser.add_argument
+    add("--networks", type=_networks, default=",".join(NETWORKS), help="default: %(default)s")
+    add("--contenders", type=_contenders, default=_CONTENDERS, help="default: %(default)s")
+    add("--servers", type=_numbers, default="", help="numbers of servers to compute over, too: 2,4")
+    add("--weak", type=_positive, metavar="VOXELS", help="instead, a cube of VOXELS^3 a processor on growing meshes")
+    add("--resolution", type=_sizes, default="128", help="voxels: 128, or 128,128,64 (%(default)s)")
     for name in ("batch", "base_filters", "depth", "convs"):
-        parser.add_argument(f"--{name}", type=_positive, default=getattr(step, name), help="default: %(default)s")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of activations")
-    parser.add_argument("--rounds", type=_positive, default=settings.rounds, help="steps each (%(default)s)")
-    parser.add_argument("--build_timeout", type=float, default=settings.build_timeout, help="seconds (%(default)g)")
-    parser.add_argument("--step_timeout", type=float, default=settings.step_timeout, help="seconds (%(default)g)")
-    parser.add_argument("--output_dir", type=Path, default=Path("bench"), help="folder of results (%(default)s)")
-    parser.add_argument("--show", type=Path, metavar="JSON", help="measure nothing: table and picture of a result")
+        add(f"--{name}", type=_positive, default=getattr(step, name), help="default: %(default)s")
+    add("--dtype", choices=("float32", "bfloat16"), default=step.dtype, help="of activations (%(default)s)")
+    add("--rounds", type=_positive, default=settings.rounds, help="steps each (%(default)s)")
+    add("--build_timeout", type=float, default=settings.build_timeout, help="seconds (%(default)g)")
+    add("--step_timeout", type=float, default=settings.step_timeout, help="seconds (%(default)g)")
+    add(
+        "--python", type=_python, action="append", default=[], metavar="KIND=PATH", help="what runs a kind, if not this"
+    )
+    add("--output_dir", type=Path, default=Path("bench"), help="folder of results (%(default)s)")
+    add("--show", type=Path, metavar="JSON", help="measure nothing: write table and picture of a result again")
     return parser
 
 
@@ -66,8 +75,12 @@ def _positive(text):
     return int(text)
 
 
+def _numbers(text):
+    return [_positive(word) for word in text.split(",")] if text else []
+
+
 def _sizes(text):
-    sizes = [_positive(word) for word in text.split(",")]
+    sizes = _numbers(text)
     if len(sizes) not in (1, 3):
         raise argparse.ArgumentTypeError(f"'{text}' has {len(sizes)} numbers; give one, or three: 128,128,64")
     return tuple(sizes * (3 // len(sizes)))
@@ -82,33 +95,35 @@ def _networks(text):
 
 def _contenders(text):
     try:
-        return list(dict.fromkeys(Contender.parse(word) for word in text.split(",")))
+        return [Contender.parse(word) for word in text.split(",")]
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _measure(arguments):
-    settings = Settings(arguments.rounds, arguments.build_timeout, arguments.step_timeout)
-    reference = Contender(REFERENCE)
-    contenders = [reference, *(c for c in arguments.contenders if c != reference)]
-    fields = {name: getattr(arguments, name) for name in ("batch", "base_filters", "depth", "convs", "dtype")}
-    for network in arguments.networks:
-        step = Step(network, arguments.resolution, **fields)
-        size = " x ".join(map(str, step.sizes))
-        title = f"{network}, {size} voxels, {step.base_filters} filters, batch {step.batch}, {step.dtype}"
-        print(title, flush=True)
-        rows = compare(step, contenders, settings, say=_say)
-        summary.summarise(rows)
-        yield {"title": title, "step": dataclasses.asdict(step), "rows": rows, "unequal": unequal(step, rows)}
+def _python(text):
+    kind, _, path = text.partition("=")
+    if kind not in KINDS or not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"'{text}' is not KIND=PATH of a contender's kind and an interpreter")
+    return kind, str(Path(path).absolute())
+
+
+def _measured(arguments):
+    settings = Settings(arguments.rounds, arguments.build_timeout, arguments.step_timeout, dict(arguments.python))
+    for comparison in comparisons(arguments):
+        print(comparison.title, flush=True)
+        rows = compare(comparison.step, comparison.contenders, settings, _say)
+        summary.summarise(comparison.step, rows)
+        faults = unequal(comparison.step, rows)
+        step = dataclasses.asdict(comparison.step)
+        yield {"title": comparison.title, "step": step, "rows": rows, "unequal": faults}
 
 
 def _say(text):
     """Rounds overwrite each other on a terminal, and are not told of elsewhere."""
-    if text.startswith("round "):
-        if sys.stdout.isatty():
-            print(f"\r  {text}", end="", flush=True)
-    else:
-        print(f"\r  {text}", flush=True)
+    if not text.startswith("round "):
+        print(f"  {text}", flush=True)
+    elif sys.stdout.isatty():
+        print(f"  {text}", end="\r", flush=True)
 
 
 def _write(result, folder):
@@ -119,20 +134,25 @@ def _write(result, folder):
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = _parser().parse_args(argv)
+    """Runs a command line; returns 1 where contenders that must have equal losses have not."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = _parser()
+    arguments = parser.parse_args(argv)
     if arguments.show:
-        result = json.loads(arguments.show.read_text())
+        try:
+            result = json.loads(arguments.show.read_text())
+        except (OSError, ValueError) as error:
+            parser.error(f"--show {arguments.show}: {error}")
         _write(result, arguments.output_dir)
     else:
-        words = sys.argv[1:] if argv is None else argv
         result = {
-            "command": shlex.join(["python", "-m", "benchmarks.partition", *words]),
+            "command": shlex.join(["python", "-m", "benchmarks.partition", *argv]),
             "began": datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes"),
             "machine": machine.machine(),
             "versions": machine.versions(),
             "comparisons": [],
         }
-        for comparison in _measure(arguments):
+        for comparison in _measured(arguments):
             result["comparisons"].append(comparison)
             _write(result, arguments.output_dir)  # what there is, should the next one be interrupted
     print(f"\n{table.markdown(result)}\n{arguments.output_dir}/partition.json, .md and .png")
@@ -143,6 +163,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
-    sys.exit(130)
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)

@@ -13,10 +13,14 @@ KINDS = {
     "stacked": ("ours", "Stacked", "mtf_imaging, all processors on one device"),
     "placement": ("ours", "Placement", "mtf_imaging, a device a processor"),
     "nohalo": ("ours", "NoHalo", "mtf_imaging stacked, halos left out: wrong on purpose, the floor of any partition"),
+    "servers": ("servers", "Servers", "mtf_imaging over local `mtf-imaging serve` processes, one a processor"),
+    "upstream": ("upstream", "Upstream", "mesh_tensorflow's own convolutions with blocks and PlacementMeshImpl"),
+    "torch": ("torch_step", "Torch", "PyTorch, not partitioned, channels last; where it is installed"),
+    "jax": ("jax_step", "Jax", "JAX, jit with a sharded input; where it is installed"),
 }
 REFERENCE = "tf"
-UNSPLIT = (REFERENCE,)  # of which there is no mesh
-EQUAL = ("stacked", "placement")  # those whose results must be the reference's
+UNSPLIT = (REFERENCE, "torch")  # of which there is no mesh
+EQUAL = ("stacked", "placement", "servers")  # those whose results must be the reference's
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 

@@ -15,6 +15,12 @@ from benchmarks.partition.contender import Contender
 from benchmarks.partition.networks import Step
 
 _ROOT = Path(__file__).parents[2]
+# Contenders share a GPU: none is to take all of its memory. And none says more than its last words.
+_ENVIRONMENT = {
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
 
 
 class WorkerError(Exception):
@@ -35,6 +41,7 @@ class Process:
         self._process = subprocess.Popen(
             [python or sys.executable, *worker.arguments(contender, step)],
             cwd=_ROOT,
+            env=_ENVIRONMENT | os.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -58,16 +65,19 @@ class Process:
             held = f", {peak / 2**30:.1f} GiB by then" if peak else ""
             raise WorkerError(f"{word}: not done after {timeout:g} s{held}") from None
         except (EOFError, BrokenPipeError):
+            self._process.wait()
+            words = self._last_words()
             self.close()
-            raise WorkerError(f"{word}: {self._last_words()}") from None
+            raise WorkerError(f"{word}: {words}") from None
 
     def close(self) -> None:
         """Ends the process and all that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
+        for file in (self._process.stdin, self._process.stdout, self._log):
+            with contextlib.suppress(BrokenPipeError):  # of what was not read any more
+                file.close()
 
     def _line(self, end):
         with selectors.DefaultSelector() as selector:
@@ -84,7 +94,7 @@ class Process:
 
     def _last_words(self):
         """The last line that it wrote, which is that of an exception; a killed process says nothing of it."""
-        if self._process.returncode < 0 and self._process.returncode != -9:
+        if self._process.returncode < 0:
             return f"ended by signal {-self._process.returncode}"
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()

@@ -1,17 +1,21 @@
 """What is made of a contender's measurements: medians, quartiles, and ratios to the reference with an interval."""
 
+import math
+
 import numpy as np
 
 from benchmarks.partition.contender import REFERENCE
+from benchmarks.partition.networks import Step
 
 _RESAMPLES, _INTERVAL = 2000, (2.5, 97.5)  # of the bootstrap; per cent
 _QUARTILES = (25, 50, 75)
 
 
-def summarise(rows: list[dict]) -> None:
+def summarise(step: Step, rows: list[dict]) -> None:
     """Adds to each row, where it has what that takes:
 
     - "quartiles_s": the first, second (the median) and third quartile of its steps;
+    - "ns_a_voxel": the median, by the step's voxels;
     - "ratio", "ratio_interval": of its median step to the reference's, of the rounds that both took;
     - "memory_bytes": the most that any of its processes held, and "memory_ratio" of that;
     - "over_import_bytes": that less what the process held before it built anything, and "over_import_ratio".
@@ -21,6 +25,7 @@ def summarise(rows: list[dict]) -> None:
         steps = row.get("steps_s")
         if steps:
             row["quartiles_s"] = np.percentile(steps, _QUARTILES).tolist()
+            row["ns_a_voxel"] = 1e9 * row["quartiles_s"][1] / (step.batch * math.prod(step.sizes))
             if len(steps) == len(reference.get("steps_s", [])):
                 row["ratio"], row["ratio_interval"] = _ratio(np.array(steps), np.array(reference["steps_s"]))
         if row.get("peak_bytes"):

@@ -1,11 +1,5 @@
 """What the contenders on TensorFlow share: devices, inputs, and what a GPU has held."""
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Contenders share a GPU: none is to take all of its memory.
-os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-
 import tensorflow as tf
 
 _GIB = 1024  # TensorFlow counts a logical GPU's memory in MiB

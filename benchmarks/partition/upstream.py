@@ -1,0 +1,150 @@
+"""mesh_tensorflow's own: the same network of its layers for spatial partitioning, on its `PlacementMeshImpl`.
+
+In a graph and a session, as it is used; its slices of variables are what is trained. It splits x and y alone.
+"""
+
+import tensorflow as tf
+
+import mtf_imaging as mi
+from benchmarks.partition.networks import ALPHA, CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM
+
+mtf, v1 = mi.mtf, tf.compat.v1
+# What its layers call their variables, as `Step.shapes` has them.
+_NAMES = {"kernel": "filter", "bias": "bias", "batch_norm_scale": "scale", "batch_norm_bias": "offset"}
+
+
+class Upstream:
+    """Its convolutions with blocks, its pool, and for batch norm, leaky ReLU and softmax its own, too."""
+
+    def __init__(self, step, contender):
+        from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
+
+        if len(contender.mesh) > 2:
+            raise NotImplementedError("mesh_tensorflow's convolutions split two spatial dimensions at most")
+        self._step, self._contender, self._mesh_impl_class = step, contender, PlacementMeshImpl
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        kind, number = ("GPU", gpus) if gpus else ("CPU", contender.processors)
+        self._devices = [f"/device:{kind}:{i % number}" for i in range(contender.processors)]
+        self._config = v1.ConfigProto(device_count={"CPU": contender.processors})
+        self._image, self._labels = step.inputs()
+        self._weights = step.weights()
+
+    def build(self):
+        with tf.Graph().as_default() as graph:
+            self._session = v1.Session(config=self._config)
+            self._fed = v1.placeholder(tf.float32, self._image.shape), v1.placeholder(tf.int32, self._labels.shape)
+            self._fetched, masters, copy = self._graph()
+            values = {name: self._value(name) for name in masters}
+            given = {masters[name].initializer.inputs[1]: v for name, v in values.items() if v is not None}
+            self._session.run([master.initializer for master in masters.values()], given)
+            self._session.run(copy)
+        self.nodes = len(graph.get_operations())
+
+    def take(self):
+        loss, _ = self._session.run(self._fetched, dict(zip(self._fed, (self._image, self._labels))))
+        return float(loss)
+
+    def device_peak(self):
+        return None  # sessions do not say
+
+    def others(self):
+        return {}
+
+    def _graph(self):
+        graph = mtf.Graph()
+        mesh = mtf.Mesh(graph, "mesh")
+        self._updates = []
+        image, labels = self._imported(mesh)
+        self._dtype = mtf.VariableDType(tf.float32, tf.float32, image.dtype)
+        logits = mtf.cast(self._logits(image), tf.float32)
+        losses = mtf.layers.softmax_cross_entropy_with_logits(logits, labels, logits.shape.dims[-1])
+        loss = mtf.reduce_mean(losses)
+        variables = graph.trainable_variables
+        gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
+        self._updates += mtf.optimize.SgdOptimizer(LEARNING_RATE).apply_grads(gradients, variables)
+        masters = {variable.name: variable.get_master() for variable in graph.all_variables}
+
+        shape = mtf.convert_to_shape(list(zip(("rows", "cols"), self._contender.mesh)))
+        layout = mtf.convert_to_layout_rules(list(zip(("x_blocks", "y_blocks"), ("rows", "cols")))[: len(shape.dims)])
+        impl = self._mesh_impl_class(shape, layout, self._devices)
+        lowering = mtf.Lowering(graph, {mesh: impl})
+        fetched = lowering.export_to_tf_tensor(loss), [lowering.lowered_operation(op) for op in self._updates]
+        return fetched, masters, lowering.copy_masters_to_slices()
+
+    def _imported(self, mesh):
+        """The image [batch, x_blocks, y_blocks, x, y, z, channels], a block a processor, and its labels."""
+        (batch, *sizes), blocks = self._labels.shape, [*self._contender.mesh, 1][:2]
+        inner = [sizes[0] // blocks[0], sizes[1] // blocks[1], sizes[2]]
+        names = ("batch", "x_blocks", "y_blocks", "x", "y", "z")
+        dims = [mtf.Dimension(name, size) for name, size in zip(names, (batch, *blocks, *inner))]
+        self._blocks = dims[1:3]
+
+        def imported(whole, *channels):
+            parts = tf.reshape(
+                whole, [batch, blocks[0], inner[0], blocks[1], inner[1], inner[2], *(c.size for c in channels)]
+            )
+            parts = tf.transpose(parts, [0, 1, 3, 2, 4, 5, *([6] if channels else [])])
+            return mtf.import_tf_tensor(mesh, parts, mtf.Shape([*dims, *channels]))
+
+        image, labels = self._fed
+        return imported(tf.cast(image, self._step.dtype), mtf.Dimension("image", 1)), imported(labels)
+
+    def _value(self, name):
+        """The initial value of its variable of that name; None where that is its own business."""
+        scope, _, last = name.rpartition("/")
+        return self._weights.pop(f"{scope}/{_NAMES.get(last)}", None)
+
+    def _logits(self, image):
+        x, skips = image, []
+        for level in range(self._step.depth):
+            if level:
+                skips.append(x)
+                x = mtf.layers.max_pool3d(x, (2, 2, 2))
+            x = self._block(x, f"down{level}", level)
+        for level in reversed(range(self._step.depth - 1)):
+            x = self._conv_transpose(x, f"grow{level}", self._step.filters(level))
+            skip = mtf.rename_dimension(skips.pop(), f"down{level}/conv{self._step.convs - 1}", "joined")
+            x = mtf.concat([mtf.rename_dimension(x, f"grow{level}", "joined"), skip], "joined")
+            x = self._block(x, f"up{level}", level)
+        return self._biased(self._conv(x, "classes", CLASSES, 1), "classes")
+
+    def _block(self, x, name, level):
+        for i in range(self._step.convs):
+            scope = f"{name}/conv{i}"
+            x = self._conv(x, scope, self._step.filters(level), KERNEL)
+            if self._step.batch_norm:
+                x, updates = mtf.layers.batch_norm(x, True, MOMENTUM, EPSILON, name=f"{name}/norm{i}")
+                self._updates += updates
+            else:
+                x = self._biased(x, scope)
+            x = mtf.leaky_relu(x, ALPHA)
+            if self._step.drops(name, i):
+                x = mtf.dropout(x, True, keep_prob=self._step.keep_prob)
+        return x
+
+    def _conv(self, x, name, filters, kernel):
+        return mtf.layers.conv3d_with_blocks(
+            x,
+            mtf.Dimension(name, filters),
+            filter_size=(kernel,) * 3,
+            d_blocks_dim=self._blocks[0],
+            h_blocks_dim=self._blocks[1],
+            variable_dtype=self._dtype,
+            name=name,
+        )
+
+    def _conv_transpose(self, x, name, filters):
+        y = mtf.layers.conv3d_transpose_with_blocks(
+            x,
+            mtf.Dimension(name, filters),
+            d_blocks_dim=self._blocks[0],
+            h_blocks_dim=self._blocks[1],
+            variable_dtype=self._dtype,
+            name=name,
+        )
+        return self._biased(y, name)
+
+    def _biased(self, x, scope):
+        with v1.variable_scope(scope):
+            shape = mtf.Shape(x.shape.dims[-1:])
+            return x + mtf.get_variable(x.mesh, "bias", shape, dtype=self._dtype, initializer=tf.zeros_initializer())
