@@ -79,17 +79,18 @@ def check(graph, mesh_shape, layout):
     size_faults = _size_faults(graph, sizes, rules)
     # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
     # for all.
-    op_faults, explained = {}, set()
+    op_faults, explained, ways_out = {}, set(), {}
     for op in graph.operations:
         for fault in getattr(op, "layout_faults", lambda sizes, rules: [])(sizes, rules):
             explained |= fault.explains
             op_faults.setdefault(fault.key, fault.text)
+            ways_out[fault.way_out] = None
     plain = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
     faults = plain + list(op_faults.values()) + _clash_faults(graph, rules)
     if faults:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         head = f"layout '{format_layout(layout)}' on mesh '{format_shape(mesh_shape)}' has {count}:"
-        raise LayoutError("\n  ".join([head, *faults]))
+        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]))
 
 
 def lower_reshape(op, lowering):
@@ -110,18 +111,15 @@ def lower_reshape(op, lowering):
         op.lower(lowering)
         return
     old, new = mesh.split_axes(x.shape), mesh.split_axes(y.shape)
-    value = lowering.tensors[x].to_laid_out_tensor()
-    for axis in changed:
-        if axis in old:
-            value = mesh.allconcat(value, axis, old.index(axis))
+    value = mesh.gather(
+        lowering.tensors[x].to_laid_out_tensor(), {axis: old.index(axis) for axis in changed if axis in old}
+    )
     slice_shape = mesh.slice_shape(y.shape)
     for axis in changed:
         if axis in new:
             slice_shape[new.index(axis)] *= mesh.shape[axis].size
     value = mesh.slicewise(lambda t: tf.reshape(t, slice_shape), value)
-    for axis in changed:
-        if axis in new:
-            value = mesh.allsplit(value, axis, new.index(axis))
+    value = mesh.scatter(value, {axis: new.index(axis) for axis in changed if axis in new})
     lowering.set_tensor_lowering(y, value)
 
 

@@ -1,5 +1,6 @@
 """A function over named tensors, compiled once for a mesh of processors and a layout."""
 
+import functools
 import logging
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import check_names, format_shape, parse_layout, parse_shape
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.random import Part, RandomState
+from mtf_imaging.ops.regather import ProgramMesh, layout_changes
 
 _logger = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ class Program(tf.Module):
       step: int64 `tf.Variable`, one more for each call that assigns.
       mesh_impl: the mesh implementation.
       function: the compiled `tf.ConcreteFunction`.
+      changes: `LayoutChange`s, where slices change within the program; see `mtf_imaging.ops.gather_slices`.
 
     Raises:
       LayoutError: all faults of the layout, before any device is used.
@@ -89,7 +92,7 @@ class Program(tf.Module):
 
         def build(tensors, part):
             graph = mtf.Graph()
-            mesh = mtf.Mesh(graph, "mesh")
+            mesh = ProgramMesh(graph, mesh_pairs, layout_pairs)
             named = {
                 key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key)
                 for key, spec in self._inputs.items()
@@ -113,12 +116,15 @@ class Program(tf.Module):
             with tf.control_dependencies(done):
                 results = tf.nest.map_structure(tf.identity, results)
             self._shapes = {v.name: v.shape for v in graph.all_variables}
+            self.changes = layout_changes(graph, self.mesh_impl)
             return results
 
         signature = {key: spec.spec for key, spec in self._inputs.items()}
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
         with memory.shortage_explained(lambda: self._demand):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which)
+        for change in self.changes:
+            _say_change(change)
         if self._repeated:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': the same work is done along it on every processor",
@@ -177,6 +183,11 @@ class Program(tf.Module):
         raise LayoutError(
             f"the program has no input or variable '{name}'; it has {', '.join([*self._inputs, *self._shapes])}"
         )
+
+
+@functools.cache  # once, however many programs have the same network
+def _say_change(change):
+    _logger.info("%s", change)
 
 
 def _check_outputs(outputs):

@@ -54,6 +54,49 @@ def conv_transpose(x, name, filters, kernel_size=2):
         return _named(y, outputs, True, CHANNELS)
 
 
+def pool(x, name, gather_below=0):
+    """Half the size of `x` along each axis, by a max pool; small slices of it are gathered.
+
+    Args:
+      x: Tensor[batch, x, y, z, channels]
+      name: name of the operation.
+      gather_below: voxels along an axis, slices of less than which are gathered, and those that cannot be equal, too;
+        0 gathers none.
+
+    Returns:
+      Tensor[batch, x / 2, y / 2, z / 2, channels], its gathered axes under the name that `mi.ops.gather_slices` gives.
+    """
+    early, late = [], []  # Gathered late, an eighth of the voxels is sent; but a pool makes no slices of half a voxel.
+    for dim in x.shape.dims[-4:-1]:
+        parts, size = mi.ops.num_slices(x)[dim.name], dim.size // 2
+        if gather_below and parts > 1 and (size % parts or size // parts < gather_below):
+            (early if size % parts else late).append(dim.name)
+    x = mi.ops.gather_slices(x, early, f"{name}_gather")
+    x = mi.ops.max_pool3d(x, 2, 2, name=name)
+    return mi.ops.gather_slices(x, late, f"{name}_gather")
+
+
+def grow(x, like, name, filters):
+    """Double the size of `x`, by a transposed convolution; gathered axes are split again if those of `like` are.
+
+    Args:
+      x: Tensor[batch, x, y, z, channels], what `pool` made of `like`, or what came of that.
+      like: Tensor[batch, 2 x, 2 y, 2 z, channels]
+      name: scope of the weights.
+      filters: number of channels of the result.
+
+    Returns:
+      Tensor[batch, 2 x, 2 y, 2 z, channels=filters], its axes under the names of those of `like`.
+    """
+    early, late = [], []  # as in `pool`, but the other way
+    for dim, now in zip(like.shape.dims[-4:-1], x.shape.dims[-4:-1]):
+        if dim.name != now.name:
+            (late if now.size % mi.ops.num_slices(like)[dim.name] else early).append(dim.name)
+    x = mi.ops.scatter_slices(x, early, f"{name}_scatter")
+    x = conv_transpose(x, name, filters)
+    return mi.ops.scatter_slices(x, late, f"{name}_scatter")
+
+
 def concat_channels(tensors):
     """Joins Tensors[batch, x, y, z, channels] along `channels`, which may be split: under another name."""
     renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]

@@ -29,6 +29,9 @@ class UNet3D:
       norm_momentum, norm_epsilon: of the batch norm.
       alpha: slope of the leaky ReLU below zero.
       keep_prob: share of the activations that dropout keeps in training.
+      gather_below: voxels. From the first level down in which slices have fewer along an axis, or could not all have as
+        many, each processor holds all of that axis, and does the work of all. 0 gathers nothing: a layout that splits
+        a level too far is refused.
     """
 
     classes: int = 3
@@ -41,6 +44,7 @@ class UNet3D:
     norm_epsilon: float = 1e-6
     alpha: float = 0.1
     keep_prob: float = 0.5
+    gather_below: int = 0
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
@@ -48,6 +52,10 @@ class UNet3D:
                 raise mi.ConfigError(f"UNet3D.{name} = {getattr(self, name)}: it must be at least 1.")
         if self.norm not in _NORMS:
             raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
+        if self.gather_below < 0:
+            raise mi.ConfigError(
+                f"UNet3D.gather_below = {self.gather_below}: it must be a number of voxels, or 0 to gather nothing."
+            )
         if not 0 < self.keep_prob <= 1:
             raise mi.ConfigError(
                 f"UNet3D.keep_prob = {self.keep_prob}: it must be above 0 and at most 1, which is no dropout."
@@ -69,11 +77,12 @@ class UNet3D:
             for level in range(self.depth):
                 if level:
                     skips.append(x)
-                    x = mi.ops.max_pool3d(x, 2, 2, name=f"pool{level}")
+                    x = layers.pool(x, f"pool{level}", self.gather_below)
                 x = self._block(x, f"down{level}", level, is_training, first=level == 0)
             for level in reversed(range(self.depth - 1)):
-                x = layers.conv_transpose(x, f"grow{level}", self.base_filters * 2**level)
-                x = layers.concat_channels([x, skips.pop()])
+                skip = skips.pop()
+                x = layers.grow(x, skip, f"grow{level}", self.base_filters * 2**level)
+                x = layers.concat_channels([x, skip])
                 x = self._block(x, f"up{level}", level, is_training, last=level == 0)
             return layers.conv(x, "classes", self.classes, kernel_size=1, output_name="classes")
 

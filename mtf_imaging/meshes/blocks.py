@@ -147,8 +147,12 @@ class BlockMeshImpl(mtf.MeshImpl):
         return LaidOutTensor(collectives.allreduce(stacks, self.grid, self.devices, mesh_axes, reduction_fn_string))
 
     def allconcat(self, x, mesh_axis, concat_axis):
+        return self.gather(x, {mesh_axis: concat_axis})
+
+    def gather(self, x, dims):
+        """`allconcat` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
         stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, mesh_axis, concat_axis))
+        return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, dims)) if dims else x
 
     def alltoall(self, x, mesh_axis, split_axis, concat_axis):
         stacks = x.to_laid_out_tensor().tensor_list
@@ -157,8 +161,12 @@ class BlockMeshImpl(mtf.MeshImpl):
     def allsplit(self, x, mesh_axis, split_axis, which=None):
         if which is not None:
             return super().allsplit(x, mesh_axis, split_axis, which)
+        return self.scatter(x, {mesh_axis: split_axis})
+
+    def scatter(self, x, dims):
+        """`allsplit` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
         stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.allsplit(stacks, self.grid, self.devices, mesh_axis, split_axis))
+        return LaidOutTensor(collectives.allsplit(stacks, self.grid, self.devices, dims)) if dims else x
 
     def receive(self, x, mesh_axis, source_pcoord, fill=0):
         """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""

@@ -4,6 +4,7 @@ Every function takes the stacks of all blocks and returns such a list; `axis` is
 stays so where the result is equal on all processors.
 """
 
+import functools
 import math
 
 import tensorflow as tf
@@ -84,15 +85,22 @@ def _merge_local(view, axis, dim, grid):
     return tf.reshape(moved, shape)
 
 
-def allconcat(stacks, grid, devices, axis, concat_dim):
-    """Every processor gets the slices of all processors along `axis`, concatenated in slice dimension `concat_dim`."""
-    ndims = len(grid.local)
+def allconcat(stacks, grid, devices, dims):
+    """Every processor gets the slices of all processors along mesh dimensions, concatenated.
 
-    def merge(stack):
-        return _merge_local(_full_along(to_grid(stack, grid.local), axis, grid.local), axis, concat_dim, grid)
+    Several at once, for what is gathered along some of them only would be held repeated along the others.
 
-    views = _per_block(merge, devices, stacks)
-    views = _gather_blocks(views, grid, devices, axis, ndims + concat_dim)
+    Args:
+      dims: {mesh dimension: dimension of the slices, in which they are concatenated}.
+    """
+
+    def merge(axis, dim, view):
+        return _merge_local(_full_along(view, axis, grid.local), axis, dim, grid)
+
+    views = _per_block(lambda stack: to_grid(stack, grid.local), devices, stacks)
+    for axis, dim in dims.items():
+        views = _per_block(functools.partial(merge, axis, dim), devices, views)
+        views = _gather_blocks(views, grid, devices, axis, len(grid.local) + dim)
     return _per_block(lambda view: from_grid(view, grid.local), devices, views)
 
 
@@ -146,25 +154,32 @@ def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
     return results
 
 
-def allsplit(stacks, grid, devices, axis, split_dim):
-    """Each processor keeps the part of its slice, in `split_dim`, that its coordinate along `axis` numbers."""
-    ndims = len(grid.local)
+def allsplit(stacks, grid, devices, dims):
+    """Each processor keeps the part of its slice, in some of its dimensions, that its own coordinates number.
+
+    Args:
+      dims: {mesh dimension: dimension of the slice}; several at once for the reason that `allconcat` has.
+    """
     results = []
     for stack, block, device in zip(stacks, grid.block_coordinates(), devices):
         with tf.device(device):
             view = to_grid(stack, grid.local)
-            split = _split_for_blocks(view, ndims + split_dim, axis, grid)
-            split = tf.gather(split, block[axis], axis=ndims + split_dim)
-            split = _move(split, ndims + split_dim, axis)  # [..., part, processor, ...]
-            if view.shape[axis] > 1:  # the diagonal of the two
-                shape = list(split.shape)
-                n = shape[axis]
-                split = tf.reshape(split, [*shape[:axis], n * n, *shape[axis + 2 :]])
-                split = tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
-            else:
-                split = tf.squeeze(split, [axis + 1])
-            results.append(from_grid_full(split, grid.local))
+            for axis, dim in dims.items():
+                view = _own_part(view, axis, len(grid.local) + dim, block[axis], grid)
+            results.append(from_grid_full(view, grid.local))
     return results
+
+
+def _own_part(view, axis, dim, block, grid):
+    """For each processor along mesh dimension `axis`, in block `block` of it, its part of dimension `dim` of a view."""
+    split = tf.gather(_split_for_blocks(view, dim, axis, grid), block, axis=dim)
+    split = _move(split, dim, axis)  # [..., part, processor, ...]
+    if view.shape[axis] == 1:
+        return tf.squeeze(split, [axis + 1])
+    shape = list(split.shape)
+    n = shape[axis]  # the diagonal of the two
+    split = tf.reshape(split, [*shape[:axis], n * n, *shape[axis + 2 :]])
+    return tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
 
 
 def _runs(sources, blocks_along, local_along):

@@ -7,6 +7,7 @@ from mtf_imaging.ops.norm import batch_norm
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
 from mtf_imaging.ops.precision import master_dtype
+from mtf_imaging.ops.regather import gather_slices, num_slices, scatter_slices
 from mtf_imaging.ops.step import step
 
 __all__ = [
@@ -19,11 +20,14 @@ __all__ = [
     "conv3d_transpose",
     "dice_loss",
     "dropout",
+    "gather_slices",
     "leaky_relu",
     "master_dtype",
     "max_pool2d",
     "max_pool3d",
+    "num_slices",
     "over_batch",
+    "scatter_slices",
     "softmax",
     "sparse_softmax_cross_entropy",
     "step",

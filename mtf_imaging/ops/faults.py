@@ -11,11 +11,13 @@ class LayoutFault:
       text: the message, with the operation, both names and both sizes, and a fix.
       explains: the (dimension name, size) pairs of which the message tells more than that they do not divide.
       key: equal for faults of two operations that differ in the operation's name only.
+      way_out: another than the fix of the message, common to all faults of the kind: a sentence, or "".
     """
 
     text: str
     explains: frozenset
     key: tuple
+    way_out: str = ""
 
 
 def cannot_split(title, dim, mesh_dim, parts, why):

@@ -12,6 +12,10 @@ from mtf_imaging.meshes import halo
 from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
 
+_WAY_OUT = (
+    "If only deep levels are split too far: gather them, by mi.ops.gather_slices (of a U-Net: UNet3D.gather_below = 1)."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Geometry:
@@ -122,7 +126,7 @@ class Geometry:
                 f"and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
             )
             key = (name, size, window, rule)
-            faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key))
+            faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key, _WAY_OUT))
         return faults
 
 

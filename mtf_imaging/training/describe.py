@@ -4,6 +4,8 @@
 def describe_slices(program, inputs):
     """Returns the table: each input and each weight, whole, and as one processor holds it.
 
+    Then, each place where the slices of what is computed change, and how.
+
     Args:
       program: a `Program`.
       inputs: {name: (shape string, dtype)} of its inputs, as of `training.task.task_inputs`.
@@ -14,6 +16,8 @@ def describe_slices(program, inputs):
     weights = {name: variable for name, variable in program.variables.items() if variable.trainable}
     for name, variable in weights.items():
         rows.append((name, _shape(variable.shape.as_list()), _shape(program.slice_shape(name))))
+    for change in program.changes:
+        rows.append((change.name, _shape(change.whole), f"{_shape(change.before)} -> {_shape(change.after)}"))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     lines = [f"{name:{widths[0]}}  {whole:{widths[1]}}  {part}".rstrip() for name, whole, part in rows]
     elements = sum(variable.shape.num_elements() for variable in weights.values())

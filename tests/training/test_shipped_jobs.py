@@ -51,6 +51,18 @@ def test_the_papers_job_brings_its_own_layout(job, image, capsys):
     assert next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image")).endswith(f" {image}")
 
 
+def test_a_mesh_too_large_for_deep_levels_builds_where_these_are_gathered_and_shows_it(capsys):
+    job = ["--gin_file", "unet3d_demo", "--gin_file", "16x16x2", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1"]
+    sizes = ["--resolution", "x:64,y:64,z:16", "--batch_size", "2"]
+    assert dry_run(*job, *sizes) == 2
+    assert "cannot split 'x' (size 8) over 'rows' (size 16)" in capsys.readouterr().err
+    assert dry_run(*job, *sizes, "--gin.UNet3D.gather_below=1") == 0
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines() if line.startswith("unet3d/pool")]
+    assert [(line[0], line[-1]) for line in lines] == [
+        ("unet3d/pool3_gather", "1 x 1 x 1 x 4 x 8 -> 1 x 16 x 16 x 4 x 8")
+    ]
+
+
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])
 def test_what_the_papers_job_is(job):
     gin.clear_config()

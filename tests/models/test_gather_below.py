@@ -1,0 +1,113 @@
+"""Small slices of the deep levels are gathered: a layout becomes possible or faster, and results stay what they are."""
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.step import training_step
+from tests.models.test_unet3d import assert_equal, batch, program_of
+
+SIZES = (24, 8, 4)  # 12, 4, 2 and 6, 2, 1 below
+
+
+def task(gather_below, depth=3, **kwargs):
+    return Task(UNet3D(base_filters=2, depth=depth, convs=1, gather_below=gather_below, **{"keep_prob": 0.5, **kwargs}))
+
+
+def values(program):
+    found = {**program(**batch(SIZES)), **{name: v for name, v in program.variables.items() if "moving" in name}}
+    return {name: value.numpy() for name, value in found.items()}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Loss, measures and gradients of all weights, with dropout and batch norm, and the norms' moving statistics."""
+    return values(program_of(task(0), SIZES))
+
+
+@pytest.mark.parametrize(
+    ("gather_below", "mesh_shape", "layout", "mesh_impl", "changes"),
+    [
+        # Six voxels over twelve processors: gathered before the pool, in slices of one.
+        (1, "rows:12", "x:rows", "stacked", ["pool2_gather", "grow1_scatter"]),
+        pytest.param(*(2, "rows:12", "x:rows", "placement", ["pool1_gather", "grow0_scatter"]), marks=pytest.mark.slow),
+        # x before the pool, for 6 voxels make no 4 slices, and y after it; up, in the opposite order.
+        (
+            *(2, "rows:4,cols:2", "x:rows,y:cols", "stacked"),
+            ["pool2_gather", "pool2_gather_1", "grow1_scatter", "grow1_scatter_1"],
+        ),
+        # One from the first level down, the other from the second.
+        pytest.param(
+            *(2, "rows:4,cols:4", "x:rows,y:cols", "placement"),
+            ["pool1_gather", "pool2_gather", "grow1_scatter", "grow0_scatter"],
+            marks=pytest.mark.slow,
+        ),
+        # One gathered, the others never.
+        (2, "rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores", "stacked", ["pool1_gather", "grow0_scatter"]),
+        (1, "rows:12,cols:2,planes:2", "x:rows,y:cols,z:planes", "stacked", ["pool2_gather", "grow1_scatter"]),
+        pytest.param(
+            *(9, "rows:2,cols:2", "x:rows,y:cols", "placement", ["pool1_gather", "grow0_scatter"]),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_values_and_all_gradients_equal_the_whole(gather_below, mesh_shape, layout, mesh_impl, changes, whole):
+    program = program_of(task(gather_below), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
+    assert [change.name.removeprefix("unet3d/") for change in program.changes] == changes
+    assert_equal(values(program), whole, 1e-9)
+
+
+def test_exchanges_of_a_step(monkeypatch):
+    """A dimension that is whole from some level on is gathered twice: going down, and for the gradient of going up."""
+    found, gather = [], BlockMeshImpl.gather
+    monkeypatch.setattr(BlockMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
+    program_of(task(2), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    assert [number for number in found if number] == [1, 1, 1, 1]
+    found.clear()
+    program_of(task(2), SIZES, "rows:12,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    assert [number for number in found if number] == [2, 2]
+
+
+@pytest.mark.slow
+def test_micro_batches_of_gathered_levels():
+    rows = []
+    for gather_below, layout in ((0, {}), (2, {"mesh_shape": "rows:12", "layout": "x:rows"})):
+        network = task(gather_below, norm="none")
+        inputs = part_inputs(network.inputs(2, SIZES, "float64"), 2)
+        step = MicroBatches(network, SGD(0.1), inputs, 2, **layout)
+        parts = [{name: value[i : i + 1] for name, value in batch(SIZES).items()} for i in range(2)]
+        rows.append([float(value) for _ in range(2) for value in step(parts=parts).values()])
+    np.testing.assert_allclose(*rows, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_prediction_under_another_layout():
+    """Weights know no layout: trained gathered, used whole or gathered otherwise."""
+    network, inputs = task(2), task(2).inputs(2, SIZES, "float64")
+    trained = mi.Program(training_step(network, SGD(0.1)), inputs, "rows:12,cols:2", "x:rows,y:cols")
+    trained(**batch(SIZES))
+    image = batch(SIZES)["image"][:1]
+    found = [
+        mi.Program(network.predict, network.inputs(1, SIZES, "float64", labels=False), *layout, variables=trained)
+        for layout in ((), ("rows:4,planes:2", "x:rows,z:planes"))
+    ]
+    assert [len(program.changes) for program in found] == [0, 4]
+    np.testing.assert_allclose(*(program(image=image) for program in found), rtol=1e-9)
+
+
+def test_what_is_split_too_far_is_refused_unless_it_is_gathered():
+    with pytest.raises(
+        mi.LayoutError, match=r"cannot split 'x' \(size 6\) over 'rows' \(size 4\)(.|\n)*UNet3D.gather_below"
+    ):
+        mi.Program(task(0).predict, task(0).inputs(2, SIZES, labels=False), "rows:4", "x:rows")
+    with pytest.raises(mi.LayoutError, match=r"cannot split 'x' \(size 24\) over 'rows' \(size 5\)"):
+        mi.Program(task(9).predict, task(9).inputs(2, SIZES, labels=False), "rows:5", "x:rows")
+
+
+def test_a_number_of_voxels_that_cannot_be():
+    with pytest.raises(mi.ConfigError, match=r"UNet3D.gather_below = -1: it must be a number of voxels, or 0"):
+        UNet3D(gather_below=-1)
