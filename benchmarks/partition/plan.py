@@ -8,11 +8,18 @@ from benchmarks.partition.contender import REFERENCE, Contender
 from benchmarks.partition.networks import Step
 
 _WEAK = ("1x1", "2x1", "2x2", "4x2", "4x4")
+_REFERENCE = Contender(REFERENCE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A step, and its contenders, of whom the first is the reference."""
+    """A step, and its contenders.
+
+    Attributes:
+      title: of what it belongs to: comparisons of one title are shown together.
+      step: the step.
+      contenders: who, the reference first.
+    """
 
     title: str
     step: Step
@@ -21,27 +28,33 @@ class Comparison:
 
 def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
     """What a command line asks for."""
-    fields = {name: getattr(arguments, name) for name in ("batch", "base_filters", "depth", "convs", "dtype")}
-    servers = [Contender("servers", (count // 2, 2) if count in (4, 8) else (count,)) for count in arguments.servers]
     for network in arguments.networks:
         if not arguments.weak:
-            step = Step(network, arguments.resolution, **fields)
-            yield _comparison("", step, [*arguments.contenders, *servers])
+            servers = [Contender("servers", _mesh(count)) for count in arguments.servers]
+            yield _comparison(arguments, network, arguments.resolution, [*arguments.contenders, *servers])
             continue
         for mesh in map(Contender.parse, _WEAK):
             sizes = tuple(arguments.weak * n for n in (*mesh.mesh, 1))
-            over = [server for server in servers if server.processors == mesh.processors]
-            yield _comparison(
-                f"weak scaling to {mesh.processors}: ",
-                Step(network, sizes, **fields),
-                [
-                    mesh,
-                    *(dataclasses.replace(server, mesh=mesh.mesh) for server in over),
-                ],
-            )
+            servers = [Contender("servers", mesh.mesh)] if mesh.processors in arguments.servers else []
+            yield _comparison(arguments, network, sizes, [mesh, *servers])
 
 
-def _comparison(prefix, step, contenders):
-    size = " x ".join(map(str, step.sizes))
-    title = f"{prefix}{step.network}, {size} voxels, {step.base_filters} filters, batch {step.batch}, {step.dtype}"
-    return Comparison(title, step, tuple(dict.fromkeys([Contender(REFERENCE), *contenders])))
+def _mesh(count):
+    """Processors along each dimension, for so many of them: split by twos over up to three dimensions."""
+    return {4: (2, 2), 8: (2, 2, 2)}.get(count, (count,))
+
+
+def _comparison(arguments, network, sizes, contenders):
+    fields = {name: getattr(arguments, name) for name in ("batch", "base_filters", "depth", "convs", "dtype")}
+    step = Step(network, sizes, **fields)
+    voxels = f"{arguments.weak}^3 voxels a processor" if arguments.weak else f"{format_sizes(sizes)} voxels"
+    title = f"{network}, {voxels}, {step.base_filters} filters, batch {step.batch}, {step.dtype}"
+    return Comparison(title, step, tuple(dict.fromkeys([_REFERENCE, *contenders])))
+
+
+def format_sizes(sizes) -> str:
+    """
+    >>> format_sizes((64, 32, 16))
+    '64 x 32 x 16'
+    """
+    return " x ".join(map(str, sizes))

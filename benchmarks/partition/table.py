@@ -1,6 +1,7 @@
 """Results as a table in Markdown, which is also what is printed."""
 
 from benchmarks.partition.contender import KINDS
+from benchmarks.partition.plan import format_sizes
 
 _HEAD = (
     "contender",
@@ -30,28 +31,43 @@ def markdown(result: dict) -> str:
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + f"; {result['began']}.",
     ]
-    for comparison in result["comparisons"]:
-        lines += ["", f"**{comparison['title']}**", "", *_table(comparison["rows"])]
-        failed = [f"- {row['contender']}: {row['error']}" for row in comparison["rows"] if row["error"]]
+    for title, rows in groups(result).items():
+        lines += ["", f"**{title}**", "", *_table(rows)]
+        failed = [f"- {name}: {row['error']}" for name, row in rows if row["error"]]
         lines += ["", *failed] if failed else []
     return "\n".join(lines) + "\n"
 
 
+def groups(result: dict) -> dict[str, list[tuple[str, dict]]]:
+    """For each title the rows of its comparisons, with names that say of what volume where there are several."""
+    found = {}
+    for comparison in result["comparisons"]:
+        found.setdefault(comparison["title"], []).append(comparison)
+    return {
+        title: [
+            (f"{format_sizes(c['step']['sizes'])}, {row['contender']}" if len(group) > 1 else row["contender"], row)
+            for c in group
+            for row in c["rows"]
+        ]
+        for title, group in found.items()
+    }
+
+
 def _table(rows):
-    cells = [_HEAD, *(_cells(row) for row in rows if row.get("quartiles_s"))]
+    cells = [_HEAD, *(_cells(name, row) for name, row in rows if row.get("quartiles_s"))]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
     lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
     return lines
 
 
-def _cells(row):
+def _cells(name, row):
     def of(key, form):
         value = row.get(key)
         return "" if value is None else form(value)
 
     return (
-        row["contender"],
+        name,
         of("build_s", lambda s: f"{s:.1f} s"),
         of("nodes", lambda n: f"{n:,}"),
         of("first_s", lambda s: f"{s:.2f} s"),
