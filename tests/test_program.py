@@ -321,7 +321,7 @@ def test_fn_returns_tensors_only():
         (lambda x, f: mi.ops.conv3d(mtf.cast(x, tf.float64), f), "input is float64 and the filter float32"),
         (lambda x, f: mi.ops.max_pool3d(x, 9, 2), "a window of 9 voxels does not fit"),
         (lambda x, f: mi.ops.dropout(x, 0), "keep_prob must be above 0"),
-        (lambda x, f: mi.ops.leaky_relu(x, 0), "alpha must be above 0"),
+        (lambda x, f: mi.ops.leaky_relu(x, -0.1), "alpha must be at least 0, not -0.1"),
         (
             lambda x, f: mi.ops.conv3d_transpose(mtf.rename_dimension(x, "channels", "filters"), f, 2, output_sizes=20),
             "output 'x' of size 20 holds 10 windows, but the input has size 5",

@@ -63,6 +63,9 @@ class RandomState:
         halves = [_u32(seed), _u32(seed >> 32)]
         # uint32 of an int64 keeps its low half.
         halves += [tf.cast(step % 2**32, tf.uint32), tf.cast(step // 2**32, tf.uint32)]
+        # 0, as TensorFlow cannot know. Made of constants alone, the positions of all elements of all operations would be
+        # computed before the first step, and held at once, to find out whether they are small enough to be kept.
+        self.zero = tf.cast(tf.bitwise.right_shift(step, tf.constant(63, step.dtype)), tf.uint32)
         self._base = _u32(0)
         for half in halves:
             self._base = _mix(self._base + half + _u32(0x9E3779B9))
@@ -79,13 +82,14 @@ class RandomState:
         return self.key(f"draw {self._drawn}")
 
 
-def _positions(dims, begins, offsets):
+def _positions(dims, begins, offsets, zero):
     """Row-major positions in the whole tensor, uint32 `[n] + slice`, of slices that begin at `begins` (`[n, dims]`).
 
     Args:
       dims: for each dimension `(size of the whole, size of the slice)`.
       begins: array of ints.
       offsets: `{dimension number: tf.Tensor[] uint32}` to add to the begins of all slices.
+      zero: see `RandomState`.
     """
     # Positions beyond 2^32 would repeat: leading dimensions are hashed by themselves and mixed in.
     inner = 0
@@ -99,7 +103,7 @@ def _positions(dims, begins, offsets):
             whole, size = dims[d]
             values = (begins[:, d, None] + np.arange(size)) * stride % 2**32
             shape = [len(begins)] + [size if i == d else 1 for i in range(len(dims))]
-            index += tf.constant(values.astype(np.uint32).reshape(shape))
+            index += tf.bitwise.bitwise_xor(tf.constant(values.astype(np.uint32).reshape(shape)), zero)
             if d in offsets:
                 index += offsets[d] * _u32(stride)
             stride *= whole
@@ -111,20 +115,29 @@ def _positions(dims, begins, offsets):
     return index
 
 
-def random_bits(mesh, shape, key):
-    """A laid-out tensor of `shape` of uniform uint32s; `key` from a `RandomState`."""
+def random_bits(mesh, shape, key, after=None):
+    """A laid-out tensor of `shape` of uniform uint32s.
+
+    Args:
+      mesh: a `BlockMeshImpl`.
+      shape: an `mtf.Shape`.
+      key: from a `RandomState`.
+      after: a laid-out tensor to wait for: the bits of a whole step could be drawn at its beginning, or those of one
+        operation be shared with another that draws the same, and would take their memory all that time.
+    """
     axes = mesh.split_axes(shape)
     slices = mesh.slice_shape(shape)
-    part = mesh.random_state.part
+    part, zero = mesh.random_state.part, mesh.random_state.zero
     parts = {d: part for d, dim in enumerate(shape.dims) if part and dim.name == part.dim}
     dims = [(dim.size * (part.count if d in parts else 1), n) for d, (dim, n) in enumerate(zip(shape.dims, slices))]
     offsets = {d: tf.cast(part.index, tf.uint32) * _u32(shape.dims[d].size) for d in parts}
     stacks = []
-    for block, device in zip(mesh.grid.block_coordinates(), mesh.devices):
+    earlier = [[stack] for stack in after.tensor_list] if after else [[]] * len(mesh.devices)
+    for block, device, known in zip(mesh.grid.block_coordinates(), mesh.devices, earlier):
         processors = mesh.grid.processor_coordinates(block) if mesh.is_split(shape) else [None]
         begins = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
-        with tf.device(device):
-            index = _positions(dims, np.array(begins, np.int64).reshape(len(processors), len(dims)), offsets)
+        with tf.device(device), tf.control_dependencies(known):
+            index = _positions(dims, np.array(begins, np.int64).reshape(len(processors), len(dims)), offsets, zero)
             stacks.append(_mix(tf.bitwise.bitwise_xor(index, key[0]), key[1]))
     return LaidOutTensor(stacks)
 

@@ -1,5 +1,7 @@
 """Leaky ReLU and dropout: elementwise, so every dimension may be split and nothing is sent."""
 
+import functools
+
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
@@ -8,7 +10,7 @@ from mtf_imaging.meshes.random import random_bits
 
 
 class LeakyRelu(mtf.Operation):
-    """`y = x where x > 0, else alpha x`. The gradient is made from y: x need not be kept."""
+    """`y = x where x > 0, else alpha x`, the ReLU for 0. The gradient is made from y: x need not be kept."""
 
     kind = "leaky_relu"
 
@@ -22,7 +24,8 @@ class LeakyRelu(mtf.Operation):
 
     def lower(self, lowering):
         x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
-        y = lowering.mesh_impl(self).map_stacks(lambda x: tf.nn.leaky_relu(x, self._alpha), x)
+        fn = functools.partial(tf.nn.leaky_relu, alpha=self._alpha) if self._alpha else tf.nn.relu
+        y = lowering.mesh_impl(self).map_stacks(fn, x)
         lowering.set_tensor_lowering(self.outputs[0], y)
 
 
@@ -52,16 +55,14 @@ def leaky_relu(x, alpha=0.2, name=None):
 
     Args:
       x: Tensor[...]
-      alpha: slope for negative values, above 0.
+      alpha: slope for negative values, at least 0, which is the ReLU.
       name: name of the operation.
 
     Raises:
-      ShapeError: alpha is not above 0, so that the sign of `y` would not tell that of `x`.
+      ShapeError: alpha is below 0, so that `y` would not tell where `x` is positive.
     """
-    if not alpha > 0:
-        raise ShapeError(
-            f"leaky_relu '{name or 'leaky_relu'}': alpha must be above 0, not {alpha}. Fix: use mtf.relu for 0"
-        )
+    if not alpha >= 0:
+        raise ShapeError(f"leaky_relu '{name or 'leaky_relu'}': alpha must be at least 0, not {alpha}")
     return LeakyRelu(x, alpha, name).outputs[0]
 
 
@@ -80,14 +81,14 @@ class Dropout(mtf.Operation):
         return [Dropout(grad_ys[0], self._keep_prob, self._key_name, f"{self.kind}_dx").outputs[0]]
 
     def lower(self, lowering):
-        mesh, x = lowering.mesh_impl(self), self.inputs[0]
-        bits = random_bits(mesh, x.shape, lowering.random_state.key(self._key_name))
+        mesh, x = lowering.mesh_impl(self), lowering.tensors[self.inputs[0]].to_laid_out_tensor()
+        bits = random_bits(mesh, self.inputs[0].shape, lowering.random_state.key(self._key_name), after=x)
         threshold = tf.constant(min(2**32 - 1, round(self._keep_prob * 2**32)), tf.uint32)
 
         def local(x, bits):
             return tf.where(bits < threshold, x / tf.cast(self._keep_prob, x.dtype), tf.zeros([], x.dtype))
 
-        y = mesh.map_stacks(local, lowering.tensors[x].to_laid_out_tensor(), bits)
+        y = mesh.map_stacks(local, x, bits)
         lowering.set_tensor_lowering(self.outputs[0], y)
 
 

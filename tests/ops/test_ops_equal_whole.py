@@ -143,6 +143,7 @@ CLASSES = mi.mtf.Dimension("classes", 4)
 OTHERS = [
     Case("batch_norm", lambda x: mi.ops.batch_norm(x, True, epsilon=1e-3), _tf_batch_norm, {"x": X}),
     Case("leaky_relu", lambda x: mi.ops.leaky_relu(x, 0.1), lambda x: tf.nn.leaky_relu(x, 0.1), {"x": X}),
+    Case("relu", lambda x: mi.ops.leaky_relu(x, 0), tf.nn.relu, {"x": X}),
     Case("softmax", lambda x: mi.ops.softmax(x, CLASSES), tf.nn.softmax, {"x": LOGITS}),
     Case(
         "weighted_cross_entropy",
