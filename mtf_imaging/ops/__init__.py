@@ -2,15 +2,18 @@
 
 from mtf_imaging.ops.activation import dropout, leaky_relu
 from mtf_imaging.ops.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
-from mtf_imaging.ops.losses import dice_loss, softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
+from mtf_imaging.ops.dice import adaptive_dice_loss, dice_loss
+from mtf_imaging.ops.losses import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.norm import batch_norm
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
 from mtf_imaging.ops.precision import master_dtype
+from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.regather import gather_slices, num_slices, scatter_slices
 from mtf_imaging.ops.step import step
 
 __all__ = [
+    "adaptive_dice_loss",
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
@@ -27,6 +30,7 @@ __all__ = [
     "max_pool3d",
     "num_slices",
     "over_batch",
+    "recompute",
     "scatter_slices",
     "softmax",
     "sparse_softmax_cross_entropy",

@@ -1,11 +1,10 @@
-"""Softmax, cross entropy and Dice losses over named dimensions."""
+"""Softmax and cross entropy over named dimensions."""
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.faults import cannot_split
-from mtf_imaging.ops.over_batch import over_batch
 
 
 class _ClassOperation(mtf.Operation):
@@ -120,27 +119,3 @@ def sparse_softmax_cross_entropy(logits, labels, dim, weights=None, name=None):
 def weighted_cross_entropy(logits, labels, dim, weights):
     """Mean over all voxels of `sparse_softmax_cross_entropy` with class weights: a scalar."""
     return mtf.reduce_mean(sparse_softmax_cross_entropy(logits, labels, dim, weights))
-
-
-def dice_loss(probabilities, labels, batch_dim, epsilon=0.1):
-    """1 - soft Dice of one class: the mean of that of each case and that of all cases of the batch together.
-
-    `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`, so that an empty class that nothing predicts counts
-    1.
-
-    Args:
-      probabilities: Tensor[batch, x, y, z], of the class.
-      labels: Tensor[batch, x, y, z], 1 where the class is, of the same dtype.
-      batch_dim: the dimension of cases.
-      epsilon: see the formula.
-
-    Returns:
-      A scalar Tensor.
-    """
-    cases = mtf.Shape([batch_dim])
-    overlap = mtf.reduce_sum(probabilities * labels, output_shape=cases)
-    total = mtf.reduce_sum(probabilities, output_shape=cases) + mtf.reduce_sum(labels, output_shape=cases)
-    per_case = mtf.reduce_mean((2 * overlap + epsilon) / (total + epsilon))
-    overlap, total = over_batch(mtf.reduce_sum(overlap)), over_batch(mtf.reduce_sum(total))
-    together = (2 * overlap + epsilon) / (total + epsilon)
-    return 1 - (per_case + together) / 2

@@ -133,6 +133,15 @@ def _tf_dice_loss(p, labels):
     return 1 - (tf.reduce_mean((2 * overlap + 0.1) / (total + 0.1)) + whole) / 2
 
 
+def _tf_adaptive_dice_loss(p, labels):
+    one_hot = tf.one_hot(labels, 4, dtype=p.dtype)
+    dice = [
+        (2 * tf.reduce_sum(p[..., c] * one_hot[..., c]) + 1e-7) / (tf.reduce_sum(p[..., c] + one_hot[..., c]) + 1e-7)
+        for c in range(4)
+    ]
+    return 1 - tf.add_n([tf.exp(-d) * d for d in dice]) / (4 * tf.exp(tf.constant(-1, p.dtype)))
+
+
 def _tf_weighted_cross_entropy(logits, labels):
     weights = tf.gather(tf.constant([1, 8, 16, 2], logits.dtype), labels)
     return tf.reduce_mean(weights * tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
@@ -159,6 +168,14 @@ OTHERS = [
         lambda p, t: _tf_dice_loss(p * p, t),
         {"p": LABELS, "t": LABELS},
         integers={"t": 2},
+    ),
+    Case(
+        "adaptive_dice_loss",
+        lambda p, labels: mi.ops.adaptive_dice_loss(mi.mtf.square(p), labels, CLASSES),
+        lambda p, labels: _tf_adaptive_dice_loss(p * p, labels),
+        {"p": LOGITS, "labels": LABELS},
+        integers={"labels": 4},
+        labels=("labels",),
     ),
 ]
 CONVS = [
