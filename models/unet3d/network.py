@@ -1,6 +1,7 @@
 """The network: four resolutions down, four up, with a skip connection at each."""
 
 import dataclasses
+import functools
 
 import gin
 import tensorflow as tf
@@ -27,11 +28,15 @@ class UNet3D:
       kernel_size: voxels along each axis.
       norm: "batch" or "none".
       norm_momentum, norm_epsilon: of the batch norm.
-      alpha: slope of the leaky ReLU below zero.
+      alpha: slope of the leaky ReLU below zero; 0 is the ReLU.
       keep_prob: share of the activations that dropout keeps in training.
       gather_below: voxels. From the first level down in which slices have fewer along an axis, or could not all have as
         many, each processor holds all of that axis, and does the work of all. 0 gathers nothing: a layout that splits
         a level too far is refused.
+      double_before_pool: whether filters double at a block's last convolution on the way down, as in Cicek et al. 2016
+        (arXiv:1606.06650), and transposed convolutions keep their number; otherwise both change it with the level.
+      recompute: whether the backward pass computes the activations of each block but the last again, for less memory
+        and a forward pass more (`mi.ops.recompute`).
     """
 
     classes: int = 3
@@ -45,6 +50,8 @@ class UNet3D:
     alpha: float = 0.1
     keep_prob: float = 0.5
     gather_below: int = 0
+    double_before_pool: bool = False
+    recompute: bool = False
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
@@ -74,24 +81,35 @@ class UNet3D:
         self._check_sizes(image)
         with tf.compat.v1.variable_scope("unet3d"):
             x, skips = image, []
+            again = mi.ops.recompute if self.recompute and is_training else _call
             for level in range(self.depth):
                 if level:
                     skips.append(x)
-                    x = layers.pool(x, f"pool{level}", self.gather_below)
-                x = self._block(x, f"down{level}", level, is_training, first=level == 0)
+                x = again(functools.partial(self._down, level, is_training), x)
             for level in reversed(range(self.depth - 1)):
-                skip = skips.pop()
-                x = layers.grow(x, skip, f"grow{level}", self.base_filters * 2**level)
-                x = layers.concat_channels([x, skip])
-                x = self._block(x, f"up{level}", level, is_training, last=level == 0)
+                again = again if level else _call  # what the last one makes is used at once
+                x = again(functools.partial(self._up, level, is_training), x, skips.pop())
             return layers.conv(x, "classes", self.classes, kernel_size=1, output_name="classes")
 
-    def _block(self, x, name, level, is_training, first=False, last=False):
+    def _down(self, level, is_training, x):
+        if level:
+            x = layers.pool(x, f"pool{level}", self.gather_below)
+        filters = [self.base_filters * 2**level] * (self.convs - 1) + [self._filters(level)]
+        return self._block(x, f"down{level}", filters, is_training, first=level == 0)
+
+    def _up(self, level, is_training, x, skip):
+        x = layers.grow(x, skip, f"grow{level}", self._filters(level + self.double_before_pool))
+        x = layers.concat_channels([x, skip])
+        return self._block(x, f"up{level}", [self._filters(level)] * self.convs, is_training, last=level == 0)
+
+    def _filters(self, level):
+        """Filters that a block ends with."""
+        return self.base_filters * 2 ** (level + self.double_before_pool)
+
+    def _block(self, x, name, filters, is_training, first=False, last=False):
         with tf.compat.v1.variable_scope(name):
-            for i in range(self.convs):
-                x = layers.conv(
-                    x, f"conv{i}", self.base_filters * 2**level, self.kernel_size, use_bias=self.norm == "none"
-                )
+            for i, number in enumerate(filters):
+                x = layers.conv(x, f"conv{i}", number, self.kernel_size, use_bias=self.norm == "none")
                 if self.norm == "batch":
                     x = mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"norm{i}")
                 x = mi.ops.leaky_relu(x, self.alpha)
@@ -113,3 +131,7 @@ class UNet3D:
                 f"UNet3D of depth {self.depth} halves the image {self.depth - 1} times, so {factor} must divide its "
                 f"sizes; it does not divide {', '.join(faults)}. Fix: another resolution, or a smaller UNet3D.depth."
             )
+
+
+def _call(fn, *inputs):
+    return fn(*inputs)

@@ -7,22 +7,29 @@ import mtf_imaging as mi
 from mtf_imaging.models.unet3d.network import UNet3D
 
 LIVER, LESION = 1, 2
+_DICE = ("lesion", "adaptive")
 
 
 @gin.configurable(module="unet3d")
 class Task:
     """Background, liver and lesion of a CT, by a network.
 
-    The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss of the lesion` (Hou et al. 2019).
+    The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`; the defaults are those of Hou et al.
+    2019.
 
     Attributes:
       network: a function (image, is_training) -> logits; default: a `UNet3D`.
       class_weights: weights of background, liver and lesion voxels in the cross entropy.
       dice_weight: share of the Dice loss.
+      dice: which Dice loss: "lesion", that of the lesion alone, or "adaptive", that of all classes
+        (`ops.adaptive_dice_loss`).
     """
 
-    def __init__(self, network=None, class_weights=(1.0, 8.0, 16.0), dice_weight=0.2):
+    def __init__(self, network=None, class_weights=(1.0, 8.0, 16.0), dice_weight=0.2, dice="lesion"):
+        if dice not in _DICE:
+            raise mi.ConfigError(f"Task.dice = {dice!r} is not known. Fix: choose one of {', '.join(_DICE)}.")
         self.network = network or UNet3D()
+        self.dice = dice
         self.class_weights = tuple(class_weights)
         self.dice_weight = dice_weight
 
@@ -52,12 +59,15 @@ class Task:
         """
         logits = self._logits(image, is_training=True)
         probability = mi.ops.softmax(logits, logits.shape.dims[-1])
-        batch = labels.shape.dims[0]
+        batch, classes = labels.shape.dims[0], logits.shape.dims[-1]
 
         lesion, is_lesion = self._of(probability, LESION), self._where(labels, LESION, logits.dtype)
         liver, is_liver = lesion + self._of(probability, LIVER), is_lesion + self._where(labels, LIVER, logits.dtype)
-        cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, logits.shape.dims[-1], self.class_weights)
-        dice = mi.ops.dice_loss(lesion, is_lesion, batch)
+        cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, classes, self.class_weights)
+        if self.dice == "adaptive":
+            dice = mi.ops.adaptive_dice_loss(probability, labels, classes)
+        else:
+            dice = mi.ops.dice_loss(lesion, is_lesion, batch)
         loss = (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
         return loss, {"liver": _soft_dice(liver, is_liver), "lesion": _soft_dice(lesion, is_lesion)}
 

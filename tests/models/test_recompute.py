@@ -1,0 +1,51 @@
+"""A U-Net that computes activations again trains as one that keeps them: losses, gradients, weights and statistics."""
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.step import training_step
+
+SIZES = (8, 8, 4)
+LAYOUTS = {
+    "whole": {},
+    "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
+    "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
+}
+
+
+def train(recompute, parts=1, **layout):
+    """Losses of two steps, and the variables after them: SGD's velocities are the gradients."""
+    task, optimizer = Task(UNet3D(base_filters=2, depth=2, recompute=recompute)), SGD(0.1, momentum=0.9)
+    inputs = task.inputs(2, SIZES, "float64")
+    if parts == 1:
+        program = mi.Program(training_step(task, optimizer), inputs, **layout)
+    else:
+        step = MicroBatches(task, optimizer, part_inputs(inputs, parts), parts, **layout)
+        program = step.program
+    rng = np.random.default_rng(0)
+    losses = []
+    for _ in range(2):
+        batch = {"image": rng.random((2, *SIZES, 1)), "labels": rng.integers(0, 3, (2, *SIZES)).astype(np.int32)}
+        if parts > 1:
+            split = {name: np.split(value, parts) for name, value in batch.items()}
+            batch = {"parts": [{name: values[i] for name, values in split.items()} for i in range(parts)]}
+        losses.append(float((program if parts == 1 else step)(**batch)["loss"]))
+    return losses, {name: variable.numpy() for name, variable in program.variables.items()}
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return {parts: train(False, parts) for parts in (1, 2)}
+
+
+@pytest.mark.parametrize(("layout", "parts"), [("whole", 1), ("stacked", 1), ("placement", 1), ("stacked", 2)])
+def test_it_trains_as_one_that_keeps_its_activations(kept, layout, parts):
+    losses, variables = train(True, parts, **LAYOUTS[layout])
+    np.testing.assert_allclose(losses, kept[parts][0], rtol=1e-9)
+    assert variables.keys() == kept[parts][1].keys()
+    for name, value in kept[parts][1].items():
+        np.testing.assert_allclose(variables[name], value, rtol=0, atol=1e-9 * np.abs(value).max(), err_msg=name)

@@ -1,0 +1,56 @@
+"""The 3D U-Net of Google's Cloud TPU reference models: `gin/unet3d_tpu_256.gin` has its network, layout and loss."""
+
+import gin
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.cli import gin_config
+from mtf_imaging.cli.job import Job
+from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.cli.training import Training
+from mtf_imaging.models.unet3d import Task, UNet3D
+
+
+@pytest.fixture(scope="module")
+def configured():
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file("unet3d_tpu_256")], [], {})
+        return Job(), JobSetup(), Training()
+    finally:
+        gin.clear_config()
+
+
+def test_its_weights_are_those_of_the_reference(configured):
+    task = configured[0].task
+    program = mi.Program(task.predict, task.inputs(1, (8, 8, 8), labels=False))
+    weights = {name: v.shape for name, v in program.variables.items() if v.trainable}
+    filters = {name.split("/", 1)[1]: shape for name, shape in weights.items() if name.endswith("/filter")}
+    # The reference doubles the filters before it pools, and its transposed convolutions keep their number.
+    expected = {
+        **{"down0/conv0": (1, 32), "down0/conv1": (32, 64), "down1/conv0": (64, 64), "down1/conv1": (64, 128)},
+        **{"down2/conv0": (128, 128), "down2/conv1": (128, 256), "down3/conv0": (256, 256), "down3/conv1": (256, 512)},
+        **{"up2/conv0": (512 + 256, 256), "up2/conv1": (256, 256), "up1/conv0": (256 + 128, 128)},
+        **{"up1/conv1": (128, 128), "up0/conv0": (128 + 64, 64), "up0/conv1": (64, 64)},
+    }
+    shapes = {f"{name}/filter": [3, 3, 3, *channels] for name, channels in expected.items()}
+    shapes |= {f"grow{level}/filter": [2, 2, 2, n, n] for level, n in ((2, 512), (1, 256), (0, 128))}
+    assert filters == shapes | {"classes/filter": [1, 1, 1, 64, 3]}
+    assert sum(shape.num_elements() for shape in filters.values()) == 19_065_888
+    # The reference has 19,073,795 weights: it gives convolutions a bias, too, which the norm after them takes away.
+    biases = sum(shape.num_elements() for name, shape in weights.items() if name.endswith("/norm0/offset"))
+    biases += sum(shape.num_elements() for name, shape in weights.items() if name.endswith("/norm1/offset"))
+    assert sum(shape.num_elements() for shape in weights.values()) + biases == 19_073_795
+
+
+def test_its_job(configured):
+    job, setup, training = configured
+    assert (job.task.dice, job.task.dice_weight, job.dtype) == ("adaptive", 1.0, "bfloat16")
+    assert (setup.mesh_shape, setup.layout, setup.batch_size) == ("rows:16,cores:2", "x:rows,batch:cores", 8)
+    assert training.optimizer.learning_rate(0) == 5e-5
+    assert training.optimizer.learning_rate(100_000) == pytest.approx(2.5e-5)
+
+
+def test_unknown_dice():
+    with pytest.raises(mi.ConfigError, match=r"Task.dice = 'tversky' is not known. Fix: choose one of lesion, adaptive"):
+        Task(UNet3D(base_filters=2), dice="tversky")
