@@ -30,7 +30,6 @@ def main():
     parser.add_argument("--mesh_shape", default="")
     parser.add_argument("--layout", default="")
     parser.add_argument("--recompute", action="store_true", help="compute the activations of a block again")
-    parser.add_argument("--steps", type=int, default=1)
     arguments = parser.parse_args()
 
     sizes = (arguments.size,) * 3
@@ -45,9 +44,7 @@ def main():
     rng = np.random.default_rng(0)
     batch = {"image": rng.random((1, *sizes, 1), np.float32), "labels": rng.integers(0, 3, (1, *sizes), np.int32)}
     before = peak_bytes()
-    import time
-    for _ in range(arguments.steps):
-        t=time.time(); program(**batch); print(f'{time.time()-t:.2f} s')
+    program(**batch)
     step = peak_bytes() - before
     print(
         f"{arguments.size}^3 {arguments.dtype}, layout '{arguments.layout}': {step / 2**30:.2f} GiB above "

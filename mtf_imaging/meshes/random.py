@@ -63,8 +63,8 @@ class RandomState:
         halves = [_u32(seed), _u32(seed >> 32)]
         # uint32 of an int64 keeps its low half.
         halves += [tf.cast(step % 2**32, tf.uint32), tf.cast(step // 2**32, tf.uint32)]
-        # 0, as TensorFlow cannot know. Made of constants alone, the positions of all elements of all operations would be
-        # computed before the first step, and held at once, to find out whether they are small enough to be kept.
+        # 0, as TensorFlow cannot know. Made of constants alone, the positions of all elements of all operations would
+        # be computed before the first step, and held at once, to see whether they are small enough to be kept.
         self.zero = tf.cast(tf.bitwise.right_shift(step, tf.constant(63, step.dtype)), tf.uint32)
         self._base = _u32(0)
         for half in halves:

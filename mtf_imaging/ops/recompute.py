@@ -10,7 +10,6 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 
-
 _ONCE = (mtf.Variable, mtf.Assign, mtf.RandomOperation)  # what is never done again
 
 

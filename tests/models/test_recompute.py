@@ -14,12 +14,15 @@ LAYOUTS = {
     "whole": {},
     "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
     "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
+    "gathered": {"mesh_shape": "rows:4", "layout": "x:rows", "mesh_impl": "stacked"},
 }
 
 
 def train(recompute, parts=1, **layout):
     """Losses of two steps, and the variables after them: SGD's velocities are the gradients."""
-    task, optimizer = Task(UNet3D(base_filters=2, depth=2, recompute=recompute)), SGD(0.1, momentum=0.9)
+    # Slices of one voxel are gathered, as there are where four are made of the 4 that the lower level has.
+    task = Task(UNet3D(base_filters=2, depth=2, gather_below=2, recompute=recompute))
+    optimizer = SGD(0.1, momentum=0.9)
     inputs = task.inputs(2, SIZES, "float64")
     if parts == 1:
         program = mi.Program(training_step(task, optimizer), inputs, **layout)
@@ -42,7 +45,9 @@ def kept():
     return {parts: train(False, parts) for parts in (1, 2)}
 
 
-@pytest.mark.parametrize(("layout", "parts"), [("whole", 1), ("stacked", 1), ("placement", 1), ("stacked", 2)])
+@pytest.mark.parametrize(
+    ("layout", "parts"), [("whole", 1), ("stacked", 1), ("placement", 1), ("gathered", 1), ("stacked", 2)]
+)
 def test_it_trains_as_one_that_keeps_its_activations(kept, layout, parts):
     losses, variables = train(True, parts, **LAYOUTS[layout])
     np.testing.assert_allclose(losses, kept[parts][0], rtol=1e-9)

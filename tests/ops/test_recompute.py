@@ -11,7 +11,7 @@ LAYOUTS = {
     "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
     "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
 }
-SHAPES = {"image": ("batch:2,x:8,y:4,z:4,channels:2", "float64"), "other": ("batch:2,x:8,y:4,z:4,channels:2", "float64")}
+SHAPES = dict.fromkeys(["image", "other"], ("batch:2,x:8,y:4,z:4,channels:2", "float64"))
 
 
 def call(fn, *inputs):

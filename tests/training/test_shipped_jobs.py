@@ -18,6 +18,10 @@ FOR_GPUS = {
     "gin/unet3d_lits_1gpu.gin": "1 x 192 x 192 x 192 x 1",
     "gin/unet3d_lits_8gpu.gin": "1 x 128 x 256 x 512 x 1",
 }
+OWN_LAYOUT = {
+    "gin/unet3d_lits.gin": "16 x 16 x 16 x 256 x 1",
+    "gin/unet3d_tpu_256.gin": "4 x 16 x 256 x 256 x 1",
+}
 LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
 # The network halves three times, so the 16 slices along x and y are of 8 voxels.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
@@ -44,8 +48,8 @@ def test_it_builds(job, layout, capsys):
     assert "weights in 50 variables" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("job", "image"), [("gin/unet3d_lits.gin", "16 x 16 x 16 x 256 x 1"), *FOR_GPUS.items()])
-def test_the_papers_job_brings_its_own_layout(job, image, capsys):
+@pytest.mark.parametrize(("job", "image"), [*OWN_LAYOUT.items(), *FOR_GPUS.items()])
+def test_a_job_brings_its_own_layout(job, image, capsys):
     small = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1", "--gin.UNet3D.depth=2"]
     assert dry_run("--gin_file", job, *small) == 0
     assert next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image")).endswith(f" {image}")
