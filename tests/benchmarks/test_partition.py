@@ -1,6 +1,7 @@
 """The benchmark of layouts: what its command line takes, what it makes of measurements, and a run of it."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from benchmarks.partition.compare import unequal
 from benchmarks.partition.contender import Contender
 from benchmarks.partition.networks import Step
 from benchmarks.partition.plan import comparisons
+from benchmarks.partition.process import Process, WorkerError
 
 
 def run(*words):
@@ -99,6 +101,32 @@ def test_other_losses_are_faults_only_where_results_must_be_equal():
     (fault,) = unequal(Step("N1", (8, 8, 8)), rows)
     assert "2x2: the losses of the first two steps are off tf's by 2.0e-04" in fault
     assert not unequal(Step("N1", (8, 8, 8), dtype="bfloat16"), rows)
+
+
+def process(folder, script):
+    """A contender's process that runs a shell script instead."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return Process(Contender("tf"), Step("N1", (8, 8, 8)), str(path))
+
+
+def test_a_process_answers_and_its_last_words_are_told(tmp_path):
+    asked = process(
+        tmp_path, """read word; echo "{\\"said\\": \\"$word\\"}"; read word; echo noise >&2; echo why >&2"""
+    )
+    assert asked.ask("load", 60.0) == {"said": "load"}
+    with pytest.raises(WorkerError, match=r"^build: why$"):
+        asked.ask("build", 60.0)
+
+
+@pytest.mark.parametrize("script", ["exec sleep 600", "sleep 600 & exec sleep 600", "printf '{'; exec sleep 600"])
+def test_a_process_that_takes_too_long_is_ended(tmp_path, script):
+    asked = process(tmp_path, script)
+    begin = time.monotonic()
+    with pytest.raises(WorkerError, match=r"^build: not done after 0\.2 s"):
+        asked.ask("build", 0.2)
+    assert time.monotonic() - begin < 60
 
 
 TINY = ["--resolution=16", "--base_filters=2", "--depth=2", "--convs=1"]
