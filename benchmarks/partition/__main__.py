@@ -1,7 +1,7 @@
 """Times a training step of a 3D U-Net under layouts, beside the same step in plain TensorFlow, not partitioned.
 
-Every contender is a process of its own; all are kept, and take one step in turn, round after round, so that what else
-the machine does meanwhile falls on all alike. Compare ratios, and only those of one run.
+Every contender is a process of its own, kept; --together of them and plain TensorFlow take one step in turn, round after
+round, so that what else the machine does meanwhile falls on all alike. Compare ratios, and only those of one run.
 """
 
 import argparse
@@ -59,6 +59,7 @@ def _parser():
         add(f"--{name}", type=_positive, default=getattr(step, name), help="default: %(default)s")
     add("--dtype", choices=("float32", "bfloat16"), default=step.dtype, help="of activations (%(default)s)")
     add("--rounds", type=_positive, default=settings.rounds, help="steps each (%(default)s)")
+    add("--together", type=_positive, default=5, help="contenders in memory at a time, beside tf (%(default)s)")
     add("--build_timeout", type=float, default=settings.build_timeout, help="seconds (%(default)g)")
     add("--step_timeout", type=float, default=settings.step_timeout, help="seconds (%(default)g)")
     add(

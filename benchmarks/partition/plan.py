@@ -16,7 +16,7 @@ class Comparison:
     """A step, and its contenders.
 
     Attributes:
-      title: of what it belongs to: comparisons of one title are shown together.
+      title: comparisons of one title are shown together, in one table.
       step: the step.
       contenders: who, the reference first.
     """
@@ -31,7 +31,10 @@ def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
     for network in arguments.networks:
         if not arguments.weak:
             servers = [Contender("servers", _mesh(count)) for count in arguments.servers]
-            yield _comparison(arguments, network, arguments.resolution, [*arguments.contenders, *servers])
+            others = [c for c in dict.fromkeys([*arguments.contenders, *servers]) if c != _REFERENCE]
+            for first in range(0, max(1, len(others)), arguments.together):
+                group = others[first : first + arguments.together]
+                yield _comparison(arguments, network, arguments.resolution, group)
             continue
         for mesh in map(Contender.parse, _WEAK):
             sizes = tuple(arguments.weak * n for n in (*mesh.mesh, 1))
@@ -49,7 +52,7 @@ def _comparison(arguments, network, sizes, contenders):
     step = Step(network, sizes, **fields)
     voxels = f"{arguments.weak}^3 voxels a processor" if arguments.weak else f"{format_sizes(sizes)} voxels"
     title = f"{network}, {voxels}, {step.base_filters} filters, batch {step.batch}, {step.dtype}"
-    return Comparison(title, step, tuple(dict.fromkeys([_REFERENCE, *contenders])))
+    return Comparison(title, step, (_REFERENCE, *contenders))
 
 
 def format_sizes(sizes) -> str:

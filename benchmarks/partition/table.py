@@ -43,14 +43,19 @@ def groups(result: dict) -> dict[str, list[tuple[str, dict]]]:
     found = {}
     for comparison in result["comparisons"]:
         found.setdefault(comparison["title"], []).append(comparison)
-    return {
-        title: [
-            (f"{format_sizes(c['step']['sizes'])}, {row['contender']}" if len(group) > 1 else row["contender"], row)
-            for c in group
-            for row in c["rows"]
-        ]
-        for title, group in found.items()
-    }
+    return {title: list(_named(group)) for title, group in found.items()}
+
+
+def _named(group):
+    """The rows of comparisons with their names; the reference, which is in each, comes once for each volume."""
+    volumes = [format_sizes(comparison["step"]["sizes"]) for comparison in group]
+    seen = set()
+    for volume, comparison in zip(volumes, group):
+        for row in comparison["rows"]:
+            name = row["contender"] if len(set(volumes)) == 1 else f"{volume}, {row['contender']}"
+            if name not in seen:
+                seen.add(name)
+                yield name, row
 
 
 def _table(rows):

@@ -183,6 +183,21 @@ def test_weak_scaling_is_one_cube_a_processor():
     assert list(map(str, plans[4].contenders)) == ["tf", "stacked:4x4"]
 
 
+def test_no_more_are_kept_at_a_time_than_asked_for():
+    words = ["--networks=N1,N2", "--contenders=2x2,tf,4x4,2x2,16x16", "--servers=4", "--together=2"]
+    plans = list(comparisons(command._parser().parse_args(words)))
+    first = [["tf", "stacked:2x2", "stacked:4x4"], ["tf", "stacked:16x16", "servers:2x2"]]
+    assert [list(map(str, plan.contenders)) for plan in plans] == first * 2
+    assert [plan.step.network for plan in plans] == ["N1", "N1", "N2", "N2"]
+
+
+def test_groups_of_one_step_are_one_table():
+    step = {"step": {"sizes": [8, 8, 8]}, "title": "N1"}
+    names = [["tf", "2x2"], ["tf", "4x4"]]
+    result = {"comparisons": [{**step, "rows": [row(name, name, [1.0]) for name in group]} for group in names]}
+    assert [name for name, _ in table.groups(result)["N1"]] == ["tf", "2x2", "4x4"]
+
+
 def test_a_result_can_be_shown_again(tmp_path, capsys):
     rows = [row("tf", "tf", [1.0, 2.0]), row("2x2", "stacked", [2.0, 2.0], error="step: not done after 2 s")]
     summary.summarise(Step("N1", (10, 10, 5)), rows)
@@ -191,7 +206,7 @@ def test_a_result_can_be_shown_again(tmp_path, capsys):
         "began": "2026-01-01 00:00+00:00",
         "machine": {"processor": "a processor", "cores": 2, "memory_gib": 4, "gpus": ["a GPU"], "system": "Linux"},
         "versions": {"tensorflow": "2"},
-        "comparisons": [{"title": "N1, small", "rows": rows, "unequal": []}],
+        "comparisons": [{"title": "N1, small", "step": {"sizes": [8, 8, 8]}, "rows": rows, "unequal": []}],
     }
     (tmp_path / "old.json").write_text(json.dumps(result))
     assert run("--show", tmp_path / "old.json", "--output_dir", tmp_path) == 0
