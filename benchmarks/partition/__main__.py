@@ -1,7 +1,7 @@
 """Times a training step of a 3D U-Net under layouts, beside the same step in plain TensorFlow, not partitioned.
 
-Every contender is a process of its own, kept; --together of them and plain TensorFlow take one step in turn, round after
-round, so that what else the machine does meanwhile falls on all alike. Compare ratios, and only those of one run.
+Every contender is a process of its own, and is kept; --together of them and plain TensorFlow take one step in turn,
+round after round, so that what else the machine does falls on all alike. Compare ratios, and only those of one run.
 """
 
 import argparse
