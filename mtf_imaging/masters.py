@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import zlib
 
 import numpy as np
@@ -37,13 +38,13 @@ class Masters(tf.Module):
 
     Args:
       seed: an int.
-      devices: device strings, over which variables are spread in turn.
+      devices: device strings, over which variables are spread in turn, each with what the optimizer keeps of it.
       shared: `Masters` of another program, or None.
     """
 
     def __init__(self, seed, devices, shared=None):
         super().__init__()
-        self._seed, self._devices = seed, devices
+        self._seed, self._next_device = seed, itertools.cycle(devices)
         self._pending = {}
         if shared is not None:
             self._named, self.step = shared._named, shared.step
@@ -73,7 +74,8 @@ class Masters(tf.Module):
     def _get(self, getter, name, shape=None, dtype=tf.float32, initializer=None, trainable=True, **unused):
         del getter, unused
         if name not in self._pending:
-            device = self._devices[len(self._pending) % len(self._devices)]
+            owner = self._pending.get(name.rpartition("/")[0])  # of an optimizer's slot: both are updated together
+            device = owner.device if owner else next(self._next_device)
             self._pending[name] = _Master(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
         return self._pending[name]
 

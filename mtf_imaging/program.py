@@ -113,7 +113,7 @@ class Program(tf.Module):
             with tf.control_dependencies([*tf.nest.flatten(results), *reads, self._masters.read_step()]):
                 assignments = [] if updates == "none" else self.mesh_impl.assignments
                 done = self._masters.assign(assignments, count_step=updates == "all")
-            with tf.control_dependencies(done):
+            with tf.control_dependencies(done), tf.device(self.mesh_impl.host):
                 results = tf.nest.map_structure(tf.identity, results)
             self._shapes = {v.name: v.shape for v in graph.all_variables}
             self.changes = layout_changes(graph, self.mesh_impl)
@@ -151,7 +151,8 @@ class Program(tf.Module):
         if (index is None) != (self._part_of is None):
             raise ShapeError(f"part {index}, but the program is made with part_of={self._part_of}: give both or none")
         part = None if index is None else tf.constant(index, tf.int32)
-        with memory.shortage_explained(lambda: self._demand):
+        # TensorFlow puts what has no device of its own where the call is made, by default on the first GPU.
+        with memory.shortage_explained(lambda: self._demand), tf.device(self.mesh_impl.host):
             return self.function({key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}, part)
 
     def _checked(self, spec, value):

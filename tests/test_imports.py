@@ -16,7 +16,7 @@ LAYERS = [
     {"errors"},
     {"spelling"},
     {"layout", "windows", "servers"},
-    {"compat"},
+    {"compat", "gpus"},
     {"meshes"},
     {"ops"},
     {"lowering", "masters"},

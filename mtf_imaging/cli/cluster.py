@@ -12,6 +12,7 @@ from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
 from mtf_imaging.layout import parse_shape
 from mtf_imaging.meshes import cluster
+from mtf_imaging.meshes.devices import server_number
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.servers import Server, Watch, parse_servers, silence
 
@@ -62,7 +63,7 @@ def _check_all_compute(devices: list[str], servers: tuple[Server, ...], mesh_sha
     """Raises ConfigError where a mesh has no work for one of the servers."""
     sizes = [size for _, size in parse_shape(mesh_shape, "mesh shape")]
     used = devices[: BlockGrid.make(sizes, len(devices)).num_blocks]
-    busy = {cluster.server_number(device) for device in used}
+    busy = {server_number(device) for device in used}
     idle = [str(server) for number, server in enumerate(servers) if number not in busy]
     if idle:
         raise ConfigError(

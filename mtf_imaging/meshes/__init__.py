@@ -4,8 +4,10 @@ import functools
 import logging
 
 from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.gpus import grow_memory
 from mtf_imaging.meshes.blocks import BlockMeshImpl
-from mtf_imaging.meshes.cluster import connect, default_devices, server_number
+from mtf_imaging.meshes.cluster import connect
+from mtf_imaging.meshes.devices import default_devices, server_number
 from mtf_imaging.meshes.grid import BlockGrid
 
 __all__ = ["MESH_IMPLS", "BlockMeshImpl", "connect", "default_devices", "make_mesh_impl"]
@@ -30,6 +32,7 @@ def make_mesh_impl(mesh_impl, shape, layout, devices=None):
     """
     if mesh_impl not in MESH_IMPLS:
         raise NotSupportedError(f"mesh_impl {mesh_impl!r} is not known: choose one of {', '.join(MESH_IMPLS)}")
+    grow_memory()
     devices = list(devices or default_devices())
     if mesh_impl == "auto":
         gpus = [device for device in devices if "GPU" in device.upper()]

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.meshes import collectives, local, random
+from mtf_imaging.meshes import collectives, local, random, whole
+from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.variables import LaidOutVariable
@@ -41,6 +42,7 @@ class BlockMeshImpl(mtf.MeshImpl):
         super().__init__(shape, layout)
         self.grid = BlockGrid.make(self.shape.to_integer_list, len(devices))
         self.devices = list(devices)[: self.grid.num_blocks]
+        self.host = host_device()
         self.random_state = random_state
         self.assignments = []
 
@@ -201,18 +203,13 @@ class BlockMeshImpl(mtf.MeshImpl):
     # In and out.
 
     def import_tf_tensor(self, x, tf_x):
-        """Cuts a whole tensor into slices where it lies, and sends each block its own."""
-        split = self.split_axes(x.shape)
-        stacks = []
-        for block, device in zip(self.grid.block_coordinates(), self.devices):
-            piece = local.cut(tf_x, split, self.grid, block)
-            with tf.device(device):
-                stacks.append(tf.identity(piece))
-        return LaidOutTensor(stacks)
+        """Sends each block its own of a whole tensor, which lies on the host."""
+        return LaidOutTensor(whole.scatter(tf_x, self.split_axes(x.shape), self.grid, self.devices, self.host))
 
     def export_to_tf_tensor(self, x, laid_out_x):
-        laid_out_x = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape)
-        return local.join(laid_out_x.tensor_list, self.split_axes(x.shape), self.grid)
+        """The whole tensor of a laid-out one, on the host: no device needs room for it."""
+        stacks = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape).tensor_list
+        return whole.gather(stacks, self.split_axes(x.shape), self.grid, self.devices, self.host)
 
     def Print(self, x, data, message, **kwargs):
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):

@@ -8,10 +8,10 @@ import re
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.meshes.devices import SERVER_JOB, default_devices
 from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers
 
-_JOB, _OWN_JOB = "worker", "localhost"  # of the servers, and of this process, which TensorFlow calls so without servers
-_TASK = re.compile(rf"/job:{_JOB}/replica:\d+/task:(\d+)")
+_OWN_JOB = "localhost"  # of this process, which TensorFlow calls so without servers, too
 _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
@@ -47,28 +47,14 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
         raise ConfigError("join servers before TensorFlow does anything else in this process.") from error
     # TensorFlow's own default for this process is "localhost", at which no other host would find it.
     here = Server(own_address(addresses), free_port())
-    jobs = {_JOB: [str(address) for address in addresses], _OWN_JOB: [str(here)]}
+    jobs = {SERVER_JOB: [str(address) for address in addresses], _OWN_JOB: [str(here)]}
     tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(jobs), job_name=_OWN_JOB, task_index=0)
     return default_devices()
 
 
-def default_devices() -> list[str]:
-    """All GPUs, else the logical CPUs there are, as device strings: the servers', once this process has joined some."""
-    names = {kind: [device.name for device in tf.config.list_logical_devices(kind)] for kind in ("GPU", "CPU")}
-    of_servers = {kind: [name for name in found if server_number(name) is not None] for kind, found in names.items()}
-    found = of_servers if any(of_servers.values()) else names
-    return found["GPU"] or found["CPU"]
-
-
-def server_number(device: str) -> int | None:
-    """The place, in the list of servers, of the one that a device is of; None for a device of this process."""
-    match = _TASK.match(device)
-    return int(match[1]) if match else None
-
-
 def peak_memory(number: int) -> int | None:
     """Bytes of host memory that a server has held at most since it was started; None where its system does not say."""
-    with tf.device(f"/job:{_JOB}/replica:0/task:{number}/device:CPU:0"):
+    with tf.device(f"/job:{SERVER_JOB}/replica:0/task:{number}/device:CPU:0"):
         try:
             status = tf.io.read_file("/proc/self/status").numpy().decode()  # of the process that reads it: the server
         except tf.errors.OpError:

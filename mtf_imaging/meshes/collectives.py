@@ -219,7 +219,8 @@ def receive(stacks, grid, devices, axis, source_pcoord, fill):
                         value = tf.cast(fill, views[block].dtype)
                         pieces.append(tf.fill([folded[0], count, folded[2]], value))
                     else:
-                        pieces.append(views[group[source]][:, first : first + count])
+                        with tf.device(devices[group[source]]):  # or all of its stack would be sent
+                            pieces.append(views[group[source]][:, first : first + count])
                 received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
                 results[block] = from_grid_full(tf.reshape(received, shape), grid.local)
     return results

@@ -81,7 +81,7 @@ def _flatten_batch(stack, batch_ndims):
     return tf.reshape(stack, [-1, *stack.shape[1 + batch_ndims :]])
 
 
-def _at(view, axes, coordinates, local):
+def take_at(view, axes, coordinates, local):
     """The part of a grid view at `coordinates` of the mesh dimensions `axes`, which become 1."""
     for axis, c in zip(axes, coordinates):
         if view.shape[axis] > 1:
@@ -107,12 +107,12 @@ def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
     ndims = len(local)
 
     def call(at):
-        inputs = [_at(view, axes, at, local) for view in batched_views]
+        inputs = [take_at(view, axes, at, local) for view in batched_views]
         lead = inputs[0].shape[: ndims + batch_ndims]
         flat = [tf.reshape(x, [-1, *x.shape[ndims + batch_ndims :]]) for x in inputs]
         # Along the other mesh dimensions the weights are equal, whether held once or repeated.
         everywhere = [at[axes.index(axis)] if axis in axes else 0 for axis in range(ndims)]
-        weights = [_at(view, range(ndims), everywhere, local) for view in shared_views]
+        weights = [take_at(view, range(ndims), everywhere, local) for view in shared_views]
         weights = [tf.reshape(w, w.shape[ndims:]) for w in weights]
         return tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), fn(*flat, *weights))
 
@@ -143,72 +143,16 @@ def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
     equal = [axis for axis in range(len(local)) if axis not in axes and axis not in summed_axes and local[axis] > 1]
     if not axes and not equal:
         return tf.expand_dims(fn(*[_flatten_batch(x, batch_ndims) for x in batched]), 0)
-    views = [_at(to_grid(x, local), equal, [0] * len(equal), local) for x in batched]
+    views = [take_at(to_grid(x, local), equal, [0] * len(equal), local) for x in batched]
     parts = []
     for at in _coordinates(axes, local):
-        inputs = [_at(view, axes, at, local) for view in views]
+        inputs = [take_at(view, axes, at, local) for view in views]
         y = fn(*[tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in inputs])
         parts.append(tf.reshape(y, [1] * len(local) + list(y.shape)))
     return _stack_coordinates(parts, axes, local) if axes else from_grid(parts[0], local)
-
-
-def cut(whole, split, grid, block):
-    """The stack of the block at coordinates `block`: its box of `whole`, cut into slices.
-
-    Args:
-      whole: a whole tensor.
-      split: for each of its dimensions the mesh axis that splits it, or None.
-      grid: the `BlockGrid`.
-      block: coordinates.
-    """
-    if all(axis is None for axis in split):
-        return tf.expand_dims(whole, 0)
-    box = []
-    for size, axis in zip(whole.shape, split):
-        parts = 1 if axis is None else grid.blocks[axis]
-        at = 0 if axis is None else block[axis]
-        box.append((at * (size // parts), size // parts))
-    piece = tf.slice(whole, [b for b, _ in box], [s for _, s in box]) if grid.num_blocks > 1 else whole
-    shape, order, place = [], [], {}
-    for (_, size), axis in zip(box, split):
-        if axis is not None:
-            place[axis] = len(shape)
-            shape.append(grid.local[axis])
-            size //= grid.local[axis]
-        order.append(len(shape))
-        shape.append(size)
-    lead = [place[axis] for axis in sorted(place)]
-    view = tf.transpose(tf.reshape(piece, shape), lead + order)
-    sizes = [grid.local[axis] if axis in place else 1 for axis in range(len(grid.local))]
-    slice_shape = [shape[i] for i in order]
-    return from_grid_full(tf.reshape(view, sizes + slice_shape), grid.local)
 
 
 def from_grid_full(view, local):
     """As `from_grid`, but with every slice of the stack, also where they are all equal."""
     slice_shape = view.shape[len(local) :]
     return tf.reshape(tf.broadcast_to(view, [*local, *slice_shape]), [math.prod(local), *slice_shape])
-
-
-def join(stacks, split, grid):
-    """The whole tensor of a laid-out one: `cut` undone. `split` as in `cut`."""
-    boxes = []
-    for stack in stacks:
-        if all(axis is None for axis in split):
-            return tf.squeeze(stack, [0])
-        view = to_grid(stack, grid.local)
-        ndims = len(grid.local)
-        unused = [axis for axis in range(ndims) if axis not in split]
-        view = _at(view, unused, [0] * len(unused), grid.local)
-        order = list(unused)
-        shape = []
-        for i, axis in enumerate(split):
-            order += ([] if axis is None else [axis]) + [ndims + i]
-            shape.append(view.shape[ndims + i] * (1 if axis is None else grid.local[axis]))
-        boxes.append(tf.reshape(tf.transpose(view, order), shape))
-    # Join the boxes of the blocks, last mesh dimension first, as their row-major order has it.
-    for axis in reversed(range(len(grid.blocks))):
-        size = grid.blocks[axis]
-        groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
-        boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
-    return boxes[0]

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from mtf_imaging.meshes import local
+from mtf_imaging.meshes import whole
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 
 
@@ -20,12 +20,9 @@ class LaidOutVariable:
         self._split = mesh_impl.split_axes(self._shape)
         master = variable.get_master()
         self.read = master.read()
-        stacks = []
-        for block, device in zip(mesh_impl.grid.block_coordinates(), mesh_impl.devices):
-            with tf.device(master.device):  # or whole weights would pass through the process that runs the program
-                piece = local.cut(tf.cast(self.read, variable.slice_dtype), self._split, mesh_impl.grid, block)
-            with tf.device(device):
-                stacks.append(tf.identity(piece))
+        with tf.device(master.device):
+            value = tf.cast(self.read, variable.slice_dtype)
+        stacks = whole.scatter(value, self._split, mesh_impl.grid, mesh_impl.devices, master.device)
         self.laid_out_tensor = LaidOutTensor(stacks)
 
     # Masters and slices never differ: nothing to copy.
@@ -39,7 +36,7 @@ class LaidOutVariable:
           values: stacks of the new value, one a block.
         """
         laid_out = self._mesh.canonical(LaidOutTensor(values), self._shape)
-        with tf.device(self._variable.get_master().device):
-            whole = local.join(laid_out.tensor_list, self._split, self._mesh.grid)
-        self._mesh.assignments.append((self._variable, assign_fn, whole))
+        home = self._variable.get_master().device
+        value = whole.gather(laid_out.tensor_list, self._split, self._mesh.grid, self._mesh.devices, home)
+        self._mesh.assignments.append((self._variable, assign_fn, value))
         return tf.no_op()

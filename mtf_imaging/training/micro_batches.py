@@ -89,17 +89,18 @@ class MicroBatches:
         Returns:
           Tensors[] by name, from before the update: "loss" and the task's measures, means over the parts.
         """
-        whole = {}
-        if self._sums is not None:
-            values = [self._sums.call_part(i, **inputs) for i, inputs in enumerate(parts)]
-            whole = {f"sum_over_batch_{i}": tf.add_n(sums) for i, sums in enumerate(zip(*values))}
-        total = None
-        for i, inputs in enumerate(parts):
-            found = self.gradients.call_part(i, **inputs, **whole)
-            total = found if total is None else tf.nest.map_structure(tf.add, total, found)
-        mean = tf.nest.map_structure(lambda x: x / self._count, total)
-        self.program(**dict(zip(self._wanted, mean["gradients"])))
-        return mean["measures"]
+        with tf.device(self.program.mesh_impl.host):  # where the results of programs lie; by default on the first GPU
+            whole = {}
+            if self._sums is not None:
+                values = [self._sums.call_part(i, **inputs) for i, inputs in enumerate(parts)]
+                whole = {f"sum_over_batch_{i}": tf.add_n(sums) for i, sums in enumerate(zip(*values))}
+            total = None
+            for i, inputs in enumerate(parts):
+                found = self.gradients.call_part(i, **inputs, **whole)
+                total = found if total is None else tf.nest.map_structure(tf.add, total, found)
+            mean = tf.nest.map_structure(lambda x: x / self._count, total)
+            self.program(**dict(zip(self._wanted, mean["gradients"])))
+            return mean["measures"]
 
 
 def part_inputs(inputs, count):
@@ -156,10 +157,11 @@ def split_batches(batches, inputs, count):
         names = [dim for dim, _ in parse_shape(shape, f"shape of input '{name}'")]
         axes[name] = names.index(_BATCH) if _BATCH in names else None
     for batch in batches:
-        pieces = {
-            name: [batch[name]] * count if axis is None else tf.split(batch[name], count, axis)
-            for name, axis in axes.items()
-        }
+        with tf.device("CPU:0"):  # a whole batch need not fit on a GPU
+            pieces = {
+                name: [batch[name]] * count if axis is None else tf.split(batch[name], count, axis)
+                for name, axis in axes.items()
+            }
         yield {"parts": [{name: pieces[name][i] for name in axes} for i in range(count)], "cases": batch["cases"]}
 
 

@@ -248,7 +248,7 @@ def device(number, kind="CPU:0"):
 def test_servers_that_a_mesh_has_no_work_for_are_refused(mesh_shape, devices, idle):
     from mtf_imaging.cli import cluster
 
-    number = 1 + max(cluster.cluster.server_number(name) for name in devices)
+    number = 1 + max(cluster.server_number(name) for name in devices)
     servers = tuple(Server(f"host{n}", 1) for n in range(number))
     expected = pytest.raises(ConfigError, match=f"leaves {idle} idle. Fix: ") if idle else contextlib.nullcontext()
     with expected:

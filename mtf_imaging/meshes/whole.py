@@ -1,0 +1,100 @@
+"""Between whole tensors and the stacks of blocks: a device is sent what it is to hold, and sends back that, alone.
+
+`split` below is, for each dimension of a whole tensor, the mesh axis that splits it, or None. The box of a block is the
+part of the whole that the slices of its processors make up.
+"""
+
+import tensorflow as tf
+
+from mtf_imaging.meshes.devices import number_of
+from mtf_imaging.meshes.local import from_grid_full, take_at, to_grid
+
+
+def scatter(whole, split, grid, devices, home):
+    """Cuts a whole tensor into the stacks of all blocks.
+
+    Args:
+      whole: the tensor.
+      split: see above.
+      grid: the `BlockGrid`.
+      devices: of the blocks.
+      home: device where the whole lies, and is cut into boxes.
+
+    Returns:
+      Stacks, one a block, each on its device. A whole that is not split goes to each of them as it is.
+    """
+    boxes, stacks = {}, []
+    for block, device in zip(grid.block_coordinates(), devices):
+        place = tuple(0 if axis is None else block[axis] for axis in split)
+        if place not in boxes:  # blocks that differ along other mesh dimensions have the same
+            boxes[place] = _box(whole, place, split, grid, home)
+        with tf.device(device):
+            stacks.append(_cut(boxes[place], split, grid))
+    return stacks
+
+
+def gather(stacks, split, grid, devices, home):
+    """The whole tensor, on device `home`, of stacks: `scatter` undone.
+
+    What is not split is equal in all blocks: that of the block on `home` is taken, where there is one.
+    """
+    if all(axis is None for axis in split):
+        block = number_of(home, devices)
+        with tf.device(devices[block]):
+            whole = tf.squeeze(stacks[block], [0])
+        with tf.device(home):
+            return tf.identity(whole)
+    boxes = []
+    for stack, device in zip(stacks, devices):
+        with tf.device(device):
+            boxes.append(_uncut(stack, split, grid))
+    with tf.device(home):
+        # Join the boxes of the blocks, last mesh dimension first, as their row-major order has it.
+        for axis in reversed(range(len(grid.blocks))):
+            size = grid.blocks[axis]
+            groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
+            boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
+        return tf.identity(boxes[0])
+
+
+def _box(whole, place, split, grid, home):
+    """The box of a block; `place` has its coordinate for each dimension of the whole, 0 for one that is not split."""
+    parts = [1 if axis is None else grid.blocks[axis] for axis in split]
+    if all(n == 1 for n in parts):
+        return whole
+    sizes = [size // n for size, n in zip(whole.shape, parts)]
+    with tf.device(home):
+        return tf.slice(whole, [at * size for at, size in zip(place, sizes)], sizes)
+
+
+def _cut(box, split, grid):
+    """The stack of a block's box."""
+    if all(axis is None for axis in split):
+        return tf.expand_dims(box, 0)
+    shape, order, place = [], [], {}
+    for size, axis in zip(box.shape, split):
+        if axis is not None:
+            place[axis] = len(shape)
+            shape.append(grid.local[axis])
+            size //= grid.local[axis]
+        order.append(len(shape))
+        shape.append(size)
+    lead = [place[axis] for axis in sorted(place)]
+    view = tf.transpose(tf.reshape(box, shape), lead + order)
+    sizes = [grid.local[axis] if axis in place else 1 for axis in range(len(grid.local))]
+    slice_shape = [shape[i] for i in order]
+    return from_grid_full(tf.reshape(view, sizes + slice_shape), grid.local)
+
+
+def _uncut(stack, split, grid):
+    """The box of a block's stack; `_cut` undone."""
+    view = to_grid(stack, grid.local)
+    ndims = len(grid.local)
+    unused = [axis for axis in range(ndims) if axis not in split]
+    view = take_at(view, unused, [0] * len(unused), grid.local)
+    order = list(unused)
+    shape = []
+    for i, axis in enumerate(split):
+        order += ([] if axis is None else [axis]) + [ndims + i]
+        shape.append(view.shape[ndims + i] * (1 if axis is None else grid.local[axis]))
+    return tf.reshape(tf.transpose(view, order), shape)

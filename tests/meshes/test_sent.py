@@ -1,0 +1,135 @@
+"""What is sent from device to device, counted in the graph: of whole tensors, halos and weights only what is needed."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.meshes import devices as there
+
+mtf = mi.mtf
+DEVICES = [f"/device:CPU:{n}" for n in range(4, 8)]  # none of them is the host's first, where whole tensors lie
+HOST = "/device:CPU:0"
+
+
+def _place(device):
+    """The end of a device's name, "CPU:4"; a program is called on the host, so what has no device is there."""
+    return (device or HOST)[-5:]
+
+
+def _operations(program):
+    """Those that a call runs."""
+    found, todo = set(), [tensor.op for tensor in program.function.graph.outputs]
+    while todo:
+        op = todo.pop()
+        if op not in found:
+            found.add(op)
+            todo += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return found
+
+
+def sent(program):
+    """Bytes by (from, to): every tensor counts once for each device that has operations on it and does not make it.
+
+    Variables are read where they are, whatever the graph says.
+    """
+    receivers = collections.defaultdict(set)
+    for op in _operations(program):
+        for tensor in op.inputs:
+            if tensor.dtype != tf.resource and tensor.op.type != "ReadVariableOp":
+                receivers[tensor.ref()].add(_place(op.device))
+    found = collections.Counter()
+    for reference, places in receivers.items():
+        tensor = reference.deref()
+        source = _place(tensor.op.device)
+        for place in places - {source}:
+            found[source, place] += tensor.shape.num_elements() * tensor.dtype.size
+    return found
+
+
+def _sum_of_squares(image, kernel):
+    y = mi.ops.conv3d(image, kernel)
+    return y, mtf.reduce_sum(mtf.square(y))
+
+
+INPUTS = {
+    "image": "batch:2,x:16,y:8,z:6,channels:2",
+    "kernel": "fx:3,fy:1,fz:1,channels:2,filters:3",
+}
+IMAGE, KERNEL, RESULT = 4 * 2 * 16 * 8 * 6 * 2, 4 * 3 * 2 * 3, 4 * 2 * 16 * 8 * 6 * 3  # bytes
+SMALL = 200  # bytes: indices and such, which TensorFlow keeps with who needs them
+
+
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout", "parts"),
+    [
+        ("rows:4", "x:rows", 4),
+        ("rows:2,cols:2", "x:rows,y:cols", 4),
+        ("rows:8", "x:rows", 4),
+        ("rows:2,cols:2", "x:cols", 2),  # of two devices that would do the same, one does it
+        ("rows:2,cols:2", "batch:rows", 2),
+    ],
+)
+def test_of_a_whole_tensor_each_device_is_sent_its_part_alone(mesh_shape, layout, parts):
+    found = sent(mi.Program(_sum_of_squares, INPUTS, mesh_shape, layout, "placement", devices=DEVICES))
+    received = [found["CPU:0", _place(device)] for device in DEVICES]
+    assert sum(size > 0 for size in received) == parts
+    assert max(received) < IMAGE / parts + KERNEL + SMALL
+    # Results come back once, in parts, also where several devices have the same.
+    back = [found[_place(device), "CPU:0"] for device in DEVICES]
+    assert RESULT <= sum(back) < RESULT + SMALL
+    assert max(back) < RESULT / parts + SMALL
+
+
+def test_what_has_no_device_is_on_the_host():
+    p = mi.Program(_sum_of_squares, INPUTS, "rows:4", "x:rows", "placement", devices=DEVICES)
+    image, kernel = np.ones([2, 16, 8, 6, 2], np.float32), np.ones([3, 1, 1, 2, 3], np.float32)
+    with tf.device("/device:CPU:3"):
+        results = p(image=image, kernel=kernel)
+    assert [result.device[-5:] for result in results] == ["CPU:0", "CPU:0"]
+
+
+def test_of_a_halo_only_the_neighbours_margin_is_sent():
+    devices = DEVICES[:2]
+    p = mi.Program(_sum_of_squares, INPUTS, "rows:8", "x:rows", "placement", devices=devices)
+    assert p.mesh_impl.grid.stack_size == 4
+    found = sent(p)
+    margin = IMAGE / 16  # one of x's 16 voxels
+    first, last = map(_place, devices)
+    assert margin <= found[last, first] < margin + SMALL
+    assert margin <= found[first, last] < margin + SMALL
+
+
+def test_a_slot_stays_where_its_weight_is():
+    from mtf_imaging.training.optimizers import Adam
+
+    def step(image):
+        loss = 0
+        for name in ("one", "two", "three"):
+            weight = mtf.get_variable(image.mesh, name, mtf.Shape([image.shape[-1], mtf.Dimension("filters", 64)]))
+            loss += mtf.reduce_mean(mtf.square(mtf.einsum([image, weight], reduced_dims=[image.shape[-1]])))
+        variables = image.mesh.graph.trainable_variables
+        Adam(0.1).apply(mtf.gradients([loss], [v.value for v in variables]), variables)
+        return loss
+
+    p = mi.Program(step, {"image": "x:16,channels:64"}, "rows:4", "x:rows", "placement", devices=DEVICES)
+    weight = 4 * 64 * 64
+    home = {name: _place(variable.device) for name, variable in p.variables.items()}
+    assert len({home[name] for name in ("one", "two", "three")}) == 3, "weights are spread over the devices"
+    assert all(home[name] == home[name.split("/")[0]] for name in home)
+    # For each weight, to the other three devices, and a gradient from each of them.
+    total = sum(bytes for (source, place), bytes in sent(p).items())
+    least = 3 * (3 + 3) * weight
+    # Sums are made on the first device, so those for weights elsewhere are sent on.
+    assert least <= total < least + 2 * weight + 0.5 * weight
+
+
+def test_devices_are_told_apart_by_their_full_names():
+    local = "/job:localhost/replica:0/task:0/device:GPU:1"
+    other = "/job:worker/replica:0/task:1/device:GPU:1"
+    assert there.number_of(local, ["CPU:1", "gpu:1"]) == 1
+    assert there.number_of(local, ["/device:GPU:0", "/device:GPU:1"]) == 1
+    assert there.number_of(local, [other, local]) == 1
+    assert there.number_of(other, [local]) == 0
