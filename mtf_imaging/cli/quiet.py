@@ -9,11 +9,17 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow, silently unless TF_CPP_MIN_LOG_LEVEL is set: whoever sets it wants to see what it says."""
-    if _LEVEL not in os.environ:
+    """Imports TensorFlow, silently unless TF_CPP_MIN_LOG_LEVEL is set: whoever sets it wants to see what it says.
+
+    GPUs are set up, too, before anything can use them.
+    """
+    quiet = _LEVEL not in os.environ
+    if quiet:
         os.environ[_LEVEL] = "3"
-        with _held_back_stderr():  # some lines are written before the level is looked at
-            import tensorflow  # noqa: F401
+    with _held_back_stderr() if quiet else contextlib.nullcontext():  # some lines come before the level is looked at
+        from mtf_imaging.gpus import grow_memory
+
+        grow_memory()
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ def run(values: flags.FlagValues) -> None:
     from mtf_imaging.cli.cluster import format_memory, own_peak_memory
 
     # What it says of itself holds until somebody joins it, who then says who is who.
-    server = tf.distribute.Server({"worker": [f"localhost:{values.port}"]}, job_name="worker", task_index=0)
+    server = start(values.port)
     port = server.target.rpartition(":")[2]
     gpus = len(tf.config.list_physical_devices("GPU"))
     devices = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "its CPU"
@@ -53,6 +53,14 @@ def run(values: flags.FlagValues) -> None:
     while not told_to_end.wait(0.2):
         pass
     print(f"{socket.gethostname()}:{port} ends; its peak memory was {format_memory(own_peak_memory())}", flush=True)
+
+
+def start(port: int):
+    """Starts TensorFlow's server; its GPUs are its own to set up."""
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto(gpu_options=tf.compat.v1.GPUOptions(allow_growth=True))
+    return tf.distribute.Server({"worker": [f"localhost:{port}"]}, job_name="worker", task_index=0, config=config)
 
 
 def _check_free(port: int) -> None:

@@ -85,10 +85,13 @@ def _write(stack, value, dim, begin, size):
     axis = dim + 1
     outer, width, inner = math.prod(stack.shape[:axis]), stack.shape[axis], math.prod(stack.shape[axis + 1 :])
     rows = tf.range(outer)[:, tf.newaxis] * width + tf.range(begin, begin + size)
-    written = tf.tensor_scatter_nd_update(
-        tf.reshape(stack, [outer * width, inner]), tf.reshape(rows, [-1, 1]), tf.reshape(value, [outer * size, inner])
-    )
-    return tf.reshape(written, stack.shape)
+    stacked, values = tf.reshape(stack, [outer * width, inner]), tf.reshape(value, [outer * size, inner])
+    # TensorFlow scatters numbers of two bytes on no GPU: two of them go as one of four.
+    pairs = stack.dtype.size == 2 and inner % 2 == 0
+    if pairs:
+        stacked, values = (tf.bitcast(tf.reshape(x, [-1, inner // 2, 2]), tf.float32) for x in (stacked, values))
+    written = tf.tensor_scatter_nd_update(stacked, tf.reshape(rows, [-1, 1]), values)
+    return tf.reshape(tf.bitcast(written, stack.dtype) if pairs else written, stack.shape)
 
 
 def _shifted(mesh, x, axis, distance, fill):
