@@ -36,6 +36,12 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "dry_run", False, "Build everything, print what one processor holds, and train nothing.", flag_values=values
     )
+    flags.DEFINE_string(
+        "profile_steps",
+        None,
+        "Steps to trace for TensorBoard's profiler (pip install xprof), as 10:13 for steps 10, 11 and 12.",
+        flag_values=values,
+    )
     setup_flags.define(values)
 
 
@@ -57,6 +63,7 @@ def run(values: flags.FlagValues) -> None:
                 eval_dir=values.eval_dir,
                 dry_run=values.dry_run,
                 stop=signals.reason,
+                profile_steps=values.profile_steps,
             )
 
 

@@ -26,6 +26,7 @@ from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
+from mtf_imaging.training.trace import StepTrace, parse_steps
 
 _logger = logging.getLogger(__name__)
 
@@ -69,15 +70,18 @@ def train(
     eval_dir: str | None = None,
     dry_run: bool = False,
     stop: Callable = lambda: None,
+    profile_steps: str | None = None,
 ) -> None:
     """Trains on what is in `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be.
 
-    Where there is an `eval_dir`, the cases in it are segmented and scored on the way.
+    Where there is an `eval_dir`, the cases in it are segmented and scored on the way. With `profile_steps`, "10:13",
+    these steps are traced.
 
     Raises:
       Interrupted: `stop`, which is asked before each step, gave a reason to end.
     """
     job, training = Job(), Training()
+    traced = None if profile_steps is None else parse_steps(profile_steps, training.num_steps)
     data = training.data or Records(job.window, training.augmentation, setup.spacing)
     sizes = _sizes(setup.resolution, training.data, data, data_dir)
     count, seed = setup.micro_batches, training.seed
@@ -125,6 +129,8 @@ def train(
     # Only now: the configuration of a run must not be replaced by one that does not fit its checkpoints.
     config = model_dirs.save_config(model_dir, decided)
     observers.insert(1, _events(model_dir, training, setup, network, inputs, config))
+    if traced:
+        observers.append(StepTrace(Path(model_dir) / "train", traced))
     loop.train(
         program=program,
         step=step,

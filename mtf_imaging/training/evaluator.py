@@ -58,7 +58,7 @@ class Evaluator(Observer):
         else:
             self._best.keep(self._scores)
 
-    def after(self, step, values, cases, seconds):
+    def after(self, step, values, cases, seconds, waited):
         if self._is_due(step + 1) and np.isfinite(values["loss"]):
             self._checkpoints.save_once()
             self._run(step + 1)

@@ -5,7 +5,8 @@ from mtf_imaging.training.observer import Observer
 
 
 class TrainingEvents(Observer):
-    """Writes, a step: the loss, the task's measures, the learning rate and the speed; and texts about the run.
+    """Writes, a step: the loss, the task's measures, the learning rate, the speed and what part of the step was a wait
+    for data; and texts about the run.
 
     Args:
       folder: of the events.
@@ -22,11 +23,11 @@ class TrainingEvents(Observer):
     def begin(self, step):
         self._file = EventFile(self._folder, step)
 
-    def after(self, step, values, cases, seconds):
+    def after(self, step, values, cases, seconds, waited):
         for name in list(self._texts):
             self._file.text(step, name, self._texts.pop(name))
-        own = {"learning_rate": self._learning_rate(step), "volumes_per_second": self._batch_size / seconds}
-        self._file.scalars(step, {**values, **own})
+        speed = {"volumes_per_second": self._batch_size / seconds, "data_wait": waited}
+        self._file.scalars(step, {**values, "learning_rate": self._learning_rate(step), **speed})
 
     def close(self):
         if self._file:

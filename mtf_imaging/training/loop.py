@@ -6,6 +6,7 @@ import statistics
 import time
 
 import numpy as np
+import tensorflow as tf
 from tqdm import tqdm
 
 from mtf_imaging.errors import Interrupted, TrainingError
@@ -80,14 +81,17 @@ def _check_stop(stop, number, start, checkpoints):
 def _step(step, number, batches, observers, checkpoints, bar, times):
     """One step: returns its measures when they are found to be finite."""
     began = time.perf_counter()
-    batch = next(batches)
-    inputs = {name: value for name, value in batch.items() if name != "cases"}
-    cases = batch.get("cases", [])
-    values = {name: value.numpy() for name, value in step(**inputs).items()}
-    times.append(time.perf_counter() - began)
-    seconds = statistics.median(times)
+    with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # by which a trace tells steps apart
+        batch = next(batches)
+        came = time.perf_counter()
+        inputs = {name: value for name, value in batch.items() if name != "cases"}
+        cases = batch.get("cases", [])
+        values = {name: value.numpy() for name, value in step(**inputs).items()}
+    ended = time.perf_counter()
+    times.append(ended - began)
+    seconds, waited = statistics.median(times), (came - began) / (ended - began)
     for observer in observers:
-        observer.after(number, values, cases, seconds)
+        observer.after(number, values, cases, seconds, waited)
     if not np.isfinite(values["loss"]):
         named = f" on case{'s' * (len(cases) > 1)} {', '.join(cases)}" if cases else ""
         raise TrainingError(

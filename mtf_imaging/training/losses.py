@@ -17,7 +17,7 @@ class LossLog(Observer):
     def begin(self, step):
         self._table.begin(step)
 
-    def after(self, step, values, cases, seconds):
+    def after(self, step, values, cases, seconds, waited):
         self._table.append(step, {**values, "cases": " ".join(cases)})
 
     def close(self):

@@ -11,7 +11,7 @@ class Observer:
     def begin(self, step: int) -> None:
         """The run begins with this step; what was observed of later ones, in a run that did not get to save, goes."""
 
-    def after(self, step: int, values: dict, cases: list[str], seconds: float) -> None:
+    def after(self, step: int, values: dict, cases: list[str], seconds: float, waited: float) -> None:
         """Step number `step`, from 0, is made. Its loss may not be finite: the run ends then.
 
         Args:
@@ -20,6 +20,7 @@ class Observer:
           cases: names of what was in its batch.
           seconds: that a step takes: the median of the last ones, with the wait for their batches, without what
             observers and checkpoints took.
+          waited: the part of this step's time, 0..1, that was spent waiting for its batch.
         """
 
     def close(self) -> None:

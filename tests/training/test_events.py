@@ -62,6 +62,7 @@ def check_equal_to_losses(folder, num_steps):
     rates = [np.float32(0.05 * 0.5 ** (step // 4)) for step in range(num_steps)]
     assert [value for _, value in shown["learning_rate"]] == rates
     assert [step for step, _ in shown["volumes_per_second"]] == list(range(num_steps))
+    assert all(0 < share < 1 for _, share in shown["data_wait"])
 
 
 def test_scalars_are_those_of_the_losses_also_where_the_run_was_killed(tmp_path):
@@ -80,9 +81,10 @@ def test_scalars_are_those_of_the_losses_also_where_the_run_was_killed(tmp_path)
 def test_speed_is_that_of_steps_alone(tmp_path):
     events = TrainingEvents(tmp_path, learning_rate=lambda step: 0.5, batch_size=3)
     events.begin(0)
-    events.after(0, {"loss": np.float32(1)}, [], seconds=0.5)
+    events.after(0, {"loss": np.float32(1)}, [], seconds=0.5, waited=0.25)
     events.close()
-    assert read(tmp_path)["volumes_per_second"] == [(0, 6.0)]
+    shown = read(tmp_path)
+    assert (shown["volumes_per_second"], shown["data_wait"]) == ([(0, 6.0)], [(0, 0.25)])
 
 
 def test_events_can_be_read_while_the_run_goes_on(tmp_path):
