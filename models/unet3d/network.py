@@ -59,9 +59,9 @@ class UNet3D:
                 raise mi.ConfigError(f"UNet3D.{name} = {getattr(self, name)}: it must be at least 1.")
         if self.norm not in _NORMS:
             raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
-        if self.gather_below < 0:
+        if not (isinstance(self.gather_below, int) and self.gather_below >= 0):
             raise mi.ConfigError(
-                f"UNet3D.gather_below = {self.gather_below}: it must be a number of voxels, or 0 to gather nothing."
+                f"UNet3D.gather_below = {self.gather_below!r}: it must be a number of voxels, or 0 to gather nothing."
             )
         if not 0 < self.keep_prob <= 1:
             raise mi.ConfigError(

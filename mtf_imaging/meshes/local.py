@@ -155,4 +155,6 @@ def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
 def from_grid_full(view, local):
     """As `from_grid`, but with every slice of the stack, also where they are all equal."""
     slice_shape = view.shape[len(local) :]
+    # Also where it repeats nothing: without it, TensorFlow's graph optimizer (2.21) gets dimensions of 1 wrong in an
+    # all-to-all of what `cut` made.
     return tf.reshape(tf.broadcast_to(view, [*local, *slice_shape]), [math.prod(local), *slice_shape])

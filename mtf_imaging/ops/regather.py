@@ -105,7 +105,9 @@ def gather_slices(x, names, name=None):
     `"x"` is replaced with `"x_whole"`. What comes of it is computed by all processors along the mesh dimension, each
     for itself, until `scatter_slices`. Values and gradients are those of `x`.
 
-    Sent is each slice to all processors along the mesh dimension, forward; nothing backward.
+    Sent is each slice to all processors along the mesh dimension, forward; nothing backward. Where processors share a
+    device, it holds and computes a tensor that nothing splits any more once, but one that is still split once for each
+    of its processors.
 
     Args:
       x: Tensor[...]

@@ -108,6 +108,7 @@ def test_what_is_split_too_far_is_refused_unless_it_is_gathered():
         mi.Program(task(9).predict, task(9).inputs(2, SIZES, labels=False), "rows:5", "x:rows")
 
 
-def test_a_number_of_voxels_that_cannot_be():
-    with pytest.raises(mi.ConfigError, match=r"UNet3D.gather_below = -1: it must be a number of voxels, or 0"):
-        UNet3D(gather_below=-1)
+@pytest.mark.parametrize("voxels", [-1, 1.5, "4"])
+def test_a_number_of_voxels_that_cannot_be(voxels):
+    with pytest.raises(mi.ConfigError, match=rf"UNet3D.gather_below = {voxels!r}: it must be a number of voxels, or 0"):
+        UNet3D(gather_below=voxels)
