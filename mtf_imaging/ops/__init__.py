@@ -10,6 +10,7 @@ from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.regather import gather_slices, num_slices, scatter_slices
+from mtf_imaging.ops.resize import resize2d, resize3d
 from mtf_imaging.ops.step import step
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "num_slices",
     "over_batch",
     "recompute",
+    "resize2d",
+    "resize3d",
     "scatter_slices",
     "softmax",
     "sparse_softmax_cross_entropy",

@@ -175,7 +175,7 @@ def make_geometry(title, x, num_spatial, kernel, strides, dilations, padding, si
 
 def per_dimension(title, what, value, num_spatial):
     """An int for all spatial dimensions, or one for each, as a tuple of ints."""
-    values = (value,) * num_spatial if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * num_spatial
     if len(values) != num_spatial or not all(isinstance(v, int) for v in values):
         raise ShapeError(f"{title}: {what} must be an int or {num_spatial} of them, not {value!r}")
     return values

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import mtf_imaging as mi
 from mtf_imaging.windows import Window, check_split
 from tests.harness import Case, check
+from tests.ops import resizing
 
 
 @st.composite
@@ -76,3 +77,23 @@ def test_transposed_convolutions(split, mesh_impl):
         {"x": f"batch:1,x:{inputs},y:3,z:2,channels:2", "f": f"fx:{window.kernel},fy:1,fz:1,filters:2,channels:2"},
     )
     check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(
+    st.tuples(st.integers(1, 7), st.integers(1, 7), st.sampled_from([1, 2, 3, 4])),
+    st.tuples(st.integers(1, 7), st.integers(1, 7), st.sampled_from([1, 2])),
+    st.sampled_from(["linear", "nearest"]),
+    st.sampled_from(["stacked", "placement"]),
+)
+def test_resizes(x, y, method, mesh_impl):
+    (n, o, rows), (m, p, cols) = x, y
+    sizes = (o * rows, p * cols, 3)
+    case = Case(
+        f"resize {x} {y} {method}",
+        lambda x: mi.ops.resize3d(x, sizes, method),
+        lambda x: resizing.resize(x, sizes, method),
+        {"x": f"batch:1,x:{n * rows},y:{m * cols},z:2,channels:2"},
+    )
+    check(case, "float64", f"rows:{rows},cols:{cols}", "x:rows,y:cols", mesh_impl)

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from tests.harness import Case, check
+from tests.ops import resizing
 
 X = "batch:2,x:12,y:8,z:6,channels:4"
 SIZES = {"x": 12, "y": 8, "z": 6}
@@ -86,6 +87,21 @@ def pool(kind, name, ksize, strides, padding="VALID", values=None):
     )
 
 
+def resize(name, sizes, method="linear", shape=X):
+    return Case(
+        f"resize3d {name}",
+        lambda x: mi.ops.resize3d(x, sizes, method),
+        lambda x: resizing.resize(x, sizes, method),
+        {"x": shape},
+        tuple((dim, n, o) for (dim, n), o in zip(SIZES.items(), sizes, strict=True)),
+    )
+
+
+def _tf_resize2d(method):
+    # (Its linear returns float32 whatever it gets.)
+    return lambda x: tf.cast(tf.image.resize(x, [18, 4], method, antialias=False), x.dtype)
+
+
 def two_dimensional():
     x = "batch:2,x:12,y:8,channels:4"
     same, half = (("x", 12, 12), ("y", 8, 8)), (("x", 12, 6), ("y", 8, 4))
@@ -117,6 +133,20 @@ def two_dimensional():
             lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"),
             {"x": x},
             half,
+        ),
+        Case(
+            "resize2d linear",
+            lambda x: mi.ops.resize2d(x, (18, 4)),
+            _tf_resize2d("bilinear"),
+            {"x": x},
+            (("x", 12, 18), ("y", 8, 4)),
+        ),
+        Case(
+            "resize2d nearest",
+            lambda x: mi.ops.resize2d(x, (18, 4), "nearest"),
+            _tf_resize2d("nearest"),
+            {"x": x},
+            (("x", 12, 18), ("y", 8, 4)),
         ),
     ]
 
@@ -210,7 +240,14 @@ POOLS = [
     pool("avg", "overlapping", 3, 2, "SAME"),
     pool("avg", "stride 1", (5, 3, 2), 1, "SAME"),
 ]
-CASES = CONVS + TRANSPOSED + POOLS + two_dimensional() + OTHERS
+RESIZES = [
+    resize("twice", (24, 16, 12)),
+    resize("half", (6, 4, 3)),
+    resize("other ratios", (36, 8, 4)),
+    resize("to one voxel a slice", (2, 2, 2)),
+    resize("nearest", (8, 20, 2), "nearest"),
+]
+CASES = CONVS + TRANSPOSED + POOLS + RESIZES + two_dimensional() + OTHERS
 
 
 def _table():
@@ -233,8 +270,8 @@ def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl)
 
 
-# TensorFlow itself has no such kernels on the CPU: nothing to compare with.
-_NO_FLOAT64 = ("max_pool3d", "avg_pool3d")
+# TensorFlow itself has no such kernels on the CPU, or computes in float32: nothing to compare with.
+_NO_FLOAT64 = ("max_pool3d", "avg_pool3d", "resize2d linear")
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c.name.startswith(_NO_FLOAT64)], ids=str)
@@ -244,7 +281,9 @@ def test_float64(case):
 
 
 @pytest.mark.parametrize(
-    "case", [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], *OTHERS[:2]], ids=str
+    "case",
+    [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], RESIZES[0], RESIZES[-1], *OTHERS[:2]],
+    ids=str,
 )
 @pytest.mark.parametrize("impl", IMPLS)
 def test_bfloat16(case, impl):

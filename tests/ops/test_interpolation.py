@@ -1,0 +1,69 @@
+"""The arithmetic of a resize: weights by their definition, slices that are the whole cut up, halos of a voxel."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import ndimage
+
+from mtf_imaging.ops.interpolation import METHODS, interpolate, plan_slices
+from tests.ops import resizing
+
+
+def dense(taps, columns):
+    """The matrix of `Taps`."""
+    found = np.zeros((taps.positions.shape[1], columns))
+    for positions, weights in zip(taps.positions, taps.weights, strict=True):
+        np.add.at(found, (np.arange(len(found)), positions), weights)
+    return found
+
+
+@st.composite
+def splits(draw):
+    """(size, outputs, parts), of which the last divides both."""
+    parts = draw(st.integers(1, 5))
+    return parts * draw(st.integers(1, 9)), parts * draw(st.integers(1, 9)), parts
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_linear_weights_are_nearness(size, outputs):
+    found = dense(interpolate(size, outputs, "linear"), size)
+    np.testing.assert_allclose(found, resizing.matrix(size, outputs, "linear"), atol=1e-13)
+
+
+def test_nearest_is_tensorflows_choice_also_where_a_centre_is_on_a_border():
+    for size in range(1, 65, 3):
+        for outputs in range(1, 65):
+            line = tf.reshape(tf.range(size), [1, size, 1, 1])
+            want = tf.image.resize(line, [outputs, 1], "nearest").numpy().ravel()
+            np.testing.assert_array_equal(interpolate(size, outputs, "nearest").positions[0], want)
+
+
+@given(splits(), st.sampled_from(METHODS))
+def test_slices_are_the_whole_cut_up(split, method):
+    size, outputs, parts = split
+    plan = plan_slices(size, outputs, parts, method)
+    m, q = size // parts, outputs // parts
+    assert 0 <= plan.before <= 1
+    assert 0 <= plan.after <= 1
+    whole = np.pad(dense(interpolate(size, outputs, method), size), [(0, 0), (plan.before, plan.after)])
+    for i in range(parts):
+        want = whole[i * q : (i + 1) * q, i * m : (i + 1) * m + plan.before + plan.after]
+        got = dense(type(plan.forward)(plan.forward.positions[i], plan.forward.weights[i]), want.shape[1])
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_allclose(want.sum(1), 1)  # nothing that the slice needs is out of its reach
+        adjoint = dense(type(plan.backward)(plan.backward.positions[i], plan.backward.weights[i]), q)
+        np.testing.assert_array_equal(adjoint, want.T)
+
+
+@pytest.mark.parametrize("sizes", [(10, 3, 12), (4, 9, 5)])
+def test_a_volume_is_resized_as_scipy_does(sizes):
+    x = np.random.default_rng(0).standard_normal((5, 6, 8))
+    zoom = [n / m for n, m in zip(sizes, x.shape, strict=True)]
+    want = ndimage.zoom(x, zoom, order=1, mode="nearest", grid_mode=True)
+    got = x
+    for axis, size in enumerate(sizes):
+        weights = dense(interpolate(x.shape[axis], size, "linear"), x.shape[axis])
+        got = np.moveaxis(np.tensordot(weights, got, (1, axis)), 0, axis)
+    np.testing.assert_allclose(got, want, atol=1e-12)

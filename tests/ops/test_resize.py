@@ -1,0 +1,97 @@
+"""What the table of ops does not ask of resizing: second derivatives, labels, values that are no numbers, messages."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from tests.ops import resizing
+
+SHAPE = "batch:1,x:4,y:6,z:2,channels:2"
+SIZES = (8, 2, 4)
+SPLIT = ("rows:2,cols:2", "x:rows,y:cols")
+
+
+def values(seed=0):
+    return np.random.default_rng(seed).standard_normal((1, 4, 6, 2, 2))
+
+
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+def test_its_gradient_has_a_gradient(mesh_impl):
+    def fn(x):
+        y = mi.ops.resize3d(x, SIZES)
+        (dx,) = mi.mtf.gradients([mi.mtf.reduce_sum(y * y * y)], [x])
+        return mi.mtf.gradients([mi.mtf.reduce_sum(dx * dx)], [x])[0]
+
+    x = tf.constant(values())
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            total = tf.reduce_sum(resizing.resize(x, SIZES, "linear") ** 3)
+        dx = inner.gradient(total, x)
+        total = tf.reduce_sum(dx * dx)
+    want = outer.gradient(total, x)
+    got = mi.Program(fn, {"x": (SHAPE, "float64")}, *SPLIT, mesh_impl=mesh_impl)(x=x)
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+def test_nearest_resizes_labels(dtype):
+    labels = np.arange(4 * 6 * 2 * 2).reshape(1, 4, 6, 2, 2) % 3
+    want = resizing.resize(tf.constant(labels, tf.float64), SIZES, "nearest")
+    program = mi.Program(lambda x: mi.ops.resize3d(x, SIZES, "nearest"), {"x": (SHAPE, dtype)}, *SPLIT)
+    got = program(x=labels.astype(dtype))
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, tf.cast(want, dtype))
+
+
+def test_what_is_no_number_stays_where_it_is():
+    x = values()
+    x[0, 1, 1, 0, 0] = np.nan
+    got = mi.Program(lambda x: mi.ops.resize3d(x, (4, 12, 2)), {"x": (SHAPE, "float64")}, *SPLIT)(x=x).numpy()
+    bad = np.argwhere(np.isnan(got))
+    np.testing.assert_array_equal(bad, [[0, 1, y, 0, 0] for y in (1, 2, 3, 4)])
+
+
+def test_sizes_as_they_are_change_nothing():
+    def fn(x):
+        assert mi.ops.resize3d(x, (4, 6, 2)) is x
+        return x
+
+    mi.Program(fn, {"x": SHAPE})
+
+
+def test_a_split_that_cannot_be_is_told_with_both_sizes():
+    def fn(x):
+        return mi.ops.resize3d(x, (7, 9, 2), name="up")
+
+    with pytest.raises(mi.LayoutError) as error:
+        mi.Program(fn, {"x": SHAPE}, "rows:2,cols:4", "x:rows,y:cols")
+    text = str(error.value)
+    assert "3 faults" in text  # the third is of the input itself
+    assert (
+        "resize3d 'up': cannot split 'x' (size 4, resized to 7) over 'rows' (size 2): its output size 7 is not "
+        "divisible by 2, nearest legal: 6 and 8. Fix: resize it to 8, or drop 'x:rows'."
+    ) in text
+    assert (
+        "resize3d 'up': cannot split 'y' (size 6, resized to 9) over 'cols' (size 4): its input size 6 is not "
+        "divisible by 4, nearest legal: 4 and 8, and its output size 9 is not divisible by 4, nearest legal: 8 and 12. "
+        "Fix: pad 'y' to 8 and resize it to 12, or drop 'y:cols'."
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        (lambda x: mi.ops.resize3d(x, (2, 2)), r"resize3d 'resize3d': sizes must be an int or 3 of them, not \(2, 2\)"),
+        (lambda x: mi.ops.resize3d(x, 2.5), "sizes must be an int or 3 of them, not 2.5"),
+        (lambda x: mi.ops.resize3d(x, 0), r"sizes must be at least 1, not \(0, 0, 0\)"),
+        (lambda x: mi.ops.resize3d(x, 2, "cubic"), "method must be 'linear' or 'nearest', not 'cubic'"),
+        (lambda x: mi.ops.resize3d(mi.mtf.cast(x, tf.int32), 2), "int32, which has no values between .* Fix: method="),
+        (lambda x: mi.ops.resize3d(mi.mtf.reduce_sum(x, reduced_dim=x.shape.dims[0]), 2), "but its input has 4"),
+    ],
+)
+def test_wrong_calls(op, message):
+    with pytest.raises(mi.ShapeError, match=message):
+        mi.Program(op, {"x": SHAPE})
