@@ -38,7 +38,8 @@ class _ResizeOperation(mtf.Operation):
         super().__init__([x], name=name)
         self.kind = kind
         self._method = method
-        self._resized = sorted(resized, key=lambda r: r.outputs / r.size)
+        # Lines of the last dimensions are dearest to gather: their turn is while the tensor is smallest.
+        self._resized = sorted(resized, key=lambda r: (r.outputs / r.size, r.dim if r.outputs < r.size else -r.dim))
 
     def _shape(self, sizes):
         dims = list(self.inputs[0].shape.dims)
