@@ -4,7 +4,7 @@ from mtf_imaging.ops.activation import dropout, leaky_relu
 from mtf_imaging.ops.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from mtf_imaging.ops.dice import adaptive_dice_loss, dice_loss
 from mtf_imaging.ops.losses import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
-from mtf_imaging.ops.norm import batch_norm
+from mtf_imaging.ops.norm import batch_norm, group_norm, instance_norm
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
 from mtf_imaging.ops.precision import master_dtype
@@ -25,6 +25,8 @@ __all__ = [
     "dice_loss",
     "dropout",
     "gather_slices",
+    "group_norm",
+    "instance_norm",
     "leaky_relu",
     "master_dtype",
     "max_pool2d",

@@ -1,10 +1,13 @@
-"""Batch normalisation on one device: what batch norm calls on its slices.
+"""Normalisation on one device: what norms call on their slices.
 
-`x` is `[..., channels]`, what is of a channel `[channels]`. TensorFlow's fused kernels do the work where they know the
-dtype: a few times faster than elementwise operations, and no tensor is widened to the dtype of the statistics. On a CPU
-they add one value after the other, though: of the 2 million float32s a channel of 128^3 voxels such a sum is off by
-1e-3 of its value (measured). So each channel is summed in columns, about as many as each has values, and these in
-float64, which leaves 1e-6.
+`x` is `[cases, ..., channels]`, statistics and what is learned `[cases, channels]`: of every case by itself, or of one
+case that stands for all. TensorFlow's fused kernels do the work where they know the dtype: a few times faster than
+elementwise operations, and no tensor is widened to the dtype of the statistics. They know channels only, the last
+dimension; several cases become channels of their own, for one copy of `x`.
+
+On a CPU these kernels add one value after the other, though: of the 2 million float32s a channel of 128^3 voxels such a
+sum is off by 1e-3 of its value (measured). So each channel is summed in columns, about as many as each has values, and
+these in float64, which leaves 1e-6.
 """
 
 import math
@@ -14,80 +17,104 @@ import tensorflow as tf
 _FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
 
-def _columns(x):
-    """`[..., channels]` as `[1, 1, rows, columns x channels]`, and the number of columns."""
-    *sizes, channels = x.shape
-    columns = 1
-    while sizes and columns * columns < math.prod(sizes):
-        columns *= sizes.pop()
-    return tf.reshape(x, [1, 1, math.prod(sizes), columns * channels]), columns
+class _Columns:
+    """How `[cases, ..., channels]` is seen by the kernels: `[1, 1, rows, cases x columns x channels]`."""
 
+    def __init__(self, x):
+        self._shape = x.shape
+        self._cases, *sizes, self._channels = x.shape
+        self.columns = 1
+        while sizes and self.columns * self.columns < math.prod(sizes):
+            self.columns *= sizes.pop()
+        self.rows = math.prod(sizes)
 
-def _sum_columns(values, columns):
-    return tf.reduce_sum(tf.reshape(tf.cast(values, tf.float64), [columns, -1]), axis=0)
+    def view(self, x):
+        if self._cases > 1:
+            x = tf.transpose(tf.reshape(x, [self._cases, self.rows, -1]), [1, 0, 2])
+        return tf.reshape(x, [1, 1, self.rows, -1])
+
+    def undo(self, view):
+        if self._cases > 1:
+            view = tf.transpose(tf.reshape(view, [self.rows, self._cases, -1]), [1, 0, 2])
+        return tf.reshape(view, self._shape)
+
+    def spread(self, values):
+        """`[cases, channels]` for every column."""
+        return tf.reshape(tf.tile(values[:, tf.newaxis], [1, self.columns, 1]), [-1])
+
+    def sum(self, values):
+        """The adjoint of `spread`, in float64."""
+        return tf.reduce_sum(tf.reshape(tf.cast(values, tf.float64), [self._cases, self.columns, self._channels]), 1)
 
 
 def power_sums(x):
-    """The sum and the sum of squares of each channel: float64, `[2, channels]`.
+    """The sum and the sum of squares of each channel: float64, `[cases, 2, channels]`.
 
     (In float64 a variance can be had of these, however much larger the mean is.)
     """
-    x, columns = _columns(x)
-    rows, width = x.shape[2:]
+    columns = _Columns(x)
+    rows, x = columns.rows, columns.view(x)
     if x.dtype in _FUSED_DTYPES:
+        ones = tf.ones(x.shape[3:])
+        nothing = tf.zeros([0])
         _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=x, scale=tf.ones([width]), offset=tf.zeros([width]), mean=tf.zeros([0]), variance=tf.zeros([0])
+            x=x, scale=ones, offset=tf.zeros_like(ones), mean=nothing, variance=nothing
         )
         variance *= (rows - 1) / rows  # the kernel's is that of a sample
     else:
         mean, variance = tf.nn.moments(x, axes=[0, 1, 2])
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
-    return rows * tf.stack([_sum_columns(mean, columns), _sum_columns(variance + tf.square(mean), columns)])
+    return rows * tf.stack([columns.sum(mean), columns.sum(variance + tf.square(mean))], axis=1)
 
 
 def normalise(x, mean, variance, scale, offset, epsilon):
     """`(x - mean) / sqrt(variance + epsilon) scale + offset`."""
-    if x.dtype not in _FUSED_DTYPES:
-        return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
-    y, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, [1, 1, -1, x.shape[-1]]),
-        scale=scale,
-        offset=offset,
-        mean=mean,
-        variance=variance,
-        epsilon=epsilon,
-        is_training=False,
-    )
-    return tf.reshape(y, x.shape)
+    columns = _Columns(x)
+    mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
+    if x.dtype in _FUSED_DTYPES:
+        y, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=columns.view(x),
+            scale=scale,
+            offset=offset,
+            mean=mean,
+            variance=variance,
+            epsilon=epsilon,
+            is_training=False,
+        )
+    else:
+        y = tf.nn.batch_normalization(columns.view(x), mean, variance, offset, scale, epsilon)
+    return columns.undo(y)
 
 
 def gradient_sums(x, dy, mean, variance, epsilon):
-    """Gradients to scale and offset, from the statistics and from `dy` to the result: float64, `[2, channels]`."""
-    (x, columns), (dy, _) = _columns(x), _columns(dy)
+    """Sums of `dy normal` and of `dy`, with `normal = (x - mean) / sqrt(variance + epsilon)`: as `power_sums`."""
+    columns = _Columns(x)
+    x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
     if x.dtype in _FUSED_DTYPES:
-        _, dscale, doffset, *_ = tf.raw_ops.FusedBatchNormGradV3(
+        _, of_normal, of_dy, *_ = tf.raw_ops.FusedBatchNormGradV3(
             y_backprop=dy,
             x=x,
-            scale=tf.ones([x.shape[-1]]),
-            reserve_space_1=tf.tile(mean, [columns]),
-            reserve_space_2=tf.tile(variance, [columns]),
+            scale=tf.ones_like(mean),
+            reserve_space_1=mean,
+            reserve_space_2=variance,
             reserve_space_3=tf.zeros([0]),
             epsilon=epsilon,
             is_training=False,
         )
     else:
-        normal = normalise(x, tf.tile(mean, [columns]), tf.tile(variance, [columns]), None, None, epsilon)
-        dscale, doffset = tf.reduce_sum(dy * normal, axis=[0, 1, 2]), tf.reduce_sum(dy, axis=[0, 1, 2])
-    return tf.stack([_sum_columns(dscale, columns), _sum_columns(doffset, columns)])
+        normal = tf.nn.batch_normalization(x, mean, variance, None, None, epsilon)
+        of_normal, of_dy = tf.reduce_sum(dy * normal, axis=[0, 1, 2]), tf.reduce_sum(dy, axis=[0, 1, 2])
+    return tf.stack([columns.sum(of_normal), columns.sum(of_dy)], axis=1)
 
 
-def gradient(x, dy, mean, variance, scale, dscale, doffset, count, epsilon):
-    """Gradient to `x`, through the statistics of `count` values a channel, whose `gradient_sums` are given.
+def gradient(x, dy, mean, variance, scale, of_normal, of_dy, epsilon):
+    """Gradient to `x`, through the statistics.
 
-    `scale (dy - doffset / count - normal dscale / count) / sqrt(variance + epsilon)`, as Ioffe and Szegedy 2015
-    (arXiv:1502.03167), section 3, have it; both terms are of the form of a normalisation.
+    `(scale dy - of_dy - normal of_normal) / sqrt(variance + epsilon)`, as Ioffe and Szegedy 2015 (arXiv:1502.03167),
+    section 3, have it, where `of_normal` and `of_dy` are means of `scale dy normal` and `scale dy` over all that share
+    statistics. Both terms are of the form of a normalisation.
     """
-    nothing = tf.zeros_like(scale)
-    of_normal = scale * tf.math.rsqrt(variance + epsilon) * dscale / count
-    of_dy = normalise(dy, doffset / count, variance, scale, nothing, epsilon)
-    return of_dy - normalise(x, mean, variance, of_normal, nothing, epsilon)
+    nothing = tf.zeros_like(mean)
+    inverse = tf.math.rsqrt(variance + epsilon)
+    of_scale = normalise(dy, nothing, variance, scale, -inverse * of_dy, epsilon)
+    return of_scale - normalise(x, mean, variance, inverse * of_normal, nothing, epsilon)

@@ -1,101 +1,18 @@
-"""Batch normalisation with statistics of the whole tensor, however it is split."""
-
-import math
+"""Batch, instance and group norm, with statistics of the whole tensor, however it is split."""
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.ops import local_norm
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.normalisation import Normalise, Sharing
 from mtf_imaging.ops.precision import master_dtype
 
 
-class _BatchNormOperation(mtf.Operation):
-    """What the normalisation and its gradient share: how channels are spread, and sums over all processors."""
-
-    kind = "batch_norm"
-
-    def __init__(self, inputs, epsilon, name):
-        super().__init__(inputs, name=name)
-        x, scale = inputs[:2]
-        self._epsilon = epsilon
-        self._outputs = [
-            mtf.Tensor(self, x.shape, x.dtype, index=0),
-            mtf.Tensor(self, scale.shape, scale.dtype, index=1),
-            mtf.Tensor(self, scale.shape, scale.dtype, index=2),
-        ]
-
-    def lower(self, lowering):
-        mesh = lowering.mesh_impl(self)
-        *axes, channel_axis = mesh.split_axes(self.inputs[0].shape)
-        self._summed = [axis for axis in axes if axis is not None]
-        self._channel_axes = [] if channel_axis is None else [channel_axis]
-        results = self._lower(mesh, *[lowering.tensors[t].to_laid_out_tensor() for t in self.inputs])
-        for tensor, value in zip(self.outputs, results):
-            lowering.set_tensor_lowering(tensor, value)
-
-    def _sums(self, mesh, fn, tensors, per_channel=()):
-        """`fn(*tensors, *per_channel) -> float64 [2, channels]`, summed over all processors."""
-
-        def local(*inputs):
-            split = len(tensors)
-            return fn(*inputs[:split], *(value[0] for value in inputs[split:]))
-
-        return mesh.window_sum(local, (*tensors, *per_channel), self._summed, self._channel_axes, batch_ndims=0)
-
-    def _map(self, mesh, fn, tensors, per_channel):
-        """`fn(*tensors, *per_channel)` on the slices of every processor."""
-        return mesh.window(fn, tensors, per_channel, self._channel_axes, batch_ndims=0)
-
-    @property
-    def _count(self):
-        """Elements a channel of the whole tensor."""
-        return math.prod(self.inputs[0].shape.to_integer_list[:-1])
-
-
-class BatchNormTraining(_BatchNormOperation):
-    """`y = (x - mean) / sqrt(variance + epsilon) scale + offset`; outputs y, mean and (biased) variance."""
-
-    def __init__(self, x, scale, offset, epsilon, name=None):
-        super().__init__([x, scale, offset], epsilon, name or self.kind)
-
-    def gradient(self, grad_ys):
-        x, scale, _ = self.inputs
-        return BatchNormGrad(x, scale, *self.outputs[1:], grad_ys[0], self._epsilon).outputs
-
-    def _lower(self, mesh, x, scale, offset):
-        def moments(sums):
-            mean, mean_square = tf.unstack(sums / self._count, axis=1)
-            variance = tf.maximum(mean_square - tf.square(mean), 0)
-            return tf.cast(mean, self.outputs[1].dtype), tf.cast(variance, self.outputs[2].dtype)
-
-        def normalise(x, *per_channel):
-            return local_norm.normalise(x, *per_channel, self._epsilon)
-
-        mean, variance = mesh.map_stacks(moments, self._sums(mesh, local_norm.power_sums, [x]))
-        return self._map(mesh, normalise, [x], [mean, variance, scale, offset]), mean, variance
-
-
-class BatchNormGrad(_BatchNormOperation):
-    """Gradients of `BatchNormTraining` to x, scale and offset, through the statistics."""
-
-    has_gradient = False
-
-    def __init__(self, x, scale, mean, variance, dy, epsilon):
-        super().__init__([x, scale, mean, variance, dy], epsilon, f"{self.kind}_dx")
-
-    def _lower(self, mesh, x, scale, mean, variance, dy):
-        def sums(x, dy, mean, variance):
-            return local_norm.gradient_sums(x, dy, mean, variance, self._epsilon)
-
-        def gradient(x, dy, *per_channel):
-            return local_norm.gradient(x, dy, *per_channel, self._count, self._epsilon)
-
-        def parts(sums):
-            return tuple(tf.cast(part, scale_dtype) for part in tf.unstack(sums, axis=1))
-
-        scale_dtype = self.outputs[1].dtype
-        dscale, doffset = mesh.map_stacks(parts, self._sums(mesh, sums, [x, dy], [mean, variance]))
-        return self._map(mesh, gradient, [x, dy], [mean, variance, scale, dscale, doffset]), dscale, doffset
+def _variable(x, key, initial, trainable=True):
+    """A variable of `x`'s channels."""
+    channels, initializer = mtf.Shape(x.shape.dims[-1:]), tf.constant_initializer(initial)
+    dtype = master_dtype(x.dtype)
+    return mtf.get_variable(x.mesh, key, channels, dtype=dtype, initializer=initializer, trainable=trainable)
 
 
 def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
@@ -117,21 +34,78 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
     Returns:
       Tensor[batch..., x, y, z, channels]
     """
-    channels = mtf.Shape(x.shape.dims[-1:])
-    dtype = master_dtype(x.dtype)
     with tf.compat.v1.variable_scope(name, default_name="batch_norm"):
-
-        def variable(key, initial, trainable):
-            return mtf.get_variable(
-                x.mesh, key, channels, dtype=dtype, initializer=tf.constant_initializer(initial), trainable=trainable
-            )
-
-        scale, offset = variable("scale", 1.0, True), variable("offset", 0.0, True)
-        moving_mean, moving_variance = variable("moving_mean", 0.0, False), variable("moving_variance", 1.0, False)
+        scale, offset = _variable(x, "scale", 1.0), _variable(x, "offset", 0.0)
+        moving_mean, moving_variance = (
+            _variable(x, "moving_mean", 0.0, False),
+            _variable(x, "moving_variance", 1.0, False),
+        )
         if is_training:
-            y, mean, variance = BatchNormTraining(x, scale, offset, epsilon).outputs
+            y, mean, variance = Normalise("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
             for moving, value in ((moving_mean, mean), (moving_variance, variance)):
                 mtf.assign(moving, moving * momentum + mtf.stop_gradient(value) * (1 - momentum))
             return y
         factor = scale * mtf.rsqrt(moving_variance + epsilon)
-        return mtf.cast(mtf.cast(x, dtype) * factor + (offset - moving_mean * factor), x.dtype)
+        return mtf.cast(mtf.cast(x, scale.dtype) * factor + (offset - moving_mean * factor), x.dtype)
+
+
+def instance_norm(x, epsilon=1e-6, name=None):
+    """Instance normalisation (Ulyanov et al. 2016, arXiv:1607.08022): of each channel of each case by itself.
+
+    Statistics are those of the whole volume, in training as in evaluation; nothing is moved, and no case sees another.
+    Variables and splits are as in `group_norm`.
+
+    Args:
+      x: Tensor[batch, x, y, z, channels]: the first dimension is the batch, all up to the last are the volume.
+      epsilon: added to the variance.
+      name: variable scope.
+
+    Returns:
+      Tensor[batch, x, y, z, channels]
+
+    Raises:
+      ShapeError: `x` has no volume.
+    """
+    return _norm_of_cases("instance_norm", x, 1, epsilon, name)
+
+
+def group_norm(x, groups, epsilon=1e-6, name=None):
+    """Group normalisation (Wu and He 2018, arXiv:1803.08494): of each group of channels of each case by itself.
+
+    `y = (x - mean) / sqrt(variance + epsilon) scale + offset`, with the mean and (biased) variance of the case's whole
+    volume in `channels / groups` channels, one after the other, in training as in evaluation.
+
+    Variables: `scale` (from 1) and `offset` (from 0) of each channel, float32 where `x` has fewer bits. Every dimension
+    may be split: two sums a channel and case are exchanged forward, and two backward; where channels are split within a
+    group, those of all channels.
+
+    Args:
+      x: Tensor[batch, x, y, z, channels]: the first dimension is the batch, all up to the last are the volume.
+      groups: a number that divides the channels; 1 normalises all of them together.
+      epsilon: added to the variance.
+      name: variable scope.
+
+    Returns:
+      Tensor[batch, x, y, z, channels]
+
+    Raises:
+      ShapeError: `groups` does not divide the channels, or `x` has no volume.
+    """
+    channels = x.shape.dims[-1]
+    if not isinstance(groups, int) or groups < 1 or channels.size % groups:
+        raise ShapeError(
+            f"group_norm '{name or 'group_norm'}': groups must be a number that divides '{channels.name}' (size "
+            f"{channels.size}), not {groups!r}"
+        )
+    return _norm_of_cases("group_norm", x, channels.size // groups, epsilon, name)
+
+
+def _norm_of_cases(kind, x, group, epsilon, name):
+    if len(x.shape.dims) < 3:
+        raise ShapeError(
+            f"{kind} '{name or kind}' needs at least 3 dimensions (batch, a spatial one, channels), but its input has "
+            f"{len(x.shape.dims)}: {x.shape}"
+        )
+    with tf.compat.v1.variable_scope(name, default_name=kind):
+        scale, offset = _variable(x, "scale", 1.0), _variable(x, "offset", 0.0)
+        return Normalise(kind, x, scale, offset, Sharing(by_case=True, group=group), epsilon).outputs[0]

@@ -5,7 +5,8 @@ import pytest
 
 import mtf_imaging as mi
 
-SIZES = (1, 64, 64, 64, 2)
+AXES = {"batch": (0, 1, 2, 3), "instance": (1, 2, 3), "group": (1, 2, 3, 4)}  # over which they are taken
+SIZES = (2, 64, 64, 64, 2)
 LAYOUTS = {
     "whole": {},
     "stacked": {"mesh_shape": "rows:4,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
@@ -15,11 +16,17 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_they_are_those_of_the_whole_tensor(layout):
+@pytest.mark.parametrize("norm", ["batch", "instance", "group"])
+def test_they_are_those_of_the_whole_tensor(norm, layout):
     image = np.maximum(np.random.default_rng(0).normal(0.1, 1, SIZES), -0.1).astype(np.float32)
+    image[1] *= 3
 
     def fn(image):
-        y = mi.ops.batch_norm(image, True, momentum=0.0, name="norm")
+        y = {
+            "batch": lambda: mi.ops.batch_norm(image, True, momentum=0.0, name="norm"),
+            "instance": lambda: mi.ops.instance_norm(image, name="norm"),
+            "group": lambda: mi.ops.group_norm(image, 1, name="norm"),
+        }[norm]()
         scale, _ = image.mesh.graph.trainable_variables
         return y, *mi.mtf.gradients([mi.mtf.reduce_sum(mi.mtf.square(y) * y)], [image, scale.outputs[0]])
 
@@ -28,13 +35,16 @@ def test_they_are_those_of_the_whole_tensor(layout):
     y, dx, dscale = program(image=image)
 
     exact = image.astype(np.float64)
-    mean, variance = exact.mean((0, 1, 2, 3)), exact.var((0, 1, 2, 3))
-    found = program.variables
-    np.testing.assert_allclose(found["norm/moving_mean"].numpy(), mean, rtol=1e-5)
-    np.testing.assert_allclose(found["norm/moving_variance"].numpy(), variance, rtol=1e-5)
+    axes = AXES[norm]
+    mean, variance = exact.mean(axes, keepdims=True), exact.var(axes, keepdims=True)
+    if norm == "batch":
+        found = program.variables
+        np.testing.assert_allclose(found["norm/moving_mean"].numpy(), mean.ravel(), rtol=1e-5)
+        np.testing.assert_allclose(found["norm/moving_variance"].numpy(), variance.ravel(), rtol=1e-5)
     normal = (exact - mean) / np.sqrt(variance + 1e-6)
     np.testing.assert_allclose(y.numpy(), normal, rtol=1e-5, atol=1e-5)
     dy = 3 * normal**2
-    expected = (dy - dy.mean((0, 1, 2, 3)) - normal * (dy * normal).mean((0, 1, 2, 3))) / np.sqrt(variance + 1e-6)
+    through = dy.mean(axes, keepdims=True) + normal * (dy * normal).mean(axes, keepdims=True)
+    expected = (dy - through) / np.sqrt(variance + 1e-6)
     np.testing.assert_allclose(dx.numpy(), expected, atol=1e-5 * np.abs(expected).max())
     np.testing.assert_allclose(dscale.numpy(), (dy * normal).sum((0, 1, 2, 3)), rtol=1e-4)

@@ -156,6 +156,12 @@ def _tf_batch_norm(x):
     return tf.nn.batch_normalization(x, mean, variance, None, None, 1e-3)
 
 
+def _tf_group_norm(x, groups, epsilon=1e-3):
+    grouped = tf.reshape(x, [*x.shape[:-1], groups, x.shape[-1] // groups])
+    mean, variance = tf.nn.moments(grouped, [1, 2, 3, 5], keepdims=True)
+    return tf.reshape(tf.nn.batch_normalization(grouped, mean, variance, None, None, epsilon), x.shape)
+
+
 def _tf_dice_loss(p, labels):
     overlap = tf.reduce_sum(p * labels, [1, 2, 3])
     total = tf.reduce_sum(p, [1, 2, 3]) + tf.reduce_sum(labels, [1, 2, 3])
@@ -181,6 +187,8 @@ LOGITS, LABELS = "batch:2,x:12,y:8,z:6,classes:4", "batch:2,x:12,y:8,z:6"
 CLASSES = mi.mtf.Dimension("classes", 4)
 OTHERS = [
     Case("batch_norm", lambda x: mi.ops.batch_norm(x, True, epsilon=1e-3), _tf_batch_norm, {"x": X}),
+    Case("instance_norm", lambda x: mi.ops.instance_norm(x, 1e-3), lambda x: _tf_group_norm(x, 4), {"x": X}),
+    Case("group_norm", lambda x: mi.ops.group_norm(x, 2, 1e-3), lambda x: _tf_group_norm(x, 2), {"x": X}),
     Case("leaky_relu", lambda x: mi.ops.leaky_relu(x, 0.1), lambda x: tf.nn.leaky_relu(x, 0.1), {"x": X}),
     Case("relu", lambda x: mi.ops.leaky_relu(x, 0), tf.nn.relu, {"x": X}),
     Case("softmax", lambda x: mi.ops.softmax(x, CLASSES), tf.nn.softmax, {"x": LOGITS}),
@@ -282,7 +290,7 @@ def test_float64(case):
 
 @pytest.mark.parametrize(
     "case",
-    [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], RESIZES[0], RESIZES[-1], *OTHERS[:2]],
+    [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], RESIZES[0], RESIZES[-1], *OTHERS[:3]],
     ids=str,
 )
 @pytest.mark.parametrize("impl", IMPLS)
