@@ -18,13 +18,19 @@ _FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
 
 class _Columns:
-    """How `[cases, ..., channels]` is seen by the kernels: `[1, 1, rows, cases x columns x channels]`."""
+    """How `[cases, ..., channels]` is seen by the kernels: `[1, 1, rows, cases x columns x channels]`.
 
-    def __init__(self, x):
+    Args:
+      x: what is seen.
+      to_sum: whether there are as many columns as make sums exact, or one, which the kernels are fastest with, unless
+        several cases are to be copied.
+    """
+
+    def __init__(self, x, to_sum):
         self._shape = x.shape
         self._cases, *sizes, self._channels = x.shape
         self.columns = 1
-        while sizes and self.columns * self.columns < math.prod(sizes):
+        while (to_sum or self._cases > 1) and self.columns * self.columns < math.prod(sizes):
             self.columns *= sizes.pop()
         self.rows = math.prod(sizes)
 
@@ -52,7 +58,7 @@ def power_sums(x):
 
     (In float64 a variance can be had of these, however much larger the mean is.)
     """
-    columns = _Columns(x)
+    columns = _Columns(x, to_sum=True)
     rows, x = columns.rows, columns.view(x)
     if x.dtype in _FUSED_DTYPES:
         ones = tf.ones(x.shape[3:])
@@ -69,7 +75,7 @@ def power_sums(x):
 
 def normalise(x, mean, variance, scale, offset, epsilon):
     """`(x - mean) / sqrt(variance + epsilon) scale + offset`."""
-    columns = _Columns(x)
+    columns = _Columns(x, to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
     if x.dtype in _FUSED_DTYPES:
         y, *_ = tf.raw_ops.FusedBatchNormV3(
@@ -88,7 +94,7 @@ def normalise(x, mean, variance, scale, offset, epsilon):
 
 def gradient_sums(x, dy, mean, variance, epsilon):
     """Sums of `dy normal` and of `dy`, with `normal = (x - mean) / sqrt(variance + epsilon)`: as `power_sums`."""
-    columns = _Columns(x)
+    columns = _Columns(x, to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
     if x.dtype in _FUSED_DTYPES:
         _, of_normal, of_dy, *_ = tf.raw_ops.FusedBatchNormGradV3(
