@@ -9,7 +9,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import layers
 
-_NORMS = ("batch", "none")
+_NORMS = ("batch", "instance", "group", "none")
 
 
 @gin.configurable(module="unet3d")
@@ -26,8 +26,11 @@ class UNet3D:
       depth: number of resolutions.
       convs: convolutions in a block.
       kernel_size: voxels along each axis.
-      norm: "batch" or "none".
-      norm_momentum, norm_epsilon: of the batch norm.
+      norm: "batch", "instance", "group" or "none". Instance and group norm see one case at a time: they are the same in
+        training and prediction, and exact in micro-batches.
+      norm_groups: groups of channels of the group norm.
+      norm_momentum: of the batch norm's moving statistics.
+      norm_epsilon: of all norms.
       alpha: slope of the leaky ReLU below zero; 0 is the ReLU.
       keep_prob: share of the activations that dropout keeps in training.
       gather_below: voxels. From the first level down in which slices have fewer along an axis, or could not all have as
@@ -45,6 +48,7 @@ class UNet3D:
     convs: int = 2
     kernel_size: int = 3
     norm: str = "batch"
+    norm_groups: int = 8
     norm_momentum: float = 0.9
     norm_epsilon: float = 1e-6
     alpha: float = 0.1
@@ -59,6 +63,12 @@ class UNet3D:
                 raise mi.ConfigError(f"UNet3D.{name} = {getattr(self, name)}: it must be at least 1.")
         if self.norm not in _NORMS:
             raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
+        groups = self.norm_groups
+        if self.norm == "group" and not (isinstance(groups, int) and groups > 0 and self.base_filters % groups == 0):
+            raise mi.ConfigError(
+                f"UNet3D.norm_groups = {groups!r}: it must be a number that divides UNet3D.base_filters = "
+                f"{self.base_filters}, the channels of the first block."
+            )
         if not (isinstance(self.gather_below, int) and self.gather_below >= 0):
             raise mi.ConfigError(
                 f"UNet3D.gather_below = {self.gather_below!r}: it must be a number of voxels, or 0 to gather nothing."
@@ -110,12 +120,20 @@ class UNet3D:
         with tf.compat.v1.variable_scope(name):
             for i, number in enumerate(filters):
                 x = layers.conv(x, f"conv{i}", number, self.kernel_size, use_bias=self.norm == "none")
-                if self.norm == "batch":
-                    x = mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"norm{i}")
+                x = self._normalised(x, f"norm{i}", is_training)
                 x = mi.ops.leaky_relu(x, self.alpha)
                 spared = (first and i == 0) or (last and i == self.convs - 1)
                 if is_training and self.keep_prob < 1 and not spared:
                     x = mi.ops.dropout(x, self.keep_prob, name=f"{name}/dropout{i}")
+        return x
+
+    def _normalised(self, x, name, is_training):
+        if self.norm == "batch":
+            return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=name)
+        if self.norm == "instance":
+            return mi.ops.instance_norm(x, self.norm_epsilon, name=name)
+        if self.norm == "group":
+            return mi.ops.group_norm(x, self.norm_groups, self.norm_epsilon, name=name)
         return x
 
     def _check_sizes(self, image):

@@ -22,7 +22,7 @@ class MicroBatches:
     The gradient is that of the whole batch, whatever `count` is: dropout draws what it would for the whole, and sums
     over the batch that a loss is a function of (`ops.over_batch`) are found in a forward pass of their own, where there
     are any. Only batch norm differs: it normalises each part by the statistics of that part, and moves its moving ones
-    `count` times a step.
+    `count` times a step. Instance and group norm are exact: they look at one case at a time.
 
     Args:
       task: a `Task`.

@@ -11,19 +11,27 @@ def max_pool(x):
     return x
 
 
-def normalised(x, scale, offset):
-    mean, variance = tf.nn.moments(x, [0, 1, 2, 3])
-    return tf.nn.batch_normalization(x, mean, variance, offset, scale, 1e-6)
+def normalised(x, scale, offset, norm, groups):
+    """The norm, by statistics of the batch, or of each case's channels in so many groups."""
+    shape = x.shape
+    if norm == "batch":
+        mean, variance = tf.nn.moments(x, [0, 1, 2, 3])
+    else:
+        groups = groups if norm == "group" else shape[-1]
+        x = tf.reshape(x, [*shape[:-1], groups, shape[-1] // groups])
+        mean, variance = tf.nn.moments(x, [1, 2, 3, 5], keepdims=True)
+    return tf.reshape((x - mean) / tf.sqrt(variance + 1e-6), shape) * scale + offset
 
 
-def logits(image, weights, depth, batch_norm=True):
+def logits(image, weights, depth, norm="batch", groups=None):
     """Logits of a U-Net of 2 convolutions a block.
 
     Args:
       image: [batch, x, y, z, channels]
       weights: tensors by the names of the program's variables.
       depth: number of resolutions.
-      batch_norm: whether there are norms, by the batch's statistics.
+      norm: "batch" (by the batch's statistics), "instance", "group" or "none".
+      groups: of the group norm.
     """
 
     def conv(x, name):
@@ -33,8 +41,9 @@ def logits(image, weights, depth, batch_norm=True):
     def block(x, name):
         for i in range(2):
             x = conv(x, f"{name}/conv{i}")
-            if batch_norm:
-                x = normalised(x, *(weights[f"unet3d/{name}/norm{i}/{key}"] for key in ("scale", "offset")))
+            if norm != "none":
+                learned = [weights[f"unet3d/{name}/norm{i}/{key}"] for key in ("scale", "offset")]
+                x = normalised(x, *learned, norm, groups)
             x = tf.nn.leaky_relu(x, 0.1)
         return x
 

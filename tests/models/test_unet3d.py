@@ -35,15 +35,16 @@ def assert_equal(got, want, tolerance):
         np.testing.assert_allclose(got[name], want[name], rtol=0, atol=tolerance * max(scale, 1e-3), err_msg=name)
 
 
-@pytest.mark.parametrize("norm", ["batch", "none"])
+@pytest.mark.parametrize("norm", ["batch", "instance", "group", "none"])
 def test_values_and_gradients_equal_plain_tensorflow(norm):
-    sizes, depth = (8, 4, 4), 3
-    program = program_of(Task(UNet3D(base_filters=3, depth=depth, norm=norm, keep_prob=1.0)), sizes)
+    sizes, depth, groups = (8, 4, 4), 3, 2
+    network = UNet3D(base_filters=4, depth=depth, norm=norm, norm_groups=groups, keep_prob=1.0)
+    program = program_of(Task(network), sizes)
     inputs = batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
         tape.watch(weights)
-        logits = reference_unet3d.logits(tf.constant(inputs["image"]), weights, depth, norm == "batch")
+        logits = reference_unet3d.logits(tf.constant(inputs["image"]), weights, depth, norm, groups)
         loss, liver, lesion = reference_unet3d.loss(logits, inputs["labels"])
     want = {"loss": loss, "liver": liver, "lesion": lesion, **tape.gradient(loss, weights)}
     assert_equal(program(**inputs), {name: value.numpy() for name, value in want.items()}, 1e-9)
@@ -67,17 +68,40 @@ def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, me
 def whole():
     """A small network with dropout, and its values without a layout."""
     # An even number of filters at every level, and of channels of the image: `channels` is split everywhere.
-    task, sizes = _TwoChannels(UNet3D(base_filters=2, depth=2, keep_prob=0.5)), (8, 8, 4)
-    inputs = batch(sizes)
-    inputs["image"] = np.concatenate([inputs["image"], inputs["image"] ** 2], axis=-1)
+    task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, keep_prob=0.5), 2), (8, 8, 4)
+    inputs = task.batch(sizes)
     return task, sizes, inputs, {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
 
 
-class _TwoChannels(Task):
+@pytest.mark.parametrize("norm", ["instance", "group"])
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout"), [("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"), ("model:4", "channels:model")]
+)
+def test_norms_of_cases_do_not_depend_on_the_layout_either(norm, mesh_shape, layout):
+    # Of 4 channels over 4 processors, a group of 2 lies in two slices.
+    network = UNet3D(base_filters=4, depth=2, norm=norm, norm_groups=2, keep_prob=0.5)
+    task, sizes = _ManyChannels(network, 4), (8, 8, 4)
+    inputs = task.batch(sizes)
+    want = {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
+    got = program_of(task, sizes, mesh_shape, layout)(**inputs)
+    assert_equal({name: value.numpy() for name, value in got.items()}, want, 1e-9)
+
+
+class _ManyChannels(Task):
+    """Images of several channels, powers of one."""
+
+    def __init__(self, network, channels):
+        super().__init__(network)
+        self.channels = channels
+
     def inputs(self, *args, **kwargs):
         inputs = super().inputs(*args, **kwargs)
         shape, dtype = inputs["image"]
-        return {**inputs, "image": (shape.replace("channels:1", "channels:2"), dtype)}
+        return {**inputs, "image": (shape.replace("channels:1", f"channels:{self.channels}"), dtype)}
+
+    def batch(self, sizes):
+        inputs = batch(sizes)
+        return {**inputs, "image": np.concatenate([inputs["image"] ** (i + 1) for i in range(self.channels)], axis=-1)}
 
 
 def test_the_papers_network_has_5_6_million_weights():
@@ -117,7 +141,13 @@ def test_a_size_that_cannot_be_halved_names_the_nearest():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"norm": "layer"}, "'layer' is not known. Fix: choose one of batch, none"),
+        ({"norm": "layer"}, "'layer' is not known. Fix: choose one of batch, instance, group, none"),
+        (
+            {"norm": "group", "base_filters": 12},
+            "norm_groups = 8: it must be a number that divides UNet3D.base_filters = 12",
+        ),
+        ({"norm": "group", "norm_groups": "8"}, "norm_groups = '8': it must be a number"),
+        ({"norm": "group", "norm_groups": 0}, "norm_groups = 0: it must be a number"),
         ({"keep_prob": 0.0}, "keep_prob = 0.0: it must be above 0"),
         ({"depth": 0}, "UNet3D.depth = 0: it must be at least 1"),
     ],

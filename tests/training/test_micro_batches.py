@@ -21,7 +21,7 @@ LAYOUTS = {
 
 
 def unet(norm="none", keep_prob=0.5):
-    return Task(UNet3D(base_filters=2, depth=2, norm=norm, keep_prob=keep_prob))
+    return Task(UNet3D(base_filters=2, depth=2, norm=norm, norm_groups=1, keep_prob=keep_prob))
 
 
 def batches(number, batch_size=BATCH):
@@ -68,6 +68,16 @@ def test_a_batch_in_parts_trains_as_the_batch_at_once(at_once, count, layout):
     for name, value in variables.items():
         np.testing.assert_allclose(value, at_once[1][name], rtol=1e-9, atol=1e-12, err_msg=name)
     assert step == at_once[2] == 3
+
+
+@pytest.mark.parametrize(("norm", "layout"), [("group", "stacked"), ("instance", "whole")])
+def test_norms_of_cases_are_exact_in_parts(norm, layout):
+    task = unet(norm)
+    whole, one, _ = train(1, number=1, task=task)
+    parts, two, _ = train(2, number=1, task=task, **LAYOUTS[layout])
+    np.testing.assert_allclose(parts, whole, rtol=1e-9)
+    for name, value in two.items():  # all moved by the gradient of the whole batch
+        np.testing.assert_allclose(value, one[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once_a_part():
