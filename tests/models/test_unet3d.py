@@ -78,8 +78,8 @@ def whole():
     ("mesh_shape", "layout"), [("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"), ("model:4", "channels:model")]
 )
 def test_norms_of_cases_do_not_depend_on_the_layout_either(norm, mesh_shape, layout):
-    # Of 4 channels over 4 processors, a group of 2 lies in two slices.
-    network = UNet3D(base_filters=4, depth=2, norm=norm, norm_groups=2, keep_prob=0.5)
+    # Of 4 channels over 4 processors, a group of 2 lies in two slices; the lower level is gathered along x and y.
+    network = UNet3D(base_filters=4, depth=2, norm=norm, norm_groups=2, keep_prob=0.5, gather_below=4)
     task, sizes = _ManyChannels(network, 4), (8, 8, 4)
     inputs = task.batch(sizes)
     want = {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
