@@ -16,7 +16,7 @@ from benchmarks.partition import machine, plot, summary, table
 from benchmarks.partition.compare import Settings, compare, unequal
 from benchmarks.partition.contender import KINDS, REFERENCE, Contender
 from benchmarks.partition.networks import NETWORKS, Step
-from benchmarks.partition.plan import comparisons, format_sizes
+from benchmarks.partition.plan import comparisons
 
 _CONTENDERS = "1x1,2x2,4x4,2x2x2,16x16,placement:2x2,nohalo:2x2,upstream:2x2,upstream:4x4,upstream:16x16,torch,jax:2x2"
 _EXAMPLES = f"""
@@ -111,7 +111,7 @@ def _python(text):
 def _measured(arguments):
     settings = Settings(arguments.rounds, arguments.build_timeout, arguments.step_timeout, dict(arguments.python))
     for comparison in comparisons(arguments):
-        print(f"{comparison.title}: {format_sizes(comparison.step.sizes)}", flush=True)
+        print(f"{comparison.title}: {', '.join(map(str, comparison.contenders))}", flush=True)
         rows = compare(comparison.step, comparison.contenders, settings, _say)
         summary.summarise(comparison.step, rows)
         faults = unequal(comparison.step, rows)
