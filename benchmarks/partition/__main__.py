@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import json
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -164,6 +165,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # As Ctrl-C: processes that were started are ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         code = main()
     except KeyboardInterrupt:
