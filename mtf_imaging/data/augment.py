@@ -44,11 +44,10 @@ class Augmentation:
         seeds = tf.random.experimental.stateless_split(
             tf.stack([tf.cast(seed, tf.int64), tf.cast(sample, tf.int64)]), 6
         )
-        for axis, name in enumerate(AXIS_NAMES):
-            if name in self.flips:
-                mirrored = tf.random.stateless_uniform([], seeds[axis]) < 0.5
-                image = tf.where(mirrored, tf.reverse(image, [axis]), image)
-                labels = tf.where(mirrored, tf.reverse(labels, [axis]), labels)
+        axes = [axis for axis, name in enumerate(AXIS_NAMES) if name in self.flips]
+        if axes:
+            mirrored = tf.stack([tf.random.stateless_uniform([], seeds[axis]) < 0.5 for axis in axes])
+            image, labels = (_reverse(x, tf.boolean_mask(axes, mirrored)) for x in (image, labels))
         if self.scale:
             image = 0.5 + (image - 0.5) * tf.random.stateless_uniform([], seeds[3], 1 - self.scale, 1 + self.scale)
         if self.shift:
@@ -56,3 +55,9 @@ class Augmentation:
         if self.noise:
             image += tf.random.stateless_normal(tf.shape(image), seeds[5], stddev=self.noise)
         return tf.clip_by_value(image, 0.0, 1.0), labels
+
+
+def _reverse(x, axes):
+    """`tf.reverse` along all axes in one pass, which takes several times as long where a last axis of one is kept."""
+    volume = tf.squeeze(x, [3]) if x.shape[3:] == [1] else x
+    return tf.reshape(tf.reverse(volume, axes), tf.shape(x))

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from mtf_imaging.data.augment import Augmentation
 from mtf_imaging.data.convert import convert
@@ -90,6 +91,22 @@ def test_augmentation_flips_image_and_labels_alike_and_stays_in_range(records):
         assert 0 <= np.min(batch["image"]) <= np.max(batch["image"]) <= 1
     with pytest.raises(DataError, match=r"flips \['t'\]"):
         Augmentation(flips=("t",))
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_flips_are_those_that_seed_and_sample_draw(channels):
+    rng = np.random.default_rng(0)
+    image, labels = rng.random((4, 3, 2, channels), np.float32), rng.integers(0, 3, (4, 3, 2), np.uint8)
+    flip = Augmentation(flips=("x", "y", "z"))
+    seen = set()
+    for sample in range(40):
+        seeds = tf.random.experimental.stateless_split(tf.constant([5, sample], tf.int64), 6)
+        axes = tuple(axis for axis in range(3) if tf.random.stateless_uniform([], seeds[axis]) < 0.5)
+        found = flip(tf.constant(image), tf.constant(labels), 5, tf.constant(sample, tf.int64))
+        np.testing.assert_array_equal(found[0], np.flip(image, axes))
+        np.testing.assert_array_equal(found[1], np.flip(labels, axes))
+        seen.add(axes)
+    assert len(seen) == 8
 
 
 def test_bad_arguments_and_folders_are_told_at_once(records, tmp_path):

@@ -133,9 +133,12 @@ has_gpu_kernels = pytest.mark.skipif(
 
 @has_gpu_kernels
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "optimizer"), [("float32", Adam()), ("bfloat16", Adafactor())])
-def test_a_training_step_has_gpu_kernels_throughout(dtype, optimizer):
-    task = Task(UNet3D(base_filters=2, depth=1, convs=1))
+@pytest.mark.parametrize(
+    ("dtype", "optimizer", "options"),
+    [("float32", Adam(), {}), ("bfloat16", Adafactor(), {"recompute": True, "gather_below": 4})],
+)
+def test_a_training_step_has_gpu_kernels_throughout(dtype, optimizer, options):
+    task = Task(UNet3D(base_filters=2, depth=1, convs=1, **options))
     inputs = task.inputs(2, (8, 8, 4), dtype)
     p = mi.Program(training_step(task, optimizer), inputs, "rows:2,cols:2", "x:rows,y:cols", "stacked")
     assert without_gpu_kernel(p) == set()
