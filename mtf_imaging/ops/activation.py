@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.meshes.random import random_bits
+from mtf_imaging.meshes.random import random_mask
 
 
 class LeakyRelu(mtf.Operation):
@@ -82,13 +82,13 @@ class Dropout(mtf.Operation):
 
     def lower(self, lowering):
         mesh, x = lowering.mesh_impl(self), lowering.tensors[self.inputs[0]].to_laid_out_tensor()
-        bits = random_bits(mesh, self.inputs[0].shape, lowering.random_state.key(self._key_name), after=x)
-        threshold = tf.constant(min(2**32 - 1, round(self._keep_prob * 2**32)), tf.uint32)
+        key = lowering.random_state.key(self._key_name)
+        mask = random_mask(mesh, self.inputs[0].shape, key, self._keep_prob, after=x)
 
-        def local(x, bits):
-            return tf.where(bits < threshold, x / tf.cast(self._keep_prob, x.dtype), tf.zeros([], x.dtype))
+        def local(x, mask):
+            return tf.where(mask, x / tf.cast(self._keep_prob, x.dtype), tf.zeros([], x.dtype))
 
-        y = mesh.map_stacks(local, x, bits)
+        y = mesh.map_stacks(local, x, mask)
         lowering.set_tensor_lowering(self.outputs[0], y)
 
 
