@@ -61,6 +61,12 @@ def test_values_and_all_gradients_equal_the_whole(gather_below, mesh_shape, layo
     assert_equal(values(program), whole, 1e-9)
 
 
+def test_gathered_levels_that_are_computed_again(whole):
+    program = program_of(task(2, recompute=True), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    assert len(program.changes) == 4, "those of the backward pass are no others"
+    assert_equal(values(program), whole, 1e-9)
+
+
 def test_exchanges_of_a_step(monkeypatch):
     """A dimension that is whole from some level on is gathered twice: going down, and for the gradient of going up."""
     found, gather = [], BlockMeshImpl.gather
