@@ -98,12 +98,19 @@ def lower_reshape(op, lowering):
 
     mesh_tensorflow 0.1.21 changes the split of one mesh dimension after the other, which mixes up slices where two
     change at once (`reshape` of x:rows,y:cols to y:cols,x:rows of other sizes), and gives up on some others. There
-    the slices are gathered along the mesh dimensions that change, reshaped, and split anew.
+    the slices are gathered along the mesh dimensions that change, reshaped, and split anew. Where no split changes, as
+    where dimensions only get other names, a stack is reshaped as it is.
     """
     mesh = lowering.mesh_impl(op)
     (x,), (y,) = op.inputs, op.outputs
     before, after = mesh.mesh_axis_to_cumprod(x.shape), mesh.mesh_axis_to_cumprod(y.shape)
     changed = [axis for axis in range(mesh.ndims) if before[axis] != after[axis]]
+    if not changed:
+        value = lowering.tensors[x].to_laid_out_tensor()
+        slice_shape = mesh.slice_shape(y.shape)
+        value = mesh.map_stacks(lambda stack: tf.reshape(stack, [stack.shape[0], *slice_shape]), value)
+        lowering.set_tensor_lowering(y, value)
+        return
     if len(changed) < 2 and all(
         before[axis] is None or after[axis] is None or x.shape.cumprod_to_tensor_axis(after[axis]) is not None
         for axis in changed

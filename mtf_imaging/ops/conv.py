@@ -6,7 +6,6 @@ convolution), and its gradient to the filter.
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.meshes import halo
 from mtf_imaging.ops import local_conv
 from mtf_imaging.ops.faults import cannot_split
 from mtf_imaging.ops.window_op import WindowOperation, first_axis, make_geometry, per_dimension
@@ -115,12 +114,11 @@ class ConvInputGrad(_ConvOperation):
         def widened_before(y, f):
             return local_conv.conv(y, local_conv.adjoint_filter(f), strides, "VALID", dilations)
 
-        margins = self.geometry.adjoint_margins(mesh)
-        if margins is None:
+        if self.geometry.adjoint_margins(mesh) is None:
             x = mesh.window(narrow_later, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
             x = self.geometry.narrowed(mesh, x)
         else:
-            y = halo.widen(mesh, y, margins)
+            y = self.geometry.adjoint_widened(mesh, y)
             x = mesh.window(widened_before, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
         self._set_sum(lowering, x, self._out_dim)
 
@@ -145,10 +143,26 @@ class ConvFilterGrad(_ConvOperation):
         mesh = lowering.mesh_impl(self)
         x, y = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
         strides, padding, dilations = self._local_args(mesh)
-        shape = mesh.slice_shape(self._filter_shape)
+        *kernel, inputs, outputs = mesh.slice_shape(self._filter_shape)
+
+        def over_windows(x, y):
+            return local_conv.conv_filter_grad(x, [*kernel, inputs, outputs], y, strides, padding, dilations)
+
+        def over_voxels(x, y):
+            df = local_conv.conv_filter_grad(y, [*kernel, outputs, inputs], x, strides, padding, dilations)
+            return local_conv.adjoint_filter(df)
+
+        # A sum over pairs of a voxel and a window: either can be widened. With windows widened, as they are for the
+        # gradient to x already, no widened x is kept for the backward pass; and the kernels of TensorFlow's CPU take
+        # as long for 8 inputs as for 16, so the fewer ones go first.
+        by_voxels = inputs >= outputs and self.geometry.is_its_own_adjoint(mesh)
+        if by_voxels and self.geometry.margins(mesh):
+            y = self.geometry.adjoint_widened(mesh, y)
+        elif not by_voxels:
+            x = self.geometry.widened(mesh, x)
         df = mesh.window_sum(
-            lambda x, y: local_conv.conv_filter_grad(x, shape, y, strides, padding, dilations),
-            [self.geometry.widened(mesh, x), y],
+            over_voxels if by_voxels else over_windows,
+            [x, y],
             self.geometry.summed_axes(mesh, self._batch_dims),
             self._filter_axes(mesh),
             self.geometry.batch_ndims,

@@ -97,6 +97,19 @@ class Geometry:
         pads = [(w.extent - 1 - w.pads(n)[0], w.pads(n)[0]) for w, n in zip(self.windows, self.sizes)]
         return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, pads)]
 
+    def is_its_own_adjoint(self, mesh):
+        """Whether the local function's adjoint is one of its kind: slices, widened by `adjoint_margins` or padded."""
+        if self.margins(mesh):
+            return self.adjoint_margins(mesh) is not None
+        return all(w.stride == 1 and w.padding == "SAME" and w.extent % 2 for w in self.windows)
+
+    def adjoint_widened(self, mesh, y):
+        """Slices of windows with their `adjoint_margins`, which must not be None; made once for every op that asks."""
+        key = (self, "adjoint")
+        if key not in y.widened:
+            y.widened[key] = halo.widen(mesh, y, self.adjoint_margins(mesh))
+        return y.widened[key]
+
     def narrowed(self, mesh, dx):
         """The adjoint of `widened`."""
         return halo.narrow(mesh, dx, self.margins(mesh))
