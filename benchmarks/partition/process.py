@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -21,6 +22,8 @@ _ENVIRONMENT = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE | re.DOTALL)  # what follows a traceback's indented lines
 
 
 class WorkerError(Exception):
@@ -93,9 +96,11 @@ class Process:
         return line
 
     def _last_words(self):
-        """The last line that it wrote, which is that of an exception; a killed process says nothing of it."""
+        """The exception that it ended with, or its last line; a killed process says nothing of it."""
         if self._process.returncode < 0:
             return f"ended by signal {-self._process.returncode}"
         self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:300] if lines else "ended without a word"
+        text = self._log.read().decode(errors="replace").strip()
+        exception = _EXCEPTION.search(text.rpartition(_TRACEBACK)[2])
+        said = exception[0] if _TRACEBACK in text and exception else text.rpartition("\n")[2]
+        return " ".join(said.split())[:500] or "ended without a word"

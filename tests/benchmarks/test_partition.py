@@ -120,6 +120,21 @@ def test_a_process_answers_and_its_last_words_are_told(tmp_path):
         asked.ask("build", 60.0)
 
 
+def test_an_exception_is_told_from_its_first_line_on(tmp_path):
+    lines = [
+        "noise",
+        "Traceback (most recent call last):",
+        '  File "a.py"',
+        "    code",
+        "LayoutError: 2 faults:",
+        "  one",
+    ]
+    (tmp_path / "log").write_text("\n".join(lines))
+    asked = process(tmp_path, f"read word; cat {tmp_path}/log >&2")
+    with pytest.raises(WorkerError, match=r"^load: LayoutError: 2 faults: one$"):
+        asked.ask("load", 60.0)
+
+
 @pytest.mark.parametrize("script", ["exec sleep 600", "sleep 600 & exec sleep 600", "printf '{'; exec sleep 600"])
 def test_a_process_that_takes_too_long_is_ended(tmp_path, script):
     asked = process(tmp_path, script)
