@@ -97,6 +97,6 @@ def rows_of(dims, begins, offsets, zero):
     salt = tf.zeros([1, 1, 1], tf.uint32)
     if inner:
         salt = mix(starts(0, inner)[:, None] + within(0, inner) + u32(1))[:, :, None]
-        first = tf.broadcast_to(first, [len(begins), salt.shape[1], first.shape[2]])
-    salt = tf.broadcast_to(salt, first.shape)
+        first += np.zeros([len(begins), salt.shape[1], first.shape[2]], np.uint32)
+    salt += np.zeros(first.shape, np.uint32)  # tf.broadcast_to and tf.zeros have no kernels of uint32 on GPUs
     return Rows(tf.reshape(first, [-1]), tf.reshape(salt, [-1]), within(split, len(dims)))
