@@ -12,11 +12,14 @@ INSTALLED := .venv/installed
 demo: $(INSTALLED)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
+# Two processes, which take up to 2 GiB each; a file's tests stay together, as they share what they prepare.
+PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile
+
 test: $(INSTALLED)
-	.venv/bin/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(INSTALLED)
-	.venv/bin/python -m pytest
+	$(PYTEST)
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .

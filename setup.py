@@ -50,6 +50,7 @@ setup(
         "test": [
             "hypothesis>=6.100,<7",
             "pytest>=8,<10",
+            "pytest-xdist>=3.6,<4",
             "ruff==0.17.*",
             "setuptools>=70.1",  # builds the wheel that is tested
             # what mesh_tensorflow's own layers_test needs

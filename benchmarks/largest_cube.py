@@ -50,7 +50,8 @@ def confirmed(setting, limit, multiple):
 
 
 def main():
-    flags = parser(__doc__)
+    shared = "mesh_shape", "layout", "tpu"
+    flags = parser(__doc__, shared)
     flags.add_argument("--gib", type=float, default=16, help="memory of a process")
     flags.add_argument("--multiple", type=int, default=16, help="sizes are multiples of this")
     flags.add_argument("--small", type=int, nargs=2, default=(64, 96), help="sizes that tell the bytes a voxel")
@@ -59,7 +60,7 @@ def main():
     flags.add_argument("--confirm", action="store_true", help="make a step of the largest cube")
     arguments = flags.parse_args()
     limit = arguments.gib * GIB
-    base = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(Setting)}
+    base = {name: getattr(arguments, name) for name in shared}
 
     print(
         f"| filters | dtype | activations | bytes a voxel | and GiB | largest in {arguments.gib:g} GiB | by the count |"

@@ -27,27 +27,21 @@ from mtf_imaging.training.step import training_step
 GIB = 2**30
 
 
+def _flag(default, help_text):
+    return dataclasses.field(default=default, metadata={"help": help_text})
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-      size: voxels along each axis.
-      dtype: of the activations.
-      base_filters: filters of the first block.
-      recompute: whether activations are computed again.
-      mesh_shape: the mesh of processors, all on one device.
-      layout: what is split.
-      tpu: whether it is the network of `gin/unet3d_tpu_256.gin`, rather than the paper's.
-    """
-
-    size: int = 64
-    dtype: str = "bfloat16"
-    base_filters: int = 32
-    recompute: bool = False
-    mesh_shape: str = ""
-    layout: str = ""
-    tpu: bool = False
+    size: int = _flag(64, "voxels along each axis")
+    dtype: str = _flag("bfloat16", "of the activations")
+    base_filters: int = _flag(32, "filters of the first block")
+    recompute: bool = _flag(False, "compute activations again in the backward pass")
+    mesh_shape: str = _flag("", "the mesh of processors, all on one device: rows:2,cols:2")
+    layout: str = _flag("", "what is split: x:rows,y:cols")
+    tpu: bool = _flag(False, "the network of gin/unet3d_tpu_256.gin, rather than the paper's")
 
     @property
     def voxels(self):
@@ -122,17 +116,18 @@ def time_pairs(setting, pairs):
     return seconds[1:]
 
 
-def parser(description):
-    """A parser with the flags of a `Setting`."""
+def parser(description, names):
+    """A parser with flags for some attributes of a `Setting`."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for field in dataclasses.fields(Setting):
-        how = {"action": "store_true"} if field.type is bool else {"type": field.type, "default": field.default}
-        made.add_argument(f"--{field.name}", **how)
+        if field.name in names:
+            how = {"action": "store_true"} if field.type is bool else {"type": field.type, "default": field.default}
+            made.add_argument(f"--{field.name}", help=field.metadata["help"], **how)
     return made
 
 
 def main():
-    flags = parser(__doc__)
+    flags = parser(__doc__, [field.name for field in dataclasses.fields(Setting)])
     flags.add_argument("--pairs", type=int, default=0, help="compare the times of this many pairs of steps")
     arguments = vars(flags.parse_args())
     pairs = arguments.pop("pairs")

@@ -24,9 +24,11 @@ def under_signals(body):
 @pytest.fixture(autouse=True)
 def handlers_are_put_back():
     numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
     before = [signal.getsignal(number) for number in numbers]
     yield
     assert [signal.getsignal(number) for number in numbers] == before
+    signal.signal(signal.SIGINT, ctrl_c)
 
 
 @pytest.mark.parametrize(("number", "name"), BOTH)
