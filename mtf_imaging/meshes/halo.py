@@ -1,16 +1,18 @@
 """Halo exchange: slices widened by voxels of their neighbours, and the adjoint of that.
 
-A widened slice is made by one copy: the slice is padded along all its dimensions at once, and the margins that belong
-to neighbours are then written in place, one dimension after the other. Each dimension's margins are read from the
-already widened tensor; that is how corners arrive. The adjoint adds what margins received to the voxels that they came
-from, in the opposite order, and cuts the slice out, again one copy.
+Where neighbours share a device, widened slices are gathered (`halo_gather`). Elsewhere slices are padded along
+all its dimensions at once, and the margins that belong to neighbours are then written in place, one dimension after the
+other. Each dimension's margins are read from the already widened tensor; that is how corners arrive. The adjoint adds
+what margins received to the voxels that they came from, in the opposite order, and cuts the slice out, again one copy.
 """
 
 import dataclasses
+import functools
 import math
 
 import tensorflow as tf
 
+from mtf_imaging.meshes import halo_gather
 from mtf_imaging.windows import SplitPlan
 
 
@@ -78,20 +80,18 @@ def _read(stack, dim, begin, size):
 
 
 def _write(stack, value, dim, begin, size):
-    """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here.
-
-    Written are rows of what lies together in memory, which a scatter copies as they are.
-    """
+    """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here."""
     axis = dim + 1
+    # Three dimensions are what TensorFlow's kernel is fastest at, and many more than it takes.
     outer, width, inner = math.prod(stack.shape[:axis]), stack.shape[axis], math.prod(stack.shape[axis + 1 :])
-    rows = tf.range(outer)[:, tf.newaxis] * width + tf.range(begin, begin + size)
-    stacked, values = tf.reshape(stack, [outer * width, inner]), tf.reshape(value, [outer * size, inner])
-    # TensorFlow scatters numbers of two bytes on no GPU: two of them go as one of four.
-    pairs = stack.dtype.size == 2 and inner % 2 == 0
-    if pairs:
-        stacked, values = (tf.bitcast(tf.reshape(x, [-1, inner // 2, 2]), tf.float32) for x in (stacked, values))
-    written = tf.tensor_scatter_nd_update(stacked, tf.reshape(rows, [-1, 1]), values)
-    return tf.reshape(tf.bitcast(written, stack.dtype) if pairs else written, stack.shape)
+    written = tf.raw_ops.TensorStridedSliceUpdate(
+        input=tf.reshape(stack, [outer, width, inner]),
+        begin=[0, begin, 0],
+        end=[outer, begin + size, inner],
+        strides=[1, 1, 1],
+        value=tf.reshape(value, [outer, size, inner]),
+    )
+    return tf.reshape(written, stack.shape)
 
 
 def _shifted(mesh, x, axis, distance, fill):
@@ -132,10 +132,13 @@ def widen(mesh, x, margins, fill=0):
     Returns:
       A laid-out tensor; `x` itself where nothing is widened.
     """
+    reached = 0
     if any(m.before or m.after for m in margins):
-        x = mesh.map_stacks(lambda stack: _pad(stack, margins, fill), x)
+        reached = halo_gather.reach(mesh, x.tensor_list[0], margins)
+        make = functools.partial(halo_gather.gather, mesh, reached=reached) if reached else _pad
+        x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
     for m in margins:
-        if m.mesh_axis is None:
+        if m.mesh_axis is None or halo_gather.is_gathered(mesh, m, reached):
             continue
         for piece in m.pieces:
             x = _fill_margin(mesh, x, m, piece, fill)

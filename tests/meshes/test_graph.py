@@ -56,26 +56,30 @@ def test_a_stacked_mesh_never_rebuilds_split_dimensions():
     assert whole <= {"Placeholder", "Identity"}
 
 
-def test_the_exchange_copies_each_slice_once():
-    """One pad a widened tensor;
+@pytest.mark.parametrize(
+    ("mesh_impl", "copies", "writes"),
+    [("stacked", ["PadV2", "GatherV2"], 0), ("placement", ["PadV2"] * 4, 4 * 4)],
+)
+def test_the_exchange_copies_each_slice_once_and_widened_once(mesh_impl, copies, writes):
+    """A gather of all slices where they share a device; else a pad for each, and two margins along two dimensions
 
-    Margins are written in place; nothing is concatenated or padded with full-size zeros.
+    that are written in place. Nothing is concatenated or padded with full-size zeros.
     """
 
     def fn(image, kernel):
         return mtf.reduce_sum(mi.ops.conv3d(image, kernel))
 
     inputs = {"image": "batch:1,x:32,y:32,z:6,channels:2", "kernel": "fx:3,fy:3,fz:3,channels:2,filters:2"}
-    p = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols", "stacked")
-    slice_voxels = 16 * 16 * 6 * 2 * 4
-    copies = [
+    p = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols", mesh_impl)
+    slice_voxels = 16 * 16 * 6 * 2
+    found = [
         op.type
         for op in p.function.graph.get_operations()
-        if op.type in ("Pad", "PadV2", "ConcatV2") and np.prod(op.outputs[0].shape) >= slice_voxels
+        if op.type in ("Pad", "PadV2", "ConcatV2", "GatherV2") and np.prod(op.outputs[0].shape) > slice_voxels
     ]
-    assert copies == ["PadV2"]
-    updates = [op for op in p.function.graph.get_operations() if op.type == "TensorScatterUpdate"]
-    assert len(updates) == 4, "two margins for each of two split dimensions"
+    assert found == copies
+    updates = [op for op in p.function.graph.get_operations() if op.type == "TensorStridedSliceUpdate"]
+    assert len(updates) == writes
 
 
 def test_placement_puts_every_slice_on_a_device_of_its_own():
