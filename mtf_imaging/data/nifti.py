@@ -40,6 +40,21 @@ class Volume:
     path: Path
 
 
+@dataclasses.dataclass(frozen=True)
+class Segmentation:
+    """Labels of a CT in canonical axes.
+
+    Attributes:
+      labels: uint8 `[x, y, z]`, 0 background, 1 liver, 2 lesion.
+      geometry: how they lie in space and in their file.
+      path: their file.
+    """
+
+    labels: np.ndarray
+    geometry: Geometry
+    path: Path
+
+
 def read_volume(path: str | Path) -> Volume:
     """Reads a CT.
 
@@ -80,19 +95,34 @@ def read_geometry(path: str | Path) -> Geometry:
     return _by_pixdim(geometry, turned=False) if _why_lost(geometry) else geometry
 
 
-def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
+def read_segmentation(path: str | Path) -> Segmentation:
+    """Reads a segmentation by itself; where its header does not say how the axes lie, they are taken as RAS.
+
+    Raises:
+      DataError: as `read_volume`; or there are labels other than 0, 1, 2.
+    """
+    path = Path(path)
+    image, geometry = _open(path)
+    if why := _why_lost(geometry):
+        geometry = _by_pixdim(geometry, turned=False)
+        size = " x ".join(f"{mm:g}" for mm in geometry.spacing)
+        warn_once(f"{path}: {why}; taken as {size} mm, its pixdim. All that is in mm rests on that.")
+    return Segmentation(geometry.to_canonical(labels_of(_values(image, path))), geometry, path)
+
+
+def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
     """Reads the segmentation of `volume`.
 
     Args:
       path: a .nii or .nii.gz file of labels 0 background, 1 liver, 2 lesion.
-      volume: the volume it belongs to.
+      volume: the volume it belongs to, or another segmentation of that.
 
     Returns:
-      uint8 `[x, y, z]`, voxel for voxel on `volume.hu`. A mask stored along other axes of the same voxels is turned;
-      one whose affine contradicts its volume's is laid on it voxel for voxel, with a warning.
+      uint8 `[x, y, z]`, voxel for voxel on `volume`. A mask stored along other axes of the same voxels is turned; one
+      whose affine contradicts that of `volume` is laid on it voxel for voxel, with a warning.
 
     Raises:
-      DataError: as `read_volume`; or the mask has another shape than its volume, or labels other than 0, 1, 2.
+      DataError: as `read_volume`; or the mask has another shape than `volume`, or labels other than 0, 1, 2.
     """
     path = Path(path)
     image, geometry = _open(path)
@@ -103,11 +133,11 @@ def read_labels(path: str | Path, volume: Volume) -> np.ndarray:
     elif geometry.shape == own.shape and _same_place(geometry.canonical_affine, own.canonical_affine, own.shape):
         own = geometry
     elif same_voxels:
-        warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on the volume voxel for voxel.")
+        warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on that voxel for voxel.")
     else:
         raise DataError(
-            f"{path}: this mask has shape {geometry.stored_shape}, its volume {volume.path} has shape "
-            f"{own.stored_shape}. Fix: give the mask that was drawn on this volume."
+            f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
+            f"Fix: give the mask of the same voxels."
         )
     return own.to_canonical(labels_of(_values(image, path)))
 

@@ -11,10 +11,11 @@ from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.dice import DiceScores
-from mtf_imaging.evaluation.metrics import dice_table, write_metrics
+from mtf_imaging.evaluation.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.picture import write_picture
 from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume
+from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
+from mtf_imaging.evaluation.scoring.overlap import dice_text
 
 
 def evaluate(
@@ -25,7 +26,7 @@ def evaluate(
     window: Window = DEFAULT_WINDOW,
     num_pictures: int = 3,
     progress: bool = True,
-) -> DiceScores:
+) -> list[CaseScore]:
     """Segments each case, scores it at its own resolution, and writes what came out.
 
     Written are `predictions/segmentation-N.nii.gz` in the geometry of each volume, `pictures/case-N.png` of the first
@@ -51,7 +52,7 @@ def evaluate(
     cases = find_cases(input_dir)
     output_dir = Path(output_dir)
     _check_output(output_dir, Path(input_dir), cases)
-    scores = DiceScores()
+    scores = []
     bar = tqdm(cases, desc="evaluate", unit="case", disable=not progress, dynamic_ncols=True)
     for number, case in enumerate(bar):
         volume = read_volume(case.volume)
@@ -59,8 +60,8 @@ def evaluate(
         warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
         prediction = segment_volume(volume, sampling, predict_probabilities, window)
         write_labels(output_dir / "predictions" / case.prediction_name, prediction, volume.geometry)
-        dice = scores.add(case.key, prediction, reference)
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in dice.items())
+        scores.append(score_case(case.key, prediction, reference, volume.geometry.spacing))
+        shown = dice_text(scores[-1].overlaps)
         bar.set_postfix_str(shown)
         if number < num_pictures:
             path = output_dir / "pictures" / f"case-{case.key}.png"
@@ -69,7 +70,7 @@ def evaluate(
             )
     write_metrics(output_dir, scores)
     if progress:
-        print(dice_table(scores))
+        print(scores_text(scores))
     return scores
 
 

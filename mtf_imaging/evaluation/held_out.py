@@ -13,9 +13,10 @@ from mtf_imaging.data.manifest import open_records, record_path
 from mtf_imaging.data.records import Record, read_record
 from mtf_imaging.data.voxel_values import NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.dice import MASKS, DiceScores
 from mtf_imaging.evaluation.picture import picture_pixels
 from mtf_imaging.evaluation.predict import PredictProbabilities
+from mtf_imaging.evaluation.scoring.overlap import MASKS, Overlap, dice_text, label_overlaps
+from mtf_imaging.evaluation.scoring.summary import dice_per_case
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,25 @@ class HeldOutRecords:
         manifest = open_records(eval_dir, tuple(sizes), self.spacing)
 
         def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            scores, pictures = DiceScores(), {}
+            overlaps, pictures = [], {}
             bar = tqdm(
                 manifest.cases, desc="held out", unit="case", leave=False, disable=not self.progress, dynamic_ncols=True
             )
             for key in bar:
                 path = record_path(eval_dir, key)
-                self._score_case(path, manifest.sampling, predict, scores, pictures)
-            return {name: scores.dice_per_case(name) for name in MASKS}, pictures
+                overlaps.append(self._score_case(path, manifest.sampling, predict, pictures))
+            return {name: dice_per_case(overlaps, name) for name in MASKS}, pictures
 
         return score
 
-    def _score_case(self, path, sampling, predict, scores, pictures):
-        """Adds a case to the scores and the first to the pictures; its arrays are gone before the next is read."""
+    def _score_case(self, path, sampling, predict, pictures):
+        """The overlaps of a case; the first is added to the pictures. Its arrays are gone before the next is read."""
         record = read_record(path, sampling)
         prediction = _labels(predict(apply_window(record.hu, self.window)[..., np.newaxis]), record.hu.shape, path)
-        dice = scores.add(record.key, prediction, record.labels)
+        overlaps = label_overlaps(prediction, record.labels)
         if not pictures:
-            pictures[f"case {record.key}"] = _picture(record, prediction, dice)
+            pictures[f"case {record.key}"] = _picture(record, prediction, overlaps)
+        return overlaps
 
 
 def _labels(probabilities: np.ndarray, grid: Grid, path: Path) -> np.ndarray:
@@ -82,8 +84,8 @@ def _labels(probabilities: np.ndarray, grid: Grid, path: Path) -> np.ndarray:
     return labels
 
 
-def _picture(record: Record, prediction: np.ndarray, dice: dict[str, float]) -> np.ndarray:
+def _picture(record: Record, prediction: np.ndarray, overlaps: dict[str, Overlap]) -> np.ndarray:
     spans = record.sampling.spans(record.shape, record.spacing)
     spacing = [mm * span.step for mm, span in zip(record.spacing, spans, strict=True)]
-    shown = ", ".join(f"{name} {value:.3f}" for name, value in dice.items())
-    return picture_pixels(record.hu, record.labels, prediction, spacing, f"case {record.key}: Dice {shown}")
+    title = f"case {record.key}: Dice {dice_text(overlaps)}"
+    return picture_pixels(record.hu, record.labels, prediction, spacing, title)

@@ -1,4 +1,4 @@
-"""Write scores: `metrics.json` for programs, a CSV with a row a case for spreadsheets, a table for people."""
+"""Write scores: `metrics.json` for programs, a CSV with a row a case for spreadsheets, tables for people."""
 
 import csv
 import io
@@ -6,51 +6,111 @@ import json
 from pathlib import Path
 
 from mtf_imaging.data.atomic import write_bytes
-from mtf_imaging.evaluation.dice import MASKS, DiceScores
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.lesions import Lesion
+from mtf_imaging.evaluation.scoring.overlap import MASKS
+from mtf_imaging.evaluation.scoring.summary import DISTANCES, OVERLAPS, detection, measures, summarize
 
 
-def metrics_dict(scores: DiceScores) -> dict:
+def metrics_dict(cases: list[CaseScore]) -> dict:
     """The contents of `metrics.json`.
 
     Returns:
-      `{"cases": {key: {"liver": {"dice": ...}, "lesion": {"dice": ...}}}, "liver": {"dice_per_case": ...,
-      "dice_global": ...}, "lesion": {...}}`.
+      `{"cases": {key: {"liver": {"dice": ..., "voe": ..., ...}, "lesion": {...}, "lesions": [...], "tumour_burden":
+      {...}}}, "liver": {"dice_per_case": ..., "dice_global": ..., ...}, "lesion": {...}, ...}`; see `summarize`.
     """
-    cases = {key: {name: {"dice": counts[name].dice} for name in MASKS} for key, counts in scores.cases.items()}
-    totals = {
-        name: {"dice_per_case": scores.dice_per_case(name), "dice_global": scores.dice_global(name)} for name in MASKS
-    }
-    return {"cases": cases, **totals}
+    return {"cases": {case.key: _case_dict(case) for case in cases}, **summarize(cases)}
 
 
-def write_metrics(output_dir: str | Path, scores: DiceScores) -> None:
+def write_metrics(output_dir: str | Path, cases: list[CaseScore]) -> None:
     """Writes `metrics.json` and `metrics.csv` into a folder, each whole or not at all."""
-    text = json.dumps(metrics_dict(scores), indent=1, allow_nan=False) + "\n"
+    metrics = metrics_dict(cases)
+    text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
     write_bytes(Path(output_dir) / "metrics.json", text.encode())
     rows = io.StringIO()
+    names = [f"{mask}_{measure}" for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)]
+    counts = ("true_positives", "false_positives", "false_negatives")
     writer = csv.writer(rows, lineterminator="\n")
-    writer.writerow(["case", *(f"{name}_dice" for name in MASKS)])
-    for key, counts in scores.cases.items():
-        writer.writerow([key, *(counts[name].dice for name in MASKS)])
+    writer.writerow(["case", *names, *(f"lesions_{count}" for count in counts), "burden", "reference_burden"])
+    for case in cases:
+        fields = metrics["cases"][case.key]
+        found = detection(case.lesions, 0.5)
+        burden = fields["tumour_burden"]
+        # an empty field is what is undefined
+        writer.writerow(
+            [case.key]
+            + [fields[mask][measure] for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)]
+            + [found[count] for count in counts]
+            + [burden["prediction"], burden["reference"]]
+        )
     write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
 
 
-def dice_table(scores: DiceScores) -> str:
+def dice_table(cases: list[CaseScore]) -> str:
     """A plain-text table of the Dice of each case, their mean, and the global Dice.
 
     >>> import numpy as np
-    >>> scores = DiceScores()
-    >>> _ = scores.add("0", np.array([0, 1, 2]), np.array([1, 1, 2]))
-    >>> print(dice_table(scores))
+    >>> from mtf_imaging.evaluation.scoring.case import score_case
+    >>> labels = [np.array(row).reshape(3, 1, 1) for row in ([0, 1, 2], [1, 1, 2])]
+    >>> print(dice_table([score_case("0", *labels, (1, 1, 1))]))
     Dice       liver  lesion
     0          0.800   1.000
     per case   0.800   1.000
     global     0.800   1.000
     """
-    rows = [(key, [counts[name].dice for name in MASKS]) for key, counts in scores.cases.items()]
-    rows.append(("per case", [scores.dice_per_case(name) for name in MASKS]))
-    rows.append(("global", [scores.dice_global(name) for name in MASKS]))
+    rows = [(case.key, [case.overlaps[mask].dice for mask in MASKS]) for case in cases]
+    summary = summarize(cases)
+    rows.append(("per case", [summary[mask]["dice_per_case"] for mask in MASKS]))
+    rows.append(("global", [summary[mask]["dice_global"] for mask in MASKS]))
     width = max(8, *(len(label) for label, _ in rows))
     lines = [f"{'Dice':{width}}" + "".join(f"{name:>8}" for name in MASKS)]
     lines += [f"{label:{width}}" + "".join(f"{dice:8.3f}" for dice in values) for label, values in rows]
     return "\n".join(lines)
+
+
+def scores_text(cases: list[CaseScore]) -> str:
+    """Both tables."""
+    return f"{dice_table(cases)}\n\n{summary_table(cases)}"
+
+
+def summary_table(cases: list[CaseScore]) -> str:
+    """A plain-text table of all measures: of livers, of lesions as one mask a case, of each detected lesion."""
+    summary = summarize(cases)
+    columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
+    lines = [f"{'':16}" + "".join(f"{name:>10}" for name in columns)]
+    for measure in ("dice_per_case", "dice_global", "dice", "voe", "rvd", "assd", "rmsd", "mssd", "hd95"):
+        shown = [_shown(column[measure]) if measure in column else "" for column in columns.values()]
+        unit = " (mm)" if measure in DISTANCES else ""
+        lines.append(f"{measure + unit:16}" + "".join(f"{text:>10}" for text in shown))
+    lines.append("")
+    lines.append(f"{'lesions':16}" + "".join(f"{name:>10}" for name in ("precision", "recall", "F1")))
+    for name, found in summary["detection"].items():
+        values = [_shown(found[key]) for key in ("precision", "recall", "f1")]
+        lines.append(f"{name.replace('iou_above_', 'IoU > '):16}" + "".join(f"{text:>10}" for text in values))
+    burden = summary["tumour_burden"]
+    lines.append("")
+    lines.append(f"tumour burden: RMSE {_shown(burden['rmse'])}, largest error {_shown(burden['max_error'])}")
+    return "\n".join(lines)
+
+
+def _shown(value):
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _case_dict(case: CaseScore) -> dict:
+    prediction, reference = case.burden or (None, None)
+    return {
+        **{mask: measures(case.overlaps[mask], case.distances[mask]) for mask in MASKS},
+        "lesions": [_lesion_dict(lesion) for lesion in case.lesions],
+        "tumour_burden": {"prediction": prediction, "reference": reference},
+    }
+
+
+def _lesion_dict(lesion: Lesion) -> dict:
+    return {
+        "diameter_mm": lesion.diameter,
+        "predicted_voxels": lesion.overlap.prediction,
+        "reference_voxels": lesion.overlap.reference,
+        "iou": lesion.overlap.jaccard,
+        **measures(lesion.overlap, lesion.distances),
+    }

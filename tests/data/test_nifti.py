@@ -162,7 +162,7 @@ def test_float_masks_of_integers_are_accepted_and_others_are_not(tmp_path, store
 def test_masks_of_another_shape_or_affine(tmp_path, store, arrays, caplog):
     hu, labels = arrays()
     volume = read_volume(store(tmp_path / "volume-0.nii", hu, "LPS"))
-    with pytest.raises(DataError, match=r"shape \(7, 6, 4\), its volume .*volume-0\.nii has shape \(7, 6, 5\)"):
+    with pytest.raises(DataError, match=r"shape \(7, 6, 4\), but .*volume-0\.nii has shape \(7, 6, 5\)"):
         read_labels(store(tmp_path / "a.nii", labels[..., 1:]), volume)
     # Stored along other axes, its affine saying so: the same voxels, so it is turned.
     np.testing.assert_array_equal(read_labels(store(tmp_path / "b.nii", labels, "SRA"), volume), labels)

@@ -13,6 +13,7 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.picture import focus, write_picture
 from mtf_imaging.evaluation.predict import predict_cases, segment_volume
+from mtf_imaging.evaluation.scoring.summary import dice_per_case
 
 GRID = Sampling((24, 20, 16))
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -56,9 +57,11 @@ def folder(tmp_path):
 def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, capsys):
     out = tmp_path / "out"
     scores = evaluate(folder, out, GRID, oracle, num_pictures=2)
-    assert list(scores.cases) == ["3", "4", "12"]
+    assert [case.key for case in scores] == ["3", "4", "12"]
     metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["liver"] == metrics["lesion"] == {"dice_per_case": 1.0, "dice_global": 1.0}
+    for mask in ("liver", "lesion"):
+        assert metrics[mask].items() >= {"dice_per_case": 1.0, "dice_global": 1.0, "voe": 0.0, "mssd": 0.0}.items()
+    assert metrics["detection"]["iou_above_0.5"]["f1"] == 1.0
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     assert files == [
         "metrics.csv",
@@ -79,9 +82,8 @@ def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, ca
 def test_scores_are_taken_at_the_volumes_own_resolution(tmp_path, folder):
     """On a grid half as fine, borders blur: the score falls below 1, as it would not on the grid."""
     scores = evaluate(folder, tmp_path / "out", Sampling((12, 10, 8)), oracle, num_pictures=0, progress=False)
-    assert 0.7 < scores.dice_per_case("liver") < 1.0
-    total = scores.cases["3"]["liver"].total
-    assert total > case(0)[1].astype(bool).sum()  # voxels of the volume, eight times those of the grid
+    assert 0.7 < dice_per_case([case.overlaps for case in scores], "liver") < 1.0
+    assert scores[0].overlaps["liver"].reference == case(0)[1].astype(bool).sum()  # voxels of the volume
 
 
 def test_a_volume_of_any_shape_is_segmented_in_its_own_voxels(tmp_path):

@@ -11,6 +11,7 @@ from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.held_out import HeldOutRecords
+from mtf_imaging.evaluation.scoring.summary import summarize
 from tests.evaluation import test_evaluate
 
 GRID = (8, 6, 4)
@@ -74,7 +75,7 @@ def test_scores_are_those_of_an_evaluation_where_the_cases_are_on_the_grid_alrea
     expected = evaluate(cases, tmp_path / "evaluation", sampling, predict, progress=False)
     scores, _ = HeldOutRecords(progress=False).open(tmp_path / "records", sampling.grid)(predict)
     assert 0 < scores["lesion"] < scores["liver"] < 1
-    assert scores == {name: expected.dice_per_case(name) for name in scores}
+    assert scores == {name: summarize(expected)[name]["dice_per_case"] for name in scores}
 
 
 def test_the_first_case_is_drawn_with_reference_and_prediction(folder):

@@ -13,6 +13,7 @@ from mtf_imaging.data.convert import make_record
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.predict import predict_cases
+from mtf_imaging.evaluation.scoring.summary import summarize
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SPACING = (1.5, 1.5, 2.0)
@@ -114,7 +115,7 @@ def test_what_is_cropped_away_is_background_and_said(tmp_path, caplog):
     assert np.mean(found[kept] == reference[kept]) > 0.98
     caplog.clear()
     scores = evaluate(folder, tmp_path / "scores", box, oracle, num_pictures=0, progress=False)
-    assert scores.dice_per_case("liver") < 0.97
+    assert summarize(scores)["liver"]["dice_per_case"] < 0.97
     assert "segmentation-1.nii.gz: " in caplog.text
     assert "liver voxels" in caplog.text
 
@@ -123,5 +124,5 @@ def test_a_box_that_holds_the_volume_says_nothing(tmp_path, caplog):
     folder = store(tmp_path / "cases", "LPS")
     predict_cases(folder, tmp_path / "out", Sampling((32, 32, 32), SPACING), oracle, progress=False)
     scores = evaluate(folder, tmp_path / "scores", Sampling((32, 32, 32), SPACING), oracle, progress=False)
-    assert scores.dice_per_case("lesion") > 0.8
+    assert summarize(scores)["lesion"]["dice_per_case"] > 0.8
     assert not caplog.records

@@ -1,0 +1,22 @@
+"""`mtf-imaging score`: scores segmentations, whoever made them."""
+
+from absl import flags
+
+SUMMARY = "scores a folder of segmentations against references by the rules of the LiTS challenge."
+EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
+REQUIRED = ("reference_dir", "prediction_dir", "output_dir")
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("reference_dir", None, "Folder of reference segmentations.", flag_values=values)
+    flags.DEFINE_string(
+        "prediction_dir", None, "Folder of predictions; paired by their names' last number.", flag_values=values
+    )
+    flags.DEFINE_string("output_dir", None, "Folder for metrics.json and metrics.csv.", flag_values=values)
+    flags.DEFINE_integer("workers", None, "Processes; default: one a core.", lower_bound=1, flag_values=values)
+
+
+def run(values: flags.FlagValues) -> None:
+    from mtf_imaging.evaluation.score import score_folders
+
+    score_folders(values.reference_dir, values.prediction_dir, values.output_dir, values.workers)

@@ -1,0 +1,82 @@
+"""Voxels that two masks share: Dice, volumetric overlap error, relative volume difference."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# The masks that are scored: a lesion is liver, too.
+MASKS = {"liver": lambda labels: labels >= 1, "lesion": lambda labels: labels == 2}
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Voxel counts of a predicted and a reference mask.
+
+    Attributes:
+      intersection: voxels in both.
+      prediction: voxels of the predicted mask.
+      reference: voxels of the reference mask.
+    """
+
+    intersection: int
+    prediction: int
+    reference: int
+
+    @property
+    def union(self) -> int:
+        return self.prediction + self.reference - self.intersection
+
+    @property
+    def dice(self) -> float:
+        """2 intersection / (prediction + reference); 1 where both masks are empty: a right empty prediction is right.
+
+        >>> Overlap(0, 0, 0).dice, Overlap(0, 5, 0).dice, Overlap(2, 4, 4).dice
+        (1.0, 0.0, 0.5)
+        """
+        total = self.prediction + self.reference
+        return 2 * self.intersection / total if total else 1.0
+
+    @property
+    def jaccard(self) -> float:
+        """intersection / union; 1 where both masks are empty."""
+        return self.intersection / self.union if self.union else 1.0
+
+    @property
+    def voe(self) -> float:
+        """Volumetric overlap error, 1 - `jaccard`."""
+        return 1.0 - self.jaccard
+
+    @property
+    def rvd(self) -> float | None:
+        """Relative volume difference, (prediction - reference) / reference: above 0 where too much was segmented.
+
+        0 where both masks are empty; None where the reference alone is.
+        """
+        if self.reference:
+            return (self.prediction - self.reference) / self.reference
+        return None if self.prediction else 0.0
+
+    def __add__(self, other: "Overlap") -> "Overlap":
+        return Overlap(
+            self.intersection + other.intersection,
+            self.prediction + other.prediction,
+            self.reference + other.reference,
+        )
+
+
+NOTHING = Overlap(0, 0, 0)
+
+
+def overlap(prediction: np.ndarray, reference: np.ndarray) -> Overlap:
+    """Counts the voxels of two boolean masks of one shape."""
+    return Overlap(*(int(np.count_nonzero(mask)) for mask in (prediction & reference, prediction, reference)))
+
+
+def label_overlaps(prediction: np.ndarray, reference: np.ndarray) -> dict[str, Overlap]:
+    """Overlaps of labels `[x, y, z]`, 0 background, 1 liver, 2 lesion: `{"liver": Overlap, "lesion": Overlap}`."""
+    return {name: overlap(mask(prediction), mask(reference)) for name, mask in MASKS.items()}
+
+
+def dice_text(overlaps: dict[str, Overlap]) -> str:
+    """For people: `liver 0.951, lesion 0.632`."""
+    return ", ".join(f"{name} {counts.dice:.3f}" for name, counts in overlaps.items())

@@ -1,0 +1,99 @@
+"""Measures over all cases, as plain numbers: what `metrics.json` holds besides the cases."""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
+from mtf_imaging.evaluation.scoring.overlap import MASKS, NOTHING, Overlap
+from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
+
+DISTANCES = tuple(field.name for field in dataclasses.fields(SurfaceDistances))
+OVERLAPS = ("dice", "voe", "rvd")
+IOUS = {"iou_above_0": 0.0, "iou_above_0.5": 0.5}
+
+
+def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
+    """Mean over the cases of their Dice, of overlaps `{"liver": Overlap, "lesion": Overlap}`."""
+    return mean(overlaps[mask].dice for overlaps in cases)
+
+
+def dice_global(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
+    """Dice of all cases taken as one."""
+    return sum((overlaps[mask] for overlaps in cases), NOTHING).dice
+
+
+def measures(overlap: Overlap, distances: SurfaceDistances | None) -> dict[str, float | None]:
+    """`{"dice": ..., "voe": ..., "rvd": ..., "assd": ..., ...}` of one pair of masks; what is undefined is None."""
+    of_surface = dataclasses.asdict(distances) if distances else dict.fromkeys(DISTANCES)
+    return {name: getattr(overlap, name) for name in OVERLAPS} | of_surface
+
+
+def summarize(cases: list[CaseScore]) -> dict:
+    """Means, counts and detection over cases.
+
+    Returns:
+      `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumour_burden": {...}}`. A
+      mean leaves out what is undefined and is None where nothing is left; `undefined` says how many were left out.
+    """
+    overlaps = [case.overlaps for case in cases]
+    summary = {}
+    for mask in MASKS:
+        rows = [measures(case.overlaps[mask], case.distances[mask]) for case in cases]
+        summary[mask] = {
+            "dice_per_case": dice_per_case(overlaps, mask),
+            "dice_global": dice_global(overlaps, mask),
+            **_means(rows, ("voe", "rvd", *DISTANCES)),
+        }
+    detected = [lesion for case in cases for lesion in case.detected]
+    rows = [measures(lesion.overlap, lesion.distances) for lesion in detected]
+    summary["detected_lesions"] = {"count": len(detected), **_means(rows, (*OVERLAPS, *DISTANCES))}
+    lesions = [lesion for case in cases for lesion in case.lesions]
+    summary["detection"] = {
+        name: detection(lesions, iou)
+        | {"by_size": {size: detection([x for x in lesions if x.size_bin == size], iou) for size in SIZE_BINS}}
+        for name, iou in IOUS.items()
+    }
+    summary["tumour_burden"] = tumour_burden(cases)
+    return summary
+
+
+def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None]:
+    """Precision, recall and F1 of lesions, counted over all of them; None where nothing was predicted or was there."""
+    true = sum(lesion.is_detected(iou) for lesion in lesions)
+    false = sum(lesion.overlap.prediction > 0 for lesion in lesions) - true
+    missed = sum(lesion.overlap.reference > 0 for lesion in lesions) - true
+    return {
+        "precision": true / (true + false) if true + false else None,
+        "recall": true / (true + missed) if true + missed else None,
+        "f1": 2 * true / (2 * true + false + missed) if true + false + missed else None,
+        "true_positives": true,
+        "false_positives": false,
+        "false_negatives": missed,
+    }
+
+
+def tumour_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
+    """Root mean square and maximum of the burden's error over the cases where both livers are there."""
+    errors = [case.burden[0] - case.burden[1] for case in cases if case.burden]
+    return {
+        "rmse": math.sqrt(mean(error**2 for error in errors)) if errors else None,
+        "max_error": max(map(abs, errors), default=None),
+        "undefined": len(cases) - len(errors),
+    }
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean of at least one number, the same in whatever order they come."""
+    values = list(values)
+    return math.fsum(values) / len(values)
+
+
+def _means(rows: list[dict], names: Iterable[str]) -> dict:
+    result, undefined = {}, {}
+    for name in names:
+        known = [row[name] for row in rows if row[name] is not None]
+        result[name] = mean(known) if known else None
+        undefined[name] = len(rows) - len(known)
+    return result | {"undefined": undefined}

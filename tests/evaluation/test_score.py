@@ -1,0 +1,87 @@
+"""Folders of segmentations, of whatever names and axes, are paired and scored as `evaluate` scores its own."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+from nibabel import orientations
+
+from mtf_imaging.cli.main import main
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.evaluate import evaluate
+from mtf_imaging.evaluation.pairs import find_pairs
+from mtf_imaging.evaluation.score import score_folders
+from tests.evaluation.test_evaluate import GRID, oracle, store
+
+
+def touch(folder, *names):
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("references", "predictions", "keys"),
+    [
+        (["segmentation-2.nii", "segmentation-10.nii.gz"], ["segmentation-10.nii", "segmentation-2.nii"], ["2", "10"]),
+        (["segmentation-2.nii", "volume-2.nii"], ["test-segmentation-2.nii.gz"], ["2"]),
+        (["liver_007.nii.gz", "liver_010.nii.gz"], ["7_pred.nii", "10_pred.nii"], ["7", "10"]),
+        (["anna.nii", "bob.nii"], ["bob.nii.gz", "anna.nii.gz", ".partial-1-carl.nii"], ["anna", "bob"]),
+    ],
+)
+def test_pairs(tmp_path, references, predictions, keys):
+    pairs = find_pairs(touch(tmp_path / "r", *references), touch(tmp_path / "p", *predictions))
+    assert [pair.key for pair in pairs] == keys
+    assert {pair.prediction.name for pair in pairs} == {name for name in predictions if "partial" not in name}
+
+
+@pytest.mark.parametrize(
+    ("references", "predictions", "message"),
+    [
+        (["s-1.nii", "s-2.nii"], ["s-2.nii"], r"1 file\(s\) without their partner in .*s-1\.nii has no prediction"),
+        (["s-1.nii"], ["s-1.nii", "s-3.nii"], r"s-3\.nii has no reference"),
+        (["s-1.nii"], ["a-1.nii", "b-01.nii"], r"a-1\.nii and b-01\.nii are both case 1"),
+        (["anna.nii"], ["p1.nii"], r"anna\.nii: has no number"),
+        ([], ["p1.nii"], r"r: holds no \.nii or \.nii\.gz file"),
+    ],
+)
+def test_what_cannot_be_paired(tmp_path, references, predictions, message):
+    with pytest.raises(DataError, match=message):
+        find_pairs(touch(tmp_path / "r", *references), touch(tmp_path / "p", *predictions))
+
+
+def test_a_folder_that_is_not_there(tmp_path, capsys):
+    words = ["--reference_dir", tmp_path / "no", "--prediction_dir", tmp_path, "--output_dir", tmp_path / "out"]
+    assert main(["score", *map(str, words)]) == 1
+    assert "no: this folder of segmentations does not exist" in capsys.readouterr().err
+
+
+def test_scores_of_predictions_are_those_of_their_evaluation(tmp_path, capsys):
+    for number, codes in ((3, "RAS"), (12, "SAL")):
+        store(tmp_path / "cases", number, codes)
+    evaluate(tmp_path / "cases", tmp_path / "e", GRID, lambda image: oracle(np.roll(image, 1, 1)), progress=False)
+    words = ["--reference_dir", tmp_path / "cases", "--prediction_dir", tmp_path / "e/predictions"]
+    assert main(["score", *map(str, words), "--output_dir", str(tmp_path / "s"), "--workers", "1"]) == 0
+    for name in ("metrics.json", "metrics.csv"):
+        assert (tmp_path / "s" / name).read_bytes() == (tmp_path / "e" / name).read_bytes()
+    assert 0 < json.loads((tmp_path / "s/metrics.json").read_text())["lesion"]["dice_per_case"] < 1
+    assert "tumour burden: RMSE" in capsys.readouterr().out
+
+
+def test_predictions_stored_along_other_axes_are_turned(tmp_path):
+    store(tmp_path / "cases", 3, "RAS")
+    image = nibabel.load(tmp_path / "cases/segmentation-3.nii.gz")
+    turned = image.as_reoriented(orientations.axcodes2ornt("SAL"))
+    (tmp_path / "p").mkdir()
+    nibabel.save(turned, tmp_path / "p/other_3.nii")
+    (case,) = score_folders(tmp_path / "cases", tmp_path / "p", tmp_path / "out", workers=1, progress=False)
+    assert case.overlaps["lesion"].dice == 1
+    assert case.distances["liver"].mssd == 0
+
+
+def test_scores_never_land_among_the_references(tmp_path):
+    store(tmp_path / "cases", 3, "RAS")
+    with pytest.raises(DataError, match="lies in the folder of the cases"):
+        score_folders(tmp_path / "cases", tmp_path / "cases", tmp_path / "cases/out", progress=False)

@@ -1,0 +1,137 @@
+"""The measures of masks against the same by hand, on random masks, spacings and empty ones."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mtf_imaging.evaluation.scoring.case import score_case
+from mtf_imaging.evaluation.scoring.lesions import find_lesions
+from mtf_imaging.evaluation.scoring.overlap import overlap
+from mtf_imaging.evaluation.scoring.summary import summarize
+from mtf_imaging.evaluation.scoring.surface import surface_distances
+from tests.evaluation import by_hand
+
+spacings = st.tuples(*[st.sampled_from([0.5, 0.7, 1.0, 2.5])] * 3)
+
+
+@st.composite
+def label_arrays(draw, number=2):
+    """Arrays of labels 0, 1 and 2 of one shape, from empty to full, in blobs and in single voxels."""
+    shape = draw(st.tuples(*[st.integers(1, 6)] * 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    arrays = []
+    for _ in range(number):
+        share = draw(st.sampled_from([0.0, 0.1, 0.4, 0.8]))
+        arrays.append((rng.random(shape) < share) * rng.integers(1, 3, shape).astype(np.uint8))
+    return arrays
+
+
+@settings(max_examples=300)
+@given(label_arrays(), spacings)
+def test_a_case_is_what_it_is_by_hand(labels, spacing):
+    case = score_case("0", *labels, spacing)
+    for name, is_in in (("liver", lambda a: a >= 1), ("lesion", lambda a: a == 2)):
+        p, r = (by_hand.voxels(is_in(a)) for a in labels)
+        counts = case.overlaps[name]
+        assert (counts.intersection, counts.prediction, counts.reference) == (len(p & r), len(p), len(r))
+        if p or r:
+            assert counts.dice == pytest.approx(2 * len(p & r) / (len(p) + len(r)))
+            assert counts.voe == pytest.approx(1 - len(p & r) / len(p | r))
+        if r:
+            assert counts.rvd == pytest.approx((len(p) - len(r)) / len(r))
+        check_distances(case.distances[name], p, r, spacing)
+    pairs = by_hand.lesions(*(a == 2 for a in labels))
+    assert sorted(shape_of(x.overlap) for x in case.lesions) == sorted((len(p & r), len(p), len(r)) for p, r in pairs)
+    check_detection(summarize([case])["detection"], pairs)
+
+
+def check_distances(found, prediction, reference, spacing):
+    if not prediction or not reference:
+        assert found is None
+        return
+    there, back = by_hand.distances(prediction, reference, spacing)
+    both = [*there, *back]
+    assert found.assd == pytest.approx(sum(both) / len(both))
+    assert found.rmsd == pytest.approx(math.sqrt(sum(d * d for d in both) / len(both)))
+    assert found.mssd == pytest.approx(max(both))
+    assert found.hd95 == pytest.approx(max(np.percentile(there, 95), np.percentile(back, 95)))
+
+
+def check_detection(found, pairs):
+    for name, least in (("iou_above_0", 0.0), ("iou_above_0.5", 0.5)):
+        true = sum(len(p & r) / len(p | r) > least for p, r in pairs)
+        counts = [found[name][key] for key in ("true_positives", "false_positives", "false_negatives")]
+        assert counts == [true, sum(bool(p) for p, _ in pairs) - true, sum(bool(r) for _, r in pairs) - true]
+        by_size = found[name]["by_size"].values()
+        assert sum(size["true_positives"] for size in by_size) == true
+
+
+def shape_of(overlap):
+    return overlap.intersection, overlap.prediction, overlap.reference
+
+
+def row(text):
+    """A mask along x from a row of dots and crosses."""
+    return np.array([c != "." for c in text])[:, None, None]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "expected"),
+    [
+        ("xxx.xxx..", "xx.xxxx..", [(2, 3, 2), (3, 3, 4)]),
+        ("xxxxxxx..", "xxx.xxx..", [(6, 7, 6)]),  # one spans two of the reference: these are one
+        ("xxx.xxx..", "xxxxxxx..", [(6, 6, 7)]),  # and the other way
+        (".xxxx.xx.", "xx.xxxxx.", [(5, 6, 7)]),  # both at once; of equal overlaps the first counts
+        ("xx...x...", "xx......x", [(0, 0, 1), (0, 1, 0), (2, 2, 2)]),  # missed, false, found
+        (".........", ".........", []),
+    ],
+)
+def test_lesions_are_merged_as_the_challenge_does(prediction, reference, expected):
+    found = find_lesions(row(prediction), row(reference), (1, 1, 1))
+    assert sorted(shape_of(lesion.overlap) for lesion in found) == expected
+
+
+def test_a_lesion_at_half_its_union_is_not_detected():
+    (lesion,) = find_lesions(row("xx"), row(".x"), (1, 1, 1))
+    assert [lesion.is_detected(iou) for iou in (0.0, 0.49, 0.5)] == [True, True, False]
+
+
+def test_sizes_are_diameters_of_spheres_of_the_same_volume():
+    ball = np.indices((25, 25, 9)) - np.array([12, 12, 4])[:, None, None, None]
+    ball = (np.square(ball * np.array([1, 1, 3])[:, None, None, None]).sum(0)) < 100  # 20 mm across, voxels of 3 mm
+    (lesion,) = find_lesions(ball, np.zeros_like(ball), (1, 1, 3))
+    assert lesion.diameter == pytest.approx(20, abs=0.5)
+    (smaller,) = find_lesions(np.zeros_like(ball), ball, (0.4, 0.4, 1.2))
+    assert (smaller.size_bin, smaller.diameter) == ("below 10 mm", pytest.approx(0.4 * lesion.diameter))
+
+
+def test_surfaces_end_at_the_edge_of_the_volume():
+    everything = np.ones((3, 3, 3), bool)
+    found = surface_distances(everything, everything & (np.indices((3, 3, 3))[0] < 2), (1, 1, 5))
+    assert (found.mssd, found.hd95) == (1.0, 1.0)
+
+
+def test_what_is_empty():
+    full, empty = np.ones((2, 2, 2), np.uint8), np.zeros((2, 2, 2), np.uint8)
+    right = summarize([score_case("0", full, full, (1, 1, 1)), score_case("1", empty, empty, (1, 1, 1))])
+    assert right["liver"]["dice_per_case"] == right["lesion"]["dice_per_case"] == right["lesion"]["dice_global"] == 1
+    assert right["liver"]["undefined"] == {"voe": 0, "rvd": 0, "assd": 1, "rmsd": 1, "mssd": 1, "hd95": 1}
+    assert right["lesion"]["assd"] is None
+    assert right["tumour_burden"] == {"rmse": 0.0, "max_error": 0.0, "undefined": 1}
+    assert right["detection"]["iou_above_0"]["f1"] is None
+    wrong = summarize([score_case("0", full, empty, (1, 1, 1)), score_case("1", empty, full, (1, 1, 1))])
+    assert (wrong["liver"]["dice_per_case"], wrong["liver"]["voe"]) == (0, 1)
+    assert (wrong["liver"]["rvd"], wrong["liver"]["undefined"]["rvd"]) == (-1, 1)
+    assert wrong["tumour_burden"] == {"rmse": None, "max_error": None, "undefined": 2}
+
+
+def test_means_of_cases_and_of_all_as_one():
+    """A small case that is wrong weighs as much as a large one in the one, and little in the other."""
+    large = np.full((8, 1, 1), 2, np.uint8)
+    small = [np.array(labels, np.uint8)[:, None, None] for labels in ([2, 0, 0, 0], [0, 0, 0, 2])]
+    found = summarize([score_case("0", large, large, (1, 1, 1)), score_case("1", *small, (1, 1, 1))])["lesion"]
+    assert (found["dice_per_case"], found["dice_global"]) == (0.5, pytest.approx(16 / 18))
+    assert overlap(large == 2, large == 2).dice == 1
