@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gin
 
-from mtf_imaging.cli import lock
+from mtf_imaging.data import lock
 from mtf_imaging.data.atomic import is_partial, write_bytes
 from mtf_imaging.errors import ConfigError
 
@@ -23,7 +23,7 @@ def held(model_dir: str | Path) -> Iterator[None]:
       ConfigError: it is no folder of a run, or another process trains in it.
     """
     check(model_dir)
-    with lock.held(model_dir):
+    with lock.held(model_dir, "--model_dir", needed=True):
         yield
 
 

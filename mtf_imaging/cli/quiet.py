@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_SILENT = "3"
 
 
 def import_tensorflow() -> None:
@@ -13,9 +14,7 @@ def import_tensorflow() -> None:
 
     GPUs are set up, too, before anything can use them.
     """
-    quiet = _LEVEL not in os.environ
-    if quiet:
-        os.environ[_LEVEL] = "3"
+    quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also where the process that began this one set it
     with _held_back_stderr() if quiet else contextlib.nullcontext():  # some lines come before the level is looked at
         from mtf_imaging.gpus import grow_memory
 

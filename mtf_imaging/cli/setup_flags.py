@@ -46,6 +46,12 @@ def define_checkpoint(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("checkpoint", "last", ["last", "best"], text, flag_values=values)
 
 
+def define_spacing_csv(values: flags.FlagValues) -> None:
+    """Defines --spacing_csv, for commands that read cases."""
+    text = "A CSV, case,x,y,z, of voxel sizes in mm for files whose headers have lost them (an identity affine)."
+    flags.DEFINE_string("spacing_csv", None, text, flag_values=values)
+
+
 class Configuration:
     """What gin files, gin parameters and flags say, read in two steps around the import of TensorFlow.
 

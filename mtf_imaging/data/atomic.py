@@ -16,7 +16,8 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
     The temporary name ends as the final one does (`.partial-<pid>-volume-3.nii.gz`), because writers choose the format
     by the suffix, and lies in the same folder, because a rename is atomic within one file system only. If the block
-    raises, nothing stays under either name and an older file at `path` is left as it was.
+    raises, nothing stays under either name and an older file at `path` is left as it was. What was written is on the
+    disk before it gets its name, so that a machine that goes down leaves no empty file either.
 
     Args:
       path: the final path; its folder is made where it is missing.
@@ -30,6 +31,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     try:
         with about(path):
             yield temporary
+            _sync(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -41,6 +43,17 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
+def remove_partial(folder: str | os.PathLike) -> None:
+    """Removes what killed writers left below a folder; for whoever holds its lock."""
+    for path in Path(folder).rglob(f"{_MARK}*"):
+        path.unlink(missing_ok=True)
+
+
 def is_partial(path: str | os.PathLike) -> bool:
     """Whether `path` is what a killed writer left behind; such files are never read."""
     return Path(path).name.startswith(_MARK)
+
+
+def _sync(path):
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

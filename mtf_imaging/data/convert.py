@@ -1,25 +1,36 @@
 """Convert a folder of NIfTI cases to records, all sampled alike."""
 
 import collections
-import hashlib
+import functools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm import tqdm
 
+from mtf_imaging.data import lock
+from mtf_imaging.data.atomic import remove_partial
 from mtf_imaging.data.cases import Case, find_cases, natural_key
-from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.grid import AXIS_NAMES
-from mtf_imaging.data.manifest import Manifest, read_manifest, record_path, write_manifest
-from mtf_imaging.data.nifti import read_geometry, read_labels, read_volume
-from mtf_imaging.data.records import Record, read_record, write_record
-from mtf_imaging.data.resample import resample_linear, resample_nearest
-from mtf_imaging.data.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_sampling, parse_spacing, smallest_box
-from mtf_imaging.data.voxel_values import AIR_HU
+from mtf_imaging.data.manifest import Manifest, Source, read_manifest, record_path, write_manifest
+from mtf_imaging.data.nifti import read_geometry
+from mtf_imaging.data.sampling import (
+    BOX_MULTIPLE,
+    Sampling,
+    Spacing,
+    format_spacing,
+    parse_sampling,
+    parse_spacing,
+    smallest_box,
+)
+from mtf_imaging.data.spacing_table import SpacingTable, read_spacing_table
+from mtf_imaging.data.workers import in_parallel
 from mtf_imaging.errors import DataError
 
 DEFAULT_RESOLUTION = 256
 _MAX_VOXELS = 700_000_000  # of 3 bytes each in one protocol buffer, which ends at 2 GiB
+WORKER_BYTES = 2 << 30  # what a case of 512 x 512 x 800 voxels takes, benchmarks/whole_volume.py
 
 
 def convert(
@@ -27,7 +38,10 @@ def convert(
     output_dir: str | Path,
     resolution: str | int | None = None,
     spacing: str | float | None = None,
+    spacing_csv: str | Path | None = None,
+    workers: int = 1,
     progress: bool = True,
+    prepare: Callable[[], None] | None = None,
 ) -> list[str]:
     """Converts cases to records: made canonical (RAS+) and resampled, the image linearly and the labels to the nearest.
 
@@ -35,7 +49,7 @@ def convert(
     liver or lesion away, a warning names the file and counts the voxels.
 
     A conversion that was stopped goes on where it was: records of the same files and sampling are kept. A record that
-    cannot be read is made again.
+    cannot be read is made again. Cases that cannot be used are told together, when all others are converted.
 
     Args:
       input_dir: folder of cases, as `find_cases` reads it.
@@ -44,7 +58,10 @@ def convert(
         box that holds every case, rounded up to multiples of 16.
       spacing: size of a voxel in mm along x, y, z, `1.5,1.5,2`, padded with air and cropped to the resolution; None for
         the whole field of view of each volume.
+      spacing_csv: a CSV, as `read_spacing_table` reads it, of the voxel sizes of files whose headers have lost them.
+      workers: processes, which take up to 2 GiB each for volumes of 512 x 512 x 800 voxels; 1 for this one alone.
       progress: whether to show a progress bar and print what was done.
+      prepare: what a process that works on cases calls first, for instance to import TensorFlow silently.
 
     Returns:
       The keys of the cases, in natural order.
@@ -52,58 +69,114 @@ def convert(
     Raises:
       DataError: a case cannot be used, or the output folder holds another run's records. Nothing of those is
         overwritten.
+      ConfigError: another process is writing to the output folder.
     """
     mm = parse_spacing(spacing)
+    known = read_spacing_table(spacing_csv)
     fits_all = mm is not None and resolution is None
     sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
     cases = find_cases(input_dir)
     if fits_all:
-        sampling, text = _sampling_of_all(cases, mm)
+        sampling, text = _sampling_of_all(cases, mm, known)
         if progress:
             print(text)
     _check_size(sampling)
-    output_dir = Path(output_dir)
-    _check_manifest(output_dir, sampling)
-    _check_foreign(output_dir, input_dir, cases)
-    # All that is there is looked at before anything is written.
-    kept = {case.key: _kept_axis_codes(output_dir, case, sampling) for case in cases}
-    axis_codes = {}
-    for case in tqdm(cases, desc=f"convert to {sampling}", unit="case", disable=not progress, dynamic_ncols=True):
-        axis_codes[case.key] = kept[case.key] or _convert_case(output_dir, case, sampling)
-    keys = [case.key for case in cases]
-    write_manifest(output_dir, Manifest(sampling, keys))
+    job = _Job(Path(input_dir), Path(output_dir), sampling, known)
+    each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
+    with lock.held(output_dir):
+        remove_partial(output_dir)
+        _check_manifest(job)
+        _check_foreign(job, cases)
+        # All that is there is looked at before anything is written.
+        there = [case for case in cases if record_path(output_dir, case.key).exists()]
+        kept = each(job.kept, there, title="check what is there")
+        missing = [case for case in cases if kept.get(case.key) is None]
+        made = each(job.make, missing, title=f"convert to {sampling}")
+        sources = {case.key: kept.get(case.key) or made[case.key] for case in cases}
+        write_manifest(output_dir, Manifest(sampling, sources))
     if progress:
-        print(_summary(axis_codes, output_dir, sum(map(bool, kept.values()))))
-    return keys
+        print(_summary(sources, output_dir, len(cases) - len(missing)))
+    return list(sources)
 
 
-def make_record(case: Case, sampling: Sampling) -> Record:
-    """Reads a case and samples it; warns where liver or lesion is cropped away.
+@dataclass(frozen=True)
+class _Job:
+    """What a worker needs to know. Its methods return what is wrong with a case, so that all others are seen to, too.
 
-    Raises:
-      DataError: one of its files cannot be used.
+    They import records, and so TensorFlow, which takes seconds: only a process that works on cases has to.
     """
-    volume = read_volume(case.volume)
-    labels = read_labels(case.labels, volume)
-    geometry = volume.geometry
-    warn_of_cropped_labels(case.labels, labels, geometry, sampling)
-    spans = sampling.spans(geometry.shape, geometry.spacing)
-    return Record(
-        key=case.key,
-        hu=resample_linear(volume.hu, spans, AIR_HU).round().astype("int16"),
-        labels=resample_nearest(labels, spans),
-        affine=geometry.canonical_affine,
-        shape=geometry.shape,
-        spacing=geometry.spacing,
-        sampled_at=sampling.spacing,
-        axis_codes=geometry.axis_codes,
-        source=_digest(case),
-    )
+
+    input_dir: Path
+    output_dir: Path
+    sampling: Sampling
+    known: SpacingTable
+
+    def make(self, case: Case) -> Source | DataError:
+        """Writes the record of a case."""
+        from mtf_imaging.data.make_record import make_record
+        from mtf_imaging.data.records import write_record
+
+        try:
+            record = make_record(case, self.sampling, self.known)
+        except DataError as error:
+            return error
+        write_record(record_path(self.output_dir, case.key), record)
+        return self._source(case, record)
+
+    def kept(self, case: Case) -> Source | DataError | None:
+        """Looks at the record that a case already has; None where it must be made again."""
+        from mtf_imaging.data.make_record import digest
+        from mtf_imaging.data.records import read_record
+
+        path = record_path(self.output_dir, case.key)
+        try:
+            record = read_record(path)
+        except DataError:  # damaged
+            return None
+        try:
+            mm = read_geometry(case.volume, self.known).spacing
+        except DataError as error:
+            return error
+        if record.sampling != self.sampling:
+            what = f"of resolution {record.sampling}, asked for was {self.sampling}"
+        elif record.key != case.key or record.source != digest(case):
+            what = f"made from other files than {case.volume} and {case.labels} are now"
+        elif record.spacing != mm:
+            what = f"made with voxels of {format_spacing(record.spacing)} mm, which are {format_spacing(mm)} mm now"
+        else:
+            return self._source(case, record)
+        return DataError(f"{path}: is a record {what}. Fix: convert to another folder, or delete this one.")
+
+    def _source(self, case, record) -> Source:
+        return Source(
+            digest=record.source,
+            volume=case.volume.relative_to(self.input_dir).as_posix(),
+            labels=case.labels.relative_to(self.input_dir).as_posix(),
+            shape=record.shape,
+            spacing=record.spacing,
+            affine=tuple(map(tuple, record.affine.tolist())),
+            axis_codes=record.axis_codes,
+        )
 
 
-def _sampling_of_all(cases: list[Case], spacing: Spacing) -> tuple[Sampling, str]:
+def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Source | None]:
+    """Calls a function with each case; returns what it found by key, or raises what was wrong with any."""
+    found, faults = {}, {}
+    with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
+        for case, result in in_parallel(function, cases, workers, prepare):
+            (faults if isinstance(result, DataError) else found)[case.key] = result
+            bar.update()
+    if len(faults) > 1:
+        lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
+        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}")
+    for fault in faults.values():
+        raise fault
+    return found
+
+
+def _sampling_of_all(cases: list[Case], spacing: Spacing, known: SpacingTable) -> tuple[Sampling, str]:
     """The smallest box that holds every case, and what to say of it: one odd file may make it large."""
-    geometries = {case.key: read_geometry(case.volume) for case in cases}
+    geometries = {case.key: read_geometry(case.volume, known) for case in cases}
     box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
     sampling = Sampling(box, spacing)
     extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
@@ -126,65 +199,32 @@ def _check_size(sampling: Sampling) -> None:
         )
 
 
-def _convert_case(output_dir: Path, case: Case, sampling: Sampling) -> str:
-    record = make_record(case, sampling)
-    write_record(record_path(output_dir, case.key), record)
-    return record.axis_codes
-
-
-def _check_manifest(output_dir: Path, sampling: Sampling) -> None:
-    manifest = read_manifest(output_dir)
-    if manifest is not None and manifest.sampling != sampling:
+def _check_manifest(job: _Job) -> None:
+    manifest = read_manifest(job.output_dir)
+    if manifest is not None and manifest.sampling != job.sampling:
         raise DataError(
-            f"{output_dir}: holds records of resolution {manifest.sampling}, asked for was {sampling}. "
+            f"{job.output_dir}: holds records of resolution {manifest.sampling}, asked for was {job.sampling}. "
             f"Fix: convert to another folder, or delete this one."
         )
 
 
-def _check_foreign(output_dir: Path, input_dir: str | Path, cases: list[Case]) -> None:
-    ours = {record_path(output_dir, case.key).name for case in cases}
-    foreign = sorted((p.name for p in output_dir.glob("case-*.tfrecord") if p.name not in ours), key=natural_key)
+def _check_foreign(job: _Job, cases: list[Case]) -> None:
+    ours = {record_path(job.output_dir, case.key).name for case in cases}
+    found = job.output_dir.glob("case-*.tfrecord")
+    foreign = sorted((path.name for path in found if path.name not in ours), key=natural_key)
     if foreign:
         raise DataError(
-            f"{output_dir}: holds {len(foreign)} record(s) of cases that {input_dir} does not have, "
+            f"{job.output_dir}: holds {len(foreign)} record(s) of cases that {job.input_dir} does not have, "
             f"such as {foreign[0]}. Fix: convert to another folder, or delete this one."
         )
 
 
-def _kept_axis_codes(output_dir: Path, case: Case, sampling: Sampling) -> str | None:
-    """Axes of the record that the case already has, or None where it must be made."""
-    path = record_path(output_dir, case.key)
-    if not path.exists():
-        return None
-    try:
-        record = read_record(path)
-    except DataError:  # damaged: made again
-        return None
-    if record.sampling != sampling:
-        what = f"of resolution {record.sampling}, asked for was {sampling}"
-    elif record.source != _digest(case):
-        what = f"made from other files than {case.volume} and {case.labels} are now"
-    else:
-        return record.axis_codes
-    raise DataError(f"{path}: is a record {what}. Fix: convert to another folder, or delete this one.")
-
-
-def _digest(case: Case) -> str:
-    """Digest of the bytes of a case's files: dates change when files are copied, contents do not."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in (case.volume, case.labels):
-        with open(path, "rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
-    return digest.hexdigest()
-
-
-def _summary(axis_codes: dict[str, str], output_dir: Path, num_kept: int) -> str:
+def _summary(sources: dict[str, Source], output_dir: str | Path, num_kept: int) -> str:
     """Says how the axes of the files were mapped to x, y, z, a line for each way of storing."""
     by_codes = collections.defaultdict(list)
-    for key, codes in axis_codes.items():
-        by_codes[codes].append(key)
-    lines = [f"{len(axis_codes)} cases in {output_dir} ({num_kept} were there already)"]
+    for key, source in sources.items():
+        by_codes[source.axis_codes].append(key)
+    lines = [f"{len(sources)} cases in {output_dir} ({num_kept} were there already)"]
     for codes, keys in sorted(by_codes.items()):
         shown = ", ".join(keys[:8]) + (", ..." if len(keys) > 8 else "")
         lines.append(f"  stored {codes} -> x, y, z = R, A, S: {len(keys)} ({shown})")

@@ -58,6 +58,11 @@ class Geometry:
         """Voxel size in mm along the canonical x, y, z."""
         return tuple(float(s) for s in nibabel.affines.voxel_sizes(self.canonical_affine))
 
+    @property
+    def stored_spacing(self) -> tuple[float, float, float]:
+        """Voxel size in mm along the axes as stored."""
+        return tuple(float(s) for s in nibabel.affines.voxel_sizes(self.affine))
+
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:
         """A view of a stored array `[i, j, k]` as `[x, y, z]`."""
         return orientations.apply_orientation(stored, self._orientation())

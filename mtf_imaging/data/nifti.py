@@ -18,6 +18,7 @@ from nibabel.spatialimages import HeaderDataError
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.orientation import y_points_back
+from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.voxel_values import StoredValues, hounsfield, warn_once
 from mtf_imaging.data.voxel_values import labels as labels_of
 from mtf_imaging.errors import DataError
@@ -39,6 +40,10 @@ class Volume:
     geometry: Geometry
     path: Path
 
+    def without_voxels(self) -> "Volume":
+        """What says where it lies, for `read_labels`: the voxels of a large CT take 0.5 GB."""
+        return dataclasses.replace(self, hu=self.hu[:0])
+
 
 @dataclasses.dataclass(frozen=True)
 class Segmentation:
@@ -55,16 +60,18 @@ class Segmentation:
     path: Path
 
 
-def read_volume(path: str | Path) -> Volume:
+def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
     """Reads a CT.
 
     Args:
       path: a .nii or .nii.gz file; a fourth axis of size 1 is dropped.
+      known: voxel sizes of files whose headers have lost them.
 
     Returns:
       The volume. Where the header does not say how the axes lie, because its affine is the identity or missing, which
       is what a file has that lost its geometry, they are told from the image, with a warning: RAS, or LPS where the
-      spine says so. `voxel_values.hounsfield` says which voxels are repaired.
+      spine says so; the voxel size is that of `known`, else the header's pixdim. `voxel_values.hounsfield` says which
+      voxels are repaired.
 
     Raises:
       DataError: the file is missing, damaged, no NIfTI, not one 3-D volume, or its affine does not say how the axes
@@ -76,27 +83,29 @@ def read_volume(path: str | Path) -> Volume:
     if why := _why_lost(geometry):
         turned = y_points_back(hu)
         axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
-        geometry = _by_pixdim(geometry, turned)
-        size = " x ".join(f"{mm:g}" for mm in geometry.spacing)
-        warn_once(
-            f"{path}: {why}; taken as {size} mm, its pixdim, and {axes}. "
-            f"All that is in mm, --spacing too, rests on that."
-        )
+        geometry, size = _by_size(geometry, path, known, turned)
+        warn_once(f"{path}: {why}; taken as {axes}, and {size}.")
+    else:
+        known.check(path, geometry.stored_spacing)
     return Volume(geometry.to_canonical(hu), geometry, path)
 
 
-def read_geometry(path: str | Path) -> Geometry:
+def read_geometry(path: str | Path, known: SpacingTable = NO_TABLE) -> Geometry:
     """Reads the header of a CT alone, for shape and spacing; where axes are told from the image, they may be reversed.
 
     Raises:
       DataError: as `read_volume`, as far as the header tells.
     """
     geometry = _open(Path(path))[1]
-    return _by_pixdim(geometry, turned=False) if _why_lost(geometry) else geometry
+    return _by_size(geometry, Path(path), known, turned=False)[0] if _why_lost(geometry) else geometry
 
 
-def read_segmentation(path: str | Path) -> Segmentation:
+def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segmentation:
     """Reads a segmentation by itself; where its header does not say how the axes lie, they are taken as RAS.
+
+    Args:
+      path: a .nii or .nii.gz file.
+      known: voxel sizes of files whose headers have lost them.
 
     Raises:
       DataError: as `read_volume`; or there are labels other than 0, 1, 2.
@@ -104,9 +113,10 @@ def read_segmentation(path: str | Path) -> Segmentation:
     path = Path(path)
     image, geometry = _open(path)
     if why := _why_lost(geometry):
-        geometry = _by_pixdim(geometry, turned=False)
-        size = " x ".join(f"{mm:g}" for mm in geometry.spacing)
-        warn_once(f"{path}: {why}; taken as {size} mm, its pixdim. All that is in mm rests on that.")
+        geometry, size = _by_size(geometry, path, known, turned=False)
+        warn_once(f"{path}: {why}; taken as {size}.")
+    else:
+        known.check(path, geometry.stored_spacing)
     return Segmentation(geometry.to_canonical(labels_of(_values(image, path))), geometry, path)
 
 
@@ -228,9 +238,15 @@ def _why_lost(geometry: Geometry) -> str | None:
     return None
 
 
-def _by_pixdim(geometry: Geometry, turned: bool) -> Geometry:
-    """The geometry by the voxel size that the header gives beside the affine, 1 mm where it gives none."""
-    sizes = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
-    x, y, z = (mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in sizes)
+def _by_size(geometry: Geometry, path: Path, known: SpacingTable, turned: bool) -> tuple[Geometry, str]:
+    """The geometry by a voxel size from elsewhere than the affine, and what to say of that size."""
+    sizes = known.of(path)
+    source = f"by {known.path}"
+    if sizes is None:
+        pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
+        sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
+        source = "its pixdim; all that is in mm, --spacing too, rests on that. Fix: give the true size by --spacing_csv"
     signs = (-1, -1, 1) if turned else (1, 1, 1)
-    return dataclasses.replace(geometry, affine=np.diag([*np.multiply(signs, (x, y, z)), 1.0]))
+    size = " x ".join(f"{mm:g}" for mm in sizes)
+    affine = np.diag([*np.multiply(signs, sizes), 1.0])
+    return dataclasses.replace(geometry, affine=affine), f"{size} mm, {source}"

@@ -9,9 +9,8 @@ import tensorflow as tf
 from mtf_imaging.data.augment import Augmentation
 from mtf_imaging.data.grid import parse_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
-from mtf_imaging.data.manifest import open_records, record_path
+from mtf_imaging.data.manifest import Manifest, open_records, record_path
 from mtf_imaging.data.records import parse_record, read_record
-from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError
 
 _PREFETCH = 2  # batches
@@ -52,7 +51,7 @@ def training_batches(
 
     Raises:
       DataError: at once, if the folder does not hold finished records of this sampling, or fewer than 1 sample or
-        step 0 is asked for; at its batch, if a record is damaged.
+        step 0 is asked for; at its batch, if a record is damaged, or not the one that the manifest speaks of.
     """
     if batch_size < 1 or start_step < 0:
         raise DataError(f"batch_size {batch_size}, start_step {start_step}: need at least 1 sample a batch and step 0.")
@@ -63,16 +62,17 @@ def training_batches(
     low, high = (np.float32(bound) for bound in window)
 
     def load(sample):
-        path = tf.gather(paths, case_of_sample(sample, len(paths), seed if shuffle else None))
-        key, hu, labels = parse_record(tf.data.TFRecordDataset(path).get_single_element(), grid)
+        at = case_of_sample(sample, len(paths), seed if shuffle else None)
+        serialized = tf.data.TFRecordDataset(tf.gather(paths, at)).get_single_element()
+        key, source, hu, labels = parse_record(serialized, grid)
         image = tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis]
         if augmentation is not None:
             image, labels = augmentation(image, labels, seed, sample)
-        return {"image": image, "labels": tf.cast(labels, tf.int32), "cases": key}
+        return {"image": image, "labels": tf.cast(labels, tf.int32), "cases": key, "files": at, "sources": source}
 
     dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
     dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest.sampling)
+    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest)
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
@@ -93,12 +93,15 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
     return tf.random.experimental.index_shuffle(at, epoch_seed, tf.constant(num_cases - 1, tf.int64))
 
 
-def _batches(dataset: tf.data.Dataset, paths: list[str], sampling: Sampling) -> Iterator[dict]:
+def _batches(dataset: tf.data.Dataset, paths: list[str], manifest: Manifest) -> Iterator[dict]:
     try:
         for batch in dataset:
             batch["cases"] = [key.decode() for key in batch["cases"].numpy()]
+            origins = zip(batch.pop("files").numpy(), batch["cases"], batch.pop("sources").numpy(), strict=True)
+            for file, key, source in origins:
+                manifest.check(paths[file], key, source.decode())
             yield batch
     except tf.errors.OpError:
         for path in paths:  # TensorFlow does not say which file it was; this raises at the one that is damaged
-            read_record(path, sampling)
+            read_record(path, manifest.sampling)
         raise

@@ -53,14 +53,15 @@ class HeldOutRecords:
             )
             for key in bar:
                 path = record_path(eval_dir, key)
-                overlaps.append(self._score_case(path, manifest.sampling, predict, pictures))
+                overlaps.append(self._score_case(path, manifest, predict, pictures))
             return {name: dice_per_case(overlaps, name) for name in MASKS}, pictures
 
         return score
 
-    def _score_case(self, path, sampling, predict, pictures):
+    def _score_case(self, path, manifest, predict, pictures):
         """The overlaps of a case; the first is added to the pictures. Its arrays are gone before the next is read."""
-        record = read_record(path, sampling)
+        record = read_record(path, manifest.sampling)
+        manifest.check(path, record.key, record.source)
         prediction = _labels(predict(apply_window(record.hu, self.window)[..., np.newaxis]), record.hu.shape, path)
         overlaps = label_overlaps(prediction, record.labels)
         if not pictures:

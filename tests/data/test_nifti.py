@@ -204,7 +204,9 @@ def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
         np.testing.assert_array_equal(written.affine, np.eye(4))
         np.testing.assert_array_equal(read_labels(tmp_path / f"{name}-out.nii", volume), body() > 500)
     read_volume(tmp_path / "ras.nii")
-    assert "1 x 1 x 1 mm, its pixdim, and LPS, because the spine" in caplog.text
+    assert "taken as LPS, because the spine shows that its second axis points to the back, and 1 x 1 x 1 mm, its " in (
+        caplog.text
+    )
     assert caplog.text.count("ras.nii: its affine is the identity") == 1
 
 
@@ -221,7 +223,9 @@ def test_a_voxel_size_beside_a_lost_affine_is_kept(tmp_path, affine, caplog):
     assert volume.geometry.spacing == pytest.approx((0.7, 0.7, 2.5))
     assert read_geometry(path).spacing == volume.geometry.spacing
     assert volume.geometry.axis_codes == "LPS"
-    assert "does not say how the axes lie; taken as 0.7 x 0.7 x 2.5 mm, its pixdim, and LPS" in caplog.text
+    assert "does not say how the axes lie; taken as LPS, because the spine" in caplog.text
+    assert "0.7 x 0.7 x 2.5 mm, its pixdim; all that is in mm" in caplog.text
+    assert "Fix: give the true size by --spacing_csv." in caplog.text
     write_labels(tmp_path / "out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
     written, source = nibabel.load(tmp_path / "out.nii"), nibabel.load(path)
     np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(source.dataobj) > 500)

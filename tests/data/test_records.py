@@ -1,16 +1,20 @@
 import dataclasses
 
+import nibabel
 import numpy as np
 import pytest
 
+from mtf_imaging.data import lock
 from mtf_imaging.data.cases import find_cases
-from mtf_imaging.data.convert import convert, make_record
-from mtf_imaging.data.manifest import Manifest, open_records, read_manifest, record_path
+from mtf_imaging.data.convert import convert
+from mtf_imaging.data.make_record import make_record
+from mtf_imaging.data.manifest import Source, open_records, read_manifest, record_path
 from mtf_imaging.data.nifti import read_labels, read_volume
+from mtf_imaging.data.pipeline import training_batches
 from mtf_imaging.data.records import read_record, write_record
 from mtf_imaging.data.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling import Sampling, whole_field
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -20,6 +24,10 @@ def record(lits_dir):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_record_comes_back_as_it_was(tmp_path, record):
@@ -66,7 +74,8 @@ def test_records_of_another_kind_or_resolution(tmp_path, record):
 def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, capsys):
     assert convert(lits_dir, tmp_path / "out", "x:4,y:5,z:3") == ["2", "9", "10"]
     assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord", "case-9.tfrecord", "dataset.json"]
-    assert open_records(tmp_path / "out", (4, 5, 3)) == Manifest(Sampling((4, 5, 3)), ["2", "9", "10"])
+    manifest = open_records(tmp_path / "out", (4, 5, 3))
+    assert (manifest.sampling, manifest.cases) == (Sampling((4, 5, 3)), ["2", "9", "10"])
     for case in find_cases(lits_dir):
         volume = read_volume(case.volume)
         record = read_record(record_path(tmp_path / "out", case.key))
@@ -75,6 +84,15 @@ def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, ca
         np.testing.assert_array_equal(record.labels, resample_nearest(labels, spans))
         assert (record.shape, record.spacing) == (volume.hu.shape, (1.5, 2.0, 3.0))
         np.testing.assert_allclose(record.affine, volume.geometry.canonical_affine)
+        assert manifest.sources[case.key] == Source(
+            digest=record.source,
+            volume=case.volume.name,
+            labels=case.labels.name,
+            shape=record.shape,
+            spacing=record.spacing,
+            affine=tuple(map(tuple, record.affine.tolist())),
+            axis_codes=record.axis_codes,
+        )
     out = capsys.readouterr().out
     assert "stored LPS -> x, y, z = R, A, S: 1 (9)" in out
     assert "stored SAL -> x, y, z = R, A, S: 1 (10)" in out
@@ -91,7 +109,7 @@ def test_a_stopped_conversion_goes_on(tmp_path, lits_dir, monkeypatch, capsys):
         open_records(out)
     made = []
     monkeypatch.setattr(
-        "mtf_imaging.data.convert.make_record", lambda case, how: made.append(case.key) or make_record(case, how)
+        "mtf_imaging.data.make_record.make_record", lambda case, *how: made.append(case.key) or make_record(case, *how)
     )
     convert(lits_dir, out, 4)
     assert made == ["9", "10"]
@@ -104,7 +122,7 @@ def test_a_bad_case_leaves_no_manifest_and_no_half_record(tmp_path, lits_dir):
     volume.write_bytes(volume.read_bytes()[:200])
     with pytest.raises(DataError, match=r"volume-9\.nii\.gz: cannot be read"):
         convert(lits_dir, tmp_path / "out", 4, progress=False)
-    assert names(tmp_path / "out") == ["case-2.tfrecord"]
+    assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord"]  # those that can be used are done
 
 
 def test_folders_of_another_run_are_refused(tmp_path, lits_dir, store, arrays):
@@ -143,8 +161,90 @@ def test_folders_that_are_no_records(tmp_path, lits_dir):
     with pytest.raises(DataError, match=r"case-9\.tfrecord: named in dataset\.json but missing"):
         open_records(out)
     (out / "dataset.json").write_text('{"format": 99, "cases": []}')
-    with pytest.raises(DataError, match="records of format 99, this program reads formats up to 2"):
+    with pytest.raises(DataError, match="records of format 99, this program reads formats up to 3"):
         read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
     with pytest.raises(DataError, match=r"dataset\.json: is no manifest of records"):
         read_manifest(out)
+
+
+def test_processes_side_by_side_write_the_same_bytes(tmp_path, lits_dir, capsys):
+    convert(lits_dir, tmp_path / "one", 4, progress=False)
+    convert(lits_dir, tmp_path / "two", 4, workers=2)
+    assert "3 cases in" in capsys.readouterr().out
+    one, two = (
+        {name: (tmp_path / folder / name).read_bytes() for name in names(tmp_path / folder)}
+        for folder in ("one", "two")
+    )
+    assert one == two
+
+
+def test_all_cases_that_cannot_be_used_are_told(tmp_path, lits_dir):
+    for number in (2, 9):
+        volume = lits_dir / f"volume-{number}.nii.gz"
+        volume.write_bytes(volume.read_bytes()[:200])
+    with pytest.raises(
+        DataError, match=r"2 of 3 cases cannot be used:\n  .*volume-2.*\n  .*volume-9.*: cannot be read"
+    ):
+        convert(lits_dir, tmp_path / "out", 4, progress=False, workers=2)
+
+
+def test_what_a_killed_conversion_left_is_removed_and_a_second_one_at_once_is_refused(tmp_path, lits_dir):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
+    with (
+        lock.held(out),
+        pytest.raises(ConfigError, match=r"another run is writing to it, process .* another --output_dir"),
+    ):
+        convert(lits_dir, out, 4, progress=False)
+    convert(lits_dir, out, 4, progress=False)
+    assert names(out) == ["case-10.tfrecord", "case-2.tfrecord", "case-9.tfrecord", "dataset.json"]
+
+
+@pytest.mark.parametrize("damage", [lambda data: bytes([data[0] ^ 1]) + data[1:], lambda d: d[:-1], lambda d: d + b"1"])
+def test_a_disk_that_gives_back_other_bytes_is_told(tmp_path, record, monkeypatch, damage):
+    import tensorflow as tf
+
+    path = tmp_path / "out" / "case-2.tfrecord"
+    write_record(path, record)
+    whole, write = path.read_bytes(), tf.io.TFRecordWriter.write
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", lambda self, data: write(self, damage(data)))
+    with pytest.raises(DataError, match=r"case-2\.tfrecord: the disk gives back other bytes than were written"):
+        write_record(path, record)
+    assert path.read_bytes() == whole
+    assert names(tmp_path / "out") == ["case-2.tfrecord"]
+
+
+def test_a_table_of_voxel_sizes_that_changed_is_told(tmp_path):
+    cases = tmp_path / "cases"
+    cases.mkdir()
+    for name, dtype in (("volume", np.int16), ("segmentation", np.uint8)):
+        nibabel.save(nibabel.Nifti1Image(np.zeros((4, 4, 4), dtype), np.eye(4)), cases / f"{name}-28.nii")
+    table = tmp_path / "spacing.csv"
+    table.write_text("case,x,y,z\n28,0.5,0.5,2\n")
+    convert(cases, tmp_path / "out", 4, spacing_csv=table, progress=False)
+    convert(cases, tmp_path / "out", 4, spacing_csv=table, progress=False)
+    assert read_manifest(tmp_path / "out").sources["28"].spacing == (0.5, 0.5, 2)
+    with pytest.raises(
+        DataError, match=r"is a record made with voxels of 0\.5,0\.5,2 mm, which are 1,1,1 mm now\. Fix"
+    ):
+        convert(cases, tmp_path / "out", 4, progress=False)
+
+
+def test_a_record_that_is_not_the_manifests_is_refused_by_training(tmp_path, lits_dir, record):
+    out = tmp_path / "out"
+    convert(lits_dir, out, "x:4,y:5,z:6", progress=False)
+    path = record_path(out, "2")
+    whole = path.read_bytes()
+    write_record(path, dataclasses.replace(record, source="other"))
+    with pytest.raises(DataError, match=r"case-2\.tfrecord: is a record made from other files than dataset\.json says"):
+        next(training_batches(out, 3, seed=0))
+    path.write_bytes(record_path(out, "9").read_bytes())
+    with pytest.raises(DataError, match=r"case-2\.tfrecord: is a record of case '9', which its name denies"):
+        next(training_batches(out, 3, seed=0))
+    path.write_bytes(whole[:100])
+    with pytest.raises(DataError, match=r"case-2\.tfrecord: shorter than the 360 bytes of its voxels\. Fix: run"):
+        next(training_batches(out, 3, seed=0))
+    path.write_bytes(whole)
+    assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)

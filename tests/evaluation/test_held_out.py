@@ -5,7 +5,7 @@ import pytest
 
 from mtf_imaging.data.convert import convert
 from mtf_imaging.data.grid import format_grid
-from mtf_imaging.data.manifest import Manifest, record_path, write_manifest
+from mtf_imaging.data.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.records import Record, write_record
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
@@ -38,7 +38,9 @@ def folder(tmp_path):
             source="",
         )
         write_record(record_path(tmp_path, key), record)
-    write_manifest(tmp_path, Manifest(sampling, ["3", "12"]))
+    eye = tuple(map(tuple, np.eye(4).tolist()))
+    source = Source("", "volume", "labels", (16, 6, 4), (1.0, 2.0, 3.0), eye, "RAS")
+    write_manifest(tmp_path, Manifest(sampling, {"3": source, "12": source}))
     return tmp_path
 
 

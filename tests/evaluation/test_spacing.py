@@ -9,7 +9,7 @@ from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.cases import find_cases
-from mtf_imaging.data.convert import make_record
+from mtf_imaging.data.make_record import make_record
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.predict import predict_cases

@@ -1,4 +1,4 @@
-"""One run of training a folder: a lock that ends with its process, however that ends."""
+"""One writer a folder: a lock that ends with its process, however that ends."""
 
 import contextlib
 import errno
@@ -16,11 +16,16 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of 
 
 
 @contextlib.contextmanager
-def held(folder: str | Path) -> Iterator[None]:
+def held(folder: str | Path, flag: str = "--output_dir", needed: bool = False) -> Iterator[None]:
     """Holds a folder for this process within the block; made where it is missing, and gone again if nothing came of it.
 
     The operating system frees the lock with the process, so a run that is killed leaves none behind; the file that it
     leaves means nothing. Readers of the folder need no lock.
+
+    Args:
+      folder: the folder.
+      flag: by which the user named it.
+      needed: whether to refuse where the system has no such locks, rather than to go without.
 
     Raises:
       ConfigError: another process holds it; says which.
@@ -29,7 +34,7 @@ def held(folder: str | Path) -> Iterator[None]:
     folder = Path(folder)
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    file = _locked(folder / NAME)
+    file = _locked(folder / NAME, flag, needed)
     try:
         yield
     finally:
@@ -40,12 +45,12 @@ def held(folder: str | Path) -> Iterator[None]:
         file.close()  # frees it, after the name is gone: nobody is to lock a file that is about to go
 
 
-def _locked(path):
+def _locked(path, flag, needed):
     """The file at `path`, open and locked."""
     while True:
         file = open(path, "a+")  # noqa: SIM115  open as long as the lock is held
         try:
-            _lock(file, path.parent)
+            _lock(file, path.parent, flag, needed)
             same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
         except FileNotFoundError:
             same = False
@@ -60,25 +65,27 @@ def _locked(path):
         file.close()  # its holder took its name away just now: that lock would keep nobody out
 
 
-def _lock(file, folder):
+def _lock(file, folder, flag, needed):
     try:
         import fcntl
     except ImportError:
-        raise ConfigError("training locks its folder as POSIX systems do. Fix: on Windows, train in WSL 2.") from None
+        if not needed:
+            return
+        raise ConfigError(f"{folder}: is locked as POSIX systems do. Fix: on Windows, use WSL 2.") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         raise ConfigError(
-            f"{folder}: another run is training in it, {file.read() or 'of which no more is known'}. "
-            "Fix: wait until it ends, or end it, or give this one another --model_dir."
+            f"{folder}: another run is writing to it, {file.read() or 'of which no more is known'}. "
+            f"Fix: wait until it ends, or end it, or give this one another {flag}."
         ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         _logger.warning(
-            "%s: its file system has no locks (%s), so nothing keeps two runs of training apart there. "
-            "Fix: see to it that only one trains in it.",
+            "%s: its file system has no locks (%s), so nothing keeps two runs apart there. "
+            "Fix: see to it that only one writes to it.",
             folder,
             error.strerror,
         )

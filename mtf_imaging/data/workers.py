@@ -1,0 +1,129 @@
+"""Work on many files at once, each in a process of its own: a case takes gigabytes, and Python one core."""
+
+import concurrent.futures
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from mtf_imaging.errors import DataError
+
+_OURS = "mtf_imaging"
+
+
+def default_workers(bytes_each: int) -> int:
+    """As many processes as this one may use cores, and as the memory that is free now holds."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not told by this system
+        return cores
+    return max(1, min(cores, free // bytes_each))
+
+
+def in_parallel(
+    function: Callable[[Any], Any], items: Iterable, workers: int, prepare: Callable[[], None] | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Calls a function with each item, up to `workers` at once, and yields what comes back as it comes.
+
+    With one worker it is called in this process. What the package logs in a worker is logged here, when
+    the call has ended. Workers end when this process does, however it ends.
+
+    Args:
+      function: of one argument; it and its arguments and results can be pickled. An error that it raises is raised
+        here, and what has not begun is left.
+      items: the arguments.
+      workers: processes, at least 1.
+      prepare: what each process, or this one, calls before anything else.
+
+    Yields:
+      (item, result), in the order in which they are done.
+
+    Raises:
+      DataError: a worker was killed.
+    """
+    items = list(items)
+    if not items:
+        return
+    if workers == 1:
+        if prepare:
+            prepare()
+        for item in items:
+            yield item, function(item)
+        return
+    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads, as TensorFlow's, may hang
+    before = set(multiprocessing.active_children())
+    pool = concurrent.futures.ProcessPoolExecutor(min(workers, len(items)), spawn, _begin, (prepare,))
+    try:
+        futures = {pool.submit(_call, function, item): item for item in items}
+        for future in concurrent.futures.as_completed(futures):
+            yield futures[future], _result(future, futures[future])
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _begin(prepare):
+    """Prepares a worker."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # its TensorFlow reads and writes files; GPUs are for the network
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one says what happens
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through finally: no half-written file stays
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if prepare:
+        prepare()
+
+
+def _end_with_parent():
+    # Workers wait for each other's ends of one pipe: without this they would outlive a killed parent.
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _call(function, item):
+    """Returns (result, error, what was logged): records of the log would be lost with an error that is raised."""
+    logged = _Collected()
+    logger = logging.getLogger(_OURS)
+    logger.addHandler(logged)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        return function(item), None, logged.records
+    except Exception as error:
+        return None, error, logged.records
+    finally:
+        logger.removeHandler(logged)
+
+
+def _result(future, item):
+    try:
+        result, error, records = future.result()
+    except BrokenProcessPool as broken:
+        raise DataError(
+            f"a process was killed while others and it worked on {item}: out of memory? Fix: fewer --workers."
+        ) from broken
+    for record in records:
+        logging.getLogger(record.name).handle(record)
+    if error is not None:
+        raise error
+    return result
+
+
+class _Collected(logging.Handler):
+    """Keeps log records, as text, so that another process can log them."""
+
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        record.msg, record.args, record.exc_info = record.getMessage(), (), None
+        self.records.append(record)

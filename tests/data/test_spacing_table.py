@@ -1,0 +1,108 @@
+"""Voxel sizes that headers have lost, from a table: found by the header, by the name only in the table."""
+
+import nibabel
+import numpy as np
+import pytest
+
+from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.make_record import make_record
+from mtf_imaging.data.nifti import read_geometry, read_labels, read_segmentation, read_volume
+from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.spacing_table import read_spacing_table
+from mtf_imaging.errors import DataError
+
+
+@pytest.fixture
+def table(tmp_path):
+    """The function that writes and reads a table."""
+
+    def read(text, encoding="utf-8"):
+        path = tmp_path / "spacing.csv"
+        path.write_bytes(text.encode(encoding))
+        return read_spacing_table(path)
+
+    return read
+
+
+def lose_geometry(folder, number, labels=None):
+    """Writes a case as the 3D-IRCADb part of LiTS has them."""
+    folder.mkdir(exist_ok=True)
+    hu = np.full((6, 8, 4), -1000, np.int16)
+    hu[1:5, 1:7] = 40
+    labels = (hu > 0).astype(np.uint8) if labels is None else labels
+    for name, array in (("volume", hu), ("segmentation", labels)):
+        nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), folder / f"{name}-{number}.nii")
+    return folder
+
+
+def test_a_size_of_the_table_is_that_of_volume_labels_and_record(tmp_path, table, caplog):
+    known = table("case,x,y,z\n28, 0.57,0.58,1.6\n7,9,9,9\n")
+    (case,) = find_cases(lose_geometry(tmp_path / "cases", 28))
+    volume = read_volume(case.volume, known)
+    assert volume.geometry.spacing == read_geometry(case.volume, known).spacing == (0.57, 0.58, 1.6)
+    assert read_segmentation(case.labels, known).geometry.spacing == (0.57, 0.58, 1.6)
+    assert read_labels(case.labels, volume).sum() == 4 * 6 * 4
+    assert "volume-28.nii: its affine is the identity, so it does not say how the axes lie; taken as RAS, and " in (
+        caplog.text
+    )
+    assert f"0.57 x 0.58 x 1.6 mm, by {tmp_path}/spacing.csv." in caplog.text
+    record = make_record(case, Sampling((16, 16, 16), (0.57, 0.58, 0.8)), known)
+    assert record.spacing == (0.57, 0.58, 1.6)
+    assert np.count_nonzero(record.labels) == 4 * 6 * 4 * 2  # slices of 1.6 mm on voxels of 0.8 mm
+    np.testing.assert_array_equal(record.affine, np.diag([0.57, 0.58, 1.6, 1]))
+
+
+def test_without_a_row_the_header_counts_and_the_fix_is_named(tmp_path, table, caplog):
+    (case,) = find_cases(lose_geometry(tmp_path / "cases", 29))
+    assert read_volume(case.volume, table("case,x,y,z\n28,1,1,5\n")).geometry.spacing == (1, 1, 1)
+    assert "1 x 1 x 1 mm, its pixdim; all that is in mm" in caplog.text
+    assert "Fix: give the true size by --spacing_csv." in caplog.text
+
+
+def test_a_header_that_says_its_size_counts(tmp_path, store, arrays, table, caplog):
+    path = store(tmp_path / "volume-3.nii", arrays()[0], "SAL")  # 1.5, 2, 3 mm along x, y, z; stored z first
+    known = table("case,x,y,z\n3,3,2,1.5\n")
+    assert read_volume(path, known).geometry.spacing == (1.5, 2, 3)
+    assert not caplog.records
+    assert read_volume(path, table("case,x,y,z\n3,1,1,1\n")).geometry.spacing == (1.5, 2, 3)
+    assert "volume-3.nii: its header says 3,2,1.5 mm, " in caplog.text
+    assert "spacing.csv says 1,1,1 mm; the header counts." in caplog.text
+
+
+@pytest.mark.parametrize("name", ["liver_28", "liver_28.nii.gz", "liver_28_0000.nii.gz"])
+def test_cases_of_other_names(tmp_path, table, name):
+    known = table(f"case,x,y,z\n{name},1,2,3\n")
+    for file in ("liver_28.nii.gz", "liver_28_0000.nii.gz"):
+        assert known.of(tmp_path / "imagesTr" / file) == (1, 2, 3)
+    assert known.of(tmp_path / "liver_29.nii.gz") is None
+    assert known.of(tmp_path / "volume-28.nii.gz") is None
+
+
+def test_tests_of_the_challenge_are_other_cases(tmp_path, table):
+    known = table("\ufeffcase,x,y,z\r\ntest-28,1,2,3\r\n28,4,5,6\r\n")  # as a spreadsheet writes it
+    assert known.of(tmp_path / "test-volume-28.nii") == (1, 2, 3)
+    assert known.of(tmp_path / "volume-28.nii") == known.of(tmp_path / "segmentation-28.nii.gz") == (4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("case,x,y\n1,2,3\n", r"its first line is 'case,x,y', not 'case,x,y,z'"),
+        ("", r"its first line is '', not 'case,x,y,z'"),
+        ("case,x,y,z\n28,1,1\n", r"line 2: '28,1,1,' is not a case and three sizes above 0 in mm"),
+        ("case,x,y,z\n28,1,1,0\n", r"line 2: '28,1,1,0' is not a case"),
+        ("case,x,y,z\n28,1,1,1,1\n", r"line 2: '28,1,1,1' is not a case"),
+        ("case,x,y,z\n28,1,nan,1\n", r"line 2: .* is not a case"),
+        ("case,x,y,z\n28,1,one,1\n", r"line 2: .* is not a case"),
+        ("case,x,y,z\n1,1,1,1\nvolume-1.nii,2,2,2\n", r"line 3: a second row of case '1'"),
+        ("case,x,y,z\n\xff\xfe,1,1,1\n", r"is no CSV of text"),
+    ],
+)
+def test_tables_that_are_none(table, text, message):
+    with pytest.raises(DataError, match=rf"spacing\.csv: {message}.*Fix"):
+        table(text, encoding="latin-1")
+
+
+def test_a_table_that_is_missing(tmp_path):
+    with pytest.raises(DataError, match=r"none\.csv: there is no such table.*case,x,y,z"):
+        read_spacing_table(tmp_path / "none.csv")

@@ -1,0 +1,96 @@
+"""Processes side by side: results, errors and messages as of one; none outlives the first."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mtf_imaging.data.workers import default_workers, in_parallel
+from mtf_imaging.errors import DataError
+
+ROOT = Path(__file__).parents[2]
+
+
+def square(number):
+    logging.getLogger("mtf_imaging.test").warning("%d squared", number)
+    if number == 3:
+        raise DataError("3 cannot be squared. Fix: 4.")
+    if number == 13:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number, os.getpid()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_and_what_was_logged(workers, caplog):
+    found = dict(in_parallel(square, [1, 2, 4, 5], workers))
+    assert {number: result for number, (result, _) in found.items()} == {1: 1, 2: 4, 4: 16, 5: 25}
+    assert sorted(record.getMessage() for record in caplog.records) == [f"{n} squared" for n in (1, 2, 4, 5)]
+    assert (os.getpid() in {pid for _, pid in found.values()}) == (workers == 1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_is_raised_with_what_was_logged_before(workers, caplog):
+    with pytest.raises(DataError, match=r"^3 cannot be squared\. Fix: 4\.$"):
+        list(in_parallel(square, [3, 1], workers))
+    assert "3 squared" in caplog.text
+
+
+def test_a_killed_worker_is_told():
+    with pytest.raises(DataError, match=r"a process was killed while .* Fix: fewer --workers"):
+        list(in_parallel(square, [13, 1], 2))
+
+
+def test_as_many_as_cores_and_memory_allow():
+    assert default_workers(1) == len(os.sched_getaffinity(0))
+    assert default_workers(1 << 60) == 1
+
+
+SLEEP = """
+import os, sys, time
+from pathlib import Path
+from mtf_imaging.data.workers import in_parallel
+
+def sleep(path):
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(60)
+
+if __name__ == "__main__":
+    list(in_parallel(sleep, sys.argv[1:], 2))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_the_first_process(tmp_path, how):
+    (tmp_path / "sleep.py").write_text(SLEEP)
+    files = [tmp_path / "a", tmp_path / "b"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, tmp_path / "sleep.py", *files]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        pids = [int(_content(file)) for file in files]
+        process.send_signal(how)
+        process.wait(timeout=60)
+    deadline = time.monotonic() + 60
+    while any(_lives(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _content(file):
+    deadline = time.monotonic() + 60
+    while not file.exists() or not file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return file.read_text()
+
+
+def _lives(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
