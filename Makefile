@@ -1,6 +1,7 @@
 # make demo              from nothing to a segmentation: installs, then runs the main job on phantom CTs
 # make demo DATA=folder  the same on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              what should pass before every commit;  make test-all: the slow tests, too
+# make test-kill         commands killed at random moments, ten times each: 5 minutes
 # make lint              ruff
 # make bench             a training step under layouts beside plain TensorFlow's: 5 minutes on 2 cores, into bench/
 
@@ -16,10 +17,13 @@ demo: $(INSTALLED)
 PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 test: $(INSTALLED)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not kill"
 
 test-all: $(INSTALLED)
-	$(PYTEST)
+	$(PYTEST) -m "not kill"
+
+test-kill: $(INSTALLED)
+	.venv/bin/python -m pytest -m kill tests/cli/test_kill.py
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
@@ -34,4 +38,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo test test-all lint
+.PHONY: bench demo test test-all test-kill lint

@@ -5,6 +5,9 @@ import os
 import sys
 
 import hypothesis
+import pytest
+
+from tests.storage import mounting
 
 NUM_CPUS = 8
 
@@ -38,3 +41,10 @@ class _ConfigureTensorFlow:
 
 
 sys.meta_path.insert(0, _ConfigureTensorFlow)
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """See `mounting`."""
+    with mounting(tmp_path / "disk") as mount:
+        yield mount

@@ -13,6 +13,7 @@ from mtf_imaging.data.phantom import make_case
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--num_steps", "2"]
 # Every 4th voxel of a phantom: 29 x 29 x 15 voxels of 11 x 11 x 14 mm and so on, one stored RAS, one LPS.
 CASES = (0, 1)
+ONE = ("--workers", 1)  # in this process: a test of two cases need not import TensorFlow twice
 BOX = "x:32,y:32,z:16"
 
 # volume and segmentation of case N, and the name of its prediction
@@ -55,7 +56,7 @@ def model(images, tmp_path_factory):
     """A run of two steps on the cases as LiTS has them."""
     folder = tmp_path_factory.mktemp("lits")
     cases = write(folder / "cases", LITS, images)
-    assert run("convert", "--input_dir", cases, "--output_dir", folder / "records", "--spacing", "11,11,15") == 0
+    assert run("convert", "--input_dir", cases, "--output_dir", folder / "records", "--spacing", "11,11,15", *ONE) == 0
     assert run("train", "--data_dir", folder / "records", "--model_dir", folder / "model", *TINY) == 0
     return folder / "model"
 
@@ -64,7 +65,9 @@ def model(images, tmp_path_factory):
 @pytest.mark.parametrize("scheme", KEYS, ids=["LiTS", "MSD", "nnU-Net"])
 def test_a_folder_goes_all_the_way(tmp_path, images, model, scheme, capsys):
     folder = write(tmp_path / "cases", scheme, images)
-    assert run("convert", "--input_dir", folder, "--output_dir", tmp_path / "records", "--spacing", "11,11,15") == 0
+    assert (
+        run("convert", "--input_dir", folder, "--output_dir", tmp_path / "records", "--spacing", "11,11,15", *ONE) == 0
+    )
     manifest = json.loads((tmp_path / "records/dataset.json").read_text())
     assert (manifest["format"], manifest["resolution"], manifest["spacing"]) == (3, BOX, "11,11,15")
     assert [case["case"] for case in manifest["cases"]] == [KEYS[scheme].format(n=n) for n in CASES]
@@ -97,7 +100,7 @@ def test_the_spacing_of_a_run_is_kept_and_checked(tmp_path, images, model, capsy
     assert "setup.spacing = '11,11,15'" in config
     before = {path: path.read_bytes() for path in model.glob("*.gin")}
     cases = write(tmp_path / "cases", LITS, images)
-    assert run("convert", "--input_dir", cases, "--output_dir", tmp_path / "cubes", "--resolution", BOX) == 0
+    assert run("convert", "--input_dir", cases, "--output_dir", tmp_path / "cubes", "--resolution", BOX, *ONE) == 0
     capsys.readouterr()
     assert run("train", "--data_dir", tmp_path / "cubes", "--model_dir", model, "--num_steps", 3) == 1
     assert f"its records have resolution {BOX}, asked for was {BOX} of 11,11,15 mm" in capsys.readouterr().err

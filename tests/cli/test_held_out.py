@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
     for name, number, seed in (("train", 3, 1), ("held_out", 2, 2)):
         cases, records = folder / f"{name}_cases", folder / name
         assert run("phantom", "--output_dir", cases, "--num_cases", number, "--seed", seed) == 0
-        assert run("convert", "--input_dir", cases, "--output_dir", records, "--resolution", 16) == 0
+        assert run("convert", "--input_dir", cases, "--output_dir", records, "--resolution", 16, "--workers", 1) == 0
     assert run(*words(folder, "run"), *STEPS) == 0
     return folder
 

@@ -43,7 +43,8 @@ def run(*words):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
-    assert run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16) == 0
+    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16]
+    assert run("convert", *words, "--workers", 1) == 0
     return folder
 
 

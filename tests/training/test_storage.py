@@ -1,11 +1,8 @@
 """Disks that are full, folders that cannot be written, records that are damaged: a message, and nothing is lost."""
 
-import contextlib
 import os
-import resource
 import shutil
 import signal
-import subprocess
 
 import gin
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from mtf_imaging.cli.main import main
 from mtf_imaging.data import lock
 from mtf_imaging.training import losses
+from tests.storage import fill, no_file_larger_than
 
 STEPS = 6
 TINY = [
@@ -35,7 +33,8 @@ def data(tmp_path_factory):
     """Cases, records, and `whole`, a run that nothing disturbed."""
     folder = tmp_path_factory.mktemp("data")
     assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
-    assert run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16) == 0
+    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16]
+    assert run("convert", *words, "--workers", 1) == 0
     assert train(folder, folder / "whole") == 0
     return folder
 
@@ -47,31 +46,6 @@ def train(data, model_dir, num_steps=STEPS, records=None):
 
 def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "config.gin" and path.is_file()}
-
-
-@pytest.fixture
-def mounted(tmp_path):
-    """A file system of its own in memory: a function of options that mounts it, or changes it when called again."""
-    place = tmp_path / "disk"
-    place.mkdir()
-
-    def mount(options):
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        return place
-
-    yield mount
-    subprocess.run(["umount", "--lazy", str(place)], capture_output=True)
-
-
-def fill(folder, leave):
-    """Fills the disk of a folder but for some bytes."""
-    with open(folder / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(bytes(2**12)):
-            pass
-    os.truncate(folder / "filler", max(0, (folder / "filler").stat().st_size - leave))
 
 
 @pytest.mark.slow
@@ -99,16 +73,6 @@ def test_a_full_disk_loses_nothing_and_training_goes_on_when_there_is_room(data,
     (disk / "filler").unlink()
     assert train(data, disk / "run") == 0
     assert content(disk / "run") == content(data / "whole")
-
-
-@contextlib.contextmanager
-def no_file_larger_than(size):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_checkpoint_that_does_not_fit_is_told_and_not_left_half_written(data, tmp_path, capsys):

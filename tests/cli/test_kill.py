@@ -1,0 +1,98 @@
+"""Commands killed at random moments: started again, they end with the bytes of a run that never was disturbed."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KILLS = 10
+_PATIENCE = 300  # seconds
+TINY = [
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--seed", "3"),
+    *("--num_steps", "2"),
+]
+
+pytestmark = pytest.mark.kill
+
+
+def start(*words):
+    """Starts a command in a process of its own, in a session of its own."""
+    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
+
+
+def run(*words):
+    with start(*words) as process:
+        assert process.wait(_PATIENCE) == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Cases, and a network that has been trained a little."""
+    folder = tmp_path_factory.mktemp("data")
+    run("phantom", "--output_dir", folder / "cases", "--num_cases", 4, "--seed", 1)
+    run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16)
+    run("train", "--data_dir", folder / "records", "--model_dir", folder / "model", *TINY)
+    return folder
+
+
+def content(folder):
+    """The bytes of every file below a folder by its name; `.` before those that nobody reads."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def whole(files):
+    return {name: data for name, data in files.items() if not Path(name).name.startswith(".")}
+
+
+def kill_ten_times(command, tmp_path, seed):
+    """Kills a command that writes to --output_dir ten times, five of them while it writes, each time into a new folder.
+
+    `command`: a function of the output folder -> words.
+    """
+    began = time.monotonic()
+    run(*command(tmp_path / "whole"))
+    seconds = time.monotonic() - began
+    expected = content(tmp_path / "whole")
+    draw = random.Random(seed)
+    moments = [("any", draw.random()), ("writing", draw.random())] * (KILLS // 2)
+    print(f"seed {seed}, {seconds:.1f} s: {moments}")
+    halfway = 0
+    for number, (kind, part) in enumerate(moments):
+        out = tmp_path / f"killed-{number}"
+        with start(*command(out)) as process:
+            _wait(process, out, kind, part, seconds, len(expected))
+            process.kill()
+        left = content(out) if out.exists() else {}
+        halfway += 0 < len(whole(left)) < len(expected)
+        # No half-written file has its final name, whenever it was killed.
+        assert whole(left).items() <= expected.items(), f"kill {number}, {kind} {part}"
+        run(*command(out))
+        assert content(out) == expected, f"kill {number}, {kind} {part}"
+    assert halfway > 0, "no kill came while there was something and not all: the test would show nothing"
+
+
+def _wait(process, out, kind, part, seconds, num_files):
+    """Waits for a part of the time that the command takes, or until it has written a part of its files."""
+    began = time.monotonic()
+    while process.poll() is None and time.monotonic() - began < _PATIENCE:
+        if kind == "any" and time.monotonic() - began > part * seconds:
+            return
+        if kind == "writing" and out.exists() and len(content(out)) > part * num_files:
+            return
+        time.sleep(0.001)
+
+
+def test_convert_killed_ten_times(folder, tmp_path):
+    words = ["convert", "--input_dir", folder / "cases", "--resolution", 48, "--workers", 2, "--output_dir"]
+    kill_ten_times(lambda out: [*words, out], tmp_path, seed=1)
+
+
+def test_evaluate_killed_ten_times(folder, tmp_path):
+    words = ["evaluate", "--model_dir", folder / "model", "--input_dir", folder / "cases", "--output_dir"]
+    kill_ten_times(lambda out: [*words, out], tmp_path, seed=2)

@@ -1,0 +1,89 @@
+"""Conversion onto disks that are full or read-only: a message that names the file, and nothing is lost."""
+
+import os
+
+import pytest
+
+from mtf_imaging.cli.main import main
+from mtf_imaging.data.cases import find_cases
+from tests.storage import fill, no_file_larger_than
+
+RECORD_BYTES = 3 * 16**3
+
+
+@pytest.fixture
+def many(lits_dir, store, arrays):
+    """Six cases."""
+    for number in (11, 12, 13):
+        hu, labels = arrays(number)
+        store(lits_dir / f"volume-{number}.nii.gz", hu)
+        store(lits_dir / f"segmentation-{number}.nii.gz", labels)
+    return lits_dir
+
+
+def convert(cases, out, workers=1):
+    words = ["--input_dir", cases, "--output_dir", out, "--resolution", 16, "--workers", workers]
+    return main([str(word) for word in ("convert", *words)])
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_full_disk_loses_nothing_and_conversion_goes_on_when_there_is_room(many, tmp_path, mounted, capfd, workers):
+    assert convert(many, tmp_path / "whole") == 0
+    whole = content(tmp_path / "whole")
+    disk = mounted("size=1m")
+    fill(disk, 3 * RECORD_BYTES)
+    assert convert(many, disk / "out", workers) == 1
+    message = capfd.readouterr().err
+    assert "tfrecord" in message
+    assert "No space left on device. Fix: make room on the disk; what was whole before stays." in message
+    assert "Traceback" not in message
+    there = content(disk / "out")
+    assert 0 < len(there) < len(find_cases(many))
+    assert there.items() <= whole.items()
+    (disk / "filler").unlink()
+    assert convert(many, disk / "out", workers) == 0
+    assert content(disk / "out") == whole
+
+
+def test_a_file_that_may_not_grow_is_told(many, tmp_path, capfd):
+    with no_file_larger_than(RECORD_BYTES // 2):
+        assert convert(many, tmp_path / "out") == 1
+    message = capfd.readouterr().err
+    assert "case-2.tfrecord" in message
+    assert "File too large" in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "out").exists()  # as it was
+
+
+def test_a_read_only_folder_is_told_at_once(many, tmp_path, mounted, capfd):
+    if os.getuid():
+        out = tmp_path / "out"
+        convert(many, out)
+        out.chmod(0o555)
+    else:  # who may do anything is kept out by the file system alone
+        out = mounted("size=1m") / "out"
+        convert(many, out)
+        mounted("remount,ro")
+    before = content(out)
+    capfd.readouterr()
+    assert convert(many, out) == 1
+    message = capfd.readouterr().err
+    assert message.startswith(f"mtf-imaging: {out}/")
+    assert message.endswith("Fix: permissions, the disk, or another folder.\n")
+    assert content(out) == before
+    out.chmod(0o755) if os.getuid() else None
+
+
+def test_a_corrupt_record_is_made_again(many, tmp_path):
+    assert convert(many, tmp_path / "out") == 0
+    whole = content(tmp_path / "out")
+    path = tmp_path / "out" / "case-9.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert convert(many, tmp_path / "out") == 0
+    assert content(tmp_path / "out") == whole
