@@ -23,10 +23,25 @@ def check_window(window: Window) -> Window:
 
 
 def apply_window(hu: np.ndarray, window: Window = DEFAULT_WINDOW) -> np.ndarray:
-    """`clip((HU - low) / (high - low), 0, 1)` as float32.
+    """`clip((HU - low) / (high - low), 0, 1)` as float32, in one new array.
 
     >>> apply_window(np.array([-1000, -512, 0, 512]))
     array([0. , 0. , 0.5, 1. ], dtype=float32)
     """
+    return window_in_place(np.array(hu, np.float32), window)
+
+
+def window_in_place(hu: np.ndarray, window: Window = DEFAULT_WINDOW) -> np.ndarray:
+    """As `apply_window`, in the array itself, for images too large to have twice.
+
+    Args:
+      hu: float32, of any shape; overwritten.
+      window: (low, high) in HU.
+
+    Returns:
+      `hu`.
+    """
     low, high = check_window(window)
-    return np.clip((np.asarray(hu, np.float32) - np.float32(low)) / np.float32(high - low), 0, 1)
+    hu -= np.float32(low)
+    hu /= np.float32(high - low)
+    return np.clip(hu, 0, 1, out=hu)

@@ -4,22 +4,19 @@ Known faults of public CT sets are repaired with a logged warning where the righ
 is an error that names the file.
 """
 
-import contextlib
 import dataclasses
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import nibabel
 import numpy as np
 from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError
 
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.orientation import y_points_back
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.voxel_values import StoredValues, hounsfield, warn_once
+from mtf_imaging.data.stored_values import StoredValues, damage_named
+from mtf_imaging.data.voxel_values import hounsfield, warn_once
 from mtf_imaging.data.voxel_values import labels as labels_of
 from mtf_imaging.errors import DataError
 
@@ -42,7 +39,7 @@ class Volume:
 
     def without_voxels(self) -> "Volume":
         """What says where it lies, for `read_labels`: the voxels of a large CT take 0.5 GB."""
-        return dataclasses.replace(self, hu=self.hu[:0])
+        return dataclasses.replace(self, hu=self.hu[:0].copy())  # a view would keep them all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +76,7 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
     """
     path = Path(path)
     image, geometry = _open(path)
-    hu = hounsfield(_values(image, path))
+    hu = hounsfield(StoredValues(image, path))
     if why := _why_lost(geometry):
         turned = y_points_back(hu)
         axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
@@ -117,7 +114,7 @@ def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segme
         warn_once(f"{path}: {why}; taken as {size}.")
     else:
         known.check(path, geometry.stored_spacing)
-    return Segmentation(geometry.to_canonical(labels_of(_values(image, path))), geometry, path)
+    return Segmentation(geometry.to_canonical(labels_of(StoredValues(image, path))), geometry, path)
 
 
 def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
@@ -149,7 +146,7 @@ def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
             f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
             f"Fix: give the mask of the same voxels."
         )
-    return own.to_canonical(labels_of(_values(image, path)))
+    return own.to_canonical(labels_of(StoredValues(image, path)))
 
 
 def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> None:
@@ -174,7 +171,7 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
     header.set_data_dtype(np.uint8)
     header.set_slope_inter(1, 0)
     header["cal_min"] = header["cal_max"] = 0  # the display window of a CT would hide labels
-    stored = np.ascontiguousarray(geometry.to_stored(labels), np.uint8).reshape(header.get_data_shape())
+    stored = geometry.to_stored(labels).astype(np.uint8, copy=False).reshape(header.get_data_shape())
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     with atomic_path(path) as temporary:
         nibabel.save(image_class(stored, geometry.file_affine, header), temporary)
@@ -184,7 +181,7 @@ def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
     """Reads the header; the geometry is as it says, right or wrong."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    with _damage_named(path):
+    with damage_named(path):
         image = nibabel.load(path)
         if not isinstance(image, nibabel.Nifti1Image):
             raise ImageFileError(f"a {type(image).__name__}")
@@ -201,25 +198,6 @@ def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
             f"{path}: its affine {affine[:3].tolist()} does not say how the axes lie. Fix: repair the header."
         )
     return image, Geometry(image.header.copy(), affine)
-
-
-def _values(image: nibabel.Nifti1Image, path: Path) -> StoredValues:
-    """Reads the voxels, of three axes."""
-    stored = image.dataobj
-    with _damage_named(path):
-        raw = np.asarray(stored.get_unscaled())
-    return StoredValues(raw.reshape(raw.shape[:3]), float(stored.slope), float(stored.inter), path)
-
-
-@contextlib.contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    # What nibabel, gzip and numpy raise for damaged files, ValueError being a short uncompressed one.
-    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be read as NIfTI; truncated or another format? ({error}). Fix: fetch it again."
-        ) from error
 
 
 def _same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int]) -> bool:

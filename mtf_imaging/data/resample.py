@@ -12,12 +12,15 @@ Voxels that cover anything of the volume are sampled, the outermost one repeated
 lie beyond it take a value that the caller gives.
 """
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse
 
 from mtf_imaging.data.sampling import Span, Spans
 
-_SLAB_BYTES = 64 << 20
+_SLAB_BYTES = 32 << 20  # as float32; a few of this size are made at a time
 
 
 def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.ndarray:
@@ -31,13 +34,12 @@ def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.n
     Returns:
       float32 `[x, y, z]` or `[x, y, z, channels]`, of the sizes of the spans.
     """
-    # The axis that shrinks most first, in slabs across another: the float copy of the volume never exists as a whole.
+    # The axis that shrinks most first, and in slabs: a float copy of the volume never exists as a whole. Values do not
+    # depend on the slabs, for each line of voxels is summed alone; they do on the order of the axes.
     order = sorted(range(3), key=lambda axis: spans[axis].size / data.shape[axis])
-    first, across = order[0], order[-1]
-    slabs = [_apply(slab, first, spans[first]) for slab in _slabs(data, across)]
-    result = np.concatenate(slabs, axis=across)
-    for axis in order[1:]:
-        result = _apply(result, axis, spans[axis])
+    result = _apply_in_slabs(data, order[:2], spans, across=order[2])
+    if not _is_same(spans[order[2]], data.shape[order[2]]):
+        result = _apply_in_slabs(result, order[2:], spans, across=order[0])
     _fill_beyond(result, spans, data.shape, beyond)
     return result
 
@@ -63,24 +65,27 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans) -> np.ndarray:
     """Resamples class probabilities linearly and takes the most probable class of each voxel.
 
     Interpolating before the arg max puts boundaries between the voxels of the grid, where labels would make steps.
-    Works in slabs along z, so that memory is that of the labels.
+    Works in slabs along z, each of the planes of the grid that it needs, so that memory is that of the labels.
 
     Args:
-      probabilities: `[x, y, z, classes]`, on the grid.
+      probabilities: `[x, y, z, classes]`, on the grid; of any float type, computed with in float32.
       spans: the voxels of the result along x, y, z of the grid.
 
     Returns:
       uint8 `[x, y, z]` of the sizes of the spans, the index of the class; 0 beyond the grid.
     """
-    probabilities = np.asarray(probabilities, np.float32)
+    *grid, classes = probabilities.shape
     shape = tuple(span.size for span in spans)
-    matrix = _weights(probabilities.shape[2], spans[2])
-    labels = np.empty(shape, np.uint8)
-    plane_bytes = 4 * shape[0] * shape[1] * probabilities.shape[3]
-    planes = max(1, _SLAB_BYTES // plane_bytes)
+    matrix = _weights(grid[2], spans[2])
+    labels = np.empty(shape, np.uint8, order="F")  # as files are
+    # A slab has the planes of the grid first, then those of the result.
+    plane_bytes = 4 * classes * max(grid[0], shape[0]) * max(grid[1], shape[1]) * max(1.0, spans[2].step)
+    planes = max(1, int(_SLAB_BYTES // plane_bytes))
     for start in range(0, shape[2], planes):
         stop = min(start + planes, shape[2])
-        slab = _multiply(matrix[start:stop], probabilities, 2)
+        rows = matrix[start:stop]
+        first, last = rows.indices.min(), rows.indices.max() + 1
+        slab = _multiply(rows[:, first:last], probabilities[:, :, first:last], 2)
         for axis in (0, 1):
             slab = _apply(slab, axis, spans[axis])
         labels[:, :, start:stop] = np.argmax(slab, axis=-1)
@@ -100,16 +105,33 @@ def _centres(span: Span) -> np.ndarray:
     return span.start + (np.arange(span.size) + 0.5) * span.length / span.size
 
 
-def _slabs(data: np.ndarray, axis: int) -> list[np.ndarray]:
-    parts = -(-data.size * 4 // _SLAB_BYTES)
-    return np.array_split(data, min(max(parts, 1), data.shape[axis]), axis=axis)
+def _apply_in_slabs(data: np.ndarray, axes: Sequence[int], spans: Spans, across: int) -> np.ndarray:
+    """Resamples along `axes`, one after the other, in slabs across another axis; always into an array of its own."""
+    shape = list(data.shape)
+    for axis in axes:
+        shape[axis] = spans[axis].size
+    result = np.empty(shape, np.float32)
+    num_slabs = -(-4 * max(data.size, result.size) // _SLAB_BYTES)
+    bounds = np.linspace(0, shape[across], min(num_slabs, shape[across]) + 1).astype(int)
+    for start, stop in itertools.pairwise(bounds):
+        at = (slice(None),) * across + (slice(start, stop),)
+        slab = data[at]
+        for axis in axes:
+            slab = _apply(slab, axis, spans[axis])
+        result[at] = slab
+    return result
 
 
 def _apply(data: np.ndarray, axis: int, span: Span) -> np.ndarray:
     n = data.shape[axis]
-    if span == Span(0.0, n, n):
+    if _is_same(span, n):
         return data.astype(np.float32, copy=False)
     return _multiply(_weights(n, span), data, axis)
+
+
+def _is_same(span: Span, n: int) -> bool:
+    """Whether the voxels of a span are the `n` voxels that there are."""
+    return span == Span(0.0, n, n)
 
 
 def _multiply(matrix: scipy.sparse.csr_array, data: np.ndarray, axis: int) -> np.ndarray:

@@ -8,7 +8,8 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases import find_cases
 from mtf_imaging.data.cropping import warn_of_cropped_volume
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
+from mtf_imaging.data.geometry import Geometry
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
 from mtf_imaging.data.nifti import Volume, read_volume, write_labels
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling import Sampling, way_back
@@ -40,19 +41,45 @@ def segment_volume(
       ShapeError: the network returned another shape.
       DataError: the network returned NaN or infinity.
     """
+    image = network_input(volume, sampling, window)
+    probabilities = predict_probabilities(image)
+    del image
+    return network_output(probabilities, volume.geometry, sampling, volume.path)
+
+
+def network_input(volume: Volume, sampling: Sampling, window: Window = DEFAULT_WINDOW) -> np.ndarray:
+    """What the network sees of a volume: float32 `[x, y, z, channels=1]` in 0..1, on the grid of `sampling`."""
+    spans = sampling.spans(volume.geometry.shape, volume.geometry.spacing)
+    hu = resample_linear(volume.hu, spans, AIR_HU)
     # Rounded to whole HU as records are, so that the network sees here what it saw in training.
-    grid, shape = sampling.grid, volume.geometry.shape
-    spans = sampling.spans(shape, volume.geometry.spacing)
-    hu = resample_linear(volume.hu, spans, AIR_HU).round()
-    probabilities = np.asarray(predict_probabilities(apply_window(hu, window)[..., np.newaxis]))
-    if probabilities.shape != (*grid, NUM_CLASSES):
+    return window_in_place(np.rint(hu, out=hu), window)[..., np.newaxis]
+
+
+def network_output(probabilities: np.ndarray, geometry: Geometry, sampling: Sampling, path: Path) -> np.ndarray:
+    """Labels of a volume from the probabilities that the network gave.
+
+    Args:
+      probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type.
+      geometry: of the volume.
+      sampling: where the grid lies in it.
+      path: the volume's file, for messages.
+
+    Returns:
+      uint8 `[x, y, z]` on the voxels of the volume.
+
+    Raises:
+      ShapeError, DataError: as `segment_volume`.
+    """
+    probabilities = np.asarray(probabilities)
+    if probabilities.shape != (*sampling.grid, NUM_CLASSES):
         raise ShapeError(
-            f"{volume.path}: the network returned probabilities of shape {probabilities.shape}, needed is "
-            f"{(*grid, NUM_CLASSES)} for {sampling}."
+            f"{path}: the network returned probabilities of shape {probabilities.shape}, needed is "
+            f"{(*sampling.grid, NUM_CLASSES)} for {sampling}."
         )
-    if not np.isfinite(probabilities).all():
-        raise DataError(f"{volume.path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
-    part, back = way_back(spans, shape)
+    # By planes, as all here: a mask of them all would be as large as the volume.
+    if not all(np.isfinite(plane).all() for plane in probabilities):
+        raise DataError(f"{path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
+    part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
     return resample_to_labels(probabilities[part], back)
 
 
@@ -100,10 +127,22 @@ def predict_cases(
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
     for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-        volume = read_volume(case.volume)
-        warn_of_cropped_volume(case.volume, volume.geometry, sampling)
-        write_labels(output, segment_volume(volume, sampling, predict_probabilities, window), volume.geometry)
+        _segment_file(case.volume, output, sampling, predict_probabilities, window)
     return outputs
+
+
+def _segment_file(path, output, sampling, predict_probabilities, window):
+    """Reads, segments and writes one case; each array is gone when the next large one is made."""
+    volume = read_volume(path)
+    geometry = volume.geometry
+    warn_of_cropped_volume(path, geometry, sampling)
+    image = network_input(volume, sampling, window)
+    del volume
+    probabilities = predict_probabilities(image)
+    del image
+    labels = network_output(probabilities, geometry, sampling, path)
+    del probabilities
+    write_labels(output, labels, geometry)
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:

@@ -1,0 +1,166 @@
+"""A whole volume in its own voxels: the plain formula everywhere, in bounded memory, in whatever slabs."""
+
+import tracemalloc
+
+import nibabel
+import numpy as np
+import pytest
+
+from mtf_imaging.data import resample, stored_values
+from mtf_imaging.data.nifti import read_labels, read_volume
+from mtf_imaging.data.resample import resample_linear, resample_nearest
+from mtf_imaging.data.sampling import Sampling, whole_field
+from mtf_imaging.evaluation.predict import predict_cases, segment_volume
+
+SHAPE = (13, 22, 17)
+SAMPLINGS = {
+    "coarser": Sampling((8, 8, 8)),
+    "finer": Sampling((16, 32, 24)),
+    "mixed": Sampling((16, 8, 17)),
+    "mm": Sampling((16, 16, 12), (1.5, 1.5, 2.0)),
+    "mm, cropped": Sampling((8, 16, 8), (1.5, 1.5, 2.0)),
+}
+
+
+def store(path, array, affine=None):
+    nibabel.save(nibabel.Nifti1Image(array, np.diag([1.1, -0.8, 1.5, 1]) if affine is None else affine), path)
+    return path
+
+
+def case(folder, dtype=np.int16, shape=SHAPE, suffix="nii.gz"):
+    hu = np.random.default_rng(0).integers(-1000, 1000, shape)
+    return store(folder / f"volume-0.{suffix}", hu.astype(dtype))
+
+
+class Network:
+    """Random probabilities, those of the borders unlike their neighbours; it keeps what it saw and gave."""
+
+    def __init__(self, dtype=np.float32):
+        self.dtype = dtype
+
+    def __call__(self, image):
+        self.image = image.copy()
+        random = np.random.default_rng(1).random((*image.shape[:3], 3)) + np.array([0.2, 0, 0])
+        self.probabilities = random.astype(self.dtype)
+        return self.probabilities
+
+
+def hats(span, n):
+    """`[size, n]` float64: the weights of an axis's voxels in those of a span, as the text of `resample` has it."""
+    radius = max(1.0, span.length / span.size)
+    centres = np.clip(span.start + (np.arange(span.size) + 0.5) * span.length / span.size, 0, n)
+    weights = np.maximum(0, 1 - np.abs(np.arange(n) + 0.5 - centres[:, None]) / radius)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def dense(data, spans):
+    return np.einsum(
+        "ix,jy,kz,xyz...->ijk...", *(hats(s, n) for s, n in zip(spans, data.shape)), data.astype(np.float64)
+    )
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+@pytest.mark.parametrize("slab", [1, 3000, 1 << 25], ids=lambda slab: f"{slab} bytes")
+def test_a_prediction_is_the_plain_formula_everywhere(tmp_path, sampling, slab, monkeypatch):
+    """One network over the whole volume, so no tiles and no seams; and no trace of the slabs that it is computed in."""
+    monkeypatch.setattr(resample, "_SLAB_BYTES", slab)
+    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", slab)
+    volume, network = read_volume(case(tmp_path)), Network()
+    labels = segment_volume(volume, sampling, network)
+    spans = sampling.spans(SHAPE, volume.geometry.spacing)
+    inside = tuple(span.inside(n) for span, n in zip(spans, SHAPE))
+    expected = np.full(sampling.grid, -1024.0)
+    expected[inside] = dense(volume.hu, spans)[inside]
+    np.testing.assert_allclose(network.image[..., 0], np.clip(expected / 1024 + 0.5, 0, 1), atol=0.51 / 1024)
+
+    back = [span.part(part).inverse(n) for span, part, n in zip(spans, inside, SHAPE)]
+    probabilities = dense(network.probabilities[inside], back)
+    covered = np.zeros(SHAPE, bool)
+    covered[tuple(s.inside(part.stop - part.start) for s, part in zip(back, inside))] = True
+    second, first = np.sort(probabilities, axis=-1)[..., 1:].transpose(3, 0, 1, 2)
+    told = first - second > 1e-6  # not by rounding alone
+    assert told.mean() > 0.999
+    np.testing.assert_array_equal(labels[told], np.where(covered, probabilities.argmax(-1), 0)[told])
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+def test_slabs_change_no_bit(tmp_path, sampling, monkeypatch):
+    volume = read_volume(case(tmp_path))
+    spans = sampling.spans(SHAPE, volume.geometry.spacing)
+    results = []
+    for slab in (1, 2000, 1 << 25):
+        monkeypatch.setattr(resample, "_SLAB_BYTES", slab)
+        results.append((resample_linear(volume.hu, spans), segment_volume(volume, sampling, Network())))
+    for hu, labels in results[1:]:
+        np.testing.assert_array_equal(hu, results[0][0])
+        np.testing.assert_array_equal(labels, results[0][1])
+
+
+def test_resampling_leaves_its_input_alone():
+    """Also where nothing is to do: the image is windowed in place."""
+    data = np.ones((4, 4, 4), np.float32)
+    result = resample_linear(data, whole_field(data.shape, data.shape))
+    assert not np.shares_memory(data, result)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_probabilities_of_any_float_type(tmp_path, dtype):
+    from ml_dtypes import bfloat16
+
+    volume, network = read_volume(case(tmp_path)), Network({"bfloat16": bfloat16}.get(dtype, dtype))
+    labels = segment_volume(volume, Sampling((8, 8, 8)), network)
+    same = network.probabilities.astype(np.float32)
+    np.testing.assert_array_equal(labels, segment_volume(volume, Sampling((8, 8, 8)), lambda image: same))
+
+
+def peak_bytes(function):
+    """Bytes that a call holds at most, of numpy and Python; and its result."""
+    tracemalloc.start()
+    try:
+        result = function()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+TALL = (64, 64, 1026)  # 4.2 million voxels
+SLABS = 4 << 20  # for all that is made by slabs, at the size that they have below
+
+
+@pytest.fixture
+def small_slabs(monkeypatch):
+    monkeypatch.setattr(resample, "_SLAB_BYTES", 1 << 18)
+    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", 1 << 16)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", ">i2", "float32", "float64"])
+@pytest.mark.parametrize("suffix", ["nii", "nii.gz"])
+def test_a_volume_is_read_into_two_bytes_a_voxel(tmp_path, small_slabs, dtype, suffix):
+    path = case(tmp_path, np.dtype(dtype), TALL, suffix)
+    peak, volume = peak_bytes(lambda: read_volume(path))
+    assert peak < 2 * np.prod(TALL) + SLABS
+    peak, hu = peak_bytes(lambda: resample_linear(volume.hu, whole_field(TALL, (32, 32, 64))))
+    assert peak < 4 * 64 * 32 * 64 + SLABS
+    assert hu.shape == (32, 32, 64)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_labels_are_read_into_a_byte_a_voxel(tmp_path, small_slabs, dtype, caplog):
+    volume = read_volume(case(tmp_path, shape=TALL))
+    path = store(tmp_path / "labels.nii.gz", np.random.default_rng(0).integers(0, 3, TALL).astype(dtype))
+    peak, labels = peak_bytes(lambda: read_labels(path, volume))
+    assert peak < np.prod(TALL) + SLABS
+    peak, _ = peak_bytes(lambda: resample_nearest(labels, whole_field(TALL, (32, 32, 64))))
+    assert peak < SLABS
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_segmenting_holds_no_second_copy_of_anything_large(tmp_path, small_slabs, dtype):
+    """The volume, or the image and the probabilities, or these and the labels: never all of them."""
+    path, grid = case(tmp_path, shape=TALL), (64, 64, 256)
+    probabilities = Network(dtype)(np.empty((*grid, 1), np.float32))
+    peak, _ = peak_bytes(
+        lambda: predict_cases(path, tmp_path / "out.nii", Sampling(grid), lambda image: probabilities, progress=False)
+    )
+    # The image, and what it is made of before z is resampled, are float32.
+    assert peak < 2 * np.prod(TALL) + 2 * 4 * np.prod(grid) + SLABS
