@@ -8,6 +8,7 @@ from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.data.intensity import DEFAULT_WINDOW
 from mtf_imaging.data.sampling import Sampling, parse_sampling
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.predict import predict_cases
 from mtf_imaging.training.prediction import predictor
@@ -25,21 +26,32 @@ class Job:
       window: (low, high) in HU, which the image is clipped to.
       dtype: of images and activations: "float32"; "bfloat16" for half the memory, with weights, norm statistics, the
         optimizer and losses still in float32; "float64", all of it, to compare runs digit by digit.
+      largest_liver: whether evaluate and predict keep the largest component of the liver alone, lesions included.
+      lesions_in_liver: whether they drop lesions that do not touch the liver.
     """
 
     task: object = gin.REQUIRED
     window: tuple[float, float] = DEFAULT_WINDOW
     dtype: str = "float32"
+    largest_liver: bool = False
+    lesions_in_liver: bool = False
 
     def __post_init__(self):
         if self.dtype not in DTYPES:
             raise ConfigError(f"job.dtype = {self.dtype!r} is not known. Fix: choose one of {', '.join(DTYPES)}.")
+        _ = self.cleanup  # checks the two
+
+    @property
+    def cleanup(self) -> Cleanup:
+        """What evaluate and predict remove of what the network finds."""
+        return Cleanup(self.largest_liver, self.lesions_in_liver)
 
 
 def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup, checkpoint: str) -> None:
     """Segments and scores the cases of `input_dir`."""
     job = Job()
-    evaluate_cases(input_dir, output_dir, _sampling(setup), _predictor(job, model_dir, setup, checkpoint), job.window)
+    network = _predictor(job, model_dir, setup, checkpoint)
+    evaluate_cases(input_dir, output_dir, _sampling(setup), network, job.window, cleanup=job.cleanup)
 
 
 def predict(
@@ -48,7 +60,8 @@ def predict(
     """Segments a volume, or the volumes of a folder."""
     job = Job()
     network = _predictor(job, model_dir, setup, checkpoint)
-    predict_cases(input_path, output_path, _sampling(setup), network, job.window, overwrite=overwrite)
+    options = {"overwrite": overwrite, "cleanup": job.cleanup}
+    predict_cases(input_path, output_path, _sampling(setup), network, job.window, **options)
 
 
 def _sampling(setup: JobSetup) -> Sampling:

@@ -11,6 +11,7 @@ from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.picture import write_picture
 from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume
@@ -26,6 +27,7 @@ def evaluate(
     window: Window = DEFAULT_WINDOW,
     num_pictures: int = 3,
     progress: bool = True,
+    cleanup: Cleanup = AS_FOUND,
 ) -> list[CaseScore]:
     """Segments each case, scores it at its own resolution, and writes what came out.
 
@@ -41,6 +43,7 @@ def evaluate(
       window: (low, high) in HU, as in training.
       num_pictures: how many cases get a picture.
       progress: whether to show a progress bar and print the table.
+      cleanup: what is removed of what the network finds, before it is scored and written.
 
     Returns:
       The scores.
@@ -58,7 +61,7 @@ def evaluate(
         volume = read_volume(case.volume)
         reference = read_labels(case.labels, volume)
         warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
-        prediction = segment_volume(volume, sampling, predict_probabilities, window)
+        prediction = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
         write_labels(output_dir / "predictions" / case.prediction_name, prediction, volume.geometry)
         scores.append(score_case(case.key, prediction, reference, volume.geometry.spacing))
         shown = dice_text(scores[-1].overlaps)

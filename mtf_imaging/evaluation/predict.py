@@ -15,13 +15,18 @@ from mtf_imaging.data.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling import Sampling, way_back
 from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 
 # image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 
 
 def segment_volume(
-    volume: Volume, sampling: Sampling, predict_probabilities: PredictProbabilities, window: Window = DEFAULT_WINDOW
+    volume: Volume,
+    sampling: Sampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    cleanup: Cleanup = AS_FOUND,
 ) -> np.ndarray:
     """Segments one volume.
 
@@ -33,6 +38,7 @@ def segment_volume(
       sampling: the voxels that the network works on.
       predict_probabilities: the network.
       window: (low, high) in HU.
+      cleanup: what is removed of what the network finds.
 
     Returns:
       Labels, uint8 `[x, y, z]` on the voxels of `volume.hu`.
@@ -44,7 +50,9 @@ def segment_volume(
     image = network_input(volume, sampling, window)
     probabilities = predict_probabilities(image)
     del image
-    return network_output(probabilities, volume.geometry, sampling, volume.path)
+    labels = network_output(probabilities, volume.geometry, sampling, volume.path)
+    del probabilities
+    return cleanup(labels, volume.geometry.spacing, volume.path)
 
 
 def network_input(volume: Volume, sampling: Sampling, window: Window = DEFAULT_WINDOW) -> np.ndarray:
@@ -91,6 +99,7 @@ def predict_cases(
     window: Window = DEFAULT_WINDOW,
     progress: bool = True,
     overwrite: bool = False,
+    cleanup: Cleanup = AS_FOUND,
 ) -> list[Path]:
     """Segments a file, or the volumes of a folder, each in its own geometry.
 
@@ -103,6 +112,7 @@ def predict_cases(
       window: (low, high) in HU.
       progress: whether to show a progress bar.
       overwrite: whether segmentations that are there already are replaced.
+      cleanup: what is removed of what the network finds.
 
     Returns:
       The files that were written.
@@ -127,11 +137,11 @@ def predict_cases(
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
     for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-        _segment_file(case.volume, output, sampling, predict_probabilities, window)
+        _segment_file(case.volume, output, sampling, predict_probabilities, window, cleanup)
     return outputs
 
 
-def _segment_file(path, output, sampling, predict_probabilities, window):
+def _segment_file(path, output, sampling, predict_probabilities, window, cleanup):
     """Reads, segments and writes one case; each array is gone when the next large one is made."""
     volume = read_volume(path)
     geometry = volume.geometry
@@ -142,7 +152,7 @@ def _segment_file(path, output, sampling, predict_probabilities, window):
     del image
     labels = network_output(probabilities, geometry, sampling, path)
     del probabilities
-    write_labels(output, labels, geometry)
+    write_labels(output, cleanup(labels, geometry.spacing, path), geometry)
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:

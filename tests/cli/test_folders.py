@@ -98,6 +98,7 @@ def test_the_spacing_of_a_run_is_kept_and_checked(tmp_path, images, model, capsy
     config = (model / "config.gin").read_text()
     assert f"setup.resolution = '{BOX}'" in config
     assert "setup.spacing = '11,11,15'" in config
+    assert "job.largest_liver = False" in config
     before = {path: path.read_bytes() for path in model.glob("*.gin")}
     cases = write(tmp_path / "cases", LITS, images)
     assert run("convert", "--input_dir", cases, "--output_dir", tmp_path / "cubes", "--resolution", BOX, *ONE) == 0

@@ -1,0 +1,63 @@
+"""What gin binds of a job reaches evaluate and predict; the network is one that is known."""
+
+import gin
+import nibabel
+import numpy as np
+import pytest
+
+from mtf_imaging.cli import job
+from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.errors import ConfigError
+
+SETUP = JobSetup(resolution="16")
+
+
+def network(image):
+    return np.exp(-np.abs(image * 1024 - 512 - np.array([-400, 0, 400])) / 100)
+
+
+@pytest.fixture
+def labels():
+    """A liver with a lesion, a smaller one, and a lesion by itself."""
+    labels = np.zeros((16, 16, 16), np.uint8)
+    labels[2:8, 2:8, 2:8] = 1
+    labels[4:6, 4:6, 4:6] = 2
+    labels[12:15, 2:4, 2:4] = 1
+    labels[12:15, 12:15, 12:15] = 2
+    return labels
+
+
+@pytest.fixture
+def cases(tmp_path, labels, monkeypatch):
+    monkeypatch.setattr(job, "_predictor", lambda *arguments: network)
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    for name, array in (("volume", np.int16(labels) * 400 - 400), ("segmentation", labels)):
+        nibabel.save(nibabel.Nifti1Image(array, np.diag([2.0, 2, 2, 1])), folder / f"{name}-1.nii")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("bound", "removed"),
+    [
+        ([], []),
+        (["job.largest_liver = True"], [np.s_[10:, :, :]]),
+        (["job.lesions_in_liver = True"], [np.s_[10:, 10:, 10:]]),
+    ],
+    ids=["as found", "largest_liver", "lesions_in_liver"],
+)
+def test_evaluate_and_predict_clean_up_alike(tmp_path, cases, labels, bound, removed):
+    gin.parse_config(["job.task = None", *bound])
+    for part in removed:
+        labels[part] = 0
+    job.evaluate("model", str(cases), str(tmp_path / "scores"), SETUP, "last")
+    job.predict("model", str(cases), str(tmp_path / "out"), SETUP, "last")
+    for folder in ("scores/predictions", "out"):
+        written = nibabel.load(tmp_path / folder / "segmentation-1.nii.gz")
+        np.testing.assert_array_equal(np.asarray(written.dataobj), labels)
+
+
+def test_what_cannot_be_chosen_is_told_before_anything_is_read():
+    gin.parse_config(["job.task = None", "job.lesions_in_liver = 'yes'"])
+    with pytest.raises(ConfigError, match=r"job\.lesions_in_liver = 'yes' is neither True nor False"):
+        job.predict("model", "none", "none", SETUP, "last")
