@@ -52,6 +52,7 @@ setup(
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff==0.17.*",
+            "SimpleITK>=2.3,<3",  # reads what is written as other programs do
             "setuptools>=70.1",  # builds the wheel that is tested
             # what mesh_tensorflow's own layers_test needs
             "mock>=5,<6",
