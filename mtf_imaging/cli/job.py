@@ -55,12 +55,18 @@ def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup, c
 
 
 def predict(
-    model_dir: str, input_path: str, output_path: str, setup: JobSetup, checkpoint: str, overwrite: bool = False
+    model_dir: str,
+    input_path: str,
+    output_path: str,
+    setup: JobSetup,
+    checkpoint: str,
+    overwrite: bool = False,
+    submission: bool = False,
 ) -> None:
     """Segments a volume, or the volumes of a folder."""
     job = Job()
     network = _predictor(job, model_dir, setup, checkpoint)
-    options = {"overwrite": overwrite, "cleanup": job.cleanup}
+    options = {"overwrite": overwrite, "cleanup": job.cleanup, "submission": submission}
     predict_cases(input_path, output_path, _sampling(setup), network, job.window, **options)
 
 

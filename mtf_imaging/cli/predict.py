@@ -17,6 +17,12 @@ def define_flags(values: flags.FlagValues) -> None:
     setup_flags.define_checkpoint(values)
     flags.DEFINE_string("input", None, "A NIfTI volume, or a folder of cases.", flag_values=values)
     flags.DEFINE_string("output", None, "The segmentation to write, or a folder for them.", flag_values=values)
+    flags.DEFINE_bool(
+        "submission",
+        False,
+        "Write test-segmentation-N.nii, as the LiTS challenge takes them, for a folder of test-volume-N.nii[.gz].",
+        flag_values=values,
+    )
     flags.DEFINE_bool("overwrite", False, "Replace segmentations that are there already.", flag_values=values)
     setup_flags.define(values)
 
@@ -28,4 +34,5 @@ def run(values: flags.FlagValues) -> None:
 
     setup = configuration.bind()
     with cluster.joined(setup):
-        job.predict(values.model_dir, values.input, values.output, setup, values.checkpoint, overwrite=values.overwrite)
+        options = {"overwrite": values.overwrite, "submission": values.submission}
+        job.predict(values.model_dir, values.input, values.output, setup, values.checkpoint, **options)

@@ -16,6 +16,7 @@ from mtf_imaging.data.sampling import Sampling, way_back
 from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.submission import how_to_submit, submission_names
 
 # image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
@@ -100,6 +101,7 @@ def predict_cases(
     progress: bool = True,
     overwrite: bool = False,
     cleanup: Cleanup = AS_FOUND,
+    submission: bool = False,
 ) -> list[Path]:
     """Segments a file, or the volumes of a folder, each in its own geometry.
 
@@ -110,21 +112,30 @@ def predict_cases(
       sampling: the voxels that the network works on.
       predict_probabilities: the network.
       window: (low, high) in HU.
-      progress: whether to show a progress bar.
+      progress: whether to show a progress bar, and to print how a submission is sent.
       overwrite: whether segmentations that are there already are replaced.
       cleanup: what is removed of what the network finds.
+      submission: whether a folder's test cases are stored as the LiTS challenge takes them, see `submission_names`.
 
     Returns:
       The files that were written.
 
     Raises:
-      DataError: the input cannot be read, or the output would overwrite it, or is there already.
+      DataError: the input cannot be read, or the output would overwrite it, or is there already; or a submission is
+        asked for of what is no folder of test cases.
     """
     input_path, output_path = Path(input_path), Path(output_path)
     cases = find_cases(input_path, need_labels=False)
     if input_path.is_dir():
         check_outside(output_path, input_path)
-    if input_path.is_dir() or output_path.is_dir():
+    if submission:
+        if not input_path.is_dir():
+            raise DataError(
+                f"{input_path}: is one file; a submission is of the test-volume-N.nii of a folder. Fix: give it."
+            )
+        names = submission_names(input_path, (case.volume for case in cases))
+        outputs = [output_path / name for name in names]
+    elif input_path.is_dir() or output_path.is_dir():
         outputs = [output_path / case.prediction_name for case in cases]
     elif output_path.name.endswith((".nii", ".nii.gz")):
         outputs = [output_path]
@@ -138,6 +149,8 @@ def predict_cases(
         raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
     for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
         _segment_file(case.volume, output, sampling, predict_probabilities, window, cleanup)
+    if submission and progress:
+        print(how_to_submit(outputs))
     return outputs
 
 
