@@ -107,3 +107,8 @@ def test_resolution_strings():
             parse_grid(bad)
     with pytest.raises(LayoutError):
         parse_grid("64x64x64")
+
+
+def test_of_equal_probabilities_the_first_class_is_taken():
+    probabilities = np.stack(np.meshgrid(*[np.arange(3.0)] * 3, indexing="ij"), axis=-1)  # each of 27 triples
+    np.testing.assert_array_equal(to_labels(probabilities, (3, 3, 3)), probabilities.argmax(-1))
