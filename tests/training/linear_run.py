@@ -1,6 +1,7 @@
 """Trains the linear task in a process of its own, to be killed: `python -m tests.training.linear_run FOLDER STEPS`."""
 
 import sys
+import time
 from pathlib import Path
 
 from mtf_imaging.training.checkpoints import Checkpoints
@@ -10,6 +11,16 @@ from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 
 
+STEP_SECONDS = 0.01  # slow enough for whoever waits for a moment, on a busy machine, too
+
+
+def batches(start_step):
+    """The task's batches, one at a time."""
+    for batch in linear.batches(start_step):
+        time.sleep(STEP_SECONDS)
+        yield batch
+
+
 def run(folder, num_steps, every=3):
     """Goes on with the run in a folder, as `mtf-imaging train` does."""
     program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(keep_prob=0.6))
@@ -17,7 +28,7 @@ def run(folder, num_steps, every=3):
     checkpoints.restore()
     train(
         program=program,
-        batches=linear.batches,
+        batches=batches,
         num_steps=num_steps,
         checkpoints=checkpoints,
         observers=[LossLog(folder / "losses.csv")],

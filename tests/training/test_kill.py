@@ -33,8 +33,9 @@ def rows(folder):
 class Moments:
     """Random moments to kill a run at, each a kind and a number that repeat with the seed.
 
-    "build": so far on the way to the first step, as a part of the time that took the run that is not killed. "step": so
-    many steps later, and as many milliseconds. "save": as many milliseconds after it began to write a checkpoint.
+    "build": so far on the way to the first step, as a part of the time that took the run that is not killed, and at that
+    step where the machine is faster now. "step": so many steps later, and as many milliseconds. "save": as many
+    milliseconds after it began to write a checkpoint.
     """
 
     def __init__(self, seed, number):
@@ -51,7 +52,7 @@ class Moments:
 
         def is_there():
             if kind == "build":
-                return time.monotonic() - began > number * build_seconds
+                return time.monotonic() - began > number * build_seconds or rows(folder) > before
             if kind == "step":
                 return rows(folder) > before + 8 * number
             return any(folder.glob("ckpt-*_temp"))
