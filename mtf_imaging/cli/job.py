@@ -54,20 +54,11 @@ def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup, c
     evaluate_cases(input_dir, output_dir, _sampling(setup), network, job.window, cleanup=job.cleanup)
 
 
-def predict(
-    model_dir: str,
-    input_path: str,
-    output_path: str,
-    setup: JobSetup,
-    checkpoint: str,
-    overwrite: bool = False,
-    submission: bool = False,
-) -> None:
-    """Segments a volume, or the volumes of a folder."""
+def predict(model_dir: str, input_path: str, output_path: str, setup: JobSetup, checkpoint: str, **options) -> None:
+    """Segments a volume, or the volumes of a folder; see `predict_cases` for the options."""
     job = Job()
     network = _predictor(job, model_dir, setup, checkpoint)
-    options = {"overwrite": overwrite, "cleanup": job.cleanup, "submission": submission}
-    predict_cases(input_path, output_path, _sampling(setup), network, job.window, **options)
+    predict_cases(input_path, output_path, _sampling(setup), network, job.window, cleanup=job.cleanup, **options)
 
 
 def _sampling(setup: JobSetup) -> Sampling:

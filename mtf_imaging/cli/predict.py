@@ -6,6 +6,7 @@ from absl import flags
 
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
+from mtf_imaging.data.spacing_table import read_spacing_table
 
 SUMMARY = "segments a volume, or a folder of them, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
@@ -23,16 +24,18 @@ def define_flags(values: flags.FlagValues) -> None:
         "Write test-segmentation-N.nii, as the LiTS challenge takes them, for a folder of test-volume-N.nii[.gz].",
         flag_values=values,
     )
+    setup_flags.define_spacing_csv(values)
     flags.DEFINE_bool("overwrite", False, "Replace segmentations that are there already.", flag_values=values)
     setup_flags.define(values)
 
 
 def run(values: flags.FlagValues) -> None:
+    known = read_spacing_table(values.spacing_csv)
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
     import_tensorflow()
     from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
     with cluster.joined(setup):
-        options = {"overwrite": values.overwrite, "submission": values.submission}
+        options = {"overwrite": values.overwrite, "submission": values.submission, "known": known}
         job.predict(values.model_dir, values.input, values.output, setup, values.checkpoint, **options)

@@ -13,6 +13,7 @@ from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
 from mtf_imaging.data.nifti import Volume, read_volume, write_labels
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling import Sampling, way_back
+from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
@@ -102,6 +103,7 @@ def predict_cases(
     overwrite: bool = False,
     cleanup: Cleanup = AS_FOUND,
     submission: bool = False,
+    known: SpacingTable = NO_TABLE,
 ) -> list[Path]:
     """Segments a file, or the volumes of a folder, each in its own geometry.
 
@@ -116,6 +118,7 @@ def predict_cases(
       overwrite: whether segmentations that are there already are replaced.
       cleanup: what is removed of what the network finds.
       submission: whether a folder's test cases are stored as the LiTS challenge takes them, see `submission_names`.
+      known: voxel sizes of files whose headers have lost them.
 
     Returns:
       The files that were written.
@@ -148,15 +151,15 @@ def predict_cases(
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
     for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-        _segment_file(case.volume, output, sampling, predict_probabilities, window, cleanup)
+        _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs
 
 
-def _segment_file(path, output, sampling, predict_probabilities, window, cleanup):
+def _segment_file(path, known, output, sampling, predict_probabilities, window, cleanup):
     """Reads, segments and writes one case; each array is gone when the next large one is made."""
-    volume = read_volume(path)
+    volume = read_volume(path, known)
     geometry = volume.geometry
     warn_of_cropped_volume(path, geometry, sampling)
     image = network_input(volume, sampling, window)

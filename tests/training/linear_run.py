@@ -10,7 +10,6 @@ from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 
-
 STEP_SECONDS = 0.01  # slow enough for whoever waits for a moment, on a busy machine, too
 
 

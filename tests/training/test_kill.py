@@ -33,8 +33,8 @@ def rows(folder):
 class Moments:
     """Random moments to kill a run at, each a kind and a number that repeat with the seed.
 
-    "build": so far on the way to the first step, as a part of the time that took the run that is not killed, and at that
-    step where the machine is faster now. "step": so many steps later, and as many milliseconds. "save": as many
+    "build": so far on the way to the first step, as a part of the time that took the run that is not killed, or at
+    that step where the machine is faster now. "step": so many steps later, and as many milliseconds. "save": as many
     milliseconds after it began to write a checkpoint.
     """
 
