@@ -37,7 +37,8 @@ def store(folder, shape, file):
     labels = np.zeros(shape, np.uint8, order="F")
     for z in range(shape[2]):
         noise = rng.integers(-24, 24, shape[:2])
-        hu[..., z] = np.where(body, 40, -1000) + noise + 60 * liver
+        here = np.where(body, 40, -1000) + noise + 60 * liver
+        hu[..., z] = 2 * here + 48 if scaled else here
         if shape[2] // 4 < z < shape[2] // 2:
             labels[..., z] = liver
             labels[lesion, z] = 2
