@@ -29,14 +29,18 @@ setup(
         *(f"mtf_imaging.models.{name}" for name in find_packages("models")),
     ],
     package_dir={package: folder for folder, package in FOLDERS.items()},
-    package_data={"mtf_imaging.layouts": ["*.gin"], "mtf_imaging.gin": ["*.gin"]},
+    package_data={
+        "mtf_imaging.layouts": ["*.gin"],
+        "mtf_imaging.gin": ["*.gin"],
+        "mtf_imaging.evaluation.report": ["*.html", "*.css", "*.js"],
+    },
     entry_points={"console_scripts": ["mtf-imaging = mtf_imaging.cli.main:main"]},
     # Both ends of each range are versions that the tests were run with.
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.1,<3",
         "gin-config>=0.5,<0.6",
-        "matplotlib>=3.10.8,<4",
+        "matplotlib>=3.10.8,<4",  # and with it contourpy and pillow, which draw the report's overlays
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",

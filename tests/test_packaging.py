@@ -90,6 +90,10 @@ def test_nothing_but_the_package_lands_in_site_packages(wheel):
         f"mtf_imaging/{path.relative_to(ROOT)}" for path in (*ROOT.glob("gin/*.gin"), *ROOT.glob("layouts/*.gin"))
     }
     assert shipped == {name for name in names if name.endswith(".gin")}
+    page = [ROOT / "mtf_imaging/evaluation/report" / name for name in ("report.html", "report.css", "report.js")]
+    assert {str(path.relative_to(ROOT)) for path in page} == {
+        name for name in names if name.endswith((".html", ".css", ".js"))
+    }
     modules = {f"mtf_imaging/{path.relative_to(ROOT)}" for path in (ROOT / "models").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "mtf_imaging").rglob("*.py")}
     assert modules == {name for name in names if name.endswith(".py")}
@@ -129,7 +133,16 @@ def test_the_installed_program_works_from_an_empty_folder(wheel, tmp_path):
     call(program, "train", "--data_dir=records", "--model_dir=model", *job, cwd=empty)
     call(program, "evaluate", "--model_dir=model", "--input_dir=cases", "--output_dir=evaluation", cwd=empty)
     call(program, "predict", "--model_dir=model", "--input=cases/volume-0.nii.gz", "--output=s.nii.gz", cwd=empty)
-    written = {"cases", "records", "model", "evaluation", "s.nii.gz"}
+    call(
+        program,
+        "score",
+        "--reference_dir=cases",
+        "--prediction_dir=evaluation/predictions",
+        "--output_dir=s",
+        cwd=empty,
+    )
+    assert (empty / "s/report.html").read_bytes() == (empty / "evaluation/report.html").read_bytes()
+    written = {"cases", "records", "model", "evaluation", "s", "s.nii.gz"}
     assert {path.name for path in empty.iterdir()} == written
 
 

@@ -16,7 +16,9 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
     setup_flags.define_checkpoint(values)
     flags.DEFINE_string("input_dir", None, "Folder of cases with their segmentations.", flag_values=values)
-    flags.DEFINE_string("output_dir", None, "Folder for metrics.json, pictures and predictions.", flag_values=values)
+    flags.DEFINE_string(
+        "output_dir", None, "Folder for metrics.json, report.html, pictures and predictions.", flag_values=values
+    )
     setup_flags.define(values)
 
 

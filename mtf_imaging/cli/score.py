@@ -12,11 +12,25 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "prediction_dir", None, "Folder of predictions; paired by their names' last number.", flag_values=values
     )
-    flags.DEFINE_string("output_dir", None, "Folder for metrics.json and metrics.csv.", flag_values=values)
-    flags.DEFINE_integer("workers", None, "Processes; default: one a core.", lower_bound=1, flag_values=values)
+    flags.DEFINE_string("output_dir", None, "Folder for metrics.json, metrics.csv and report.html.", flag_values=values)
+    flags.DEFINE_string(
+        "volume_dir",
+        None,
+        "Folder of the CTs that report.html shows; default: where they lie beside the references.",
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "workers",
+        None,
+        "Processes, of up to 2 GiB each; default: one a core, as far as memory is free.",
+        lower_bound=1,
+        flag_values=values,
+    )
 
 
 def run(values: flags.FlagValues) -> None:
     from mtf_imaging.evaluation.score import score_folders
 
-    score_folders(values.reference_dir, values.prediction_dir, values.output_dir, values.workers)
+    score_folders(
+        values.reference_dir, values.prediction_dir, values.output_dir, values.workers, volume_dir=values.volume_dir
+    )

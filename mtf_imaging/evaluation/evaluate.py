@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from tqdm import tqdm
-
 from mtf_imaging.data.atomic import is_partial
 from mtf_imaging.data.cases import Case, find_cases
 from mtf_imaging.data.cropping import warn_of_cropped_labels
@@ -12,11 +10,13 @@ from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.metrics import scores_text, write_metrics
+from mtf_imaging.evaluation.in_thread import in_thread
+from mtf_imaging.evaluation.pairs import Pair
 from mtf_imaging.evaluation.picture import write_picture
 from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume
-from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
-from mtf_imaging.evaluation.scoring.overlap import dice_text
+from mtf_imaging.evaluation.score_pairs import score_pairs, write_scores, writing_to
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
 
 
 def evaluate(
@@ -29,11 +29,11 @@ def evaluate(
     progress: bool = True,
     cleanup: Cleanup = AS_FOUND,
 ) -> list[CaseScore]:
-    """Segments each case, scores it at its own resolution, and writes what came out.
+    """Segments each case, scores it at its own resolution while the next is segmented, and writes what came out.
 
     Written are `predictions/segmentation-N.nii.gz` in the geometry of each volume, `pictures/case-N.png` of the first
-    cases, and, when all cases are done, `metrics.json` and `metrics.csv`. Evaluating the same cases again replaces
-    them.
+    cases, and, when all cases are done, `metrics.json`, `metrics.csv` and `report.html`. Evaluating the same cases
+    again replaces them.
 
     Args:
       input_dir: folder of labelled cases.
@@ -42,7 +42,7 @@ def evaluate(
       predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> class probabilities `[x, y, z, classes]`.
       window: (low, high) in HU, as in training.
       num_pictures: how many cases get a picture.
-      progress: whether to show a progress bar and print the table.
+      progress: whether to show a progress bar and print the tables.
       cleanup: what is removed of what the network finds, before it is scored and written.
 
     Returns:
@@ -51,30 +51,29 @@ def evaluate(
     Raises:
       DataError: a case cannot be used, or the output folder holds predictions of other cases, or lies in the input
         folder.
+      ConfigError: another process is writing to the output folder.
     """
     cases = find_cases(input_dir)
     output_dir = Path(output_dir)
     _check_output(output_dir, Path(input_dir), cases)
-    scores = []
-    bar = tqdm(cases, desc="evaluate", unit="case", disable=not progress, dynamic_ncols=True)
-    for number, case in enumerate(bar):
+
+    def segment(number: int, case: Case) -> Pair:
         volume = read_volume(case.volume)
         reference = read_labels(case.labels, volume)
         warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
-        prediction = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
-        write_labels(output_dir / "predictions" / case.prediction_name, prediction, volume.geometry)
-        scores.append(score_case(case.key, prediction, reference, volume.geometry.spacing))
-        shown = dice_text(scores[-1].overlaps)
-        bar.set_postfix_str(shown)
+        labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
+        prediction = output_dir / "predictions" / case.prediction_name
+        write_labels(prediction, labels, volume.geometry)
         if number < num_pictures:
-            path = output_dir / "pictures" / f"case-{case.key}.png"
-            write_picture(
-                path, volume.hu, reference, prediction, volume.geometry.spacing, f"case {case.key}: Dice {shown}"
-            )
-    write_metrics(output_dir, scores)
-    if progress:
-        print(scores_text(scores))
-    return scores
+            picture = output_dir / "pictures" / f"case-{case.key}.png"
+            title = f"case {case.key}: Dice {dice_text(label_overlaps(labels, reference))}"
+            write_picture(picture, volume.hu, reference, labels, volume.geometry.spacing, title)
+        return Pair(case.key, prediction, case.labels, case.volume)
+
+    pairs = (segment(number, case) for number, case in enumerate(cases))
+    with writing_to(output_dir, "predictions", "pictures"):
+        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress)
+        return write_scores(output_dir, scored, progress)
 
 
 def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:

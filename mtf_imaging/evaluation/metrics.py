@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from mtf_imaging.data.atomic import write_bytes
-from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import Lesion
 from mtf_imaging.evaluation.scoring.overlap import MASKS
 from mtf_imaging.evaluation.scoring.summary import DISTANCES, OVERLAPS, detection, measures, summarize
@@ -28,22 +28,29 @@ def write_metrics(output_dir: str | Path, cases: list[CaseScore]) -> None:
     text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
     write_bytes(Path(output_dir) / "metrics.json", text.encode())
     rows = io.StringIO()
-    names = [f"{mask}_{measure}" for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)]
-    counts = ("true_positives", "false_positives", "false_negatives")
     writer = csv.writer(rows, lineterminator="\n")
-    writer.writerow(["case", *names, *(f"lesions_{count}" for count in counts), "burden", "reference_burden"])
-    for case in cases:
-        fields = metrics["cases"][case.key]
-        found = detection(case.lesions, 0.5)
-        burden = fields["tumour_burden"]
-        # an empty field is what is undefined
-        writer.writerow(
-            [case.key]
-            + [fields[mask][measure] for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)]
-            + [found[count] for count in counts]
-            + [burden["prediction"], burden["reference"]]
-        )
+    values = [case_values(case, metrics["cases"][case.key]) for case in cases]
+    writer.writerow(values[0])
+    writer.writerows(row.values() for row in values)  # an empty field is what is undefined
     write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
+
+
+def case_values(case: CaseScore, fields: dict) -> dict[str, str | int | float | None]:
+    """A row of `metrics.csv`, by its columns: None is what is undefined.
+
+    Args:
+      case: the case.
+      fields: what `metrics_dict` says of it.
+    """
+    found = detection(case.lesions, DETECTED)
+    burden = fields["tumour_burden"]
+    return {
+        "case": case.key,
+        **{f"{mask}_{measure}": fields[mask][measure] for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)},
+        **{f"lesions_{count}": found[count] for count in ("true_positives", "false_positives", "false_negatives")},
+        "burden": burden["prediction"],
+        "reference_burden": burden["reference"],
+    }
 
 
 def dice_table(cases: list[CaseScore]) -> str:

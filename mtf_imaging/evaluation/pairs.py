@@ -20,11 +20,13 @@ class Pair:
       key: the case: the number that both names end with, or their common stem.
       prediction: file of the predicted segmentation.
       reference: file of the reference.
+      volume: file of the CT, where it is known.
     """
 
     key: str
     prediction: Path
     reference: Path
+    volume: Path | None = None
 
 
 def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pair]:
@@ -54,7 +56,7 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
     """
     folders = Path(reference_dir), Path(prediction_dir)
     files = [_segmentations(folder) for folder in folders]
-    keyed = [{_stem(path): path for path in paths} for paths in files]
+    keyed = [{stem_of(path): path for path in paths} for paths in files]
     if keyed[0].keys() != keyed[1].keys() or any(len(k) < len(f) for k, f in zip(keyed, files, strict=True)):
         keyed = [_by_number(folder, paths) for folder, paths in zip(folders, files, strict=True)]
     references, predictions = keyed
@@ -85,20 +87,30 @@ def _segmentations(folder: Path) -> list[Path]:
 def _by_number(folder: Path, paths: list[Path]) -> dict[str, Path]:
     keyed = {}
     for path in paths:
-        match = _NUMBER.match(_stem(path))
-        if not match:
+        key = last_number(stem_of(path))
+        if key is None:
             raise DataError(
                 f"{path}: has no number by which it could be paired. Fix: give both folders files of the same names."
             )
-        key = str(int(match[1]))
         if key in keyed:
             raise DataError(f"{folder}: {keyed[key].name} and {path.name} are both case {key}. Fix: keep one of them.")
         keyed[key] = path
     return keyed
 
 
-def _stem(path: Path) -> str:
+def stem_of(path: Path) -> str:
+    """The name of a NIfTI file without its suffix."""
     return _SUFFIX.sub("", path.name)
+
+
+def last_number(stem: str) -> str | None:
+    """The last number of a name, without leading zeros; None where it has none.
+
+    >>> last_number("liver_007_ct"), last_number("liver")
+    ('7', None)
+    """
+    match = _NUMBER.match(stem)
+    return str(int(match[1])) if match else None
 
 
 def _short(key: str) -> str:

@@ -5,15 +5,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy import ndimage
 
 from mtf_imaging.data.atomic import atomic_path
+from mtf_imaging.evaluation.planes import DISPLAY_HU, PLANES, Plane, find_focus
 
-_DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
 _COLORS = {1: "#35d04f", 2: "#ff3b30"}
-# name, the axis cut across, the axes drawn to the right and upward, whether the one to the right is mirrored.
-# By convention the viewer looks from the feet or at the face, so the patient's right is on the left.
-_PLANES = (("axial", 2, 0, 1, True), ("coronal", 1, 0, 2, True), ("sagittal", 0, 1, 2, False))
 
 
 def write_picture(
@@ -41,7 +37,7 @@ def picture_pixels(
     spacing: tuple[float, float, float],
     title: str,
 ) -> np.ndarray:
-    """Draws a row for each plane through the largest lesion, or through the middle of the liver.
+    """Draws a row for each plane through the largest lesion, or through the middle of the liver; see `find_focus`.
 
     Args:
       hu: CT `[x, y, z]` in canonical axes.
@@ -59,41 +55,26 @@ def picture_pixels(
 
 
 def _canvas(hu, reference, prediction, spacing, title) -> FigureCanvasAgg:
-    point = focus(reference if reference.any() else prediction)
-    heights = [hu.shape[up] * spacing[up] / (hu.shape[right] * spacing[right]) for _, _, right, up, _ in _PLANES]
+    point = find_focus(reference, prediction).point
+    heights = [hu.shape[p.up] * spacing[p.up] / (hu.shape[p.left] * spacing[p.left]) for p in PLANES]
     figure = Figure(figsize=(10.5, 3.5 * sum(heights) + 0.8), dpi=90, layout="constrained")
     figure.suptitle(title)
     grid = figure.subplots(3, 3, height_ratios=heights)
     columns = (("CT", None), ("reference", reference), ("prediction", prediction))
-    for row, plane in zip(grid, _PLANES, strict=True):
+    for row, plane in zip(grid, PLANES, strict=True):
         for axes, (name, labels) in zip(row, columns, strict=True):
             _draw(axes, hu, labels, spacing, point, plane)
-            axes.set_title(f"{name}, {plane[0]}", fontsize=9)
+            axes.set_title(f"{name}, {plane.name}", fontsize=9)
     return FigureCanvasAgg(figure)
 
 
-def focus(labels: np.ndarray) -> tuple[int, int, int]:
-    """The voxel to show: the middle of the largest lesion, of the liver where there is none, else of the volume."""
-    parts, count = ndimage.label(labels == 2)
-    mask = parts == 1 + np.argmax(np.bincount(parts.ravel())[1:]) if count else labels >= 1
-    if not mask.any():
-        return tuple(size // 2 for size in labels.shape)
-    voxels = np.argwhere(mask)  # the voxel nearest to the mean: the mean itself may lie outside a bent mask
-    return tuple(voxels[np.argmin(((voxels - voxels.mean(0)) ** 2).sum(1))].tolist())
-
-
-def _draw(axes, hu, labels, spacing, point, plane) -> None:
-    _, across, right, up, mirrored = plane
-
-    def cut(array):
-        flat = np.take(array, point[across], axis=across).T  # [up, right]
-        return flat[:, ::-1] if mirrored else flat
-
-    low, high = _DISPLAY_HU
-    aspect = spacing[up] / spacing[right]
-    axes.imshow(cut(hu), cmap="gray", vmin=low, vmax=high, origin="lower", aspect=aspect, interpolation="nearest")
+def _draw(axes, hu, labels, spacing, point, plane: Plane) -> None:
+    index = point[plane.across]
+    low, high = DISPLAY_HU
+    aspect = spacing[plane.up] / spacing[plane.left]
+    axes.imshow(plane.cut(hu, index), cmap="gray", vmin=low, vmax=high, aspect=aspect, interpolation="nearest")
     axes.set_axis_off()
     for label, color in _COLORS.items() if labels is not None else ():
-        mask = cut(labels) >= label
+        mask = plane.cut(labels, index) >= label
         if mask.any() and not mask.all():
             axes.contour(mask, levels=[0.5], colors=[color], linewidths=0.9)

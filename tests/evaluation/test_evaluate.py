@@ -11,7 +11,8 @@ from mtf_imaging.data.nifti import read_volume
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.picture import focus, write_picture
+from mtf_imaging.evaluation.picture import write_picture
+from mtf_imaging.evaluation.planes import find_focus
 from mtf_imaging.evaluation.predict import predict_cases, segment_volume
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 
@@ -69,6 +70,7 @@ def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, ca
         "pictures/case-3.png",
         "pictures/case-4.png",
         *(f"predictions/segmentation-{n}.nii.gz" for n in (12, 3, 4)),
+        "report.html",
     ]
     for number in (3, 4, 12):
         reference = nibabel.load(folder / f"segmentation-{number}.nii.gz")
@@ -152,10 +154,13 @@ def test_the_window_reaches_the_network(folder):
 def test_pictures_show_the_largest_lesion_else_the_liver(tmp_path):
     hu, labels = case()
     labels[0, 0, 0] = 2  # a smaller one
-    assert labels[focus(labels)] == 2
-    assert focus(labels) != (0, 0, 0)
-    assert labels[focus(np.minimum(labels, 1))] >= 1
-    assert focus(np.zeros((4, 6, 8), np.uint8)) == (2, 3, 4)
+    empty, liver = np.zeros_like(labels), np.minimum(labels, 1)
+    assert labels[find_focus(labels, liver).point] == 2
+    assert find_focus(labels, liver).point != (0, 0, 0)
+    assert find_focus(liver, labels).point == find_focus(labels, empty).point
+    assert labels[find_focus(liver, liver).point] >= 1
+    assert find_focus(empty, liver).point == find_focus(liver, empty).point
+    assert find_focus(*np.zeros((2, 4, 6, 8), np.uint8)).point == (2, 3, 4)
     for name, prediction in (("a.png", labels), ("b.png", np.zeros_like(labels))):
         write_picture(tmp_path / name, hu, labels, prediction, (2.0, 2.0, 3.0), "case 0")
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import ndimage
 
 from mtf_imaging.evaluation.scoring.overlap import Overlap, overlap
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, bounding_box, surface_distances
+from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, bounding_box, surface_distances
 
 # By the diameter of a sphere of the same volume, in mm.
 SIZE_BINS = {"below 10 mm": (0.0, 10.0), "10 to 20 mm": (10.0, 20.0), "above 20 mm": (20.0, np.inf)}
@@ -61,7 +61,7 @@ def find_lesions(prediction: np.ndarray, reference: np.ndarray, spacing: tuple[f
     found, real = np.concatenate([[0], of_found])[found], np.concatenate([[0], of_real])[real]
     number = max(*of_found, *of_real, 0)
     boxes = zip(*(ndimage.find_objects(labels, number) for labels in (found, real)), strict=True)
-    return [_lesion(found, real, n, _around(*pair), spacing) for n, pair in enumerate(boxes, start=1)]
+    return [_lesion(found, real, n, around(*pair), spacing) for n, pair in enumerate(boxes, start=1)]
 
 
 def _shared_voxels(found, num_found, real, num_real):
@@ -91,12 +91,6 @@ def _best(shared):
         return [(0, 0)] * len(shared)
     best = shared.argmax(axis=1)
     return list(zip(best.tolist(), shared[np.arange(len(shared)), best].tolist(), strict=True))
-
-
-def _around(*boxes):
-    """The smallest box around boxes, of which any may be None, but not all."""
-    boxes = [box for box in boxes if box is not None]
-    return tuple(slice(min(at.start for at in axis), max(at.stop for at in axis)) for axis in zip(*boxes, strict=True))
 
 
 def _lesion(found, real, number, box, spacing):

@@ -73,5 +73,16 @@ def bounding_box(mask: np.ndarray) -> tuple[slice, ...] | None:
     return tuple(box)
 
 
+def around(*boxes: tuple[slice, ...] | None) -> tuple[slice, ...] | None:
+    """The smallest box around boxes, of which any may be None; None where all are.
+
+    >>> around((slice(2, 5),), None, (slice(7, 9),))
+    (slice(2, 9, None),)
+    """
+    boxes = [box for box in boxes if box is not None]
+    ends = zip(*boxes, strict=True)
+    return tuple(slice(min(at.start for at in axis), max(at.stop for at in axis)) for axis in ends) or None
+
+
 def _distances(points: np.ndarray, others: np.ndarray) -> np.ndarray:
     return spatial.cKDTree(others).query(points)[0]

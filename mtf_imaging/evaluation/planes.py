@@ -1,0 +1,119 @@
+"""Which slices of a case are shown, and how they lie: by the conventions of radiology."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import ndimage
+
+from mtf_imaging.evaluation.scoring.overlap import MASKS
+from mtf_imaging.evaluation.scoring.surface import bounding_box
+
+DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
+_LETTERS = ("RL", "AP", "SI")  # of the canonical axes: where each grows to, and where it comes from
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A plane through a canonical volume `[x, y, z]`, seen as radiology shows it.
+
+    Attributes:
+      name: of the plane.
+      across: the axis that it cuts.
+      left, up: the axes that grow to the left and upward in the picture.
+    """
+
+    name: str
+    across: int
+    left: int
+    up: int
+
+    @property
+    def letters(self) -> str:
+        """The patient's sides at the left, right, top and bottom of the picture.
+
+        >>> {plane.name: plane.letters for plane in PLANES}
+        {'axial': 'RLAP', 'coronal': 'RLSI', 'sagittal': 'APSI'}
+        """
+        return _LETTERS[self.left] + _LETTERS[self.up]
+
+    @property
+    def across_letters(self) -> str:
+        """Where the axis that the plane cuts grows to, and where it comes from."""
+        return _LETTERS[self.across]
+
+    def cut(self, array: np.ndarray, index: int, box: tuple[slice, slice, slice] | None = None) -> np.ndarray:
+        """The slice `index` of `[x, y, z]` inside a box, as `[rows, columns]` from the picture's top left; a view."""
+        at = list(box or (slice(None),) * 3)
+        at[self.across] = index
+        return array[tuple(at)].T[::-1, ::-1]  # [left, up] -> [up, left] -> as seen
+
+
+# The viewer looks from the feet, at the face, or from the patient's left side.
+PLANES = (
+    Plane("axial", across=2, left=0, up=1),
+    Plane("coronal", across=1, left=0, up=2),
+    Plane("sagittal", across=0, left=1, up=2),
+)
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What the slices of a case go through.
+
+    Attributes:
+      point: a voxel, x, y, z.
+      what: for people.
+    """
+
+    point: tuple[int, int, int]
+    what: str
+
+
+def find_focus(reference: np.ndarray, prediction: np.ndarray) -> Focus:
+    """The largest lesion of the reference; of the prediction, where that has none; else the liver, else the middle.
+
+    Args:
+      reference: labels `[x, y, z]`, 0 background, 1 liver, 2 lesion.
+      prediction: the same of the prediction.
+    """
+    steps = (
+        (_largest_lesion, reference, "the largest lesion of the reference"),
+        (_largest_lesion, prediction, "the largest predicted lesion; the reference has none"),
+        (_liver, reference, "the middle of the liver; there is no lesion"),
+        (_liver, prediction, "the middle of the predicted liver; the reference is empty"),
+    )
+    for find, labels, what in steps:
+        point = find(labels)
+        if point:
+            return Focus(point, what)
+    return Focus(tuple(size // 2 for size in reference.shape), "the middle of the volume; both segmentations are empty")
+
+
+def _largest_lesion(labels: np.ndarray) -> tuple[int, int, int] | None:
+    """The middle of the largest lesion, of voxels that touch by faces as in scoring; the first of equal ones."""
+    mask = MASKS["lesion"](labels)
+    box = bounding_box(mask)
+    if box is None:
+        return None
+    parts, _ = ndimage.label(mask[box])  # in its box: the numbers of a whole scan would take four bytes a voxel
+    return _middle(parts == 1 + np.argmax(np.bincount(parts.ravel())[1:]), box)
+
+
+def _liver(labels: np.ndarray) -> tuple[int, int, int] | None:
+    mask = MASKS["liver"](labels)
+    box = bounding_box(mask)
+    return _middle(mask[box], box) if box else None
+
+
+def _middle(mask: np.ndarray, box: tuple[slice, slice, slice]) -> tuple[int, int, int]:
+    """The voxel of a mask that is nearest to its mean, which itself may lie outside a bent mask."""
+    total = np.count_nonzero(mask)
+    mean = []
+    for axis, size in enumerate(mask.shape):
+        counts = np.count_nonzero(mask, axis=tuple(other for other in range(3) if other != axis))
+        mean.append(float(counts @ np.arange(size)) / total)
+    voxel = tuple(round(index) for index in mean)
+    if not mask[voxel]:
+        voxels = np.argwhere(mask)
+        voxel = voxels[np.argmin(sum((voxels[:, axis] - mean[axis]) ** 2 for axis in range(3)))].tolist()
+    return tuple(int(index) + at.start for index, at in zip(voxel, box, strict=True))

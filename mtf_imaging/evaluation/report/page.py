@@ -1,0 +1,63 @@
+"""The report as a page: one file, without times or paths, so that the same scores give the same bytes."""
+
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+import mtf_imaging
+from mtf_imaging.data.atomic import write_bytes
+from mtf_imaging.evaluation.metrics import metrics_dict
+from mtf_imaging.evaluation.report import case_table, pictures, plots, summary_tables
+from mtf_imaging.evaluation.report.markup import join, tag
+from mtf_imaging.evaluation.report.overlay import Overlays
+from mtf_imaging.evaluation.scoring.case import CaseScore
+
+
+def write_report(output_dir: str | Path, scores: list[CaseScore], overlays: list[Overlays]) -> None:
+    """Writes `report.html` into a folder, whole or not at all.
+
+    Args:
+      output_dir: the folder.
+      scores: at least one.
+      overlays: of the same cases.
+    """
+    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays).encode())
+
+
+def report_html(scores: list[CaseScore], overlays: list[Overlays]) -> str:
+    """The text of the page; its names in `report.html` are filled in here, its style and script put in."""
+    metrics = metrics_dict(scores)
+    rows = case_table.case_rows(scores, metrics)
+    sections = [pictures.case_section(n + 1, scores[n], overlays[n]) for n in case_table.worst_first(rows)]
+    histograms = (
+        tag("figure", plots.histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
+        for mask in ("liver", "lesion")
+    )
+    return Template(_shipped("report.html")).substitute(
+        version=mtf_imaging.__version__,
+        style=_shipped("report.css"),
+        script=_shipped("report.js"),
+        count=f"{len(scores)} case{'s' * (len(scores) != 1)}",
+        overview=summary_tables.overview(metrics),
+        summary=summary_tables.summary(metrics),
+        scatter=plots.scatter(scores),
+        legend=plots.legend(),
+        histograms=join(*histograms),
+        cases=case_table.case_table(scores, rows),
+        without_ct=_without_ct(overlays),
+        pictures=join(*sections),
+    )
+
+
+def _without_ct(overlays: list[Overlays]) -> str:
+    count = sum(any(view.image is None for view in one.views) for one in overlays)
+    if not count:
+        return ""
+    of = "all cases" if count == len(overlays) else f"{count} of {len(overlays)} cases"
+    return tag(
+        "p", f"No CT was found for {of}: their outlines are drawn on plain grey.", class_="note", id="without_ct"
+    )
+
+
+def _shipped(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")

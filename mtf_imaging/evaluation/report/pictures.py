@@ -1,0 +1,73 @@
+"""The overlays of a case as HTML: the CT as an image, the outlines as SVG on top of it."""
+
+import base64
+
+from mtf_imaging.evaluation.report.cells import shown
+from mtf_imaging.evaluation.report.markup import Markup, tag
+from mtf_imaging.evaluation.report.overlay import Overlays, View
+from mtf_imaging.evaluation.report.plots import kind_of
+from mtf_imaging.evaluation.scoring.case import CaseScore
+
+_BARS_MM = (100, 50, 20, 10, 5, 2, 1)
+_MOST_LESIONS = 12  # that are named
+_COUNTED_FROM = {"S": "the feet", "A": "the back", "R": "the left"}
+
+
+def case_section(number: int, score: CaseScore, overlays: Overlays) -> Markup:
+    """A case's heading, lesions and slices; `number` is what links to it are made of."""
+    dice = ", ".join(f"{mask} Dice {shown(overlap.dice)}" for mask, overlap in score.overlaps.items())
+    head = tag("h3", tag("a", f"Case {score.key}", href=f"#c{number}"), " ", tag("small", dice))
+    # All three have one scale: a flexible width in proportion to millimetres.
+    views = tag("div", *(_figure(score.key, view) for view in overlays.views), class_="views")
+    notes = tag("p", _lesions_text(score), tag("br"), f"Slices through {overlays.what}.", class_="note")
+    return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
+
+
+def position_text(view: View) -> str:
+    """Where a slice is: `S 12.5 mm, slice 7 of 40 from the feet`."""
+    grows, comes = view.plane.across_letters
+    mm = round(view.position, 1) + 0.0
+    where = _COUNTED_FROM[grows]
+    return f"{comes if mm < 0 else grows} {abs(mm):.1f} mm, slice {view.number} of {view.of} from {where}"
+
+
+def _figure(key: str, view: View) -> Markup:
+    width, height = view.mm
+    name = view.plane.name
+    if view.image is None:
+        picture = tag("div", class_="grey")
+    else:
+        data = base64.b64encode(view.image).decode()
+        alt = f"{name} slice of the CT of case {key}"
+        picture = tag("img", src=f"data:image/jpeg;base64,{data}", alt=alt, loading="lazy", decoding="async")
+    columns, rows = view.voxels
+    outlines = tag(
+        "svg",
+        *(tag("path", d=path, class_=f"{who} {mask}") for (who, mask), path in view.outlines.items()),
+        viewBox=f"0 0 {2 * columns} {2 * rows}",  # half voxels
+        preserveAspectRatio="none",
+        class_="outlines",
+    )
+    letters = (
+        tag("span", letter, class_=f"letter {side}")
+        for letter, side in zip(view.plane.letters, ("left", "right", "top", "bottom"), strict=True)
+    )
+    bar_mm = next((mm for mm in _BARS_MM if mm <= width / 3), _BARS_MM[-1])
+    bar = tag("span", f"{bar_mm} mm", class_="scale", style=f"width:{100 * bar_mm / width:.2f}%")
+    frame = tag("div", picture, outlines, *letters, bar, class_="frame", style=f"aspect-ratio:{width:.2f}/{height:.2f}")
+    caption = tag("figcaption", tag("b", name), " ", position_text(view))
+    return tag("figure", frame, caption, data_plane=name, style=f"flex-grow:{width:.1f}")
+
+
+def _lesions_text(score: CaseScore) -> str:
+    """Each lesion with its size and Dice, the largest first."""
+    lesions = sorted(score.lesions, key=lambda lesion: -lesion.diameter)
+    if not lesions:
+        return "No lesion, and none predicted."
+    said = {"missed": "missed", "false": "false positive"}
+    texts = [
+        f"{lesion.diameter:.0f} mm {said.get(kind_of(lesion)) or f'Dice {lesion.overlap.dice:.2f}'}"
+        for lesion in lesions[:_MOST_LESIONS]
+    ]
+    more = f" and {len(lesions) - len(texts)} more" if len(lesions) > len(texts) else ""
+    return f"Lesions: {', '.join(texts)}{more}."

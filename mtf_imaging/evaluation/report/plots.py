@@ -1,0 +1,142 @@
+"""Plots as SVG: how well lesions of each size are found, and how the Dice of the cases is spread."""
+
+import itertools
+import math
+
+from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
+from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
+
+WIDTH, HEIGHT = 640, 380
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 28, 60
+_STRIPS = {"missed": 26, "false": 50}  # below Dice 0, in pixels
+_TICKS_MM = (1, 2, 5, 10, 20, 50, 100, 200)
+_BIN_WIDTHS = (0.01, 0.02, 0.05)
+_MAX_BINS = 20
+
+
+def scatter(scores: list[CaseScore]) -> Markup:
+    """Dice of each lesion over its diameter; what was missed, and what is none, on lines of their own below."""
+    lesions = [(number, case.key, lesion) for number, case in enumerate(scores) for lesion in case.lesions]
+    if not lesions:
+        return tag("p", "There is no lesion in any case, and none was predicted.", class_="note")
+    sizes = [lesion.diameter for _, _, lesion in lesions]
+    low = max((tick for tick in _TICKS_MM if tick <= min(sizes)), default=min(sizes))
+    high = min((tick for tick in _TICKS_MM if tick >= max(sizes) and tick > low), default=max(sizes))
+    bottom = HEIGHT - _BOTTOM - max(_STRIPS.values()) - 10
+
+    def x(mm):
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * math.log(mm / low) / math.log(high / low)
+
+    def y(dice):
+        return bottom - (bottom - _TOP) * dice
+
+    parts = []
+    for tick in (tick for tick in _TICKS_MM if low <= tick <= high):
+        parts += [_line(x(tick), _TOP, x(tick), HEIGHT - _BOTTOM), _text(x(tick), HEIGHT - _BOTTOM + 20, tick)]
+    for edge, _ in list(SIZE_BINS.values())[1:]:
+        if low < edge < high:
+            parts.append(_line(x(edge), _TOP, x(edge), HEIGHT - _BOTTOM, "bin"))
+    for dice in (0, 0.2, 0.4, 0.6, 0.8, 1):
+        parts += [_line(_LEFT, y(dice), WIDTH - _RIGHT, y(dice)), _text(_LEFT - 8, y(dice) + 5, f"{dice:g}", "end")]
+    at = y(2 * DETECTED / (1 + DETECTED))  # Dice = 2 IoU / (1 + IoU)
+    parts += [_line(_LEFT, at, WIDTH - _RIGHT, at, "limit"), _text(WIDTH - _RIGHT - 4, at - 5, "IoU 0.5", "end")]
+    for name, below in _STRIPS.items():
+        parts += [_text(_LEFT - 8, bottom + below + 5, name, "end")]
+    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, "diameter of a sphere of the same volume, mm"))
+    for number, key, lesion in lesions:
+        kind = kind_of(lesion)
+        place = bottom + _STRIPS[kind] if kind in _STRIPS else y(lesion.overlap.dice)
+        dice = "" if kind in _STRIPS else f", Dice {lesion.overlap.dice:.3f}"
+        title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_SAID[kind]}{dice}")
+        parts.append(tag("a", _mark(kind, x(lesion.diameter), place, title), href=f"#c{number + 1}"))
+    return _svg("Dice of lesions over their size", *parts)
+
+
+_SAID = {
+    "found": "found",
+    "touched": "found, but with an intersection over union of at most 0.5",
+    "missed": "missed",
+    "false": "predicted where none is",
+}
+
+
+def kind_of(lesion: Lesion) -> str:
+    """found (intersection over union above 0.5), touched (above 0), missed or false."""
+    if lesion.is_detected(DETECTED):
+        return "found"
+    if lesion.overlap.intersection:
+        return "touched"
+    return "missed" if lesion.overlap.reference else "false"
+
+
+def legend() -> Markup:
+    """What the marks of `scatter` are."""
+    names = {"found": "IoU > 0.5", "touched": "IoU at most 0.5", "missed": "missed", "false": "false positive"}
+    marks = (
+        tag("span", tag("svg", _mark(kind, 8, 8), viewBox="0 0 16 16", width=16, height=16, class_="plot"), name)
+        for kind, name in names.items()
+    )
+    return join(*marks)
+
+
+def histogram(values: list[float], name: str) -> Markup:
+    """Numbers of cases by Dice, and their mean."""
+    lowest = min(values)
+    width = next((w for w in _BIN_WIDTHS if (1 - lowest) / w <= _MAX_BINS), _BIN_WIDTHS[-1])
+    count = max(5, math.ceil((1 - lowest) / width - 1e-9))
+    start = 1 - count * width
+    bins = [0] * count
+    for value in values:
+        bins[min(count - 1, max(0, math.floor((value - start) / width + 1e-9)))] += 1
+    top = max(bins)
+    bottom, each = HEIGHT - _BOTTOM, (WIDTH - _LEFT - _RIGHT) / count
+
+    def x(value):
+        return _LEFT + (value - start) / width * each
+
+    parts = []
+    step = next(n * 10**power for power in itertools.count() for n in (1, 2, 5) if n * 10**power * 6 > top)
+    for number in range(0, top + 1, step):
+        at = bottom - (bottom - _TOP) * number / top
+        parts += [_line(_LEFT, at, WIDTH - _RIGHT, at), _text(_LEFT - 8, at + 5, number, "end")]
+    for index, number in enumerate(bins):
+        high = (bottom - _TOP) * number / top
+        low, up = start + index * width, start + (index + 1) * width
+        title = tag("title", f"{number} case{'s' * (number != 1)} from {low:.2f} to {up:.2f}")
+        box = {"x": _n(_LEFT + index * each + 1), "y": _n(bottom - high), "width": _n(each - 2), "height": _n(high)}
+        parts.append(tag("rect", title, **box, class_="bar"))
+        if index % max(1, round(count / 5)) == 0:
+            parts.append(_text(_LEFT + index * each, bottom + 24, f"{low:.2f}"))
+    mean = math.fsum(values) / len(values)
+    parts += [_text(WIDTH - _RIGHT, bottom + 24, "1.00", "end"), _line(x(mean), _TOP, x(mean), bottom, "limit")]
+    left = x(mean) > WIDTH / 2
+    parts.append(_text(x(mean) + (-6 if left else 6), _TOP - 8, f"mean {mean:.3f}", "end" if left else "start"))
+    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, f"{name} Dice of a case"))
+    return _svg(f"{name} Dice: number of cases", *parts)
+
+
+def _svg(name, *parts):
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=name, class_="plot")
+
+
+def _mark(kind, x, y, *children):
+    if kind == "missed":
+        path = f"M{_n(x - 5)} {_n(y - 5)}l10 10m0-10l-10 10"
+    elif kind == "false":
+        path = f"M{_n(x)} {_n(y - 6)}l6 11h-12z"
+    else:
+        return tag("circle", *children, cx=_n(x), cy=_n(y), r=5, class_=kind)
+    return tag("path", *children, d=path, class_=kind)
+
+
+def _line(x1, y1, x2, y2, kind="grid"):
+    return tag("line", x1=_n(x1), y1=_n(y1), x2=_n(x2), y2=_n(y2), class_=kind)
+
+
+def _text(x, y, text, anchor="middle"):
+    return tag("text", text, x=_n(x), y=_n(y), text_anchor=anchor)
+
+
+def _n(value) -> str:
+    return f"{value:.1f}"

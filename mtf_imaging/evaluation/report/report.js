@@ -1,0 +1,44 @@
+// Sorts the table of cases, and the pictures with it; hides outlines. The address may name a column to sort by:
+// report.html#sort=liver_dice, or #sort=-liver_dice from the highest on.
+"use strict";
+(() => {
+  const table = document.getElementById("cases");
+  const body = table.tBodies[0];
+  const pictures = document.getElementById("pictures");
+  const heads = [...table.tHead.rows[1].cells];
+
+  function sort(key, descending) {
+    const column = heads.findIndex((head) => head.dataset.key === key);
+    if (column < 0) return;
+    const number = (row) => row.cells[column].dataset.value;
+    const rows = [...body.rows].sort((a, b) => {
+      const [x, y] = [number(a), number(b)];
+      if (x === undefined || y === undefined) return (x === undefined) - (y === undefined); // undefined ones come last
+      return (descending ? y - x : x - y) || a.cells[0].dataset.value - b.cells[0].dataset.value;
+    });
+    body.append(...rows);
+    pictures.append(...rows.map((row) => document.getElementById(row.querySelector("a").hash.slice(1))));
+    for (const head of heads) head.removeAttribute("aria-sort");
+    heads[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
+    table.dataset.sorted = (descending ? "-" : "") + key;
+  }
+
+  for (const head of heads) {
+    head.querySelector("button").addEventListener("click", () => {
+      sort(head.dataset.key, head.getAttribute("aria-sort") === "ascending");
+    });
+  }
+  for (const box of document.querySelectorAll("[data-hides]")) {
+    const show = () => document.body.classList.toggle("hide-" + box.dataset.hides, !box.checked);
+    box.addEventListener("change", show);
+    show(); // a page that is loaded again may keep its boxes
+  }
+
+  function follow() {
+    const asked = /^#sort=(-?)(\w+)$/.exec(location.hash);
+    if (asked) sort(asked[2], asked[1] === "-");
+  }
+  addEventListener("hashchange", follow);
+  follow();
+  document.documentElement.dataset.ready = "";
+})();

@@ -1,0 +1,126 @@
+"""Score predictions that lie in files as they come, and write what came out: all of `score`, the end of `evaluate`."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from mtf_imaging.data import lock
+from mtf_imaging.data.atomic import is_partial
+from mtf_imaging.data.cases import natural_key
+from mtf_imaging.data.nifti import Volume, read_labels, read_segmentation, read_volume
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.metrics import scores_text, write_metrics
+from mtf_imaging.evaluation.pairs import Pair
+from mtf_imaging.evaluation.report.overlay import Overlays, make_overlays
+from mtf_imaging.evaluation.report.page import write_report
+from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
+from mtf_imaging.evaluation.scoring.overlap import dice_text
+
+# (function, items) -> (item, result) as they come
+Run = Callable[[Callable[[Pair], "ScoredPair"], Iterable[Pair]], Iterator[tuple[Pair, "ScoredPair"]]]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A case as it comes back from a worker.
+
+    Attributes:
+      score: its score.
+      overlays: its slices for the report.
+    """
+
+    score: CaseScore
+    overlays: Overlays
+
+
+@contextlib.contextmanager
+def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
+    """Holds an output folder for this process, and clears it of the files that a killed one did not finish.
+
+    Args:
+      output_dir: the folder; made where it is missing.
+      subfolders: those of its folders that are written to, too; others may be anyone's.
+
+    Raises:
+      ConfigError: another process is writing to it.
+    """
+    with lock.held(output_dir):
+        for folder in (Path(output_dir), *(Path(output_dir) / name for name in subfolders)):
+            for path in filter(is_partial, folder.glob("*")):
+                path.unlink(missing_ok=True)
+        yield
+
+
+def score_pairs(pairs: Iterable[Pair], total: int, run: Run, name: str, progress: bool = True) -> list[ScoredPair]:
+    """Scores pairs, all that `score` and `evaluate` do once there are predictions.
+
+    Args:
+      pairs: the cases; they may be made one by one, as predictions are.
+      total: how many will come.
+      run: how `score_pair` is called with each: `workers.in_parallel` or `in_thread`.
+      name: what the progress bar says.
+      progress: whether to show one.
+
+    Returns:
+      The scored pairs, in natural order of their keys.
+    """
+    scored = []
+    with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
+        for pair, one in run(score_pair, pairs):
+            scored.append(one)
+            bar.set_postfix_str(f"{pair.key}: {dice_text(one.score.overlaps)}", refresh=False)
+            bar.update()
+    return sorted(scored, key=lambda one: natural_key(one.score.key))
+
+
+def score_pair(pair: Pair) -> ScoredPair:
+    """Reads and scores one case; the CT is gone before the scores, which need memory, are computed."""
+    prediction, reference, geometry, hu = _read(pair)
+    overlays = make_overlays(hu, reference, prediction, geometry.canonical_affine)
+    del hu  # and with it the scan
+    return ScoredPair(score_case(pair.key, prediction, reference, geometry.spacing), overlays)
+
+
+def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: bool = True) -> list[CaseScore]:
+    """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
+
+    Args:
+      output_dir: folder to write to; made where it is missing.
+      scored: all cases.
+      progress: whether to print.
+
+    Returns:
+      The scores.
+    """
+    scores = [one.score for one in scored]
+    write_metrics(output_dir, scores)
+    write_report(output_dir, scores, [one.overlays for one in scored])
+    if progress:
+        print(scores_text(scores))
+    return scores
+
+
+def _read(pair: Pair):
+    """Prediction and reference `[x, y, z]`, their geometry, and the CT, or None where there is none.
+
+    Where there is a CT, its header says how voxels lie, as in every other command: masks lose theirs more often.
+    """
+    frame = None
+    if pair.volume:
+        try:
+            frame = read_volume(pair.volume)
+            reference = read_labels(pair.reference, frame)
+        except DataError as error:
+            # the CT is for looking at; where the reference is what cannot be read, reading it again says so
+            _log.warning("%s: is left out of the report of case %s, because: %s", pair.volume, pair.key, error)
+            frame = None
+    if frame is None:
+        frame = read_segmentation(pair.reference)
+        reference = frame.labels
+    prediction = read_labels(pair.prediction, frame)
+    return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None

@@ -1,0 +1,68 @@
+"""A page as a tree, by the parser of the standard library."""
+
+from html.parser import HTMLParser
+
+_VOID = {"br", "img", "input", "meta"}
+
+
+class Node:
+    """An element: its tag, attributes and children, of which some are text."""
+
+    def __init__(self, tag="", attributes=()):
+        self.tag, self.attributes, self.children = tag, dict(attributes), []
+
+    def __getitem__(self, name):
+        return self.attributes[name]
+
+    def get(self, name, default=None):
+        return self.attributes.get(name, default)
+
+    @property
+    def text(self):
+        return "".join(child if isinstance(child, str) else child.text for child in self.children)
+
+    @property
+    def classes(self):
+        return self.get("class", "").split()
+
+    def all(self, tag=None, **attributes):
+        """Elements below of this tag and these attributes; `data_x` is data-x, `class_` one of its classes."""
+        wanted_class = attributes.pop("class_", None)
+        wanted = {name.replace("_", "-"): value for name, value in attributes.items()}
+        for child in self.children:
+            if isinstance(child, Node):
+                right = tag in (None, child.tag) and (wanted_class is None or wanted_class in child.classes)
+                if right and all(child.get(name) == value for name, value in wanted.items()):
+                    yield child
+                yield from child.all(tag, **attributes, **({"class_": wanted_class} if wanted_class else {}))
+
+    def one(self, tag=None, **attributes):
+        (found,) = self.all(tag, **attributes)
+        return found
+
+
+class _Parser(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open = [Node()]
+
+    def handle_starttag(self, tag, attrs):
+        node = Node(tag, attrs)
+        self.open[-1].children.append(node)
+        if tag not in _VOID:
+            self.open.append(node)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop().tag == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data):
+        self.open[-1].children.append(data)
+
+
+def parse(text):
+    """The root of a page, of which every element that was opened was closed."""
+    parser = _Parser()
+    parser.feed(text)
+    parser.close()
+    (root,) = parser.open
+    return root

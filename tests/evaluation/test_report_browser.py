@@ -1,0 +1,129 @@
+"""The report in a real browser: its script runs, sorts and complains of nothing."""
+
+import shutil
+import subprocess
+
+import pytest
+from PIL import Image
+
+from mtf_imaging.evaluation.score import score_folders
+from tests.evaluation.html_tree import parse
+from tests.evaluation.test_report import CASES, rows_of, write_cases
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no browser; install Debian's package chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    if subprocess.run([CHROMIUM, "--version"], capture_output=True).returncode:
+        pytest.skip(f"{CHROMIUM} does not run; install Debian's package chromium")
+    folder = write_cases(tmp_path_factory.mktemp("browser"), CASES, with_ct=True)
+    score_folders(folder / "r", folder / "p", folder / "out", 1, progress=False, volume_dir=folder / "ct")
+    return folder / "out/report.html"
+
+
+def browse(report, *words, fragment=""):
+    """Opens the report; returns what the browser printed and what it logged."""
+    profile = report.parent / "profile"
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+    ]
+    command += [f"--user-data-dir={profile}", "--virtual-time-budget=5000", *words, f"{report.as_uri()}{fragment}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(profile, ignore_errors=True)
+    return done.stdout, done.stderr
+
+
+def dom(report, fragment=""):
+    text, log = browse(report, "--dump-dom", fragment=fragment)
+    page = parse(text)
+    assert page.one("html").get("data-error") is None
+    assert "CONSOLE" not in log
+    return page
+
+
+def test_it_is_shown_as_written_where_nothing_is_asked_for(report):
+    written = parse(report.read_text())
+    page = dom(report)
+    assert list(rows_of(page)) == list(rows_of(written))
+    assert page.one("html")["data-ready"] == ""  # said at the end of the script
+
+
+@pytest.mark.parametrize("column", ["liver_dice", "-liver_dice", "lesion_assd", "-lesion_assd", "case"])
+def test_it_is_sorted_by_what_the_address_says(report, column):
+    page = dom(report, f"#sort={column}")
+    table = page.one("table", id="cases")
+    assert table["data-sorted"] == column
+    key = column.removeprefix("-")
+    assert [head["data-key"] for head in table.all("th") if head.get("aria-sort")] == [key]
+    rows = rows_of(page)
+    if key == "case":
+        assert list(rows) == ['<b>&"x', "empty", "missed_1", "missed_2", "missed_10", "right"]
+        return
+    values = [row.one("td", data_key=key).get("data-value") for row in rows.values()]
+    known = [float(value) for value in values if value is not None]
+    assert known == sorted(known, reverse=column.startswith("-"))
+    assert values[len(known) :] == [None] * (len(values) - len(known))  # undefined ones come last
+    assert [section["data-case"] for section in page.all("section", class_="case")] == list(rows)
+
+
+def test_clicks_sort_and_boxes_hide(report):
+    """The script of a visitor: a click, another one, a box; what came of them is written into the page."""
+    visit = """<script>
+        const head = document.querySelector('[data-key="liver_voe"]');
+        head.querySelector("button").click();
+        const first = document.getElementById("cases").dataset.sorted;
+        head.querySelector("button").click();
+        document.querySelector('[data-hides="prediction"]').click();
+        const of = (who) => getComputedStyle(document.querySelector(`.outlines .${who}`)).display;
+        document.documentElement.dataset.seen = [
+          first, document.getElementById("cases").dataset.sorted, of("reference"), of("prediction"),
+        ].join(" ");
+    </script></body>"""
+    copy = report.with_name("visited.html")
+    copy.write_text(report.read_text().replace("</body>", visit))
+    assert dom(copy).one("html")["data-seen"] == "liver_voe -liver_voe inline none"
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_it_fits_the_window_and_shows_the_ct(report, width):
+    """Nothing makes the page wider than its window; images are there and drawn."""
+    look = """<script>
+        addEventListener("load", () => {
+          const root = document.documentElement;
+          root.dataset.overflow = root.scrollWidth - root.clientWidth;
+          const images = [...document.images];
+          root.dataset.images = images.filter((image) => image.complete && image.naturalWidth > 0).length;
+          // the outlines lie on their images, to a hundredth of a pixel
+          root.dataset.apart = Math.max(...images.map((image) => {
+            const [a, b] = [image, image.nextElementSibling].map((part) => part.getBoundingClientRect());
+            return Math.max(...["left", "top", "right", "bottom"].map((side) => Math.abs(a[side] - b[side])));
+          }));
+        });
+    </script></body>"""
+    copy = report.with_name("looked.html")
+    # eager, so that the page is not loaded before its last image is
+    copy.write_text(report.read_text().replace("</body>", look).replace('loading="lazy"', ""))
+    text, _ = browse(copy, f"--window-size={width},2000", "--dump-dom")
+    root = parse(text).one("html")
+    assert root["data-overflow"] == "0"
+    assert int(root["data-images"]) == 3 * len(CASES)
+    assert float(root["data-apart"]) < 0.01
+
+
+def test_a_screenshot_has_the_colours_of_both_outlines(report, tmp_path):
+    browse(report, "--window-size=1400,6000", "--hide-scrollbars", f"--screenshot={tmp_path}/page.png")
+    image = Image.open(tmp_path / "page.png").convert("RGB")
+    colors = {color: count for count, color in image.getcolors(1 << 24)}
+    assert colors.get((0x3C, 0xCB, 0xFF), 0) > 100  # reference
+    assert colors.get((0xFF, 0xB0, 0x00), 0) > 100  # prediction

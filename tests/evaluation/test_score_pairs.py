@@ -1,0 +1,166 @@
+"""Pairs are scored as they come, in a thread or in processes, and come back in order; CTs are found where they lie."""
+
+import functools
+import logging
+import threading
+import time
+
+import nibabel
+import numpy as np
+import pytest
+
+from mtf_imaging.data.workers import in_parallel
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.in_thread import in_thread
+from mtf_imaging.evaluation.pairs import Pair, find_pairs
+from mtf_imaging.evaluation.score_pairs import score_pair, score_pairs, writing_to
+from mtf_imaging.evaluation.volumes import add_volumes
+from tests.evaluation.test_evaluate import store
+
+
+def pairs_of(folder, *numbers):
+    for number in numbers:
+        store(folder, number, "RAS")
+    files = {number: folder / f"segmentation-{number}.nii.gz" for number in numbers}
+    return [Pair(str(number), file, file, folder / f"volume-{number}.nii.gz") for number, file in files.items()]
+
+
+def test_each_item_is_worked_on_while_the_next_is_made():
+    begun, made = threading.Event(), []
+
+    def items():
+        yield 1
+        assert begun.wait(60), "the first waits for the second"
+        yield from (2, 3)
+
+    def work(item):
+        begun.set()
+        made.append(threading.current_thread())
+        return 10 * item
+
+    assert list(in_thread(work, items())) == [(1, 10), (2, 20), (3, 30)]
+    assert len(set(made)) == 1
+    assert threading.current_thread() not in made
+
+
+def test_the_first_error_ends_it():
+    made = []
+
+    def endless():
+        while True:
+            made.append(len(made))
+            assert len(made) < 1000, "the error is never seen"
+            time.sleep(0.01)
+            yield made[-1]
+
+    def work(item):
+        if item == 1:
+            raise DataError("this one")
+
+    with pytest.raises(DataError, match="this one"):
+        list(in_thread(work, endless()))
+
+
+def test_what_has_not_begun_is_left_where_making_ends_in_an_error():
+    release, worked = threading.Event(), []
+
+    def items():
+        yield from range(5)
+        release.set()
+        raise DataError("no more")
+
+    def work(item):
+        release.wait(60)
+        worked.append(item)
+
+    with pytest.raises(DataError, match="no more"):
+        list(in_thread(work, items()))
+    assert len(worked) < 5
+
+
+@pytest.mark.parametrize("run", [in_thread, functools.partial(in_parallel, workers=1)])
+def test_pairs_come_back_in_natural_order(tmp_path, run, capsys):
+    pairs = pairs_of(tmp_path, 2, 10, 9)
+    result = score_pairs(pairs, 3, run, "test")
+    assert [one.score.key for one in result] == ["2", "9", "10"]
+    assert "9: liver 1.000, lesion 1.000" in capsys.readouterr().err
+
+
+def test_what_a_process_logs_is_logged_here(tmp_path, caplog):
+    pairs = pairs_of(tmp_path, 1, 2)
+    nibabel.save(nibabel.Nifti1Image(np.zeros((24, 20, 15), np.int16), np.diag([2.0, 2, 3, 1])), pairs[0].volume)
+    score_pairs(pairs, 2, functools.partial(in_parallel, workers=2), "test", progress=False)
+    assert "volume-1.nii.gz: is left out of the report of case 1" in caplog.text
+
+
+def test_one_process_writes_to_a_folder_and_clears_what_a_killed_one_left(tmp_path):
+    for folder in (tmp_path, tmp_path / "predictions", tmp_path / "others"):
+        touch(folder, ".partial-1-report.html", "kept.txt")
+    with writing_to(tmp_path, "predictions", "pictures"):
+        left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*") if path.name != ".lock")
+        assert left == ["kept.txt", "others/.partial-1-report.html", "others/kept.txt", "predictions/kept.txt"]
+        with pytest.raises(ConfigError, match=r"another run is writing to it, process \d+"), writing_to(tmp_path):
+            pass
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_ct_of_another_shape_is_left_out(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    (pair,) = pairs_of(tmp_path, 1)
+    nibabel.save(nibabel.Nifti1Image(np.zeros((24, 20, 15), np.int16), np.diag([2.0, 2, 3, 1])), pair.volume)
+    scored = score_pair(pair)
+    assert scored.score.overlaps["lesion"].dice == 1
+    assert all(view.image is None for view in scored.overlays.views)
+    assert "volume-1.nii.gz: is left out of the report of case 1, because: " in caplog.text
+    assert "(24, 20, 15)" in caplog.text
+
+
+def test_a_reference_that_cannot_be_read_is_an_error_all_the_same(tmp_path):
+    (pair,) = pairs_of(tmp_path, 1)
+    image = nibabel.load(pair.reference)
+    nibabel.save(nibabel.Nifti1Image(np.full(image.shape, 7, np.uint8), image.affine), tmp_path / "r.nii")
+    with pytest.raises(DataError, match=r"r\.nii: holds labels from 7 to 7"):
+        score_pair(Pair("1", pair.prediction, tmp_path / "r.nii", pair.volume))
+
+
+def touch(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("references", "volumes", "volume_dir", "found"),
+    [
+        (["r/segmentation-7.nii.gz"], ["r/volume-7.nii"], None, "volume-7.nii"),
+        (["r/test-segmentation-7.nii"], ["r/test-volume-7.nii.gz", "r/volume-7.nii"], None, "test-volume-7.nii.gz"),
+        (["r/anna.nii"], ["ct/anna.nii"], None, None),
+        (["labelsTr/liver_7.nii.gz"], ["imagesTr/liver_7.nii.gz"], None, "liver_7.nii.gz"),
+        (["labelsTs/liver_7.nii.gz"], ["imagesTs/liver_7_0000.nii.gz"], None, "liver_7_0000.nii.gz"),
+        (["r/anna.nii"], ["ct/anna.nii.gz"], "ct", "anna.nii.gz"),
+        (["r/segmentation-7.nii"], ["ct/volume-7.nii.gz", "ct/segmentation-7.nii"], "ct", "volume-7.nii.gz"),
+        (["r/liver_007.nii"], ["ct/scan_7_0000.nii.gz", "ct/scan_8_0000.nii.gz"], "ct", "scan_7_0000.nii.gz"),
+    ],
+)
+def test_cts_are_found_where_they_lie(tmp_path, references, volumes, volume_dir, found):
+    for path in (*references, *volumes):
+        touch(tmp_path / path.split("/")[0], path.split("/")[1])
+    reference_dir = tmp_path / references[0].split("/")[0]
+    predictions = touch(tmp_path / "p", references[0].split("/")[1])
+    pairs = [pair for pair in find_pairs(reference_dir, predictions) if pair.reference.name in references[0]]
+    (pair,) = add_volumes(pairs, volume_dir and tmp_path / volume_dir)
+    assert (pair.volume and pair.volume.name) == found
+
+
+def test_a_folder_of_other_cts(tmp_path, caplog):
+    references, predictions = (touch(tmp_path / name, "a-1.nii", "a-2.nii") for name in "rp")
+    pairs = find_pairs(references, predictions)
+    with pytest.raises(DataError, match=r"ct: this folder of CTs does not exist"):
+        add_volumes(pairs, tmp_path / "ct")
+    touch(tmp_path / "ct", "b-3.nii")
+    with pytest.raises(DataError, match=r"ct: holds 1 NIfTI file\(s\), none of which is the CT of a-1\.nii"):
+        add_volumes(pairs, tmp_path / "ct")
+    touch(tmp_path / "ct", "b-2.nii")
+    assert [pair.volume and pair.volume.name for pair in add_volumes(pairs, tmp_path / "ct")] == [None, "b-2.nii"]
+    assert "ct: no CT of 1 reference(s): a-1.nii" in caplog.text
