@@ -6,6 +6,7 @@ from absl import flags
 
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
+from mtf_imaging.data.spacing_table import read_spacing_table
 
 SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
@@ -19,14 +20,16 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "output_dir", None, "Folder for metrics.json, report.html, pictures and predictions.", flag_values=values
     )
+    setup_flags.define_spacing_csv(values)
     setup_flags.define(values)
 
 
 def run(values: flags.FlagValues) -> None:
+    known = read_spacing_table(values.spacing_csv)
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
     import_tensorflow()
     from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
     with cluster.joined(setup):
-        job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint)
+        job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint, known=known)

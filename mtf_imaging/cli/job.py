@@ -47,11 +47,11 @@ class Job:
         return Cleanup(self.largest_liver, self.lesions_in_liver)
 
 
-def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup, checkpoint: str) -> None:
-    """Segments and scores the cases of `input_dir`."""
+def evaluate(model_dir: str, input_dir: str, output_dir: str, setup: JobSetup, checkpoint: str, **options) -> None:
+    """Segments and scores the cases of `input_dir`; see `evaluate_cases` for the options."""
     job = Job()
     network = _predictor(job, model_dir, setup, checkpoint)
-    evaluate_cases(input_dir, output_dir, _sampling(setup), network, job.window, cleanup=job.cleanup)
+    evaluate_cases(input_dir, output_dir, _sampling(setup), network, job.window, cleanup=job.cleanup, **options)
 
 
 def predict(model_dir: str, input_path: str, output_path: str, setup: JobSetup, checkpoint: str, **options) -> None:

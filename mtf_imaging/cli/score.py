@@ -2,6 +2,9 @@
 
 from absl import flags
 
+from mtf_imaging.cli import setup_flags
+from mtf_imaging.data.spacing_table import read_spacing_table
+
 SUMMARY = "scores a folder of segmentations against references by the rules of the LiTS challenge."
 EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
 REQUIRED = ("reference_dir", "prediction_dir", "output_dir")
@@ -19,6 +22,7 @@ def define_flags(values: flags.FlagValues) -> None:
         "Folder of the CTs that report.html shows; default: where they lie beside the references.",
         flag_values=values,
     )
+    setup_flags.define_spacing_csv(values)
     flags.DEFINE_integer(
         "workers",
         None,
@@ -32,5 +36,10 @@ def run(values: flags.FlagValues) -> None:
     from mtf_imaging.evaluation.score import score_folders
 
     score_folders(
-        values.reference_dir, values.prediction_dir, values.output_dir, values.workers, volume_dir=values.volume_dir
+        values.reference_dir,
+        values.prediction_dir,
+        values.output_dir,
+        values.workers,
+        volume_dir=values.volume_dir,
+        known=read_spacing_table(values.spacing_csv),
     )

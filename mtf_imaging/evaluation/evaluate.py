@@ -8,6 +8,7 @@ from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.in_thread import in_thread
@@ -28,6 +29,7 @@ def evaluate(
     num_pictures: int = 3,
     progress: bool = True,
     cleanup: Cleanup = AS_FOUND,
+    known: SpacingTable = NO_TABLE,
 ) -> list[CaseScore]:
     """Segments each case, scores it at its own resolution while the next is segmented, and writes what came out.
 
@@ -44,6 +46,7 @@ def evaluate(
       num_pictures: how many cases get a picture.
       progress: whether to show a progress bar and print the tables.
       cleanup: what is removed of what the network finds, before it is scored and written.
+      known: voxel sizes of files whose headers have lost them.
 
     Returns:
       The scores.
@@ -58,7 +61,7 @@ def evaluate(
     _check_output(output_dir, Path(input_dir), cases)
 
     def segment(number: int, case: Case) -> Pair:
-        volume = read_volume(case.volume)
+        volume = read_volume(case.volume, known)
         reference = read_labels(case.labels, volume)
         warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
         labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
@@ -72,7 +75,7 @@ def evaluate(
 
     pairs = (segment(number, case) for number, case in enumerate(cases))
     with writing_to(output_dir, "predictions", "pictures"):
-        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress)
+        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress, known)
         return write_scores(output_dir, scored, progress)
 
 

@@ -3,6 +3,7 @@
 import functools
 from pathlib import Path
 
+from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.workers import default_workers, in_parallel
 from mtf_imaging.evaluation.pairs import find_pairs
 from mtf_imaging.evaluation.predict import check_outside
@@ -20,6 +21,7 @@ def score_folders(
     workers: int | None = None,
     progress: bool = True,
     volume_dir: str | Path | None = None,
+    known: SpacingTable = NO_TABLE,
 ) -> list[CaseScore]:
     """Scores each prediction at its reference's resolution and orientation.
 
@@ -32,6 +34,7 @@ def score_folders(
       workers: processes, of up to 2 GiB each; default: one a core, as far as memory is free.
       progress: whether to show a progress bar and print the tables.
       volume_dir: folder of the CTs, for the report; see `add_volumes`. Voxel sizes are then those of the CTs.
+      known: voxel sizes of files whose headers have lost them.
 
     Returns:
       The scores, in natural order of the cases.
@@ -44,5 +47,5 @@ def score_folders(
     check_outside(Path(output_dir), Path(reference_dir))
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
     with writing_to(output_dir):
-        scored = score_pairs(pairs, len(pairs), run, "score", progress)
+        scored = score_pairs(pairs, len(pairs), run, "score", progress, known)
         return write_scores(output_dir, scored, progress)

@@ -1,6 +1,7 @@
 """Score predictions that lie in files as they come, and write what came out: all of `score`, the end of `evaluate`."""
 
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from mtf_imaging.data import lock
 from mtf_imaging.data.atomic import is_partial
 from mtf_imaging.data.cases import natural_key
 from mtf_imaging.data.nifti import Volume, read_labels, read_segmentation, read_volume
+from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.pairs import Pair
@@ -56,7 +58,9 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
         yield
 
 
-def score_pairs(pairs: Iterable[Pair], total: int, run: Run, name: str, progress: bool = True) -> list[ScoredPair]:
+def score_pairs(
+    pairs: Iterable[Pair], total: int, run: Run, name: str, progress: bool = True, known: SpacingTable = NO_TABLE
+) -> list[ScoredPair]:
     """Scores pairs, all that `score` and `evaluate` do once there are predictions.
 
     Args:
@@ -65,22 +69,23 @@ def score_pairs(pairs: Iterable[Pair], total: int, run: Run, name: str, progress
       run: how `score_pair` is called with each: `workers.in_parallel` or `in_thread`.
       name: what the progress bar says.
       progress: whether to show one.
+      known: voxel sizes of files whose headers have lost them.
 
     Returns:
       The scored pairs, in natural order of their keys.
     """
     scored = []
     with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
-        for pair, one in run(score_pair, pairs):
+        for pair, one in run(functools.partial(score_pair, known=known), pairs):
             scored.append(one)
             bar.set_postfix_str(f"{pair.key}: {dice_text(one.score.overlaps)}", refresh=False)
             bar.update()
     return sorted(scored, key=lambda one: natural_key(one.score.key))
 
 
-def score_pair(pair: Pair) -> ScoredPair:
+def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
     """Reads and scores one case; the CT is gone before the scores, which need memory, are computed."""
-    prediction, reference, geometry, hu = _read(pair)
+    prediction, reference, geometry, hu = _read(pair, known)
     overlays = make_overlays(hu, reference, prediction, geometry.canonical_affine)
     del hu  # and with it the scan
     return ScoredPair(score_case(pair.key, prediction, reference, geometry.spacing), overlays)
@@ -105,7 +110,7 @@ def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: boo
     return scores
 
 
-def _read(pair: Pair):
+def _read(pair: Pair, known: SpacingTable):
     """Prediction and reference `[x, y, z]`, their geometry, and the CT, or None where there is none.
 
     Where there is a CT, its header says how voxels lie, as in every other command: masks lose theirs more often.
@@ -113,14 +118,14 @@ def _read(pair: Pair):
     frame = None
     if pair.volume:
         try:
-            frame = read_volume(pair.volume)
+            frame = read_volume(pair.volume, known)
             reference = read_labels(pair.reference, frame)
         except DataError as error:
             # the CT is for looking at; where the reference is what cannot be read, reading it again says so
             _log.warning("%s: is left out of the report of case %s, because: %s", pair.volume, pair.key, error)
             frame = None
     if frame is None:
-        frame = read_segmentation(pair.reference)
+        frame = read_segmentation(pair.reference, known)
         reference = frame.labels
     prediction = read_labels(pair.prediction, frame)
     return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None

@@ -10,6 +10,9 @@ from mtf_imaging.data.nifti import read_geometry, read_labels, read_segmentation
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.data.spacing_table import read_spacing_table
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.evaluate import evaluate
+from mtf_imaging.evaluation.predict import predict_cases
+from mtf_imaging.evaluation.score import score_folders
 
 
 @pytest.fixture
@@ -106,3 +109,29 @@ def test_tables_that_are_none(table, text, message):
 def test_a_table_that_is_missing(tmp_path):
     with pytest.raises(DataError, match=r"none\.csv: there is no such table.*case,x,y,z"):
         read_spacing_table(tmp_path / "none.csv")
+
+
+def test_it_is_known_to_predict_evaluate_and_score(tmp_path, table):
+    """A lesion of 3 voxels that is found one voxel too far along z is off by the 1.6 mm of the table."""
+    labels = np.zeros((6, 8, 4), np.uint8)
+    labels[1:5, 1:7] = 1
+    labels[2, 2:5, 1] = 2
+    cases = lose_geometry(tmp_path / "cases", 28, labels)
+    known = table("case,x,y,z\n28,0.5,0.7,1.6\n")
+    shifted = np.roll(labels, 1, axis=2)
+
+    def network(image):
+        return np.eye(3, dtype=np.float32)[shifted]
+
+    sampling = Sampling((6, 8, 4))
+    (score,) = evaluate(cases, tmp_path / "scores", sampling, network, progress=False, known=known)
+    assert score.distances["lesion"].mssd == pytest.approx(1.6)
+    found = tmp_path / "scores/predictions"
+    (again,) = score_folders(cases, found, tmp_path / "again", workers=1, progress=False, known=known)
+    assert again == score
+    box = Sampling((6, 8, 8), (0.5, 0.7, 0.8))  # of voxels half as high, by the table
+    (written,) = predict_cases(
+        cases, tmp_path / "out", box, lambda image: np.repeat(network(image), 2, axis=2), progress=False, known=known
+    )
+    np.testing.assert_array_equal(np.asarray(nibabel.load(written).dataobj), shifted)
+    np.testing.assert_array_equal(nibabel.load(written).affine, np.eye(4))  # as the input has it
