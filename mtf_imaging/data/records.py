@@ -68,23 +68,29 @@ def write_record(path: str | Path, record: Record) -> None:
 
 
 def _serialized(record: Record) -> bytes:
-    # Filled in place and from views: at 512^3 each copy of a record takes 0.4 GB.
-    example = tf.train.Example()
     fields = {
         "key": record.key.encode(),
-        "hu": np.ascontiguousarray(record.hu, "<i2"),
-        "labels": np.ascontiguousarray(record.labels, np.uint8),
-        "affine": np.ascontiguousarray(record.affine, "<f8"),  # a float feature would keep 24 bits only
+        "hu": np.asarray(record.hu, "<i2"),
+        "labels": np.asarray(record.labels, np.uint8),
+        "affine": np.asarray(record.affine, "<f8"),  # a float feature would keep 24 bits only
         "spacing": np.asarray(record.spacing, "<f8"),
         "sampled_at": format_spacing(record.sampled_at).encode(),
         "axis_codes": record.axis_codes.encode(),
         "source": record.source.encode(),
     }
+    # One field at a time, because at 512^3 each copy of a record takes 0.4 GB. Messages one after the other are read as
+    # the one that has all of their fields (protobuf's encoding, "Last One Wins" and merging of embedded messages).
+    parts = []
     for name, value in fields.items():
-        example.features.feature[name].bytes_list.value.append(bytes(value))
+        example = tf.train.Example()
+        data = value.tobytes() if isinstance(value, np.ndarray) else value
+        example.features.feature[name].bytes_list.value.append(data)
+        del data
+        parts.append(example.SerializeToString())
+    example = tf.train.Example()
     for name, sizes in (("grid", record.hu.shape), ("shape", record.shape)):
         example.features.feature[name].int64_list.value.extend(sizes)
-    return example.SerializeToString(deterministic=True)
+    return b"".join([*parts, example.SerializeToString(deterministic=True)])
 
 
 def _verify(path: Path, serialized: bytes, name: str | Path) -> None:

@@ -1,0 +1,73 @@
+"""Evaluation onto disks that are full or read-only: a message that names the file, and nothing is lost."""
+
+import os
+
+import pytest
+
+from mtf_imaging.cli.failures import explain
+from mtf_imaging.evaluation.evaluate import evaluate
+from mtf_imaging.evaluation.score import score_folders
+from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.storage import fill
+
+
+@pytest.fixture
+def cases(tmp_path):
+    for number in (1, 2, 3):
+        store(tmp_path / "cases", number, "LPS")
+    return tmp_path / "cases"
+
+
+def run(cases, out):
+    return evaluate(cases, out, GRID, oracle, num_pictures=0, progress=False)
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("room", [0, 4096, 12288])
+def test_a_full_disk_loses_nothing_and_evaluation_goes_on_when_there_is_room(cases, tmp_path, mounted, room):
+    run(cases, tmp_path / "whole")
+    whole = content(tmp_path / "whole")
+    disk = mounted("size=1m")
+    fill(disk, room)
+    with pytest.raises(OSError, match="No space left") as error:
+        run(cases, disk / "out")
+    message = explain(error.value)
+    assert message.startswith(f"{disk}/out")
+    assert message.endswith("No space left on device. Fix: make room on the disk; what was whole before stays.")
+    left = content(disk / "out") if (disk / "out").exists() else {}
+    assert left.items() <= whole.items()
+    (disk / "filler").unlink()
+    run(cases, disk / "out")
+    assert content(disk / "out") == whole
+
+
+def test_scores_that_were_there_stay_where_new_ones_do_not_fit(cases, tmp_path, mounted):
+    disk = mounted("size=1m")
+    run(cases, disk / "out")
+    before = content(disk / "out")
+    fill(disk, 0)
+    with pytest.raises(OSError, match="No space left"):
+        run(cases, disk / "out")
+    with pytest.raises(OSError, match="No space left"):
+        score_folders(cases, disk / "out/predictions", disk / "out", workers=1, progress=False)
+    assert content(disk / "out") == before
+
+
+def test_a_read_only_folder_is_told_before_anything_is_segmented(cases, tmp_path, mounted):
+    out = mounted("size=1m") / "out"
+    run(cases, out)
+    before = content(out)
+    mounted("remount,ro")
+
+    def never(image):
+        raise AssertionError("segmented")
+
+    with pytest.raises(OSError, match="Read-only file system") as error:
+        evaluate(cases, out, GRID, never, progress=False)
+    assert explain(error.value).startswith(f"{out}/")
+    assert explain(error.value).endswith("Fix: permissions, the disk, or another folder.")
+    assert content(out) == before
+    assert os.access(out, os.R_OK)
