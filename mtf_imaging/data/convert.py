@@ -4,7 +4,6 @@ import collections
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm import tqdm
@@ -12,6 +11,7 @@ from tqdm import tqdm
 from mtf_imaging.data import lock
 from mtf_imaging.data.atomic import remove_partial
 from mtf_imaging.data.cases import Case, find_cases, natural_key
+from mtf_imaging.data.conversion import Conversion
 from mtf_imaging.data.grid import AXIS_NAMES
 from mtf_imaging.data.manifest import Manifest, Source, read_manifest, record_path, write_manifest
 from mtf_imaging.data.nifti import read_geometry
@@ -19,7 +19,6 @@ from mtf_imaging.data.sampling import (
     BOX_MULTIPLE,
     Sampling,
     Spacing,
-    format_spacing,
     parse_sampling,
     parse_spacing,
     smallest_box,
@@ -81,7 +80,7 @@ def convert(
         if progress:
             print(text)
     _check_size(sampling)
-    job = _Job(Path(input_dir), Path(output_dir), sampling, known)
+    job = Conversion(Path(input_dir), Path(output_dir), sampling, known)
     each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
     with lock.held(output_dir):
         remove_partial(output_dir)
@@ -97,66 +96,6 @@ def convert(
     if progress:
         print(_summary(sources, output_dir, len(cases) - len(missing)))
     return list(sources)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What a worker needs to know. Its methods return what is wrong with a case, so that all others are seen to, too.
-
-    They import records, and so TensorFlow, which takes seconds: only a process that works on cases has to.
-    """
-
-    input_dir: Path
-    output_dir: Path
-    sampling: Sampling
-    known: SpacingTable
-
-    def make(self, case: Case) -> Source | DataError:
-        """Writes the record of a case."""
-        from mtf_imaging.data.make_record import make_record
-        from mtf_imaging.data.records import write_record
-
-        try:
-            record = make_record(case, self.sampling, self.known)
-        except DataError as error:
-            return error
-        write_record(record_path(self.output_dir, case.key), record)
-        return self._source(case, record)
-
-    def kept(self, case: Case) -> Source | DataError | None:
-        """Looks at the record that a case already has; None where it must be made again."""
-        from mtf_imaging.data.make_record import digest
-        from mtf_imaging.data.records import read_record
-
-        path = record_path(self.output_dir, case.key)
-        try:
-            record = read_record(path)
-        except DataError:  # damaged
-            return None
-        try:
-            mm = read_geometry(case.volume, self.known).spacing
-        except DataError as error:
-            return error
-        if record.sampling != self.sampling:
-            what = f"of resolution {record.sampling}, asked for was {self.sampling}"
-        elif record.key != case.key or record.source != digest(case):
-            what = f"made from other files than {case.volume} and {case.labels} are now"
-        elif record.spacing != mm:
-            what = f"made with voxels of {format_spacing(record.spacing)} mm, which are {format_spacing(mm)} mm now"
-        else:
-            return self._source(case, record)
-        return DataError(f"{path}: is a record {what}. Fix: convert to another folder, or delete this one.")
-
-    def _source(self, case, record) -> Source:
-        return Source(
-            digest=record.source,
-            volume=case.volume.relative_to(self.input_dir).as_posix(),
-            labels=case.labels.relative_to(self.input_dir).as_posix(),
-            shape=record.shape,
-            spacing=record.spacing,
-            affine=tuple(map(tuple, record.affine.tolist())),
-            axis_codes=record.axis_codes,
-        )
 
 
 def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Source | None]:
@@ -199,7 +138,7 @@ def _check_size(sampling: Sampling) -> None:
         )
 
 
-def _check_manifest(job: _Job) -> None:
+def _check_manifest(job: Conversion) -> None:
     manifest = read_manifest(job.output_dir)
     if manifest is not None and manifest.sampling != job.sampling:
         raise DataError(
@@ -208,7 +147,7 @@ def _check_manifest(job: _Job) -> None:
         )
 
 
-def _check_foreign(job: _Job, cases: list[Case]) -> None:
+def _check_foreign(job: Conversion, cases: list[Case]) -> None:
     ours = {record_path(job.output_dir, case.key).name for case in cases}
     found = job.output_dir.glob("case-*.tfrecord")
     foreign = sorted((path.name for path in found if path.name not in ours), key=natural_key)

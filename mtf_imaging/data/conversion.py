@@ -1,0 +1,78 @@
+"""What is done with each case that is converted: its record is made, or the one that is there is looked at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtf_imaging.data.cases import Case
+from mtf_imaging.data.manifest import Source, record_path
+from mtf_imaging.data.nifti import read_geometry
+from mtf_imaging.data.sampling import Sampling, format_spacing
+from mtf_imaging.data.spacing_table import SpacingTable
+from mtf_imaging.errors import DataError
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Where cases come from and go to, and how. Its methods may be called in any process.
+
+    They return what is wrong with a case, so that all others are seen to, too. They import records, and so TensorFlow,
+    which takes seconds: only a process that works on cases has to.
+
+    Attributes:
+      input_dir: folder of the cases.
+      output_dir: folder of the records.
+      sampling: where the voxels of the records lie.
+      known: voxel sizes of files whose headers have lost them.
+    """
+
+    input_dir: Path
+    output_dir: Path
+    sampling: Sampling
+    known: SpacingTable
+
+    def make(self, case: Case) -> Source | DataError:
+        """Writes the record of a case."""
+        from mtf_imaging.data.make_record import make_record
+        from mtf_imaging.data.records import write_record
+
+        try:
+            record = make_record(case, self.sampling, self.known)
+        except DataError as error:
+            return error
+        write_record(record_path(self.output_dir, case.key), record)
+        return self._source(case, record)
+
+    def kept(self, case: Case) -> Source | DataError | None:
+        """Looks at the record that a case already has; None where it must be made again."""
+        from mtf_imaging.data.make_record import digest
+        from mtf_imaging.data.records import read_record
+
+        path = record_path(self.output_dir, case.key)
+        try:
+            record = read_record(path)
+        except DataError:  # damaged
+            return None
+        try:
+            mm = read_geometry(case.volume, self.known).spacing
+        except DataError as error:
+            return error
+        if record.sampling != self.sampling:
+            what = f"of resolution {record.sampling}, asked for was {self.sampling}"
+        elif record.key != case.key or record.source != digest(case):
+            what = f"made from other files than {case.volume} and {case.labels} are now"
+        elif record.spacing != mm:
+            what = f"made with voxels of {format_spacing(record.spacing)} mm, which are {format_spacing(mm)} mm now"
+        else:
+            return self._source(case, record)
+        return DataError(f"{path}: is a record {what}. Fix: convert to another folder, or delete this one.")
+
+    def _source(self, case, record) -> Source:
+        return Source(
+            digest=record.source,
+            volume=case.volume.relative_to(self.input_dir).as_posix(),
+            labels=case.labels.relative_to(self.input_dir).as_posix(),
+            shape=record.shape,
+            spacing=record.spacing,
+            affine=tuple(map(tuple, record.affine.tolist())),
+            axis_codes=record.axis_codes,
+        )
