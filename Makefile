@@ -17,7 +17,7 @@ demo: $(INSTALLED)
 PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 test: $(INSTALLED)
-	$(PYTEST) -m "not slow and not kill"
+	$(PYTEST) -m "not slow"
 
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not kill"

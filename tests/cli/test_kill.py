@@ -17,7 +17,7 @@ TINY = [
     *("--num_steps", "2"),
 ]
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.slow]
 
 
 def start(*words):
