@@ -116,7 +116,8 @@ def report(out: Path) -> str:
     lines += [_dice_row(f"case {key}", case, "dice") for key, case in metrics["cases"].items()]
     lines += [_dice_row("per case", metrics, "dice_per_case"), _dice_row("global", metrics, "dice_global")]
     pictures = [out / "evaluation" / "pictures" / f"case-{key}.png" for key in metrics["cases"]]
-    lines += ["", *(f"Picture: {path}" for path in pictures[:1])]
+    lines += ["", f"Tables, plots and outlines on the CTs, for a browser: {out / 'evaluation' / 'report.html'}"]
+    lines += [f"Picture: {path}" for path in pictures[:1]]
     lines += [f"Curves and pictures of the training: tensorboard --logdir {shlex.quote(str(out / 'model'))}"]
     return "\n".join(lines)
 

@@ -100,13 +100,14 @@ def histogram(values: list[float], name: str) -> Markup:
     for number in range(0, top + 1, step):
         at = bottom - (bottom - _TOP) * number / top
         parts += [_line(_LEFT, at, WIDTH - _RIGHT, at), _text(_LEFT - 8, at + 5, number, "end")]
+    every = max(1, round(count / 5))
     for index, number in enumerate(bins):
         high = (bottom - _TOP) * number / top
         low, up = start + index * width, start + (index + 1) * width
         title = tag("title", f"{number} case{'s' * (number != 1)} from {low:.2f} to {up:.2f}")
         box = {"x": _n(_LEFT + index * each + 1), "y": _n(bottom - high), "width": _n(each - 2), "height": _n(high)}
         parts.append(tag("rect", title, **box, class_="bar"))
-        if index % max(1, round(count / 5)) == 0:
+        if index % every == 0 and index + every <= count:  # the last one is that of 1.00
             parts.append(_text(_LEFT + index * each, bottom + 24, f"{low:.2f}"))
     mean = math.fsum(values) / len(values)
     parts += [_text(WIDTH - _RIGHT, bottom + 24, "1.00", "end"), _line(x(mean), _TOP, x(mean), bottom, "limit")]
