@@ -1,8 +1,12 @@
 """Learning rates as functions of the step: plain arithmetic, on Python numbers and TensorFlow's scalars alike."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import gin
+import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
 
@@ -47,6 +51,84 @@ class ExponentialDecay:
         return self.initial * self.factor ** (step / self.every)
 
 
+@gin.configurable(module="mtf_imaging")
+@dataclass(frozen=True)
+class CosineDecay:
+    """`final + (initial - final) (1 + cos(pi step / steps)) / 2`; `final` from step number `steps` on.
+
+    That is one period of SGDR (Loshchilov and Hutter 2017, arXiv:1608.03983, equation 5).
+
+    >>> CosineDecay(1.0, steps=10)(5)
+    0.5
+    """
+
+    initial: float = 0.003
+    steps: int = gin.REQUIRED
+    final: float = 0.0
+
+    def __post_init__(self):
+        _check_initial(self)
+        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as train.num_steps")
+        _check(self, "final", lambda final: 0 <= final <= self.initial, f"from 0 to the initial rate, {self.initial}")
+
+    def __call__(self, step):
+        return self.final + (self.initial - self.final) * (1 + _cos(math.pi * _share(step, self.steps))) / 2
+
+
+@gin.configurable(module="mtf_imaging")
+@dataclass(frozen=True)
+class PolyDecay:
+    """`initial (1 - step / steps)^power`; 0 from step number `steps` on.
+
+    The power of nnU-Net (Isensee et al. 2021, its `PolyLRScheduler`) is the default.
+
+    >>> PolyDecay(1.0, steps=10, power=2)(5)
+    0.25
+    """
+
+    initial: float = 0.01
+    steps: int = gin.REQUIRED
+    power: float = 0.9
+
+    def __post_init__(self):
+        _check_initial(self)
+        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as train.num_steps")
+        _check(self, "power", lambda power: 0 < power < math.inf, "a number above 0")
+
+    def __call__(self, step):
+        return self.initial * (1 - _share(step, self.steps)) ** self.power
+
+
+@gin.configurable(module="mtf_imaging")
+@dataclass(frozen=True)
+class WarmUp:
+    """`schedule(step) min((step + 1) / steps, 1)`: a linear ramp over the first steps of any schedule.
+
+    That is the gradual warm-up of Goyal et al. 2017 (arXiv:1706.02677). The first step has a rate above 0, and step
+    number `steps - 1` the schedule's own; the schedule counts all steps, those of the ramp, too.
+
+    >>> [WarmUp(1.0, steps=4)(step) for step in (0, 1, 3, 9)]
+    [0.25, 0.5, 1.0, 1.0]
+
+    Attributes:
+      schedule: a learning rate, or a function of the step.
+      steps: of the ramp.
+    """
+
+    schedule: Callable | float = gin.REQUIRED
+    steps: int = 1000
+
+    def __post_init__(self):
+        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up")
+        if not (callable(self.schedule) or _is_number(self.schedule)):
+            raise ConfigError(
+                f"WarmUp.schedule = {self.schedule!r}: it must be a learning rate, or a schedule, as @CosineDecay()."
+            )
+
+    def __call__(self, step):
+        return as_schedule(self.schedule)(step) * _share(step + 1, self.steps)
+
+
 def as_schedule(learning_rate):
     """A number as a schedule that always returns it; a schedule as it is."""
     if callable(learning_rate):
@@ -54,6 +136,30 @@ def as_schedule(learning_rate):
     return lambda step: learning_rate + 0 * step
 
 
+def _share(step, steps):
+    """`min(step / steps, 1)`, of a Python number or a tensor."""
+    share = step / steps
+    return tf.minimum(share, 1.0) if tf.is_tensor(share) else min(share, 1.0)
+
+
+def _cos(x):
+    return tf.cos(x) if tf.is_tensor(x) else math.cos(x)
+
+
 def _check_every(schedule):
     if schedule.every < 1:
         raise ConfigError(f"{type(schedule).__name__}.every = {schedule.every}: it must be at least 1 step.")
+
+
+def _check_initial(schedule):
+    _check(schedule, "initial", lambda rate: 0 < rate < math.inf, "a learning rate above 0")
+
+
+def _check(schedule, name, is_right, what):
+    value = getattr(schedule, name)
+    if not (_is_number(value) and is_right(value)):
+        raise ConfigError(f"{type(schedule).__name__}.{name} = {value!r}: it must be {what}.")
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,92 @@
+"""Schedules against their closed formulas, on Python numbers, on TensorFlow's scalars, and within a program."""
+
+import math
+
+import gin
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.training import optimizers
+from mtf_imaging.training.schedules import CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
+from tests.training import linear
+
+
+def cosine(step):
+    return 0.01 + (0.5 - 0.01) * (1 + math.cos(math.pi * min(step, 40) / 40)) / 2
+
+
+def poly(step):
+    return 0.5 * (1 - min(step, 40) / 40) ** 0.9
+
+
+SCHEDULES = {
+    "cosine": (CosineDecay(0.5, 40, 0.01), cosine),
+    "poly": (PolyDecay(0.5, 40), poly),
+    "poly of nnU-Net": (PolyDecay(steps=1000), lambda step: 0.01 * (1 - step / 1000) ** 0.9),
+    "warm-up, then cosine": (WarmUp(CosineDecay(0.5, 40, 0.01), 8), lambda s: cosine(s) * min((s + 1) / 8, 1)),
+    "warm-up, then steps": (WarmUp(StepDecay(0.2, 0.5, 10), 4), lambda s: 0.2 * 0.5 ** (s // 10) * min((s + 1) / 4, 1)),
+    "warm-up of a number": (WarmUp(0.1, 5), lambda step: 0.1 * min((step + 1) / 5, 1)),
+    "warm-up of a warm-up": (WarmUp(WarmUp(0.1, 2), 4), lambda s: 0.1 * min((s + 1) / 2, 1) * min((s + 1) / 4, 1)),
+}
+STEPS = (0, 1, 3, 4, 7, 8, 20, 39, 40, 41, 100)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_values_are_those_of_the_formula(name):
+    schedule, formula = SCHEDULES[name]
+    want = [formula(step) for step in STEPS]
+    np.testing.assert_allclose([schedule(step) for step in STEPS], want, rtol=1e-12, atol=1e-16)
+    tensors = [schedule(tf.constant(step, tf.float64)) for step in STEPS]
+    np.testing.assert_allclose(tensors, want, rtol=1e-12, atol=1e-16)
+    assert {tensor.dtype for tensor in tensors} == {tf.float64}
+    np.testing.assert_allclose(schedule(tf.constant(STEPS, tf.float64)), want, rtol=1e-12, atol=1e-16)  # of a stack
+
+
+@pytest.mark.parametrize("name", ["cosine", "warm-up, then cosine"])
+def test_a_program_steps_by_it(name):
+    schedule, formula = SCHEDULES[name]
+    optimizer = optimizers.SGD(schedule, momentum=0.0)
+    program = linear.program(optimizer, "rows:2,cores:2", "x:rows,batch:cores")
+    want = program.variables["linear/weights"].numpy()
+    for step, batch in enumerate(linear.take(6)):
+        gradient = 2 / len(batch["target"]) * batch["image"].T @ (batch["image"] @ want - batch["target"])
+        want = want - formula(step) * gradient
+        program(**batch)
+        assert optimizer.learning_rate(step) == pytest.approx(formula(step), rel=1e-12)
+    np.testing.assert_allclose(program.variables["linear/weights"], want, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: CosineDecay(0.1, 0), "CosineDecay.steps = 0: it must be a number of steps from 1 up, as train.num_st"),
+        (lambda: CosineDecay(0.1, "all"), "CosineDecay.steps = 'all': it must be"),
+        (lambda: CosineDecay(-0.1, 10), "CosineDecay.initial = -0.1: it must be a learning rate above 0."),
+        (lambda: CosineDecay(0.1, 10, 0.2), "CosineDecay.final = 0.2: it must be from 0 to the initial rate, 0.1."),
+        (lambda: PolyDecay(0.1, -5), "PolyDecay.steps = -5: it must be"),
+        (lambda: PolyDecay(float("nan"), 5), "PolyDecay.initial = nan: it must be"),
+        (lambda: PolyDecay(0.1, 5, 0), "PolyDecay.power = 0: it must be a number above 0."),
+        (lambda: WarmUp(0.1, 0), "WarmUp.steps = 0: it must be a number of steps from 1 up."),
+        (lambda: WarmUp("CosineDecay"), "WarmUp.schedule = 'CosineDecay': it must be a learning rate, or a schedule"),
+    ],
+)
+def test_parameters_that_cannot_be(make, text):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert text in str(error.value)
+
+
+def test_gin_names():
+    with gin.unlock_config():
+        gin.parse_config(
+            "SGD.learning_rate = @WarmUp()\nWarmUp.schedule = @PolyDecay()\nWarmUp.steps = 2\nPolyDecay.steps = 10\n"
+            "CosineDecay.steps = 20"
+        )
+    try:
+        assert optimizers.SGD().learning_rate(0) == pytest.approx(0.01 / 2)
+        assert CosineDecay()(10) == pytest.approx(0.003 / 2)
+        assert WarmUp(ExponentialDecay(1.0, 0.5, 4), 1)(4) == 0.5
+    finally:
+        gin.clear_config()
