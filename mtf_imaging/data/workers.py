@@ -1,6 +1,7 @@
 """Work on many files at once, each in a process of its own: a case takes gigabytes, and Python one core."""
 
 import concurrent.futures
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -60,7 +61,8 @@ def in_parallel(
     before = set(multiprocessing.active_children())
     pool = concurrent.futures.ProcessPoolExecutor(min(workers, len(items)), spawn, _begin, (prepare,))
     try:
-        futures = {pool.submit(_call, function, item): item for item in items}
+        with _ctrl_c_held_back():  # workers are born with it held back; see _begin
+            futures = {pool.submit(_call, function, item): item for item in items}
         for future in concurrent.futures.as_completed(futures):
             yield futures[future], _result(future, futures[future])
     except BaseException:
@@ -76,10 +78,24 @@ def _begin(prepare):
     """Prepares a worker."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # its TensorFlow reads and writes files; GPUs are for the network
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one says what happens
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through finally: no half-written file stays
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if prepare:
         prepare()
+    # Through finally, so that no half-written file stays. Until here SIGTERM ends the worker without a traceback.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back():
+    """Lets SIGINT wait till the block ends, in this thread and, to their end, in processes that the block starts."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent():

@@ -80,6 +80,39 @@ def test_workers_end_with_the_first_process(tmp_path, how):
         time.sleep(0.05)
 
 
+BEGIN = """
+import os, sys, time
+from mtf_imaging.data.workers import in_parallel
+
+def note(name):
+    os.write(2, name.encode() + b"\\n")
+    time.sleep(60)
+
+if __name__ != "__main__" and sys.argv[1] == "import":
+    note("import")  # what a worker does first
+
+def prepare():
+    note("prepare")
+
+if __name__ == "__main__":
+    try:
+        list(in_parallel(print, "ab", 2, prepare))
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("when", ["import", "prepare"])
+def test_ctrl_c_while_workers_begin_shows_no_traceback(tmp_path, when):
+    (tmp_path / "begin.py").write_text(BEGIN)
+    command = [sys.executable, tmp_path / "begin.py", when]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stderr.readline() == process.stderr.readline() == f"{when}\n".encode()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+        assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 130)
+
+
 def _content(file):
     deadline = time.monotonic() + 60
     while not file.exists() or not file.read_text():
