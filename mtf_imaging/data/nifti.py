@@ -223,7 +223,10 @@ def _by_size(geometry: Geometry, path: Path, known: SpacingTable, turned: bool) 
     if sizes is None:
         pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
-        source = "its pixdim; all that is in mm, --spacing too, rests on that. Fix: give the true size by --spacing_csv"
+        source = (
+            "its pixdim; all that is in mm, --spacing too, rests on that. "
+            f"Fix: give the true size by --spacing_csv{known.lacks(path)}"
+        )
     signs = (-1, -1, 1) if turned else (1, 1, 1)
     size = " x ".join(f"{mm:g}" for mm in sizes)
     affine = np.diag([*np.multiply(signs, sizes), 1.0])

@@ -36,6 +36,10 @@ class SpacingTable:
         """The voxel size of a file, or None where the table has none."""
         return self.sizes.get(_case_of(path))
 
+    def lacks(self, path: Path) -> str:
+        """What to add to a warning that a file's size is not known: the row that the table has not."""
+        return f" ({self.path} has no row '{_case_of(path)}')" if self.path else ""
+
     def check(self, path: Path, spacing: Spacing) -> None:
         """Warns where a file whose header does say its voxel size has another one in the table; the header counts."""
         own = self.of(path)
@@ -77,9 +81,10 @@ def read_spacing_table(path: str | Path | None) -> SpacingTable:
     with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
         rows = csv.DictReader(file, skipinitialspace=True)
         try:
-            if tuple(map(str.strip, rows.fieldnames or ())) != _COLUMNS:
+            rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+            if tuple(rows.fieldnames) != _COLUMNS:
                 raise DataError(
-                    f"{path}: its first line is '{','.join(rows.fieldnames or ())}', not '{','.join(_COLUMNS)}'. "
+                    f"{path}: its first line is '{','.join(rows.fieldnames)}', not '{','.join(_COLUMNS)}'. "
                     "Fix: one row a case, sizes of a voxel in mm."
                 )
             for row in rows:
@@ -93,15 +98,15 @@ def read_spacing_table(path: str | Path | None) -> SpacingTable:
 
 
 def _read_row(row, where):
-    words = [row[name] for name in _COLUMNS]
+    words, more = [row[name] for name in _COLUMNS], row.get(None, [])
     try:
         key, *size = (word.strip() for word in words)
         size = tuple(map(float, size))
     except (AttributeError, ValueError):
         size = ()
-    if len(size) != len(AXIS_NAMES) or not all(math.isfinite(mm) and mm > 0 for mm in size) or not key or None in row:
+    if len(size) != len(AXIS_NAMES) or not all(math.isfinite(mm) and mm > 0 for mm in size) or not key or more:
         raise DataError(
-            f"{where}: '{','.join(word or '' for word in words)}' is not a case and three sizes above 0 in mm. "
+            f"{where}: '{','.join(word or '' for word in words + more)}' is not a case and three sizes above 0 in mm. "
             "Fix: as in '28,0.57,0.57,1.6'."
         )
     return _case_of(Path(key if key.endswith((".nii", ".nii.gz")) else f"{key}.nii")), size

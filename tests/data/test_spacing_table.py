@@ -59,6 +59,8 @@ def test_without_a_row_the_header_counts_and_the_fix_is_named(tmp_path, table, c
     (case,) = find_cases(lose_geometry(tmp_path / "cases", 29))
     assert read_volume(case.volume, table("case,x,y,z\n28,1,1,5\n")).geometry.spacing == (1, 1, 1)
     assert "1 x 1 x 1 mm, its pixdim; all that is in mm" in caplog.text
+    assert f"Fix: give the true size by --spacing_csv ({tmp_path}/spacing.csv has no row '29')." in caplog.text
+    read_volume(case.volume)
     assert "Fix: give the true size by --spacing_csv." in caplog.text
 
 
@@ -70,6 +72,10 @@ def test_a_header_that_says_its_size_counts(tmp_path, store, arrays, table, capl
     assert read_volume(path, table("case,x,y,z\n3,1,1,1\n")).geometry.spacing == (1.5, 2, 3)
     assert "volume-3.nii: its header says 3,2,1.5 mm, " in caplog.text
     assert "spacing.csv says 1,1,1 mm; the header counts." in caplog.text
+
+
+def test_spaces_around_words_mean_nothing(tmp_path, table):
+    assert table("case , x, y ,z \n 28 , 1, 2 ,3 \n").of(tmp_path / "volume-28.nii") == (1, 2, 3)
 
 
 @pytest.mark.parametrize("name", ["liver_28", "liver_28.nii.gz", "liver_28_0000.nii.gz"])
@@ -94,7 +100,7 @@ def test_tests_of_the_challenge_are_other_cases(tmp_path, table):
         ("", r"its first line is '', not 'case,x,y,z'"),
         ("case,x,y,z\n28,1,1\n", r"line 2: '28,1,1,' is not a case and three sizes above 0 in mm"),
         ("case,x,y,z\n28,1,1,0\n", r"line 2: '28,1,1,0' is not a case"),
-        ("case,x,y,z\n28,1,1,1,1\n", r"line 2: '28,1,1,1' is not a case"),
+        ("case,x,y,z\n28,1,1,1,1\n", r"line 2: '28,1,1,1,1' is not a case"),
         ("case,x,y,z\n28,1,nan,1\n", r"line 2: .* is not a case"),
         ("case,x,y,z\n28,1,one,1\n", r"line 2: .* is not a case"),
         ("case,x,y,z\n1,1,1,1\nvolume-1.nii,2,2,2\n", r"line 3: a second row of case '1'"),
