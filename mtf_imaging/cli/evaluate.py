@@ -26,7 +26,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> None:
     known = read_spacing_table(values.spacing_csv)
-    configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin")
+    configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin", needs_job=True)
     import_tensorflow()
     from mtf_imaging.cli import cluster, job
 

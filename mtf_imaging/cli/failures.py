@@ -17,6 +17,7 @@ _FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _BARRED),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ""),
+    errno.EEXIST: " Fix: give a folder, or a name that nothing has.",  # a file, where a folder is to be
 }
 
 

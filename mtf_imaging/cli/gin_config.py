@@ -79,6 +79,13 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
             gin.parse_config(binding)
     for name, value in values.items():
         gin.bind_parameter(name, value)
+    for binding in bindings:
+        name = binding.partition("=")[0].strip()
+        if name.isidentifier() and not re.search(rf"%{name}\b", gin.config_str()):
+            raise ConfigError(
+                f"gin parameter {binding}: does not say of what '{name}' is, and nothing uses %{name}. "
+                "Fix: name both, as in --gin.train.num_steps=100."
+            )
     with _explained("the gin configuration"):
         gin.finalize()
 

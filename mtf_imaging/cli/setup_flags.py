@@ -7,6 +7,7 @@ from absl import flags
 
 from mtf_imaging.cli import gin_config
 from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
+from mtf_imaging.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 
@@ -60,7 +61,12 @@ class Configuration:
     """
 
     def __init__(
-        self, values: flags.FlagValues, saved: str | Path | None = None, job: str | None = None, **bound_flags: str
+        self,
+        values: flags.FlagValues,
+        saved: str | Path | None = None,
+        job: str | None = None,
+        needs_job: bool = False,
+        **bound_flags: str,
     ):
         """Finds the files and checks the setup flags.
 
@@ -68,19 +74,25 @@ class Configuration:
           values: the parsed flags.
           saved: a gin file to begin with, if it exists: the configuration of an earlier run.
           job: name of a gin file to begin with if there is no earlier run, and no gin file is given but layouts.
+          needs_job: whether it is an error if neither an earlier run nor the flags bring a job.
           **bound_flags: more flags that stand for gin parameters, by their names, as num_steps="train.num_steps".
 
         Raises:
-          ConfigError, LayoutError: a file that does not exist, or a value that cannot be.
+          ConfigError, LayoutError: a file that does not exist, a value that cannot be, or no job.
         """
         parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size", "micro_batches")} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
         given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
-        if job and not earlier and all(file.parent.name == "layouts" for file in given_files):
+        has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
+        if job and not has_job:
             _logger.info("no job is given, so it is the one of %s", job)
             earlier = [gin_config.find_gin_file(job)]
+        elif needs_job and not has_job and not any("job.task" in text for text in values.gin_param):
+            folder = Path(saved).parent
+            what = f"holds no {Path(saved).name}" if folder.is_dir() else "is no folder"
+            raise ConfigError(f"{folder}: {what}, so it is not that of a run. Fix: give the --model_dir of one.")
         self._files = [*earlier, *given_files]
         self._bindings = values.gin_param
         self._values = {parameters[name]: value for name, value in given.items()}

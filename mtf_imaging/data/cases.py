@@ -97,6 +97,8 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
     path = Path(path)
     if path.is_file() and not need_labels:
         return [_single_case(path)]
+    if not path.exists() and not need_labels and _SUFFIX.search(path.name):
+        raise DataError(f"{path}: this volume does not exist. Fix: give a NIfTI file, or a folder of them.")
     if not path.is_dir():
         what = "is a file, not a folder" if path.is_file() else "does not exist"
         raise DataError(f"{path}: this folder of cases {what}. Fix: give the folder that holds {_EXPECTED}.")
@@ -108,8 +110,10 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
         ]
         missing += [f"{s} has no volume" for s, _ in _only(labels, volumes)]
     if missing:
+        above = f", or give the folder above, {path.parent}" if re.fullmatch("(images|labels)T[rs]", path.name) else ""
         raise DataError(
-            f"{path}: {len(missing)} file(s) without their partner: {'; '.join(missing)}. Fix: add or remove them."
+            f"{path}: {len(missing)} file(s) without their partner: {'; '.join(missing)}. "
+            f"Fix: add or remove them{above}."
         )
     cases = [
         Case(key, volume, labels[key][0] if key in labels else None, f"{_labels_name(scheme, match)}.nii.gz")
@@ -155,8 +159,8 @@ def _pick_scheme(folder: Path, need_labels: bool) -> tuple[_Scheme, dict, dict]:
         if volumes:
             _warn_of_others(folder, names.keys() - {file for file, _ in (*volumes.values(), *labels.values())})
             return scheme, volumes, labels
-    found = f"{len(names)} NIfTI file(s), such as {next(iter(names)).name}," if names else "no NIfTI file"
-    raise DataError(f"{folder}: no cases found among {found}. Fix: give a folder that holds {_EXPECTED}.")
+    found = f"no cases among {len(names)} NIfTI file(s), such as {next(iter(names)).name}" if names else "no NIfTI file"
+    raise DataError(f"{folder}: holds {found}. Fix: give a folder that holds {_EXPECTED}.")
 
 
 def _warn_of_others(folder: Path, files: set[Path]) -> None:

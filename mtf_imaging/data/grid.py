@@ -1,6 +1,6 @@
 """The grid of voxels that a volume is resampled to: `64`, or `x:192,y:192,z:96`."""
 
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import DataError, LayoutError
 from mtf_imaging.layout import parse_shape
 
 AXIS_NAMES = ("x", "y", "z")
@@ -28,12 +28,15 @@ def parse_grid(resolution: str | int, dims: int = 3) -> Grid:
     """
     axes = AXIS_NAMES[:dims]
     text = str(resolution).strip()
-    sizes = dict.fromkeys(axes, int(text)) if text.isdigit() else dict(parse_shape(text, "resolution"))
+    example = ",".join(f"{name}:{size}" for name, size in zip(axes, (192, 192, 96)))
+    fix = f"Fix: for instance '64' or '{example}'."
+    try:
+        sizes = dict.fromkeys(axes, int(text)) if text.isdigit() else dict(parse_shape(text, "resolution"))
+    except LayoutError as error:
+        raise LayoutError(f"{error}\n  {fix}") from error
     if sorted(sizes) != sorted(axes) or min(sizes.values()) < 1:
-        example = ",".join(f"{name}:{size}" for name, size in zip(axes, (192, 192, 96)))
         raise DataError(
-            f"resolution '{text}': needs positive sizes of {' and '.join(', '.join(axes).rsplit(', ', 1))}. "
-            f"Fix: for instance '64' or '{example}'."
+            f"resolution '{text}': needs positive sizes of {' and '.join(', '.join(axes).rsplit(', ', 1))}. {fix}"
         )
     return tuple(sizes[name] for name in axes)
 

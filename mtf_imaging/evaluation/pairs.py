@@ -72,7 +72,8 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
 
 def _segmentations(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise DataError(f"{folder}: this folder of segmentations does not exist. Fix: give another.")
+        what = "is a file, not a folder" if folder.is_file() else "does not exist"
+        raise DataError(f"{folder}: this folder of segmentations {what}. Fix: give another.")
     files = [
         path
         for path in sorted(folder.iterdir())

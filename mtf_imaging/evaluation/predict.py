@@ -131,6 +131,8 @@ def predict_cases(
     cases = find_cases(input_path, need_labels=False)
     if input_path.is_dir():
         check_outside(output_path, input_path)
+        if output_path.name.endswith((".nii", ".nii.gz")) and not output_path.is_dir():
+            raise DataError(f"{output_path}: is to hold what is found in a folder, {input_path}. Fix: name a folder.")
     if submission:
         if not input_path.is_dir():
             raise DataError(
@@ -143,7 +145,10 @@ def predict_cases(
     elif output_path.name.endswith((".nii", ".nii.gz")):
         outputs = [output_path]
     else:
-        raise DataError(f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz.")
+        raise DataError(
+            f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz. "
+            "Fix: give one, or a folder that exists."
+        )
     if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
         raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: give another output.")
     there = [output for output in outputs if output.exists()]

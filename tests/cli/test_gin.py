@@ -23,6 +23,18 @@ def setup_of(*argv, saved=None, **bound_flags):
     return setup_flags.Configuration(values, saved, **bound_flags).bind()
 
 
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_folder_that_no_run_wrote_is_told(tmp_path, capsys, command):
+    (tmp_path / "empty").mkdir()
+    words = dict.fromkeys(main._command(command).REQUIRED, "x")
+    for folder, what in (("none", "is no folder"), ("empty", "holds no config.gin")):
+        argv = [f"--{flag}={value}" for flag, value in (words | {"model_dir": tmp_path / folder}).items()]
+        for more in ([], ["--gin_file=2x2"]):
+            assert main.main([command, *argv, *more]) == 2
+            message = f"{tmp_path / folder}: {what}, so it is not that of a run. Fix: give the --model_dir of one.\n"
+            assert capsys.readouterr().err == f"mtf-imaging: {message}"
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -127,6 +139,7 @@ def test_a_file_may_include_what_lies_beside_it(here):
         ("toy.q=1", "doesn't have a parameter named 'q'. Known: num_steps, rate, child."),
         ("setup.layout=x:rows", "A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'."),
         ("toy.rate", "gin parameter toy.rate: "),
+        ("num_steps=1", "gin parameter num_steps=1: does not say of what 'num_steps' is, and nothing uses %num_steps."),
         ("toy.rate=%missing", "the gin configuration: No bindings specified for 'missing"),
         ("include '2x3.gin'", "there is no gin file '2x3.gin', neither here nor shipped. Did you mean '2x2'?"),
     ],
@@ -136,6 +149,11 @@ def test_mistakes_in_parameters_are_explained(parameter, message):
         setup_of(f"--gin_param={parameter}")
     assert message in str(error.value)
     assert "In bindings string" not in str(error.value)
+
+
+def test_a_parameter_may_be_a_macro_that_another_uses():
+    setup_of("--gin.steps=7", "--gin.toy.num_steps=%steps")
+    assert toy()[0] == 7
 
 
 def test_mistakes_in_files_name_the_file_and_the_line(here):

@@ -13,6 +13,7 @@ from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 FIX = "Fix: a smaller --batch_size, or more devices."
 ROOM = "Fix: make room on the disk; what was whole before stays."
 OTHER = "Fix: permissions, the disk, or another folder."
+FOLDER = "Fix: give a folder, or a name that nothing has."
 
 
 def tensorflow_error(name, text):
@@ -125,6 +126,7 @@ def _raise(error):
         (lambda: _raise(KeyboardInterrupt), 130, "mtf-imaging: interrupted.\n"),
         (lambda: _raise(BrokenPipeError(32, "Broken pipe")), 1, ""),
         (lambda: Path("/no/such/file").read_text(), 1, "mtf-imaging: /no/such/file: No such file or directory.\n"),
+        (lambda: Path(__file__).mkdir(exist_ok=True), 1, f"mtf-imaging: {__file__}: File exists. {FOLDER}\n"),
         (lambda: _raise(OSError(28, "No space left on device")), 1, f"mtf-imaging: No space left on device. {ROOM}\n"),
         (lambda: _raise(OSError(30, "Read-only", "run/.lock")), 1, f"mtf-imaging: run/.lock: Read-only. {OTHER}\n"),
         (

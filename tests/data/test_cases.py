@@ -81,6 +81,9 @@ def test_every_unpaired_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"volume-1\.nii has no segmentation-1.*segmentation-3\.nii has no volume"):
         find_cases(tmp_path)
     assert [case.key for case in find_cases(tmp_path, need_labels=False)] == ["1", "2"]
+    touch(tmp_path, "imagesTr/liver_0.nii.gz")
+    with pytest.raises(DataError, match=rf"liver_0.* Fix: add or remove them, or give the folder above, {tmp_path}\."):
+        find_cases(tmp_path / "imagesTr")
 
 
 def test_two_files_of_one_key(tmp_path):
@@ -92,10 +95,12 @@ def test_two_files_of_one_key(tmp_path):
 def test_folders_without_cases(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         find_cases(tmp_path / "missing")
-    with pytest.raises(DataError, match=r"no cases found among no NIfTI file.*volume-N"):
+    with pytest.raises(DataError, match=r"missing\.nii: this volume does not exist"):
+        find_cases(tmp_path / "missing.nii", need_labels=False)
+    with pytest.raises(DataError, match=r"holds no NIfTI file\..*volume-N"):
         find_cases(tmp_path)
     touch(tmp_path, "scan.nii")
-    with pytest.raises(DataError, match=r"no cases found among 1 NIfTI file\(s\), such as scan.nii"):
+    with pytest.raises(DataError, match=r"holds no cases among 1 NIfTI file\(s\), such as scan.nii"):
         find_cases(tmp_path)
     with pytest.raises(DataError, match="is a file, not a folder"):
         find_cases(tmp_path / "scan.nii")

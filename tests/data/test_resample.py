@@ -105,8 +105,9 @@ def test_resolution_strings():
     for bad in ("0", "x:4,y:4", "x:4,y:4,z:4,t:2", ""):
         with pytest.raises(DataError, match="needs positive sizes of x, y and z"):
             parse_grid(bad)
-    with pytest.raises(LayoutError):
-        parse_grid("64x64x64")
+    for bad in ("64x64x64", "64,64,64", "-64"):
+        with pytest.raises(LayoutError, match=r"\n  Fix: for instance '64' or 'x:192,y:192,z:96'\.$"):
+            parse_grid(bad)
 
 
 def test_of_equal_probabilities_the_first_class_is_taken():

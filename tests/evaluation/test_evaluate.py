@@ -125,6 +125,9 @@ def test_predictions_never_land_among_the_input(tmp_path, folder):
         predict_cases(volume, volume, GRID, oracle)
     with pytest.raises(DataError, match=r"needs a name that ends in \.nii or \.nii\.gz"):
         predict_cases(volume, tmp_path / "out.png", GRID, oracle)
+    with pytest.raises(DataError, match=r"out\.nii\.gz: is to hold what is found in a folder, .* name a folder"):
+        predict_cases(folder, tmp_path / "out.nii.gz", GRID, oracle)
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
 
 def test_an_evaluation_of_other_cases_is_refused(tmp_path, folder):

@@ -56,6 +56,9 @@ def test_a_folder_that_is_not_there(tmp_path, capsys):
     words = ["--reference_dir", tmp_path / "no", "--prediction_dir", tmp_path, "--output_dir", tmp_path / "out"]
     assert main(["score", *map(str, words)]) == 1
     assert "no: this folder of segmentations does not exist" in capsys.readouterr().err
+    (tmp_path / "no").touch()
+    assert main(["score", *map(str, words)]) == 1
+    assert "no: this folder of segmentations is a file, not a folder." in capsys.readouterr().err
 
 
 def test_scores_of_predictions_are_those_of_their_evaluation(tmp_path, capsys):
