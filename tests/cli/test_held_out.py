@@ -82,7 +82,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
     found = {}
 
-    def on_the_grid(input_dir, output_dir, sampling, predict, window):
+    def on_the_grid(input_dir, output_dir, sampling, predict, window, **options):
         found.update(HeldOutRecords(window, progress=False).open(input_dir, sampling.grid)(predict)[0])
 
     monkeypatch.setattr(job, "evaluate_cases", on_the_grid)
