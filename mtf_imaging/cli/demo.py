@@ -2,22 +2,17 @@
 
 import csv
 import json
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.data.cases import Case, find_cases
-from mtf_imaging.errors import DataError, MtfImagingError
+from mtf_imaging.cli.commands import HELD_OUT, hold_out, run_command, say
 
 SUMMARY = "runs the whole job on made-up or your own CTs: convert, train, evaluate, predict."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 REQUIRED = ("output_dir",)
 
-_HELD_OUT = 4  # one case in so many is never trained on
 _COMPARED_STEPS = 5
 _COMPARED = {"4x4": "compared_16", "single": "compared_1"}  # layout -> folder
 
@@ -33,75 +28,33 @@ def run(values: flags.FlagValues) -> None:
     records, held_out_records = out / "records", out / "held_out_records"
     model, evaluation = out / "model", out / "evaluation"
     if not values.input_dir:
-        _say("Write CT cases of a made-up abdomen.")
-        _run("phantom", output_dir=cases, num_cases=16, seed=1)
-    _say(f"Keep every {_HELD_OUT}th case for the test, in {held_out}; train on the others, in {train}.")
+        say("Write CT cases of a made-up abdomen.")
+        run_command("phantom", output_dir=cases, num_cases=16, seed=1)
+    say(f"Keep every {HELD_OUT}th case for the test, in {held_out}; train on the others, in {train}.")
     case = hold_out(cases, train, held_out)[0]
-    _say("Resample the cases to 64^3 voxels.")
-    _run("convert", input_dir=train, output_dir=records, resolution=64)
-    _run("convert", input_dir=held_out, output_dir=held_out_records, resolution=64)
-    _say(
+    say("Resample the cases to 64^3 voxels.")
+    run_command("convert", input_dir=train, output_dir=records, resolution=64)
+    run_command("convert", input_dir=held_out, output_dir=held_out_records, resolution=64)
+    say(
         "Train with every volume split 4 x 4: 16 processors simulated on 1 device. "
         "The held-out cases are scored on the way, for TensorBoard."
     )
-    _run("train", data_dir=records, eval_dir=held_out_records, model_dir=model, gin_file=["unet3d_demo", "4x4"])
-    _say(
+    run_command("train", data_dir=records, eval_dir=held_out_records, model_dir=model, gin_file=["unet3d_demo", "4x4"])
+    say(
         "Segment and score the held-out cases with the last checkpoint. "
         "(The best one, --checkpoint best, was chosen by these very cases: its score would say too much.)"
     )
-    _run("evaluate", model_dir=model, input_dir=held_out, output_dir=evaluation)
-    _say(f"Segment one volume, case {case.key}, back to NIfTI.")
-    _run("predict", model_dir=model, input=case.volume, output=out / case.prediction_name, overwrite=True)
-    _say(
+    run_command("evaluate", model_dir=model, input_dir=held_out, output_dir=evaluation)
+    say(f"Segment one volume, case {case.key}, back to NIfTI.")
+    run_command("predict", model_dir=model, input=case.volume, output=out / case.prediction_name, overwrite=True)
+    say(
         f"Train the first {_COMPARED_STEPS} steps again, on 16 processors and on 1: a layout never changes results. "
         "(In float64: float32 rounds in another order under every layout, and Adam makes much of that.)"
     )
     for layout, folder in _COMPARED.items():
         gin = {"gin_file": ["unet3d_demo", layout], "gin_param": 'job.dtype="float64"'}
-        _run("train", data_dir=records, model_dir=out / folder, num_steps=_COMPARED_STEPS, **gin)
+        run_command("train", data_dir=records, model_dir=out / folder, num_steps=_COMPARED_STEPS, **gin)
     print("\n" + report(out), flush=True)
-
-
-def _say(text: str) -> None:
-    print(f"\n# {text}", flush=True)
-
-
-def _run(command: str, **values) -> None:
-    """Shows a command line as one would type it, and runs it in a process of its own."""
-    words = [command]
-    for name, value in values.items():
-        for one in value if isinstance(value, list) else [value]:
-            words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
-    print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
-    # The package that runs now, wherever it was imported from.
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
-    program = [sys.executable, "-m", "mtf_imaging.cli.main", *words]
-    if subprocess.run(program, env=os.environ | {"PYTHONPATH": path}).returncode:
-        raise MtfImagingError(f"the demo ends here: mtf-imaging {shlex.join(words)}")
-
-
-def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]:
-    """Links the cases into two folders, every fourth into the second, and returns those.
-
-    Raises:
-      DataError: there are fewer than two cases, they cannot be used, or the folders hold others.
-    """
-    cases = find_cases(cases_dir)
-    if len(cases) < 2:
-        raise DataError(f"{cases_dir}: holds {len(cases)} case. Fix: give at least 2, one to train on and one to test.")
-    links = {}
-    for number, case in enumerate(cases):
-        is_held_out = number % _HELD_OUT == min(_HELD_OUT, len(cases)) - 1
-        for file in (case.volume, case.labels):
-            links[(held_out_dir if is_held_out else train_dir) / file.relative_to(cases_dir)] = file.resolve()
-    for path in (*train_dir.rglob("*.*"), *held_out_dir.rglob("*.*")):
-        if path not in links or path.resolve() != links[path]:
-            raise DataError(f"{path}: is of another run. Fix: give another --output_dir, or delete this one.")
-    for link, file in links.items():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(file)
-    return find_cases(held_out_dir)
 
 
 def report(out: Path) -> str:

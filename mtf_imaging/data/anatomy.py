@@ -6,6 +6,7 @@ two patients and no two organs are alike. It is believable, not anatomical: it e
 tested and shown without patient data.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from mtf_imaging.data.sampling import whole_field
 
 LIVER, LESION = 1, 2
 _BEND_MM = 9.0
+# Draws how many lesions there are, and returns an iterator that draws the diameter of each, in mm.
+Diameters = Callable[[np.random.Generator], Iterator[float]]
 
 
 @dataclass
@@ -59,8 +62,24 @@ class _Scene:
         self.hu[mask] = hu + texture * self.texture[mask]
 
 
+def large_lesions(rng: np.random.Generator) -> Iterator[float]:
+    """0 to 6 lesions of 3 to 30 mm, most of them large enough to see at 64 voxels a side."""
+    count = rng.choice(7, p=(0.05, 0.03, 0.12, 0.2, 0.25, 0.2, 0.15))
+    # The first is always worth finding; one in six of the others is tiny.
+    tiny = (number > 0 and rng.random() < 1 / 6 for number in range(count))
+    return (rng.uniform(3, 10) if is_tiny else rng.uniform(24, 30) for is_tiny in tiny)
+
+
+def small_lesions(rng: np.random.Generator) -> Iterator[float]:
+    """8 to 14 lesions of 5 to 30 mm, two in five of them below 10 mm: what resolution is for."""
+    return (float(np.exp(rng.uniform(np.log(5), np.log(30)))) for _ in range(rng.integers(8, 15)))
+
+
 def paint_abdomen(
-    rng: np.random.Generator, shape: tuple[int, int, int], spacing: tuple[float, float, float]
+    rng: np.random.Generator,
+    shape: tuple[int, int, int],
+    spacing: tuple[float, float, float],
+    diameters: Diameters = large_lesions,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Paints one patient.
 
@@ -68,6 +87,7 @@ def paint_abdomen(
       rng: the source of everything that varies.
       shape: voxels along x, y, z.
       spacing: their size in mm.
+      diameters: of the lesions.
 
     Returns:
       HU without noise, float32 `[*shape]`, and labels, uint8 `[*shape]`: 0 background, 1 liver, 2 lesion.
@@ -84,7 +104,7 @@ def paint_abdomen(
     )
     wall, abdomen = _trunk(scene)
     _soft_organs(scene, abdomen)
-    _liver(scene, abdomen)
+    _liver(scene, abdomen, diameters)
     _skeleton(scene, wall)
     return scene.hu, scene.labels
 
@@ -156,8 +176,8 @@ def _soft_organs(scene: _Scene, abdomen: np.ndarray) -> None:
     scene.paint(scene.tube((18, -36, -250), (26, -30, 100), rng.uniform(10, 13)), rng.uniform(130, 160))
 
 
-def _liver(scene: _Scene, abdomen: np.ndarray) -> None:
-    """Two lobes cut by the cavity, the vessels in them, the gallbladder below them, and 0 to 6 lesions."""
+def _liver(scene: _Scene, abdomen: np.ndarray, diameters: Diameters) -> None:
+    """Two lobes cut by the cavity, the vessels in them, the gallbladder below them, and lesions."""
     rng = scene.rng
     right = scene.organ((68, 2, 38), (66, 78, 84))
     left = scene.organ((4, 42, 62), (74, 36, 40))
@@ -177,20 +197,16 @@ def _liver(scene: _Scene, abdomen: np.ndarray) -> None:
         scene.paint(liver & vessels, level + rng.uniform(55, 80))
     scene.paint(abdomen & ~liver & scene.organ((42, 38, 2), (15, 22, 24)), 12)  # gallbladder
     scene.labels[liver] = LIVER
-    _lesions(scene, liver, level)
+    _lesions(scene, liver, level, diameters(rng))
 
 
-def _lesions(scene: _Scene, liver: np.ndarray, level: float) -> None:
-    """0 to 6 dark lesions of 3 to 30 mm, most of them large enough to see at 64 voxels a side."""
+def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator[float]) -> None:
+    """Dark lesions, within the liver."""
     rng = scene.rng
-    count = rng.choice(7, p=(0.05, 0.03, 0.12, 0.2, 0.25, 0.2, 0.15))
     inner = np.flatnonzero(ndimage.binary_erosion(liver, iterations=3))
     if not inner.size:
         return
-    for number in range(count):
-        # The first is always worth finding; one in six of the others is tiny.
-        tiny = number > 0 and rng.random() < 1 / 6
-        diameter = rng.uniform(3, 10) if tiny else rng.uniform(24, 30)
+    for diameter in diameters:
         at = np.unravel_index(rng.choice(inner), liver.shape)
         radii = diameter / 2 * rng.uniform(0.9, 1, 3)
         offsets = (scene.straight - scene.straight[(slice(None), *at)][:, None, None, None]) / _column(radii)

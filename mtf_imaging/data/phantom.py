@@ -1,6 +1,7 @@
 """Write LiTS-shaped cases of a procedural abdomen: the same seed gives the same bytes."""
 
 import gzip
+from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel
@@ -9,20 +10,43 @@ from nibabel import orientations
 from scipy import ndimage
 from tqdm import tqdm
 
-from mtf_imaging.data.anatomy import paint_abdomen
+from mtf_imaging.data.anatomy import Diameters, large_lesions, paint_abdomen, small_lesions
 from mtf_imaging.data.atomic import is_partial, write_bytes
 from mtf_imaging.errors import DataError
 
 # How the files of real sets are stored varies, so it does here: case N has the N-th, and so on in a circle.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
-_IN_PLANE = (104, 121)  # voxels
-_SLICES = (56, 65)
 _FIELD_MM = (310.0, 330.0)
-_SLICE_MM = (3.3, 3.7)
 _NOISE_HU = 14.0
 
 
-def write_phantom(output_dir: str | Path, num_cases: int, seed: int, first_case: int = 0) -> list[str]:
+@dataclass(frozen=True)
+class Kind:
+    """What phantoms there are.
+
+    Attributes:
+      in_plane: from so many voxels along x and y to one less than so many.
+      slices: the same along z.
+      slice_mm: from so many mm between slices to so many.
+      diameters: of the lesions.
+    """
+
+    in_plane: tuple[int, int]
+    slices: tuple[int, int]
+    slice_mm: tuple[float, float]
+    diameters: Diameters
+
+
+KINDS = {
+    "large_lesions": Kind((104, 121), (56, 65), (3.3, 3.7), large_lesions),
+    "small_lesions": Kind((208, 241), (112, 129), (1.65, 1.85), small_lesions),
+}
+DEFAULT_KIND = "large_lesions"
+
+
+def write_phantom(
+    output_dir: str | Path, num_cases: int, seed: int, first_case: int = 0, kind: str = DEFAULT_KIND
+) -> list[str]:
     """Writes `volume-N.nii.gz` (int16 HU) and `segmentation-N.nii.gz` (uint8 labels) for N = first_case, first_case +
     1, ...
 
@@ -33,6 +57,8 @@ def write_phantom(output_dir: str | Path, num_cases: int, seed: int, first_case:
       num_cases: how many.
       seed: with N it determines a case, whatever num_cases and first_case are.
       first_case: the first N.
+      kind: "large_lesions", of about 113 x 113 x 60 voxels; or "small_lesions", twice as fine along each axis, with
+        many lesions below 10 mm.
 
     Returns:
       The keys of the cases.
@@ -44,9 +70,9 @@ def write_phantom(output_dir: str | Path, num_cases: int, seed: int, first_case:
         raise DataError(f"num_cases {num_cases}: at least 1 case is needed.")
     output_dir = Path(output_dir)
     numbers = range(first_case, first_case + num_cases)
-    names = {f"{kind}-{n}.nii.gz" for n in numbers for kind in ("volume", "segmentation")}
+    names = {f"{name}-{n}.nii.gz" for n in numbers for name in ("volume", "segmentation")}
     there = [
-        p.name for kind in ("volume", "segmentation") for p in output_dir.glob(f"{kind}-*.nii*") if not is_partial(p)
+        p.name for name in ("volume", "segmentation") for p in output_dir.glob(f"{name}-*.nii*") if not is_partial(p)
     ]
     foreign = sorted(set(there) - names)
     if foreign:
@@ -55,19 +81,19 @@ def write_phantom(output_dir: str | Path, num_cases: int, seed: int, first_case:
             f"cases {numbers[0]}..{numbers[-1]} were asked for. Fix: write to an empty folder."
         )
     for number in tqdm(numbers, desc="phantom", unit="case", dynamic_ncols=True):
-        for kind, image in zip(("volume", "segmentation"), make_case(seed, number), strict=True):
-            _write_or_compare(output_dir / f"{kind}-{number}.nii.gz", gzip.compress(image.to_bytes(), 2, mtime=0), seed)
+        for name, image in zip(("volume", "segmentation"), make_case(seed, number, kind), strict=True):
+            _write_or_compare(output_dir / f"{name}-{number}.nii.gz", gzip.compress(image.to_bytes(), 2, mtime=0), seed)
     return [str(n) for n in numbers]
 
 
-def make_case(seed: int, number: int) -> tuple[nibabel.Nifti1Image, nibabel.Nifti1Image]:
+def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, nibabel.Nifti1Image]:
     """Makes the volume and the segmentation of one case; a function of its arguments alone."""
-    rng = np.random.default_rng([seed, number])
-    side = int(rng.integers(*_IN_PLANE))
-    in_plane, between = rng.uniform(*_FIELD_MM) / side, rng.uniform(*_SLICE_MM)
+    rng, of = np.random.default_rng([seed, number]), KINDS[kind]
+    side = int(rng.integers(*of.in_plane))
+    in_plane, between = rng.uniform(*_FIELD_MM) / side, rng.uniform(*of.slice_mm)
     spacing = tuple(np.round((in_plane, in_plane, between), 3))
-    shape = (side, side, int(rng.integers(*_SLICES)))
-    hu, labels = paint_abdomen(rng, shape, spacing)
+    shape = (side, side, int(rng.integers(*of.slices)))
+    hu, labels = paint_abdomen(rng, shape, spacing, of.diameters)
     hu = ndimage.gaussian_filter(hu, 0.5)  # voxels at a border hold some of both sides
     hu += _noise(rng, shape)
     hu = np.clip(np.rint(hu), -1024, 3071).astype(np.int16)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mtf_imaging.cli import demo, main, usage
+from mtf_imaging.cli import commands, demo, main, usage
 from mtf_imaging.errors import DataError, MtfImagingError
 
 
@@ -20,24 +20,24 @@ def make_cases(folder, number):
 def test_every_fourth_case_is_held_out(tmp_path, number, held_out):
     cases = make_cases(tmp_path / "cases", number)
     for _ in range(2):  # the second time, the links are there
-        found = demo.hold_out(cases, tmp_path / "train", tmp_path / "held_out")
+        found = commands.hold_out(cases, tmp_path / "train", tmp_path / "held_out")
         assert [case.key for case in found] == held_out
     assert len(list((tmp_path / "train").iterdir())) == 2 * (number - len(held_out))
 
 
 def test_one_case_is_too_few(tmp_path):
     with pytest.raises(DataError, match=r"holds 1 case\. Fix: give at least 2"):
-        demo.hold_out(make_cases(tmp_path / "cases", 1), tmp_path / "train", tmp_path / "held_out")
+        commands.hold_out(make_cases(tmp_path / "cases", 1), tmp_path / "train", tmp_path / "held_out")
 
 
 def test_cases_of_another_run_are_not_mixed_in(tmp_path):
-    demo.hold_out(make_cases(tmp_path / "a", 5), tmp_path / "train", tmp_path / "held_out")
+    commands.hold_out(make_cases(tmp_path / "a", 5), tmp_path / "train", tmp_path / "held_out")
     with pytest.raises(DataError, match=r"is of another run\. Fix: give another --output_dir"):
-        demo.hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
+        commands.hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
 
 
 def fake_run(out):
-    """Returns a stand-in for `demo._run` that leaves what the report reads, and the list of what it was asked."""
+    """Returns a stand-in for `run_command` that leaves what the report reads, and the list of what it was asked."""
     lines = []
 
     def run(command, **values):
@@ -62,7 +62,7 @@ def fake_run(out):
 def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, capsys, own_data):
     out = tmp_path / "demo"
     run, lines = fake_run(out)
-    monkeypatch.setattr(demo, "_run", run)
+    monkeypatch.setattr(demo, "run_command", run)
     argv = [f"--output_dir={out}"]
     if own_data:
         argv.append(f"--input_dir={make_cases(tmp_path / 'data', 4)}")
@@ -85,8 +85,8 @@ def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, cap
 
 def test_a_command_is_shown_as_typed_and_its_failure_ends_the_demo(tmp_path, capfd):
     missing = tmp_path / "not there"
-    with pytest.raises(MtfImagingError, match="the demo ends here: mtf-imaging convert --input_dir '/"):
-        demo._run("convert", input_dir=missing, output_dir=tmp_path, resolution=16)
+    with pytest.raises(MtfImagingError, match="it ends here: mtf-imaging convert --input_dir '/"):
+        commands.run_command("convert", input_dir=missing, output_dir=tmp_path, resolution=16)
     out, err = capfd.readouterr()
     assert out == f"$ mtf-imaging convert --input_dir '{missing}' --output_dir {tmp_path} --resolution 16\n"
     assert f"mtf-imaging: {missing}: " in err

@@ -96,3 +96,16 @@ def test_lesions_are_dark_and_of_believable_number_and_size(cases):
 def test_a_case_is_a_function_of_seed_and_number():
     for one, other in zip(make_case(2, 1), make_case(2, 1), strict=True):
         assert one.to_bytes() == other.to_bytes()
+
+
+@pytest.mark.slow
+def test_small_lesions_are_many_and_small_on_finer_voxels():
+    volume, labels = make_case(1, 0, "small_lesions")
+    assert min(volume.shape) > 100
+    assert max(volume.header.get_zooms()) < 2
+    parts, count = ndimage.label(np.asarray(labels.dataobj) == 2)
+    volumes = np.bincount(parts.ravel())[1:] * np.prod(volume.header.get_zooms())
+    diameters = np.cbrt(6 / np.pi * volumes)
+    assert 6 <= count <= 14  # two that touch are one
+    assert np.count_nonzero(diameters < 10) >= 2
+    assert diameters.max() < 40

@@ -1,0 +1,128 @@
+"""Dice against resolution: what runs of one job at several resolutions scored, as a table, a CSV and a picture."""
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mtf_imaging.data.atomic import atomic_path, write_bytes
+from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS
+from mtf_imaging.evaluation.scoring.summary import mean
+
+LIVER, LESION = "liver", "lesion"
+MEASURES = (LIVER, LESION, *(f"lesions {size}" for size in SIZE_BINS))
+_COLORS = ("#4477aa", "#cc3311", "#ee7733", "#009988", "#aa3377")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training and its evaluation.
+
+    Attributes:
+      resolution: voxels along each axis.
+      seed: of the training.
+      dice: by the names of `MEASURES`: liver and lesion are means of cases of the whole masks; lesions of a size are
+        means of the reference's lesions, one by one, 0 for each that is missed; None where there is no such lesion.
+      count: how many lesions of the reference that is, by name.
+    """
+
+    resolution: int
+    seed: int
+    dice: dict[str, float | None]
+    count: dict[str, int]
+
+
+def read_run(resolution: int, seed: int, metrics: str | Path) -> Run:
+    """Reads what `evaluate` wrote of a run, its `metrics.json`."""
+    found = json.loads(Path(metrics).read_text())
+    lesions = [lesion for case in found["cases"].values() for lesion in case["lesions"] if lesion["reference_voxels"]]
+    dice, count = {name: found[name]["dice_per_case"] for name in (LIVER, LESION)}, {}
+    for size, (low, high) in SIZE_BINS.items():
+        these = [lesion["dice"] for lesion in lesions if low <= lesion["diameter_mm"] < high]
+        dice[f"lesions {size}"] = mean(these) if these else None
+        count[f"lesions {size}"] = len(these)
+    return Run(resolution, seed, dice, count)
+
+
+def rises(runs: Sequence[Run], measure: str) -> bool:
+    """Whether every seed at a resolution scores above every seed at the one below: more than seeds alone spread."""
+    by_resolution = [_values(runs, resolution, measure) for resolution in _resolutions(runs)]
+    pairs = itertools.pairwise(by_resolution)
+    return all(low and high and max(low) < min(high) for low, high in pairs)
+
+
+def study_table(runs: Sequence[Run]) -> str:
+    """A plain-text table: a row a resolution, the mean of the seeds, and lowest to highest of them."""
+    lines = [f"{'Dice':>8}" + "".join(f"{name:>26}" for name in MEASURES)]
+    for resolution in _resolutions(runs):
+        cells = (_cell(_values(runs, resolution, name)) for name in MEASURES)
+        lines.append(f"{f'{resolution}^3':>8}" + "".join(f"{cell:>26}" for cell in cells))
+    if len(_resolutions(runs)) > 1:
+        shown = ("yes" if rises(runs, name) else "no" for name in MEASURES)
+        lines.append(f"{'rises':>8}" + "".join(f"{text:>26}" for text in shown))
+        lines.append("rises: every seed scores higher than every seed at the resolution below.")
+    return "\n".join(lines)
+
+
+def write_study(output_dir: str | Path, runs: Sequence[Run], title: str) -> None:
+    """Writes `study.csv`, a row a run, and `study.png`, each whole or not at all."""
+    rows = io.StringIO()
+    writer = csv.writer(rows, lineterminator="\n")
+    writer.writerow(["resolution", "seed", *MEASURES, *(f"number of {name}" for name in runs[0].count)])
+    for run in runs:
+        writer.writerow([run.resolution, run.seed, *(run.dice[name] for name in MEASURES), *run.count.values()])
+    write_bytes(Path(output_dir) / "study.csv", rows.getvalue().encode())
+    with atomic_path(Path(output_dir) / "study.png") as temporary:
+        _plot(runs, title).print_png(temporary)
+
+
+def _resolutions(runs):
+    return sorted({run.resolution for run in runs})
+
+
+def _values(runs, resolution, measure):
+    found = (run.dice[measure] for run in runs if run.resolution == resolution)
+    return [dice for dice in found if dice is not None]
+
+
+def _cell(values):
+    if not values:
+        return "-"
+    spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+    return f"{mean(values):.3f}{spread}"
+
+
+def _plot(runs, title) -> FigureCanvasAgg:
+    """Left the masks of cases, right lesions by size; a line through the means of the seeds, a dot each seed."""
+    figure = Figure(figsize=(9, 4), dpi=110, layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    resolutions = _resolutions(runs)
+    panels = (("whole masks, mean of cases", MEASURES[:2]), ("lesion by lesion, 0 where missed", MEASURES[2:]))
+    colors = iter(_COLORS)
+    for axes, (name, measures) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+        for measure in measures:
+            points = [(r, _values(runs, r, measure)) for r in resolutions]
+            points = [(r, values) for r, values in points if values]
+            if not points:
+                continue
+            color, count = next(colors), runs[0].count.get(measure)
+            label = f"{measure}, {count} of them" if count is not None else measure
+            axes.plot([r for r, _ in points], [mean(values) for _, values in points], color=color, label=label)
+            for r, values in points:
+                axes.plot([r] * len(values), values, "o", color=color, markersize=4)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(resolutions, [f"{r}³" for r in resolutions])
+        axes.minorticks_off()
+        axes.set_ylim(0, 1)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("voxels")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="lower right")
+    figure.axes[0].set_ylabel("Dice")
+    return FigureCanvasAgg(figure)

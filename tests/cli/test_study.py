@@ -1,0 +1,97 @@
+"""The study's own parts: the commands it runs, how it goes on, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from mtf_imaging.cli import main, study, usage
+from mtf_imaging.evaluation.metrics import write_metrics
+from mtf_imaging.evaluation.scoring.case import score_case
+from tests.cli.test_demo import make_cases
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """Stands in for the commands: what it was asked to run; an evaluation finds more, the finer it is."""
+    asked = []
+
+    def run(command, **values):
+        asked.append((command, values))
+        assert usage.parse_flags(command, main._command(command), _words(values))
+        if command == "phantom":
+            make_cases(values["output_dir"], 4)
+        if command == "evaluate":
+            resolution = int(values["output_dir"].parent.name.split("_")[0])
+            labels = np.zeros((16, 8, 8), np.uint8)
+            labels[1:15, 1:7, 1:7] = 1
+            labels[2:14, 2:6, 2:6] = 2
+            found = labels.copy()
+            found[resolution // 8 :] = 0
+            write_metrics(values["output_dir"], [score_case("3", found, labels, (1.0, 1.0, 1.0))])
+
+    monkeypatch.setattr(study, "run_command", run)
+    return asked
+
+
+def _words(values):
+    flags = []
+    for name, value in values.items():
+        flags += [f"--{name}={one}" for one in (value if isinstance(value, list) else [value])]
+    return flags
+
+
+def run(out, *words):
+    return main.main(["study", "--output_dir", str(out), *words])
+
+
+def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_path, lines, capsys):
+    assert run(tmp_path / "study", "--resolutions", "64,32", "--num_steps", "7", "--gin_param", "a.b=1") == 0
+    commands = [command for command, _ in lines]
+    assert commands == ["phantom", *["convert", *["train", "evaluate"] * 2] * 2]
+    trained = [values for command, values in lines if command == "train"]
+    assert [(values["data_dir"].name, values["seed"]) for values in trained] == [
+        ("records_32", 1),
+        ("records_32", 2),
+        ("records_64", 1),
+        ("records_64", 2),
+    ]
+    assert {values["num_steps"] for values in trained} == {7}
+    assert len({values["model_dir"] for values in trained}) == 4
+    assert {values["input_dir"] for command, values in lines if command == "evaluate"} == {tmp_path / "study/held_out"}
+    out = capsys.readouterr().out
+    assert "32^3" in out
+    assert out.index("32^3") < out.index("64^3")
+    assert (tmp_path / "study/study.png").is_file()
+    assert (tmp_path / "study/study.csv").read_text().count("\n") == 5
+
+
+def test_what_was_scored_is_not_made_again_and_more_can_be_added(tmp_path, lines):
+    out = tmp_path / "study"
+    assert run(out, "--resolutions", "32", "--seeds", "1") == 0
+    del lines[:]
+    assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
+    assert [command for command, _ in lines] == ["phantom", "convert", "train", "evaluate"]
+    assert lines[2][1]["seed"] == 2
+    del lines[:]
+    assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
+    assert [command for command, _ in lines] == ["phantom"]
+
+
+def test_cases_of_ones_own(tmp_path, lines):
+    cases = make_cases(tmp_path / "cases", 4)
+    assert run(tmp_path / "study", "--input_dir", str(cases), "--resolutions", "32", "--seeds", "1") == 0
+    assert "phantom" not in [command for command, _ in lines]
+
+
+def test_what_cannot_be_is_told(tmp_path, lines, capsys):
+    out = tmp_path / "study"
+    for words in (["--resolutions", "32,a"], ["--resolutions", "32,32"], ["--seeds", "0"], ["--seeds", ""]):
+        assert run(out, *words) == 2
+        assert f"{words[0]}={words[1]}: needs different whole numbers above 0. Fix: as " in capsys.readouterr().err
+    assert not out.exists()
+    assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "5") == 0
+    assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "6") == 2
+    assert "holds a study with --num_steps 5, asked for was 6. Fix: ask for the same" in capsys.readouterr().err
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    assert run(tmp_path / "other") == 2
+    assert "holds files, and no study. Fix" in capsys.readouterr().err
