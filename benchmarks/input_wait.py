@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import mtf_imaging as mi
-from mtf_imaging.data.augment import Augmentation
+from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.convert import convert
 from mtf_imaging.data.data_set import Records
 from mtf_imaging.data.phantom import write_phantom

@@ -11,7 +11,7 @@ from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli.held_out import SCORES, make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
-from mtf_imaging.data.augment import Augmentation
+from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.data_set import Records
 from mtf_imaging.data.grid import format_grid, parse_grid
 from mtf_imaging.data.sampling import format_spacing
@@ -43,7 +43,7 @@ class Training:
       optimizer: a `training.optimizers.Optimizer`.
       seed: of weights, data order and random operations.
       data: a `training.data_set.DataSet`; None for records, which `job.window` and `augmentation` are for.
-      augmentation: a function as `data.augment.Augmentation` is one, or None.
+      augmentation: a function as `data.augmentation.Augmentation` is one, or None.
       checkpoint_every: steps between checkpoints.
       checkpoints_kept: how many of the last stay.
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.

@@ -16,7 +16,7 @@ class Records:
 
     Attributes:
       window: (low, high) in HU, mapped to 0..1 and clipped.
-      augmentation: a function as `data.augment.Augmentation` is one, or None.
+      augmentation: a function as `data.augmentation.Augmentation` is one, or None.
       spacing: that the records must have, as `open_records` takes it.
     """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.augment import Augmentation
+from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.grid import parse_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.manifest import Manifest, open_records, record_path

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mtf_imaging.data.augment import Augmentation
+from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.convert import convert
 from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.manifest import record_path

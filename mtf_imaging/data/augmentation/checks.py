@@ -1,0 +1,44 @@
+"""Whether the numbers of an augmentation can be meant; errors name the parameter, its value and the fix."""
+
+import math
+
+from mtf_imaging.errors import DataError
+
+
+def check_axes(name: str, axes, known: tuple[str, ...]) -> None:
+    """Raises DataError where one of `axes` is none of `known`."""
+    unknown = [axis for axis in axes if axis not in known]
+    if unknown:
+        raise DataError(f"{name} {unknown}: no axes of a volume. Fix: choose among {', '.join(known)}.")
+
+
+def check_number(name: str, value, low: float = 0.0, high: float = math.inf, below: bool = False) -> None:
+    """Raises DataError where `value` is no finite number in low..high; with `below`, `high` itself is too much."""
+    try:
+        inside = math.isfinite(value) and low <= value and (value < high if below else value <= high)
+    except TypeError:
+        inside = False
+    if not inside:
+        bound = f"{low:g} or more" if math.isinf(high) else f"from {low:g} to {'below ' if below else ''}{high:g}"
+        raise DataError(f"Augmentation.{name} {value!r}: is no number {bound}. Fix: choose one, or 0 to do without.")
+
+
+def check_counts(name: str, values, fewest: int = 1) -> None:
+    """Raises DataError where one of `values` is no whole number of at least `fewest`, or there are none."""
+    whole = [isinstance(value, int) and not isinstance(value, bool) and value >= fewest for value in values]
+    if not whole or not all(whole):
+        raise DataError(f"Augmentation.{name} {values!r}: needs whole numbers of {fewest} or more. Fix: give those.")
+
+
+def check_range(name: str, bounds, low: float = 0.0, high: float = math.inf) -> None:
+    """Raises DataError where `bounds` are not a lower and a higher number, in low..high."""
+    try:
+        first, last = bounds
+        inside = low <= first <= last <= high and math.isfinite(last)
+    except (TypeError, ValueError):
+        inside = False
+    if not inside:
+        where = f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise DataError(
+            f"Augmentation.{name} {bounds!r}: is no range of numbers of {where}. Fix: give (lowest, highest)."
+        )

@@ -1,0 +1,158 @@
+"""Augmentation, a function of (seed, sample number) alone: a resumed run draws what an unbroken one would."""
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation import checks
+from mtf_imaging.data.augmentation.corruption import corrupt
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.augmentation.intensity import apply_gamma, shift_classes
+from mtf_imaging.data.augmentation.lesions import add_lesions
+from mtf_imaging.data.augmentation.mirror import flip, half_turn
+from mtf_imaging.data.augmentation.noise import add_noise
+from mtf_imaging.data.augmentation.warp import draw_warp, warp
+from mtf_imaging.data.grid import AXIS_NAMES
+from mtf_imaging.errors import DataError
+
+# Of control points, as a part of the distance between them: at most this far, a B-spline of three dimensions folds
+# nothing over (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
+_NO_FOLD = 0.4
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What may be changed about a training sample; the default changes nothing. docs/augmentation.md shows each.
+
+    They are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, scale, shift, noise.
+    Each draws its own random numbers, whatever others are in use.
+
+    Attributes:
+      lesions: probability of synthetic lesions in the liver, in the image and the labels.
+      lesion_count: of them, at most; at least 1.
+      lesion_diameter: (least, most) of their longest axis, in voxels of the record.
+      lesion_contrast: (least, most) that they are darker than the liver, in units of the window.
+      flips: axes that are mirrored with probability 1/2 each, for instance `("x", "y")`.
+      half_turn: probability of a turn by 180 degrees about z.
+      rotation: largest angle about each axis in degrees; one number, or three for x, y and z. It turns voxels as if
+        they were cubes.
+      zoom: things become larger or smaller by a factor from 1 / (1 + zoom)..1 + zoom.
+      translation: largest, as a part of the length of each axis.
+      elastic: standard deviation of the control points of a smooth displacement, as a part of the length of each axis.
+      elastic_points: of them, along each axis.
+      warp: probability of rotation, zoom, translation and elastic, which are done at once.
+      class_shift, class_shift_sd: lesions are darkened and all else is brightened by parts of their values that have
+        this mean and standard deviation.
+      corruption, corruption_sd: mean and standard deviation of the share of what is not liver that is blotted out.
+      gamma: values are taken to a power from 1 / (1 + gamma)..1 + gamma.
+      scale: contrast around the middle of the window is multiplied by a draw from 1 - scale..1 + scale.
+      shift: the image is brightened by a uniform draw from -shift..shift, in units of the window.
+      noise: standard deviation of Gaussian noise, in units of the window.
+      multiscale_noise: largest standard deviation of noise of several scales, in units of the window.
+      multiscale_noise_scales: in voxels.
+      multiscale_noise_probability: that a sample has any of it.
+    """
+
+    flips: tuple[str, ...] = ()
+    shift: float = 0.0
+    scale: float = 0.0
+    noise: float = 0.0
+    half_turn: float = 0.0
+    warp: float = 1.0
+    rotation: float | tuple[float, float, float] = 0.0
+    zoom: float = 0.0
+    translation: float = 0.0
+    elastic: float = 0.0
+    elastic_points: int = 7
+    class_shift: float = 0.0
+    class_shift_sd: float = 0.0
+    gamma: float = 0.0
+    multiscale_noise: float = 0.0
+    multiscale_noise_scales: tuple[int, ...] = (1, 4)
+    multiscale_noise_probability: float = 1.0
+    corruption: float = 0.0
+    corruption_sd: float = 0.0
+    lesions: float = 0.0
+    lesion_count: int = 3
+    lesion_diameter: tuple[float, float] = (4.0, 16.0)
+    lesion_contrast: tuple[float, float] = (0.03, 0.08)
+
+    def __post_init__(self):
+        checks.check_axes("flips", self.flips, AXIS_NAMES)
+        for name in ("half_turn", "warp", "multiscale_noise_probability", "corruption", "lesions"):
+            checks.check_number(name, getattr(self, name), high=1.0)
+        for name in ("zoom", "gamma", "shift", "noise", "multiscale_noise", "class_shift_sd", "corruption_sd"):
+            checks.check_number(name, getattr(self, name))
+        for name in ("scale", "translation", "class_shift"):
+            checks.check_number(name, getattr(self, name), high=1.0)
+        for angle in self._angles():
+            checks.check_number("rotation", angle, high=180.0)
+        checks.check_counts("elastic_points", (self.elastic_points,), fewest=4)
+        checks.check_number("elastic", self.elastic)
+        widest = _NO_FOLD / (self.elastic_points - 3) / 2  # draws are cut off at two standard deviations
+        if self.elastic > widest:
+            raise DataError(
+                f"Augmentation.elastic {self.elastic}: with {self.elastic_points} control points along each axis the "
+                f"volume could fold over. Fix: at most {widest:.3g}, or fewer elastic_points."
+            )
+        checks.check_counts("multiscale_noise_scales", self.multiscale_noise_scales)
+        checks.check_counts("lesion_count", (self.lesion_count,))
+        checks.check_range("lesion_diameter", self.lesion_diameter, low=1.0)
+        checks.check_range("lesion_contrast", self.lesion_contrast, high=1.0)
+
+    def __call__(self, image, labels, seed: int, sample) -> tuple:
+        """Changes one sample.
+
+        Args:
+          image: Tensor[x, y, z, channels] float32 in 0..1, of a shape that is known when the graph is built.
+          labels: Tensor[x, y, z]: 0 background, 1 liver, 2 lesion.
+          seed: seed of the run.
+          sample: Tensor[] int64, number of the sample since the run began.
+
+        Returns:
+          (image, labels) of the same shapes; the image again in 0..1.
+        """
+        draws = Draws(seed, sample)
+        if self.lesions:
+            about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
+            image, labels = add_lesions(image, labels, self.lesions, *about, draws)
+        # The first four options keep the seeds that they had when there were no others, so that runs go on with them.
+        seeds = tf.random.experimental.stateless_split(draws.key, 6)
+        if self.flips:
+            image, labels = flip(image, labels, self.flips, seeds)
+        if self.half_turn:
+            image, labels = half_turn(image, labels, self.half_turn, draws)
+        image, labels = self._warped(image, labels, draws)
+        if self.class_shift or self.class_shift_sd:
+            image = shift_classes(image, labels, self.class_shift, self.class_shift_sd, draws)
+        if self.corruption or self.corruption_sd:
+            image = corrupt(image, labels, self.corruption, self.corruption_sd, draws)
+        if self.gamma:
+            image = apply_gamma(tf.clip_by_value(image, 0.0, 1.0), self.gamma, draws)
+        if self.scale:
+            image = 0.5 + (image - 0.5) * tf.random.stateless_uniform([], seeds[3], 1 - self.scale, 1 + self.scale)
+        if self.shift:
+            image += tf.random.stateless_uniform([], seeds[4], -self.shift, self.shift)
+        if self.noise:
+            image += tf.random.stateless_normal(tf.shape(image), seeds[5], stddev=self.noise)
+        if self.multiscale_noise:
+            amount = (self.multiscale_noise, self.multiscale_noise_scales, self.multiscale_noise_probability)
+            image = add_noise(image, *amount, draws)
+        return tf.clip_by_value(image, 0.0, 1.0), labels
+
+    def _angles(self) -> tuple:
+        """Of rotation, about x, y and z."""
+        angles = self.rotation if isinstance(self.rotation, tuple | list) else (self.rotation,) * len(AXIS_NAMES)
+        if len(angles) != len(AXIS_NAMES):
+            raise DataError(f"Augmentation.rotation {self.rotation!r}: needs one angle, or three. Fix: (0, 0, 15).")
+        return tuple(angles)
+
+    def _warped(self, image, labels, draws) -> tuple:
+        options = (self._angles(), self.zoom, self.translation, self.elastic, self.elastic_points)
+        if not self.warp or not any((*options[0], *options[1:4])):
+            return image, labels
+
+        def warped():
+            return warp(image, labels, *draw_warp(draws, image.shape[:3], *options))
+
+        return tf.cond(draws.chance("warp", self.warp), warped, lambda: (image, labels))
