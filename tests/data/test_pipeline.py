@@ -13,6 +13,7 @@ from mtf_imaging.data.records import read_record
 from mtf_imaging.errors import DataError
 
 ALL = Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.2, noise=0.05)
+WARPED = Augmentation(rotation=15, elastic=0.02, lesions=0.5, corruption=0.2, multiscale_noise=0.05, gamma=0.2)
 
 
 @pytest.fixture
@@ -37,8 +38,7 @@ def assert_same(a, b):
         np.testing.assert_array_equal(one["labels"], other["labels"])
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 7])
-@pytest.mark.parametrize("augmentation", [None, ALL])
+@pytest.mark.parametrize(("batch_size", "augmentation"), [*itertools.product([1, 2, 7], [None, ALL]), (2, WARPED)])
 def test_batches_from_step_k_are_those_of_an_unbroken_run(records, batch_size, augmentation):
     unbroken = take(training_batches(records, batch_size, seed=3, augmentation=augmentation), 9)
     for k in (1, 4, 8):

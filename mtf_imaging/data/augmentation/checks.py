@@ -2,6 +2,7 @@
 
 import math
 
+from mtf_imaging.data.grid import Grid
 from mtf_imaging.errors import DataError
 
 
@@ -42,3 +43,14 @@ def check_range(name: str, bounds, low: float = 0.0, high: float = math.inf) -> 
         raise DataError(
             f"Augmentation.{name} {bounds!r}: is no range of numbers of {where}. Fix: give (lowest, highest)."
         )
+
+
+def known_sizes(image) -> Grid:
+    """Voxels of Tensor[x, y, z, channels] along x, y and z; DataError where its graph is built without knowing them."""
+    sizes = image.shape[:3]
+    if image.shape.rank != 4 or not image.shape.is_fully_defined():
+        raise DataError(
+            f"Augmentation of an image of shape {image.shape}: needs known sizes of x, y, z and channels. "
+            f"Fix: image.set_shape([x, y, z, channels])."
+        )
+    return tuple(sizes)

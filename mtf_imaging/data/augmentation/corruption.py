@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.checks import known_sizes
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.smooth import linear_field
 
@@ -23,10 +24,11 @@ def corrupt(image, labels, mean: float, sd: float, draws: Draws):
     Returns:
       The image.
     """
+    sizes = known_sizes(image)
     share = tf.clip_by_value(draws.normal("corruption/share", sd, mean), 0.0, 1.0)
-    pattern = linear_field(draws.normal("corruption/pattern", 1.0, shape=[_POINTS] * 3), image.shape[:3])
+    pattern = linear_field(draws.normal("corruption/pattern", 1.0, shape=[_POINTS] * 3), sizes)
     other = labels == 0
-    every = tuple(slice(None, None, max(1, n // _SAMPLES)) for n in image.shape[:3])
+    every = tuple(slice(None, None, max(1, n // _SAMPLES)) for n in sizes)
     sampled = tf.sort(tf.boolean_mask(pattern[every], other[every]))
     count = tf.size(sampled)
     # Infinite beyond both ends: nothing of a share of 0 is blotted out, and all of a share of 1.

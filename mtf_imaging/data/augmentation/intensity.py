@@ -12,9 +12,9 @@ _LESION = 2
 def shift_classes(image, labels, shift: float, sd: float, draws: Draws):
     """Multiplies lesions by a factor of their own, and all else by another, so that their contrast varies.
 
-    Lesions by 1 + a, a of N(-shift, sd), so that they are darkened more often than not; what is no lesion by 1 + b, b of
-    N(shift, sd), both cut off at two standard deviations. (Hou et al. 2019 mean this; in the code that they released
-    the two masks are exchanged.)
+    Lesions by 1 + a with a of N(-shift, sd), so that they are darkened more often than not; what is no lesion by 1 + b
+    with b of N(shift, sd). Both are cut off at two standard deviations. (Hou et al. 2019 mean this; the code that they
+    released has the two masks exchanged.)
 
     Args:
       image: Tensor[x, y, z, channels] float32.

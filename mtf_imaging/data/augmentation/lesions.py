@@ -4,6 +4,7 @@ import math
 
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.checks import known_sizes
 from mtf_imaging.data.augmentation.draws import Draws
 
 _LIVER, _LESION = 1, 2
@@ -30,12 +31,13 @@ def add_lesions(image, labels, probability: float, most: int, diameter, contrast
     Returns:
       (image, labels).
     """
+    sizes = known_sizes(image)
     flat = tf.reshape(labels, [-1])
 
     def painted():
         places = tf.where(flat >= _LIVER)[:, 0]  # [liver]
         of_liver = tf.gather(flat, places) == _LIVER
-        radius, depth = _relative_radius(places, of_liver, image.shape[:3], most, diameter, contrast, draws)
+        radius, depth = _relative_radius(places, of_liver, sizes, most, diameter, contrast, draws)
         dark = depth * tf.clip_by_value((1 + _SOFT - radius) / (2 * _SOFT), 0.0, 1.0)
         dark = tf.where(of_liver, tf.reduce_max(dark, 1), 0.0)
         inside = of_liver & tf.reduce_any(radius < 1, 1)

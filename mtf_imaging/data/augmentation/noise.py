@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.checks import known_sizes
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.smooth import linear_field
 
@@ -22,7 +23,7 @@ def add_noise(image, largest: float, scales: tuple[int, ...], probability: float
     Returns:
       The image; all channels have the same noise.
     """
-    sizes = image.shape[:3]
+    sizes = known_sizes(image)
 
     def noisy():
         noise = 0.0

@@ -152,7 +152,9 @@ class Augmentation:
         if not self.warp or not any((*options[0], *options[1:4])):
             return image, labels
 
+        sizes = checks.known_sizes(image)
+
         def warped():
-            return warp(image, labels, *draw_warp(draws, image.shape[:3], *options))
+            return warp(image, labels, *draw_warp(draws, sizes, *options))
 
         return tf.cond(draws.chance("warp", self.warp), warped, lambda: (image, labels))

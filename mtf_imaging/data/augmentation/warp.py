@@ -48,8 +48,8 @@ def _coordinates(sizes, affine, translation, bends) -> tuple:
     """Where each voxel comes from, as a product of matrices, because both the affine part and the spline are.
 
     Returns:
-      Tensor[x, terms] and Tensor[terms, 3 * y * z]; their product is the coordinates along x, y, z, of a volume that has
-      one more voxel at each end.
+      Tensor[x, terms] and Tensor[terms, 3 * y * z]; their product is the coordinates along x, y, z, of a volume that
+      has one more voxel at each end.
     """
     x, y, z = sizes
     centre = (np.array(sizes, np.float32) - 1) / 2
