@@ -32,10 +32,25 @@ from mtf_imaging.training.task import task_inputs
 
 CASES, WARM_UP = 4, 2
 WINDOW = (-160.0, 240.0)
+PAPER = {  # of gin/unet3d_lits.gin, with lesions always
+    "flips": ("x", "y", "z"),
+    "half_turn": 0.5,
+    "translation": 0.12,
+    "zoom": 0.08,
+    "class_shift": 0.01,
+    "class_shift_sd": 0.02,
+    "corruption": 0.1,
+    "corruption_sd": 0.05,
+    "multiscale_noise": 0.005,
+    "lesions": 1.0,
+    "lesion_count": 5,
+}
 AUGMENTATIONS = {
     "none": None,
     "flips": Augmentation(flips=("x", "y", "z")),
-    "all": Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.1, noise=0.05),
+    "light": Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.1, noise=0.05),
+    "paper": Augmentation(**PAPER),
+    "all": Augmentation(**PAPER, rotation=15, elastic=0.02, gamma=0.2, shift=0.1, scale=0.1),
 }
 
 

@@ -77,6 +77,10 @@ def test_what_the_papers_job_is(job):
         assert setup.batch_size == 32
         assert setup.micro_batches == (32 if job in FOR_GPUS else 1)
         assert isinstance(training.optimizer, Adafactor)
+        assert (training.augmentation.flips, training.augmentation.half_turn) == (("x", "y", "z"), 0.5)
+        least, most = training.augmentation.lesion_diameter
+        voxels = int(setup.resolution)
+        assert (least / voxels, most / voxels) == (1 / 64, 1 / 8)  # the same in mm at every resolution
         rates = [training.optimizer.learning_rate(step) for step in (0, 19_999, 20_000, 59_999)]
     finally:
         gin.clear_config()

@@ -26,7 +26,9 @@ def corrupt(image, labels, mean: float, sd: float, draws: Draws):
     """
     sizes = known_sizes(image)
     share = tf.clip_by_value(draws.normal("corruption/share", sd, mean), 0.0, 1.0)
-    pattern = linear_field(draws.normal("corruption/pattern", 1.0, shape=[_POINTS] * 3), sizes)
+    values = draws.normal("corruption/pattern", 1.0, shape=[_POINTS] * 3)
+    with tf.control_dependencies([image]):  # or memory is taken for it while the image is still being made
+        pattern = linear_field(values, sizes)
     other = labels == 0
     every = tuple(slice(None, None, max(1, n // _SAMPLES)) for n in sizes)
     sampled = tf.sort(tf.boolean_mask(pattern[every], other[every]))

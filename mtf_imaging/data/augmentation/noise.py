@@ -26,12 +26,14 @@ def add_noise(image, largest: float, scales: tuple[int, ...], probability: float
     sizes = known_sizes(image)
 
     def noisy():
-        noise = 0.0
+        noisier = image
         for scale in scales:
             sd = draws.uniform(f"multiscale_noise/sd{scale}", 0.0, largest)
             points = [max(1, n // scale) for n in sizes]
-            values = draws.normal(f"multiscale_noise/values{scale}", sd, shape=points)
-            noise += values if scale == 1 else linear_field(values, sizes)
-        return image + noise[..., tf.newaxis]
+            with tf.control_dependencies([noisier]):  # one after the other: all at once take the memory of all
+                values = draws.normal(f"multiscale_noise/values{scale}", sd, shape=points)
+                noise = values if scale == 1 else linear_field(values, sizes)
+            noisier += noise[..., tf.newaxis]
+        return noisier
 
     return tf.cond(draws.chance("multiscale_noise", probability), noisy, lambda: image)

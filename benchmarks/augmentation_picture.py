@@ -1,0 +1,126 @@
+"""Draws what each option of `Augmentation` does to an axial slice of a phantom case: docs/augmentation.png.
+
+    python -m benchmarks.augmentation_picture --output docs/augmentation.png
+
+The samples are of training's own batches, with strengths at which something is to be seen. Liver is outlined in
+green, lesions in red, by the labels of the same sample; blue lines were straight, and a tenth of the field apart.
+"""
+
+import argparse
+import io
+import itertools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.convert import convert
+from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.data.pipeline import training_batches
+
+GRID, WINDOW, SEED = "x:160,y:160,z:48", (-160.0, 240.0), 0
+COLUMNS, COLORS, SAMPLES = 4, 96, 8
+PANELS = [
+    ("as recorded", {}),
+    ("flips = ('x',)", {"flips": ("x",)}),
+    ("half_turn = 1", {"half_turn": 1.0}),
+    ("rotation = (0, 0, 20)", {"rotation": (0, 0, 20)}),
+    ("zoom = 0.3", {"zoom": 0.3}),
+    ("translation = 0.12", {"translation": 0.12}),
+    ("elastic = 0.05", {"elastic": 0.05}),
+    ("class_shift = 0.1", {"class_shift": 0.1}),
+    ("corruption = 0.3", {"corruption": 0.3}),
+    ("gamma = 0.8", {"gamma": 0.8}),
+    ("scale = 0.4", {"scale": 0.4}),
+    ("shift = 0.2", {"shift": 0.2}),
+    ("noise = 0.08", {"noise": 0.08}),
+    ("multiscale_noise = 0.1", {"multiscale_noise": 0.1, "multiscale_noise_scales": (1, 4, 16)}),
+    ("lesions = 1", {"lesions": 1.0, "lesion_diameter": (6, 20), "lesion_contrast": (0.1, 0.2)}),
+    (
+        "all at once",
+        {
+            "lesions": 1.0,
+            "lesion_diameter": (6, 20),
+            "lesion_contrast": (0.1, 0.2),
+            "flips": ("x",),
+            "rotation": (0, 0, 15),
+            "zoom": 0.1,
+            "elastic": 0.02,
+            "corruption": 0.15,
+            "gamma": 0.3,
+            "multiscale_noise": 0.08,
+        },
+    ),
+]
+_WARPS = {"rotation", "zoom", "translation", "elastic"}
+
+
+def with_lines(augmentation):
+    """The augmentation, with further channels that go where the image goes: x, y and 1 of each voxel."""
+
+    def apply(image, labels, seed, sample):
+        sizes = image.shape[:3]
+        x, y = (tf.linspace(0.0, 1.0, n) for n in sizes[:2])
+        ruled = (tf.broadcast_to(at, sizes)[..., None] for at in (x[:, None, None], y[None, :, None], 1.0))
+        return augmentation(tf.concat([image, *ruled], 3), labels, seed, sample)
+
+    return apply
+
+
+def samples(records, options):
+    """Slices `[x, y]` of a few samples, that which has most of the lesions: image, x, y, 1 and labels of each."""
+    batches = training_batches(records, 1, SEED, window=WINDOW, augmentation=with_lines(Augmentation(**options)))
+    for batch in itertools.islice(batches, SAMPLES):
+        image, labels = (batch[name][0].numpy() for name in ("image", "labels"))
+        z = max(range(labels.shape[2]), key=lambda at: ((labels[..., at] == 2).sum(), (labels[..., at] == 1).sum()))
+        yield [*np.moveaxis(image[:, :, z], 2, 0), labels[..., z]]
+
+
+def difference(one, other):
+    """How different two samples are to look at; labels count most."""
+    return np.abs(one[0] - other[0]).mean() + (one[-1] != other[-1]).mean()
+
+
+def draw(axes, shown, title, lines):
+    """One panel, as radiology shows it."""
+    image, x, y, inside, labels = (plane.T[::-1, ::-1] for plane in shown)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="bilinear")
+    for at in (x, y) if lines else ():
+        at = np.where(inside > 0.99, at, np.nan)
+        axes.contour(at, levels=np.arange(1, 10) / 10, colors=["#58a6ff"], linewidths=0.5, alpha=0.8)
+    for label, color in ((1, "#35d04f"), (2, "#ff3b30")):
+        mask = labels >= label
+        if mask.any() and not mask.all():
+            axes.contour(mask, levels=[0.5], colors=[color], linewidths=1.0)
+    axes.set_title(title, fontsize=8.5, family="monospace", pad=3)
+    axes.set_axis_off()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", default="docs/augmentation.png", help="the PNG to write")
+    parser.add_argument("--case", type=int, default=0, help="number of the phantom case")
+    arguments = parser.parse_args()
+    figure = Figure(figsize=(8.4, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")
+    with tempfile.TemporaryDirectory() as folder:
+        write_phantom(Path(folder) / "cases", 1, seed=0, first_case=arguments.case)
+        convert(Path(folder) / "cases", Path(folder) / "records", GRID, progress=False)
+        recorded = next(samples(Path(folder) / "records", {}))
+        for axes, (title, options) in zip(figure.subplots(-(-len(PANELS) // COLUMNS), COLUMNS).flat, PANELS):
+            # The sample that differs most from what was recorded, for many draw next to nothing.
+            shown = max(samples(Path(folder) / "records", options), key=lambda found: difference(found, recorded))
+            draw(axes, shown, title, title.split()[0] in _WARPS)
+    stream = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(stream)
+    # Of so few colours nobody misses one, and the file is a third as large.
+    Image.open(stream).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(arguments.output, optimize=True)
+    print(f"{arguments.output}: {Path(arguments.output).stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
