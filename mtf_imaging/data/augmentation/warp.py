@@ -8,7 +8,7 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.smooth import spline_weights
 
-_SLAB = 1 << 17  # voxels in work at a time: their coordinates and neighbours stay in the caches of a core
+_SLAB = 1 << 15  # voxels in work at a time: their coordinates and neighbours stay in the caches of a core
 
 
 def warp(image, labels, affine, translation, bends) -> tuple:
