@@ -6,8 +6,9 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d.network import UNet3D
 
-LIVER, LESION = 1, 2
-_DICE = ("lesion", "adaptive")
+BACKGROUND, LIVER, LESION = 0, 1, 2
+_DICE = ("lesion", "classes", "adaptive")
+_DICE_OVER = ("case", "batch", "both")
 
 
 @gin.configurable(module="unet3d")
@@ -20,16 +21,40 @@ class Task:
     Attributes:
       network: a function (image, is_training) -> logits; default: a `UNet3D`.
       class_weights: weights of background, liver and lesion voxels in the cross entropy.
-      dice_weight: share of the Dice loss.
-      dice: which Dice loss: "lesion", that of the lesion alone, or "adaptive", that of all classes
-        (`ops.adaptive_dice_loss`).
+      dice_weight: share of the Dice loss, 0..1.
+      dice: which Dice loss: "lesion", that of the lesion alone; "classes", the mean of that of the liver's label and
+        that of the lesion's; or "adaptive", of all classes (`ops.adaptive_dice_loss`).
+      dice_over: what the sums of "lesion" and "classes" are over: "case", "batch", or "both" for the mean of the two
+        losses (`ops.dice_loss`).
+      dice_background: whether "classes" has the background among them.
     """
 
-    def __init__(self, network=None, class_weights=(1.0, 8.0, 16.0), dice_weight=0.2, dice="lesion"):
-        if dice not in _DICE:
-            raise mi.ConfigError(f"Task.dice = {dice!r} is not known. Fix: choose one of {', '.join(_DICE)}.")
+    def __init__(
+        self,
+        network=None,
+        class_weights=(1.0, 8.0, 16.0),
+        dice_weight=0.2,
+        dice="lesion",
+        dice_over="both",
+        dice_background=False,
+    ):
+        for name, value, known in (("dice", dice, _DICE), ("dice_over", dice_over, _DICE_OVER)):
+            if value not in known:
+                raise mi.ConfigError(f"Task.{name} = {value!r} is not known. Fix: choose one of {', '.join(known)}.")
+        if not 0 <= dice_weight <= 1:
+            raise mi.ConfigError(f"Task.dice_weight = {dice_weight}: it must be from 0, cross entropy alone, to 1.")
+        if dice_background and dice != "classes":
+            raise mi.ConfigError(
+                f"Task.dice_background = {dice_background}: Task.dice = {dice!r} has no such choice. "
+                "Fix: Task.dice = 'classes', or leave it out."
+            )
+        if dice == "adaptive" and dice_over != "both":
+            raise mi.ConfigError(
+                f"Task.dice_over = {dice_over!r}: Task.dice = 'adaptive' is always that of the batch. "
+                "Fix: Task.dice = 'lesion' or 'classes', or leave it out."
+            )
         self.network = network or UNet3D()
-        self.dice = dice
+        self.dice, self.dice_over, self.dice_background = dice, dice_over, dice_background
         self.class_weights = tuple(class_weights)
         self.dice_weight = dice_weight
 
@@ -59,17 +84,31 @@ class Task:
         """
         logits = self._logits(image, is_training=True)
         probability = mi.ops.softmax(logits, logits.shape.dims[-1])
-        batch, classes = labels.shape.dims[0], logits.shape.dims[-1]
+        masks = self._masks(probability, labels)
+        loss = self._loss(logits, labels, probability, masks)
+        liver = [of_liver + of_lesion for of_liver, of_lesion in zip(masks[LIVER], masks[LESION])]
+        return loss, {"liver": _soft_dice(*liver), "lesion": _soft_dice(*masks[LESION])}
 
-        lesion, is_lesion = self._of(probability, LESION), self._where(labels, LESION, logits.dtype)
-        liver, is_liver = lesion + self._of(probability, LIVER), is_lesion + self._where(labels, LIVER, logits.dtype)
-        cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, classes, self.class_weights)
+    def _loss(self, logits, labels, probability, masks):
+        cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, logits.shape.dims[-1], self.class_weights)
         if self.dice == "adaptive":
-            dice = mi.ops.adaptive_dice_loss(probability, labels, classes)
+            dice = mi.ops.adaptive_dice_loss(probability, labels, probability.shape.dims[-1])
         else:
-            dice = mi.ops.dice_loss(lesion, is_lesion, batch)
-        loss = (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
-        return loss, {"liver": _soft_dice(liver, is_liver), "lesion": _soft_dice(lesion, is_lesion)}
+            of = [LESION] if self.dice == "lesion" else masks
+            dice = [mi.ops.dice_loss(*masks[index], labels.shape.dims[0], over=self.dice_over) for index in of]
+            dice = mi.mtf.add_n(dice) / len(dice)
+        return (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
+
+    def _masks(self, probability, labels):
+        """{class: (its probability, 1 where it is)}, Tensors[batch, x, y, z], of all that Dice is taken of."""
+        classes = probability.shape.dims[-1]
+        return {
+            index: (
+                mi.mtf.gather(probability, index, classes),
+                mi.mtf.cast(mi.mtf.equal(labels, index), probability.dtype),
+            )
+            for index in [BACKGROUND] * self.dice_background + [LIVER, LESION]
+        }
 
     def predict(self, image):
         """Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
@@ -80,14 +119,6 @@ class Task:
         """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
         logits = self.network(image, is_training=is_training)
         return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
-
-    @staticmethod
-    def _of(probability, index):
-        return mi.mtf.gather(probability, index, probability.shape.dims[-1])
-
-    @staticmethod
-    def _where(labels, index, dtype):
-        return mi.mtf.cast(mi.mtf.equal(labels, index), dtype)
 
 
 def _soft_dice(probability, target, epsilon=1e-6):

@@ -52,5 +52,7 @@ def test_its_job(configured):
 
 
 def test_unknown_dice():
-    with pytest.raises(mi.ConfigError, match=r"Task.dice = 'tversky' is not known. Fix: choose one of lesion, a"):
+    with pytest.raises(
+        mi.ConfigError, match=r"Task.dice = 'tversky' is not known. Fix: choose one of lesion, classes, a"
+    ):
         Task(UNet3D(base_filters=2), dice="tversky")

@@ -169,6 +169,11 @@ def _tf_dice_loss(p, labels):
     return 1 - (tf.reduce_mean((2 * overlap + 0.1) / (total + 0.1)) + whole) / 2
 
 
+def _tf_dice_over(p, labels, axes):
+    overlap, total = tf.reduce_sum(p * labels, axes), tf.reduce_sum(p, axes) + tf.reduce_sum(labels, axes)
+    return 1 - tf.reduce_mean((2 * overlap + 0.1) / (total + 0.1))
+
+
 def _tf_adaptive_dice_loss(p, labels):
     one_hot = tf.one_hot(labels, 4, dtype=p.dtype)
     dice = [
@@ -204,6 +209,20 @@ OTHERS = [
         "dice_loss",
         lambda p, t: mi.ops.dice_loss(mi.mtf.square(p), t, p.shape.dims[0]),
         lambda p, t: _tf_dice_loss(p * p, t),
+        {"p": LABELS, "t": LABELS},
+        integers={"t": 2},
+    ),
+    Case(
+        "dice_loss of cases",
+        lambda p, t: mi.ops.dice_loss(mi.mtf.square(p), t, p.shape.dims[0], over="case"),
+        lambda p, t: _tf_dice_over(p * p, t, [1, 2, 3]),
+        {"p": LABELS, "t": LABELS},
+        integers={"t": 2},
+    ),
+    Case(
+        "dice_loss of the batch",
+        lambda p, t: mi.ops.dice_loss(mi.mtf.square(p), t, p.shape.dims[0], over="batch"),
+        lambda p, t: _tf_dice_over(p * p, t, None),
         {"p": LABELS, "t": LABELS},
         integers={"t": 2},
     ),
