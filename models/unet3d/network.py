@@ -40,6 +40,8 @@ class UNet3D:
         (arXiv:1606.06650), and transposed convolutions keep their number; otherwise both change it with the level.
       recompute: whether the backward pass computes the activations of each block but the last again, for less memory
         and a forward pass more (`mi.ops.recompute`).
+      deep_supervision: how many coarser levels of the decoder give logits in training, too, each by a convolution of
+        1^3: True for all of them, `depth - 2`; False for none. They are no part of the network that predicts.
     """
 
     classes: int = 3
@@ -56,6 +58,7 @@ class UNet3D:
     gather_below: int = 0
     double_before_pool: bool = False
     recompute: bool = False
+    deep_supervision: bool | int = False
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
@@ -78,8 +81,12 @@ class UNet3D:
                 f"UNet3D.keep_prob = {self.keep_prob}: it must be above 0 and at most 1, which is no dropout."
             )
 
+        self._check_supervision()
+
     def __call__(self, image, is_training):
         """Tensor[batch, x, y, z, channels] -> logits Tensor[batch, x, y, z, classes].
+
+        In training with `deep_supervision`, it is a list of such logits, each of half the size of the one before.
 
         Args:
           image: the images.
@@ -90,7 +97,7 @@ class UNet3D:
         """
         self._check_sizes(image)
         with tf.compat.v1.variable_scope("unet3d"):
-            x, skips = image, []
+            x, skips, coarser = image, [], []
             again = mi.ops.recompute if self.recompute and is_training else _call
             for level in range(self.depth):
                 if level:
@@ -99,7 +106,18 @@ class UNet3D:
             for level in reversed(range(self.depth - 1)):
                 again = again if level else _call  # what the last one makes is used at once
                 x = again(functools.partial(self._up, level, is_training), x, skips.pop())
-            return layers.conv(x, "classes", self.classes, kernel_size=1, output_name="classes")
+                if is_training and 0 < level <= self._supervised:
+                    coarser.insert(0, self._logits(x, f"classes{level}"))
+            logits = self._logits(x, "classes")
+            return [logits, *coarser] if coarser else logits
+
+    @property
+    def _supervised(self):
+        """The coarsest level that gives logits."""
+        return self.depth - 2 if self.deep_supervision is True else int(self.deep_supervision)
+
+    def _logits(self, x, name):
+        return layers.conv(x, name, self.classes, kernel_size=1, output_name="classes")
 
     def _down(self, level, is_training, x):
         if level:
@@ -135,6 +153,15 @@ class UNet3D:
         if self.norm == "group":
             return mi.ops.group_norm(x, self.norm_groups, self.norm_epsilon, name=name)
         return x
+
+    def _check_supervision(self):
+        asked, there = self.deep_supervision, self.depth - 2
+        if not isinstance(asked, int) or asked < 0 or (asked and not 1 <= self._supervised <= there):
+            fix = "another number, or True for all" if there > 0 else "UNet3D.depth = 3 or more"
+            raise mi.ConfigError(
+                f"UNet3D.deep_supervision = {asked!r}: the decoder of UNet3D.depth = {self.depth} has {max(there, 0)} "
+                f"coarser levels than the image's. Fix: {fix}, or False."
+            )
 
     def _check_sizes(self, image):
         factor = 2 ** (self.depth - 1)

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d.network import UNet3D
+from mtf_imaging.models.unet3d.supervision import labels_of_level, level_weights
 
 BACKGROUND, LIVER, LESION = 0, 1, 2
 _DICE = ("lesion", "classes", "adaptive")
@@ -16,10 +17,12 @@ class Task:
     """Background, liver and lesion of a CT, by a network.
 
     The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`; the defaults are those of Hou et al.
-    2019.
+    2019. Where the network gives logits of several resolutions, as it does with `UNet3D.deep_supervision`, it is the
+    weighted mean of theirs (`supervision.level_weights`).
 
     Attributes:
-      network: a function (image, is_training) -> logits; default: a `UNet3D`.
+      network: a function (image, is_training) -> logits; in training also a list of them, each of half the size of the
+        one before. Default: a `UNet3D`.
       class_weights: weights of background, liver and lesion voxels in the cross entropy.
       dice_weight: share of the Dice loss, 0..1.
       dice: which Dice loss: "lesion", that of the lesion alone; "classes", the mean of that of the liver's label and
@@ -82,12 +85,18 @@ class Task:
           loss Tensor[], and a dict of Tensors[]: soft Dice over the batch of liver (with its lesions) and lesion; all
           float32 at least.
         """
-        logits = self._logits(image, is_training=True)
-        probability = mi.ops.softmax(logits, logits.shape.dims[-1])
-        masks = self._masks(probability, labels)
-        loss = self._loss(logits, labels, probability, masks)
-        liver = [of_liver + of_lesion for of_liver, of_lesion in zip(masks[LIVER], masks[LESION])]
-        return loss, {"liver": _soft_dice(*liver), "lesion": _soft_dice(*masks[LESION])}
+        found = self.network(image, is_training=True)
+        levels = [_precise(logits) for logits in (found if isinstance(found, list | tuple) else [found])]
+        losses = []
+        for level, (logits, weight) in enumerate(zip(levels, level_weights(len(levels)))):
+            there = labels_of_level(labels, logits, level)
+            probability = mi.ops.softmax(logits, logits.shape.dims[-1])
+            masks = self._masks(probability, there)
+            losses.append(weight * self._loss(logits, there, probability, masks))
+            if not level:
+                liver = [of_liver + of_lesion for of_liver, of_lesion in zip(masks[LIVER], masks[LESION])]
+                measures = {"liver": _soft_dice(*liver), "lesion": _soft_dice(*masks[LESION])}
+        return mi.mtf.add_n(losses), measures
 
     def _loss(self, logits, labels, probability, masks):
         cross_entropy = mi.ops.weighted_cross_entropy(logits, labels, logits.shape.dims[-1], self.class_weights)
@@ -112,13 +121,13 @@ class Task:
 
     def predict(self, image):
         """Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
-        logits = self._logits(image, is_training=False)
+        logits = _precise(self.network(image, is_training=False))
         return mi.ops.softmax(logits, logits.shape.dims[-1])
 
-    def _logits(self, image, is_training):
-        """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
-        logits = self.network(image, is_training=is_training)
-        return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
+
+def _precise(logits):
+    """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
+    return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 
 
 def _soft_dice(probability, target, epsilon=1e-6):
