@@ -15,6 +15,7 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.data_set import Records
 from mtf_imaging.data.grid import format_grid, parse_grid
 from mtf_imaging.data.sampling import format_spacing
+from mtf_imaging.evaluation import progress
 from mtf_imaging.program import Program
 from mtf_imaging.training import adafactor, loop, optimizers, schedules  # noqa: F401  for their names in gin files
 from mtf_imaging.training.checkpoints import Checkpoints
@@ -116,7 +117,7 @@ def train(
         return
 
     checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
-    observers = [LossLog(Path(model_dir) / "losses.csv")]
+    observers = [LossLog(Path(model_dir) / "losses.csv"), _progress(model_dir, training)]
     if evaluate:
         held = {"program": program, "checkpoints": checkpoints, "model_dir": model_dir, "sizes": sizes, "stop": stop}
         observers.append(make_evaluator(evaluate, training, job, setup, **held))
@@ -140,6 +141,13 @@ def train(
         stop=stop,
         observers=observers,
     )
+
+
+def _progress(model_dir, training) -> progress.Progress:
+    folder, every = Path(model_dir), [training.checkpoint_every, training.eval_every or training.checkpoint_every]
+    tables = [folder / "losses.csv", folder / SCORES / "scores.csv"]
+    options = {"every": every, "num_steps": training.num_steps, "best_by": training.best}
+    return progress.Progress(folder / progress.NAME, *tables, **options)
 
 
 def _events(model_dir, training, setup, network, inputs, config) -> TrainingEvents:
