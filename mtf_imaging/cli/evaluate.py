@@ -5,8 +5,10 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli import setup_flags
+from mtf_imaging.cli.folds import held_out_keys
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.data.spacing_table import read_spacing_table
+from mtf_imaging.data.splits import FILE
 
 SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
@@ -20,16 +22,24 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "output_dir", None, "Folder for metrics.json, report.html, pictures and predictions.", flag_values=values
     )
+    flags.DEFINE_integer(
+        "fold", None, "Only the cases that this fold holds out, from 0.", lower_bound=0, flag_values=values
+    )
+    flags.DEFINE_string(
+        "splits_file", None, f"The folds; default: {FILE} in --model_dir, of train --fold.", flag_values=values
+    )
     setup_flags.define_spacing_csv(values)
     setup_flags.define(values)
 
 
 def run(values: flags.FlagValues) -> None:
     known = read_spacing_table(values.spacing_csv)
+    only = held_out_keys(values.fold, values.splits_file, values.model_dir)
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin", needs_job=True)
     import_tensorflow()
     from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
     with cluster.joined(setup):
-        job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint, known=known)
+        options = {"known": known, "only": only}
+        job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint, **options)

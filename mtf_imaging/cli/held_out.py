@@ -8,6 +8,7 @@ from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.data.data_set import Records
 from mtf_imaging.data.sampling import format_spacing
+from mtf_imaging.data.splits import Subset
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.training import best
@@ -43,7 +44,7 @@ def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, sizes:
     evaluation = training.evaluation or _of_records(data, job, data_dir)
     check_offers(evaluation, Evaluation, "train.evaluation")
     check_measure(training.best, getattr(evaluation, "measures", ()))
-    if Path(eval_dir).resolve() == Path(data_dir).resolve():
+    if not isinstance(eval_dir, Subset) and Path(eval_dir).resolve() == Path(data_dir).resolve():
         _logger.warning("--eval_dir is --data_dir: scores of cases that are trained on say nothing about others")
     return evaluation.open(eval_dir, sizes)
 

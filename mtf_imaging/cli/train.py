@@ -30,6 +30,22 @@ def define_flags(values: flags.FlagValues) -> None:
         "Folder of records of held-out cases, to score while it trains; train.eval_every says how often.",
         flag_values=values,
     )
+    flags.DEFINE_integer(
+        "fold",
+        None,
+        "Hold out this fold of the records in --data_dir, from 0, and score it while it trains; instead of --eval_dir.",
+        lower_bound=0,
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "num_folds", None, "Folds to part the records into; default: 5.", lower_bound=2, flag_values=values
+    )
+    flags.DEFINE_string(
+        "splits_file",
+        None,
+        "The folds as nnU-Net's splits_final.json; written where there is none.",
+        flag_values=values,
+    )
     flags.DEFINE_string("model_dir", None, "Folder for checkpoints, config.gin and events.", flag_values=values)
     flags.DEFINE_integer("num_steps", None, "Steps to train for, in all.", lower_bound=1, flag_values=values)
     flags.DEFINE_integer("seed", None, "Of weights, data order and dropout.", lower_bound=0, flag_values=values)
@@ -48,7 +64,10 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> None:
     saved = Path(values.model_dir) / "config.gin"
     configuration = setup_flags.Configuration(
-        values, saved, job="unet3d_demo", num_steps="train.num_steps", seed="train.seed"
+        values,
+        saved,
+        job="unet3d_demo",
+        **{name: f"train.{name}" for name in ("num_steps", "seed", "fold", "num_folds", "splits_file")},
     )
     with StopSignals() as signals, _folder(values):
         import_tensorflow()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gin
 
+from mtf_imaging.cli import folds
 from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli.held_out import SCORES, make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
@@ -50,6 +51,11 @@ class Training:
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
       evaluation: a `training.evaluation.Evaluation`; None for the Dice of records.
       best: the measure that the best checkpoint, which is kept beside the last, has most of.
+      fold: number of the fold that is held out, from 0; None to train on all of the records.
+      num_folds: how many there are; default: those of `splits_file`, or 5 where they are made.
+      splits_file: nnU-Net's `splits_final.json`, written where there is none.
+      split_seed: of the folds that are made.
+      fold_digest: of the fold that a run began with, which it goes on with; written by train.
     """
 
     num_steps: int = gin.REQUIRED
@@ -62,6 +68,11 @@ class Training:
     eval_every: int | None = None
     evaluation: Evaluation | None = None
     best: str = "lesion"
+    fold: int | None = None
+    num_folds: int | None = None
+    splits_file: str | None = None
+    split_seed: int = 0
+    fold_digest: str | None = None
 
 
 def train(
@@ -75,8 +86,8 @@ def train(
 ) -> None:
     """Trains on what is in `data_dir`, or goes on; with `dry_run`, builds all and prints what it would be.
 
-    Where there is an `eval_dir`, the cases in it are segmented and scored on the way. With `profile_steps`, "10:13",
-    these steps are traced.
+    The cases in an `eval_dir`, or held out by a fold, are segmented and scored on the way. With `profile_steps`,
+    "10:13", these steps are traced.
 
     Raises:
       Interrupted: `stop`, which is asked before each step, gave a reason to end.
@@ -84,6 +95,9 @@ def train(
     job, training = Job(), Training()
     traced = None if profile_steps is None else parse_steps(profile_steps, training.num_steps)
     data = training.data or Records(job.window, training.augmentation, setup.spacing)
+    parted = folds.part(training, data_dir, eval_dir, model_dir)
+    if parted:
+        data_dir, eval_dir = parted.train, parted.val
     sizes = _sizes(setup.resolution, training.data, data, data_dir)
     count, seed = setup.micro_batches, training.seed
     whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
@@ -127,8 +141,12 @@ def train(
         decided["setup.spacing"] = format_spacing(data.sampling(data_dir).spacing)
     if setup.cluster:  # where a run computed is no part of what it was: it goes on anywhere
         decided["setup.cluster"] = ""
+    if parted:
+        decided["train.fold_digest"] = parted.digest
     # Only now: the configuration of a run must not be replaced by one that does not fit its checkpoints.
     config = model_dirs.save_config(model_dir, decided)
+    if parted:
+        parted.save(model_dir)
     observers.insert(1, _events(model_dir, training, setup, network, inputs, config))
     if traced:
         observers.append(StepTrace(Path(model_dir) / "train", traced))

@@ -8,6 +8,7 @@ from pathlib import Path
 from mtf_imaging.data.atomic import write_bytes
 from mtf_imaging.data.grid import Grid, format_grid
 from mtf_imaging.data.sampling import Sampling, Spacing, format_spacing, parse_sampling, parse_spacing
+from mtf_imaging.data.splits import Subset
 from mtf_imaging.errors import DataError
 
 FORMAT = 3
@@ -127,23 +128,26 @@ def _source(fields: dict) -> tuple[str, Source]:
     return key, Source(**fields | {"affine": tuple(map(tuple, fields["affine"]))})
 
 
-def open_records(data_dir: str | Path, grid: Grid | None = None, spacing: str | None = None) -> Manifest:
+def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacing: str | None = None) -> Manifest:
     """Checks that a folder holds a finished set of records.
 
     Args:
-      data_dir: a folder that `convert` wrote.
+      data_dir: a folder that `convert` wrote, or some of its records.
       grid: the grid that the records must be on, or None for any.
       spacing: the spacing that they must have, as `parse_spacing` reads it, "" being the whole field of view; None for
         any.
 
     Returns:
-      Its manifest; it names at least one case, and each has its file.
+      Its manifest, that of these records; it names at least one case, and each has its file.
 
     Raises:
       DataError: the folder is missing, empty, unfinished or incomplete, or its records are sampled otherwise.
     """
+    keys = {*data_dir.keys} if isinstance(data_dir, Subset) else None
     data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
+    if manifest is not None and keys is not None:
+        manifest = Manifest(manifest.sampling, {key: of for key, of in manifest.sources.items() if key in keys})
     if manifest is None or not manifest.cases:
         if not data_dir.is_dir():
             what = "does not exist"

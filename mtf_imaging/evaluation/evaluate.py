@@ -1,9 +1,10 @@
 """Segment and score the cases of a folder."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from mtf_imaging.data.atomic import is_partial
-from mtf_imaging.data.cases import Case, find_cases
+from mtf_imaging.data.cases import Case, find_cases, natural_key
 from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
@@ -30,6 +31,7 @@ def evaluate(
     progress: bool = True,
     cleanup: Cleanup = AS_FOUND,
     known: SpacingTable = NO_TABLE,
+    only: Collection[str] | None = None,
 ) -> list[CaseScore]:
     """Segments each case, scores it at its own resolution while the next is segmented, and writes what came out.
 
@@ -47,6 +49,7 @@ def evaluate(
       progress: whether to show a progress bar and print the tables.
       cleanup: what is removed of what the network finds, before it is scored and written.
       known: voxel sizes of files whose headers have lost them.
+      only: keys of the cases to evaluate, for instance those that a fold holds out; None for all.
 
     Returns:
       The scores.
@@ -56,7 +59,7 @@ def evaluate(
         folder.
       ConfigError: another process is writing to the output folder.
     """
-    cases = find_cases(input_dir)
+    cases = find_cases(input_dir) if only is None else _those(find_cases(input_dir), only, input_dir)
     output_dir = Path(output_dir)
     _check_output(output_dir, Path(input_dir), cases)
 
@@ -77,6 +80,16 @@ def evaluate(
     with writing_to(output_dir, "predictions", "pictures"):
         scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress, known)
         return write_scores(output_dir, scored, progress)
+
+
+def _those(cases: list[Case], only: Collection[str], input_dir: str | Path) -> list[Case]:
+    unknown = sorted({*only} - {case.key for case in cases}, key=natural_key)
+    if unknown:
+        raise DataError(
+            f"{input_dir}: has no case {', '.join(unknown)}, which is asked for. "
+            "Fix: the folder, or the file of splits, that they are in."
+        )
+    return [case for case in cases if case.key in only]
 
 
 def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:

@@ -1,0 +1,83 @@
+"""`--fold`: a folder of records serves all folds, and what a fold holds out is never trained on."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from tests.training.test_job import TINY, run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Four cases, and a run that holds two of them out."""
+    folder = tmp_path_factory.mktemp("folds")
+    assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 4, "--seed", 1) == 0
+    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16]
+    assert run("convert", *words, "--workers", 1) == 0
+    assert run(*words_of(folder, "run"), "--fold", 1, "--num_folds", 2, "--splits_file", folder / "splits.json") == 0
+    return folder
+
+
+def words_of(folder, model_dir):
+    return ["train", "--data_dir", folder / "records", "--model_dir", folder / model_dir, *TINY, "--num_steps", 4]
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_what_is_held_out_is_scored_and_not_trained_on(folder):
+    splits = json.loads((folder / "splits.json").read_text())
+    assert (folder / "run/splits_final.json").read_bytes() == (folder / "splits.json").read_bytes()
+    assert sorted(splits[0]["val"] + splits[1]["val"]) == ["0", "1", "2", "3"]
+    assert {row["cases"] for row in rows(folder / "run/losses.csv")} == {*splits[1]["train"]} == {*splits[0]["val"]}
+    assert [row["step"] for row in rows(folder / "run/eval/scores.csv")] == ["4"]
+    assert list((folder / "run/best").glob("ckpt-4.index"))
+
+
+def test_a_run_goes_on_with_its_fold_alone(folder, capsys, tmp_path):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path / "run"]
+    assert run(*words, "--num_steps", 4) == 0
+    assert run(*words, "--fold", 0) == 2
+    text = "run: began with another fold, or with other cases in it ("
+    assert text in capsys.readouterr().err
+    splits = json.loads((folder / "splits.json").read_text())
+    (tmp_path / "other.json").write_text(json.dumps(splits[::-1]))
+    assert run(*words, "--splits_file", tmp_path / "other.json") == 2
+    assert text in capsys.readouterr().err
+
+
+def test_evaluate_takes_what_the_fold_holds_out(folder, tmp_path, capsys):
+    splits = json.loads((folder / "splits.json").read_text())
+    words = ["evaluate", "--model_dir", folder / "run", "--input_dir", folder / "cases", "--output_dir"]
+    assert run(*words, tmp_path / "out", "--fold", 1) == 0
+    assert json.loads((tmp_path / "out/metrics.json").read_text())["cases"].keys() == {*splits[1]["val"]}
+    (tmp_path / "other.json").write_text('[{"train": ["1"], "val": ["0", "7"]}]')
+    assert run(*words, tmp_path / "none", "--fold", 0, "--splits_file", tmp_path / "other.json") == 1
+    assert "cases: has no case 7, which is asked for. Fix: the folder, or the file of splits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            ["--fold", 0, "--eval_dir", "held_out"],
+            "--eval_dir held_out and --fold 0: the fold is what is held out. Fix",
+        ),
+        (["--num_folds", 3], "--num_folds and --splits_file say nothing without a fold. Fix: give --fold, too."),
+        (["--fold", 0, "--num_folds", 7], "num_folds = 7: 4 cases can be parted into 2 to 4 folds"),
+        (["--fold", 3, "--num_folds", 3], "--fold: fold 3 is asked for, and it has 3 folds. Fix: 0 to 2."),
+        (["--fold", 0, "--num_folds", 3, "--splits_file", "splits.json"], "splits.json: has 2 folds, --num_folds is 3"),
+        (["--fold", 0, "--splits_file", "wrong.json"], "wrong.json: names 9, which "),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_built(words, text, folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "wrong.json").write_text('[{"train": ["1", "2", "3"], "val": ["0", "9"]}]')
+    assert run(*words_of(folder, "new"), *words) in (1, 2)
+    assert text in capsys.readouterr().err
+    assert not (folder / "new").exists()
