@@ -10,6 +10,7 @@ from mtf_imaging.data.sampling import Sampling, parse_sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
+from mtf_imaging.evaluation.flips import check_flips, over_flips
 from mtf_imaging.evaluation.predict import predict_cases
 from mtf_imaging.training.prediction import predictor
 
@@ -28,6 +29,8 @@ class Job:
         optimizer and losses still in float32; "float64", all of it, to compare runs digit by digit.
       largest_liver: whether evaluate and predict keep the largest component of the liver alone, lesions included.
       lesions_in_liver: whether they drop lesions that do not touch the liver.
+      flips: axes, as ("x", "y", "z"), over all combinations of whose flips they average the probabilities; n of them
+        take 2^n times as long.
     """
 
     task: object = gin.REQUIRED
@@ -35,10 +38,12 @@ class Job:
     dtype: str = "float32"
     largest_liver: bool = False
     lesions_in_liver: bool = False
+    flips: tuple[str, ...] = ()
 
     def __post_init__(self):
         if self.dtype not in DTYPES:
             raise ConfigError(f"job.dtype = {self.dtype!r} is not known. Fix: choose one of {', '.join(DTYPES)}.")
+        check_flips(self.flips, "job.flips")
         _ = self.cleanup  # checks the two
 
     @property
@@ -69,4 +74,4 @@ def _sampling(setup: JobSetup) -> Sampling:
 
 def _predictor(job: Job, model_dir: str, setup: JobSetup, checkpoint: str):
     network = {"task": job.task, "sizes": _sampling(setup).grid, "dtype": job.dtype, **setup.of_program()}
-    return predictor(model_dir=model_dir, checkpoint=checkpoint, **network)
+    return over_flips(predictor(model_dir=model_dir, checkpoint=checkpoint, **network), job.flips)

@@ -1,0 +1,108 @@
+"""Averages over flips, of networks whose answers are known."""
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.cli import job as jobs
+from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.flips import over_flips
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.prediction import predictor_of
+
+SIZES = (4, 3, 2)
+IMAGE = np.random.default_rng(0).integers(0, 64, (*SIZES, 1)).astype(np.float32)
+PLACES = np.arange(24, dtype=np.float32).reshape(SIZES)
+
+
+def oracle(image):
+    """Its first class is the image times the place, its second the place: exact in float32."""
+    return np.stack([image[..., 0] * PLACES, PLACES + 0 * image[..., 0]], axis=-1)
+
+
+def by_hand(image, flips):
+    """The mean at every voxel, by indices: seen from a flipped image, a voxel is at the mirrored place."""
+    expected = np.zeros((*SIZES, 2))
+    mirrors = [(False, True) if name in flips else (False,) for name in "xyz"]
+    subsets = list(itertools.product(*mirrors))
+    for index in np.ndindex(SIZES):
+        for mirrored in subsets:
+            place = tuple(n - 1 - i if m else i for i, n, m in zip(index, SIZES, mirrored, strict=True))
+            expected[index] += image[(*index, 0)] * PLACES[place], PLACES[place]
+    return expected / len(subsets)
+
+
+@pytest.mark.parametrize("flips", [("x",), ("z", "y"), ("x", "y", "z"), ("y",)])
+def test_the_mean_is_exact(flips):
+    calls = []
+
+    def network(image):
+        calls.append(image)
+        return oracle(image)
+
+    found = over_flips(network, flips)(IMAGE)
+    np.testing.assert_array_equal(found, by_hand(IMAGE, flips))
+    assert found.dtype == np.float32
+    assert len(calls) == 2 ** len(flips)
+
+
+def test_a_network_that_no_flip_changes_is_as_it_was():
+    symmetric = over_flips(lambda image: np.concatenate([image, image**2], axis=-1), ("x", "y", "z"))
+    np.testing.assert_array_equal(symmetric(IMAGE), np.concatenate([IMAGE, IMAGE**2], axis=-1))
+    assert over_flips(oracle, ()) is oracle
+
+
+def test_what_the_network_returned_is_left_alone():
+    kept = oracle(IMAGE)
+    kept.flags.writeable = False  # as an array of TensorFlow's
+    over_flips(lambda image: kept, ("x",))(IMAGE)
+    np.testing.assert_array_equal(kept, oracle(IMAGE))
+
+
+@pytest.mark.parametrize(("dtype", "sum_dtype"), [("float16", "float32"), ("float64", "float64")])
+def test_the_sum_has_float32_at_least(dtype, sum_dtype):
+    assert over_flips(lambda image: oracle(image).astype(dtype), ("x",))(IMAGE).dtype == sum_dtype
+
+
+def test_memory_is_one_sum_beside_what_the_network_returns():
+    shape = (64, 64, 32, 3)
+    image = np.zeros((64, 64, 32, 1), np.float32)
+    averaged = over_flips(lambda image: np.ones(shape, np.float32), ("x", "y", "z"))
+    tracemalloc.start()
+    averaged(image)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.1 * 4 * np.prod(shape)
+
+
+def test_evaluate_and_predict_use_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs, "predictor", lambda **options: oracle)
+    network = jobs._predictor(jobs.Job(task=object(), flips=("x", "z")), tmp_path, JobSetup(resolution="16"), "last")
+    np.testing.assert_array_equal(network(IMAGE), by_hand(IMAGE, ("x", "z")))
+
+
+def test_a_real_network_under_a_layout():
+    task, sizes = Task(UNet3D(base_filters=2, depth=2, convs=1)), (4, 4, 4)
+    program = mi.Program(task.predict, task.inputs(1, sizes, labels=False))
+    network = predictor_of(program, task=task, sizes=sizes, mesh_shape="rows:2", layout="x:rows")
+    image = np.random.default_rng(1).random((*sizes, 1)).astype(np.float32)
+    mirrored = network(np.ascontiguousarray(image[::-1]))[::-1]
+    np.testing.assert_allclose(over_flips(network, ("x",))(image), (network(image) + mirrored) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("flips", "text"),
+    [
+        (("x", "w"), "job.flips = ('x', 'w'): 'w' is no axis. Fix: some of x, y, z, as ('x', 'y')."),
+        (("x", "x"), "job.flips = ('x', 'x'): an axis is there twice."),
+        (True, "job.flips = True: True is no axis."),
+    ],
+)
+def test_what_is_no_axis(flips, text):
+    with pytest.raises(ConfigError) as error:
+        jobs.Job(task=object(), flips=flips)
+    assert text in str(error.value)
