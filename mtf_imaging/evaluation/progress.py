@@ -87,7 +87,7 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
       num_steps: of the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
-    figure = Figure(figsize=(11, 4.2), dpi=110, layout="constrained")
+    figure = Figure(figsize=(11, 4.6), dpi=110, layout="constrained")
     done = int(train["step"][-1]) + 1
     figure.suptitle(f"step {done:,} of {num_steps:,}", fontsize=11)
     names = [name for name in dict.fromkeys([*train, *held_out]) if name not in ("step", "loss")]
@@ -131,7 +131,8 @@ def _measures(axes, train, held_out, names, best_by):
     if is_share:
         axes.set_ylim(0, 1)
     axes.set_title("Dice" if is_share and set(names) <= set(_COLORS) else "measures", fontsize=10)
-    axes.legend(fontsize=8, loc="lower right", framealpha=0.85)
+    # Below, where it hides no curve.
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
 
 
 def _curve(axes, steps, values, color, label):

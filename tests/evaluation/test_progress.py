@@ -59,7 +59,7 @@ def test_pictures_of_short_and_long_runs(steps, tmp_path):
         options = {"num_steps": 3000, "best_by": "liver"}
         progress.draw(tmp_path / "progress.png", train, table, **options)
         height, width, _ = imread(tmp_path / "progress.png").shape
-        assert (height, width) == (462, 1210)
+        assert (height, width) == (506, 1210)
     assert [path.name for path in tmp_path.iterdir()] == ["progress.png"]
 
 
