@@ -105,7 +105,8 @@ def _explanation(error: Exception) -> str:
         known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
     elif match := _NO_PARAMETER.search(text):
-        known = list(inspect.signature(gin.get_configurable(match[1])).parameters)
+        # Of what was registered: gin's own wrapper of a class takes any arguments.
+        known = list(inspect.signature(gin.config._REGISTRY.get_match(match[1]).wrapped).parameters)
         hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
     elif isinstance(error, SyntaxError):
         match, hint = (

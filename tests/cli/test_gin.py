@@ -136,6 +136,7 @@ def test_a_file_may_include_what_lies_beside_it(here):
         ("toi.rate=1", "gin parameter toi.rate=1: No configurable matching 'toi'. Did you mean 'toy'?"),
         ("toy.child=@toi()", "No configurable matching reference '@toi()'. Did you mean 'toy'?"),
         ("toy.num_stpes=1", "Configurable 'toy' doesn't have a parameter named 'num_stpes'. Did you mean 'num_steps'?"),
+        ("Augmentation.elastik=1", "doesn't have a parameter named 'elastik'. Did you mean 'elastic'?"),
         ("toy.q=1", "doesn't have a parameter named 'q'. Known: num_steps, rate, child."),
         ("setup.layout=x:rows", "A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'."),
         ("toy.rate", "gin parameter toy.rate: "),
