@@ -178,9 +178,9 @@ def test_an_image_of_unknown_sizes_is_refused():
         ({"rotation": (0, 0, 200)}, r"Augmentation.rotation 200: is no number from 0 to 180"),
         ({"rotation": (0, 15)}, r"Augmentation.rotation \(0, 15\): needs one angle, or three. Fix: \(0, 0, 15\)"),
         ({"elastic": 0.2}, r"elastic 0.2: with 7 control points .* fold over. Fix: at most 0.05, or fewer"),
-        ({"elastic_points": 3}, r"Augmentation.elastic_points \(3,\): needs whole numbers of 4 or more"),
+        ({"elastic_points": 3}, r"Augmentation.elastic_points 3: is no whole number of 4 or more"),
         ({"multiscale_noise_scales": ()}, r"multiscale_noise_scales \(\): needs whole numbers of 1 or more"),
-        ({"lesion_count": 0}, r"Augmentation.lesion_count \(0,\): needs whole numbers of 1 or more"),
+        ({"lesion_count": 0}, r"Augmentation.lesion_count 0: is no whole number of 1 or more"),
         (
             {"lesion_diameter": (9, 4)},
             r"Augmentation.lesion_diameter \(9, 4\): is no range .* Fix: give \(lowest, highest\)",

@@ -24,11 +24,17 @@ def check_number(name: str, value, low: float = 0.0, high: float = math.inf, bel
         raise DataError(f"Augmentation.{name} {value!r}: is no number {bound}. Fix: choose one, or 0 to do without.")
 
 
-def check_counts(name: str, values, fewest: int = 1) -> None:
-    """Raises DataError where one of `values` is no whole number of at least `fewest`, or there are none."""
-    whole = [isinstance(value, int) and not isinstance(value, bool) and value >= fewest for value in values]
-    if not whole or not all(whole):
-        raise DataError(f"Augmentation.{name} {values!r}: needs whole numbers of {fewest} or more. Fix: give those.")
+def check_count(name: str, value, fewest: int = 1) -> None:
+    """Raises DataError where `value` is no whole number of at least `fewest`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < fewest:
+        raise DataError(f"Augmentation.{name} {value!r}: is no whole number of {fewest} or more. Fix: choose one.")
+
+
+def check_counts(name: str, values) -> None:
+    """Raises DataError where `values` are not whole numbers of at least 1, one or more of them."""
+    known = isinstance(values, tuple | list) and len(values) > 0
+    if not known or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in values):
+        raise DataError(f"Augmentation.{name} {values!r}: needs whole numbers of 1 or more. Fix: for instance (1, 4).")
 
 
 def check_range(name: str, bounds, low: float = 0.0, high: float = math.inf) -> None:

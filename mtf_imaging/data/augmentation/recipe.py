@@ -87,7 +87,7 @@ class Augmentation:
             checks.check_number(name, getattr(self, name), high=1.0)
         for angle in self._angles():
             checks.check_number("rotation", angle, high=180.0)
-        checks.check_counts("elastic_points", (self.elastic_points,), fewest=4)
+        checks.check_count("elastic_points", self.elastic_points, fewest=4)
         checks.check_number("elastic", self.elastic)
         widest = _NO_FOLD / (self.elastic_points - 3) / 2  # draws are cut off at two standard deviations
         if self.elastic > widest:
@@ -96,7 +96,7 @@ class Augmentation:
                 f"volume could fold over. Fix: at most {widest:.3g}, or fewer elastic_points."
             )
         checks.check_counts("multiscale_noise_scales", self.multiscale_noise_scales)
-        checks.check_counts("lesion_count", (self.lesion_count,))
+        checks.check_count("lesion_count", self.lesion_count)
         checks.check_range("lesion_diameter", self.lesion_diameter, low=1.0)
         checks.check_range("lesion_contrast", self.lesion_contrast, high=1.0)
 
