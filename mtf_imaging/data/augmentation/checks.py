@@ -13,14 +13,14 @@ def check_axes(name: str, axes, known: tuple[str, ...]) -> None:
         raise DataError(f"{name} {unknown}: no axes of a volume. Fix: choose among {', '.join(known)}.")
 
 
-def check_number(name: str, value, low: float = 0.0, high: float = math.inf, below: bool = False) -> None:
-    """Raises DataError where `value` is no finite number in low..high; with `below`, `high` itself is too much."""
+def check_number(name: str, value, low: float = 0.0, high: float = math.inf) -> None:
+    """Raises DataError where `value` is no finite number in low..high."""
     try:
-        inside = math.isfinite(value) and low <= value and (value < high if below else value <= high)
+        inside = math.isfinite(value) and low <= value <= high
     except TypeError:
         inside = False
     if not inside:
-        bound = f"{low:g} or more" if math.isinf(high) else f"from {low:g} to {'below ' if below else ''}{high:g}"
+        bound = f"{low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
         raise DataError(f"Augmentation.{name} {value!r}: is no number {bound}. Fix: choose one, or 0 to do without.")
 
 
