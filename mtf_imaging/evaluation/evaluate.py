@@ -13,10 +13,11 @@ from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.in_thread import in_thread
+from mtf_imaging.evaluation.output_folder import writing_to
 from mtf_imaging.evaluation.pairs import Pair
 from mtf_imaging.evaluation.picture import write_picture
 from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume
-from mtf_imaging.evaluation.score_pairs import score_pairs, write_scores, writing_to
+from mtf_imaging.evaluation.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
 

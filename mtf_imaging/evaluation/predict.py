@@ -1,12 +1,13 @@
 """Segment volumes of any size and orientation with a network that works on a grid."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.cases import Case, find_cases
 from mtf_imaging.data.cropping import warn_of_cropped_volume
 from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
@@ -17,6 +18,7 @@ from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.output_folder import writing_to
 from mtf_imaging.evaluation.submission import how_to_submit, submission_names
 
 # image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
@@ -126,9 +128,26 @@ def predict_cases(
     Raises:
       DataError: the input cannot be read, or the output would overwrite it, or is there already; or a submission is
         asked for of what is no folder of test cases.
+      ConfigError: another process is writing to the output folder.
     """
     input_path, output_path = Path(input_path), Path(output_path)
     cases = find_cases(input_path, need_labels=False)
+    outputs = _outputs(input_path, output_path, cases, submission)
+    there = [output for output in outputs if output.exists()]
+    if there and not overwrite:
+        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
+    is_folder = input_path.is_dir() or output_path.is_dir()
+    with writing_to(output_path) if is_folder else contextlib.nullcontext():
+        for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
+            _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
+    if submission and progress:
+        print(how_to_submit(outputs))
+    return outputs
+
+
+def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission: bool) -> list[Path]:
+    """The files to write, one a case."""
     if input_path.is_dir():
         check_outside(output_path, input_path)
         if output_path.name.endswith((".nii", ".nii.gz")) and not output_path.is_dir():
@@ -139,8 +158,8 @@ def predict_cases(
                 f"{input_path}: is one file; a submission is of the test-volume-N.nii of a folder. Fix: give it."
             )
         names = submission_names(input_path, (case.volume for case in cases))
-        outputs = [output_path / name for name in names]
-    elif input_path.is_dir() or output_path.is_dir():
+        return [output_path / name for name in names]
+    if input_path.is_dir() or output_path.is_dir():
         outputs = [output_path / case.prediction_name for case in cases]
     elif output_path.name.endswith((".nii", ".nii.gz")):
         outputs = [output_path]
@@ -151,14 +170,6 @@ def predict_cases(
         )
     if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
         raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: give another output.")
-    there = [output for output in outputs if output.exists()]
-    if there and not overwrite:
-        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
-    for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-        _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
-    if submission and progress:
-        print(how_to_submit(outputs))
     return outputs
 
 

@@ -1,6 +1,5 @@
 """Score predictions that lie in files as they come, and write what came out: all of `score`, the end of `evaluate`."""
 
-import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -9,8 +8,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from mtf_imaging.data import lock
-from mtf_imaging.data.atomic import is_partial
 from mtf_imaging.data.cases import natural_key
 from mtf_imaging.data.nifti import Volume, read_labels, read_segmentation, read_volume
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
@@ -38,24 +35,6 @@ class ScoredPair:
 
     score: CaseScore
     overlays: Overlays
-
-
-@contextlib.contextmanager
-def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
-    """Holds an output folder for this process, and clears it of the files that a killed one did not finish.
-
-    Args:
-      output_dir: the folder; made where it is missing.
-      subfolders: those of its folders that are written to, too; others may be anyone's.
-
-    Raises:
-      ConfigError: another process is writing to it.
-    """
-    with lock.held(output_dir):
-        for folder in (Path(output_dir), *(Path(output_dir) / name for name in subfolders)):
-            for path in filter(is_partial, folder.glob("*")):
-                path.unlink(missing_ok=True)
-        yield
 
 
 def score_pairs(

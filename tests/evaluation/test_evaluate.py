@@ -115,6 +115,15 @@ def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
     assert nibabel.load(kept).shape == (24, 20, 16)
 
 
+def test_a_folder_of_predictions_is_cleared_of_what_a_killed_run_left(tmp_path, folder):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".partial-1-segmentation-0.nii.gz").write_bytes(b"half")
+    (out / "notes.txt").write_text("kept")
+    written = predict_cases(folder, out, GRID, oracle, progress=False)
+    assert sorted(path.name for path in out.iterdir()) == sorted(["notes.txt", *(path.name for path in written)])
+
+
 def test_predictions_never_land_among_the_input(tmp_path, folder):
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         predict_cases(folder, folder, GRID, oracle)
