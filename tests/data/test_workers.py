@@ -50,7 +50,14 @@ def test_as_many_as_cores_and_memory_allow():
     assert default_workers(1 << 60) == 1
 
 
-SLEEP = """
+# Python listens to Ctrl-C only where it is not ignored already, as for whatever a shell runs in the background.
+LISTEN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+SLEEP = (
+    LISTEN
+    + """
 import os, sys, time
 from pathlib import Path
 from mtf_imaging.data.workers import in_parallel
@@ -62,6 +69,7 @@ def sleep(path):
 if __name__ == "__main__":
     list(in_parallel(sleep, sys.argv[1:], 2))
 """
+)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -80,7 +88,9 @@ def test_workers_end_with_the_first_process(tmp_path, how):
         time.sleep(0.05)
 
 
-BEGIN = """
+BEGIN = (
+    LISTEN
+    + """
 import os, sys, time
 from mtf_imaging.data.workers import in_parallel
 
@@ -100,6 +110,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
 """
+)
 
 
 @pytest.mark.parametrize("when", ["import", "prepare"])
