@@ -43,12 +43,6 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def remove_partial(folder: str | os.PathLike) -> None:
-    """Removes what killed writers left below a folder; for whoever holds its lock."""
-    for path in Path(folder).rglob(f"{_MARK}*"):
-        path.unlink(missing_ok=True)
-
-
 def is_partial(path: str | os.PathLike) -> bool:
     """Whether `path` is what a killed writer left behind; such files are never read."""
     return Path(path).name.startswith(_MARK)

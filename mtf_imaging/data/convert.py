@@ -8,13 +8,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from mtf_imaging.data import lock
-from mtf_imaging.data.atomic import remove_partial
 from mtf_imaging.data.cases import Case, find_cases, natural_key
 from mtf_imaging.data.conversion import Conversion
 from mtf_imaging.data.grid import AXIS_NAMES
 from mtf_imaging.data.manifest import Manifest, Source, read_manifest, record_path, write_manifest
 from mtf_imaging.data.nifti import read_geometry
+from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.sampling import (
     BOX_MULTIPLE,
     Sampling,
@@ -82,8 +81,7 @@ def convert(
     _check_size(sampling)
     job = Conversion(Path(input_dir), Path(output_dir), sampling, known)
     each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
-    with lock.held(output_dir):
-        remove_partial(output_dir)
+    with writing_to(output_dir):
         _check_manifest(job)
         _check_foreign(job, cases)
         # All that is there is looked at before anything is written.

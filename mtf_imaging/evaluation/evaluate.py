@@ -8,12 +8,12 @@ from mtf_imaging.data.cases import Case, find_cases, natural_key
 from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.in_thread import in_thread
-from mtf_imaging.evaluation.output_folder import writing_to
 from mtf_imaging.evaluation.pairs import Pair
 from mtf_imaging.evaluation.picture import write_picture
 from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume

@@ -12,13 +12,13 @@ from mtf_imaging.data.cropping import warn_of_cropped_volume
 from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
 from mtf_imaging.data.nifti import Volume, read_volume, write_labels
+from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling import Sampling, way_back
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.output_folder import writing_to
 from mtf_imaging.evaluation.submission import how_to_submit, submission_names
 
 # image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]

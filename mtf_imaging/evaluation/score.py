@@ -3,9 +3,9 @@
 import functools
 from pathlib import Path
 
+from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.workers import default_workers, in_parallel
-from mtf_imaging.evaluation.output_folder import writing_to
 from mtf_imaging.evaluation.pairs import find_pairs
 from mtf_imaging.evaluation.predict import check_outside
 from mtf_imaging.evaluation.score_pairs import score_pairs, write_scores

@@ -9,10 +9,10 @@ import nibabel
 import numpy as np
 import pytest
 
+from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.workers import in_parallel
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.in_thread import in_thread
-from mtf_imaging.evaluation.output_folder import writing_to
 from mtf_imaging.evaluation.pairs import Pair, find_pairs
 from mtf_imaging.evaluation.score_pairs import score_pair, score_pairs
 from mtf_imaging.evaluation.volumes import add_volumes

@@ -2,13 +2,12 @@
 
 import itertools
 
-import gin
 import nibabel
 import numpy as np
 import pytest
 
 from mtf_imaging.cli import training as job
-from mtf_imaging.cli.main import main
+from tests.training.test_job import run
 
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"]
 AUGMENTED = {
@@ -31,14 +30,6 @@ LAYOUTS = {
     "placement": ["--mesh_shape", "rows:2,cores:2", "--layout", "z:rows,batch:cores", "--mesh_impl", "placement"],
     "parts": ["--micro_batches", "2"],
 }
-
-
-def run(*words):
-    gin.clear_config()
-    try:
-        return main([str(word) for word in words])
-    finally:
-        gin.clear_config()
 
 
 def store(path, array):
