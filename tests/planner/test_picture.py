@@ -1,0 +1,192 @@
+"""Pictures of layouts: where slices and halos are, what is said and drawn, and that no half of a file has its name."""
+
+import math
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+import mtf_imaging as mi
+from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.planner import picture, picture_words
+from mtf_imaging.planner.picture import LayoutPicture, write_picture
+from mtf_imaging.planner.picture_boxes import Cuts, Paper, visible_halo, widened
+from mtf_imaging.planner.picture_memory import memory_rows
+
+CUBE, PLANE = "x:512,y:512,z:512", "x:512,y:384"
+GIB = 2**30
+MEMORY = (("weights", 60 * 2**20), ("activations", 38 * GIB))
+LAYOUTS = [
+    (CUBE, "", ""),
+    (CUBE, "rows:2", "x:rows"),
+    (CUBE, "rows:2,cols:2", "x:rows,y:cols"),
+    ("x:192,y:192,z:96", "rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
+    (CUBE, "rows:4,cols:4", "x:rows,y:cols"),
+    (CUBE, "rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores"),
+    (CUBE, "rows:8", "z:rows"),
+    (CUBE, "rows:128", "x:rows"),
+    (PLANE, "rows:4,cols:4,cores:2", "x:rows,y:cols,channels:cores"),
+    ("x:4096", "rows:8", "x:rows"),
+    ("x:512,y:32,z:16", "rows:16,cols:8", "z:rows,y:cols"),
+]
+
+
+def cuts_of(volume, mesh_shape="", layout=""):
+    return Cuts(parse_shape(volume), parse_shape(mesh_shape), parse_layout(layout))
+
+
+def picture_of(volume, mesh_shape="", layout="", **more):
+    halo = {dim: (1, 2) for dim, _ in parse_layout(layout)}
+    return LayoutPicture(parse_shape(volume), parse_shape(mesh_shape), parse_layout(layout), halo, **more)
+
+
+def texts(drawn):
+    """The texts of a drawn picture and the pixels that each takes."""
+    canvas = picture._canvas(drawn)
+    canvas.draw()
+    found = [text for axes in canvas.figure.axes for text in axes.texts] + list(canvas.figure.texts)
+    return {text: text.get_window_extent() for text in found if text.get_text()}
+
+
+@pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
+def test_every_layout_is_drawn(volume, mesh_shape, layout, tmp_path):
+    path = tmp_path / "pictures/layout.png"
+    for more in ({}, {"memory": MEMORY, "memory_recomputed": MEMORY, "device_memory": 24 * GIB}):
+        write_picture(path, picture_of(volume, mesh_shape, layout, **more))
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size < 200_000
+        pixels = imread(path)
+        assert pixels.shape[0] == 560
+        assert 500 < pixels.shape[1] < 1300
+        assert 0.02 < np.mean(pixels[..., :3].min(-1) < 0.9) < 0.7  # neither blank nor full
+    assert [file.name for file in path.parent.iterdir()] == ["layout.png"]
+
+
+@pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
+def test_texts_are_on_the_paper_and_hide_none(volume, mesh_shape, layout):
+    drawn = picture_of(volume, mesh_shape, layout, memory=MEMORY, memory_recomputed=MEMORY, device_memory=24 * GIB)
+    found = texts(drawn)
+    width, height = next(iter(found)).get_figure().bbox.size
+    boxes = [(text, box) for text, box in found.items() if text.get_rotation() in (0, 90)]
+    for i, (text, box) in enumerate(boxes):
+        assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0, text.get_text()
+        for other, its_box in boxes[:i]:
+            assert not box.padded(-1).overlaps(its_box.padded(-1)), (text.get_text(), other.get_text())
+
+
+def test_slices_are_what_processors_hold():
+    volume, mesh_shape, layout = "x:12,y:8,z:6", "rows:2,cols:4", "x:rows,y:cols"
+    program = mi.Program(lambda image: image * 2, {"image": volume}, mesh_shape, layout)
+    cuts = cuts_of(volume, mesh_shape, layout)
+    times_met = np.zeros([12, 8, 6], int)
+    for place in cuts.places():
+        box = cuts.box(place)
+        assert [high - low for low, high in box.values()] == program.slice_shape("image")
+        times_met[tuple(slice(int(low), int(high)) for low, high in box.values())] += 1
+    np.testing.assert_array_equal(times_met, 1)
+
+
+@pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
+def test_the_slice_that_is_shown_can_be_seen(volume, mesh_shape, layout):
+    cuts = cuts_of(volume, mesh_shape, layout)
+    assert cuts.shown_place() in list(cuts.surface_places())
+    assert Paper(cuts.volume, 400, 300).outer_faces(cuts.box(cuts.shown_place()))
+
+
+def test_a_shown_slice_has_neighbours_on_all_sides_that_can_be_seen():
+    place = cuts_of(CUBE, "rows:4,cols:4,planes:4", "x:rows,y:cols,z:planes").shown_place()
+    assert place == {"x": 1, "y": 2, "z": 0}
+    assert cuts_of(CUBE, "rows:8", "z:rows").shown_place()["z"] == 3
+
+
+def test_halos_end_at_the_border_of_the_volume():
+    volume = (("x", 8), ("y", 8))
+    assert widened({"x": (0, 4), "y": (4, 8)}, {"x": (1, 2), "y": (1, 2)}, volume) == {"x": (0, 6), "y": (3, 8)}
+
+
+def test_halos_are_drawn_wide_enough_to_be_seen_and_no_wider_than_they_can_be():
+    volume, box = (("x", 512), ("y", 512)), {"x": (128, 256), "y": (0, 512)}
+    assert visible_halo({"x": (1, 0)}, box, {"x": 8, "y": 8}, volume) == {"x": (8, 0), "y": (0, 0)}
+    assert visible_halo({"x": (40, 40)}, box, {"x": 8, "y": 8}, volume)["x"] == (40, 40)
+    near = {"x": (6, 256), "y": (0, 512)}  # does not reach the border, which it is near to
+    assert visible_halo({"x": (1, 1)}, near, {"x": 8, "y": 8}, volume)["x"] == (3, 8)
+
+
+def test_volumes_are_drawn_to_scale():
+    paper = Paper((("x", 100), ("y", 200), ("z", 50)), 400, 300)
+    faces = paper.faces({"x": (0, 100), "y": (0, 200), "z": (0, 50)})
+    xs, ys = zip(*(point for corners in faces.values() for point in corners))
+    assert (min(xs), min(ys)) == (0, 0)
+    assert (max(xs), max(ys)) == pytest.approx(paper.size)
+    front = faces["front"]
+    assert math.dist(front[0], front[1]) == pytest.approx(2 * math.dist(front[1], front[2]))
+    assert max(paper.size[0] / 400, paper.size[1] / 300) == pytest.approx(1)
+
+
+def test_memory_is_told_in_numbers():
+    rows = memory_rows(MEMORY, [("weights", 60 * 2**20), ("activations", 20 * GIB), ("halos", GIB)])
+    assert rows == [
+        ("weights", "60.0 MiB", "60.0 MiB"),
+        ("activations", "38.0 GiB", "20.0 GiB"),
+        ("halos", "0 bytes", "1.0 GiB"),
+        ("in all", "38.1 GiB", "21.1 GiB"),
+    ]
+    drawn = picture_of(CUBE, memory=MEMORY, device_memory=80 * GIB, device_name="H100")
+    said = [text.get_text() for text in texts(drawn)]
+    assert {"weights", "60.0 MiB", "activations", "38.0 GiB", "in all", "38.1 GiB", "H100:\n80.0 GiB"} <= set(said)
+    assert "recomputed" not in said
+
+
+def test_bars_are_as_high_as_their_bytes():
+    drawn = picture_of(CUBE, memory=MEMORY, memory_recomputed=(("activations", 19 * GIB),), device_memory=76 * GIB)
+    (axes,) = [axes for axes in picture._canvas(drawn).figure.axes if any(t.get_text() == "kept" for t in axes.texts)]
+    _, kept, recomputed = [patch.get_height() for patch in axes.patches if patch.get_width() > 20]
+    bottom, line = axes.lines[0].get_ydata()[0], axes.lines[-1].get_ydata()[0]
+    assert kept == pytest.approx(2 * recomputed)
+    assert line - bottom == pytest.approx(2 * kept)
+
+
+def test_words_say_what_cuts_no_slice():
+    said = picture_words.processors_in_words(cuts_of(CUBE, "rows:2,a:4,b:2,c:3", "x:rows,batch:a,channels:b"))
+    assert said == (
+        "48 processors, rows 2 x a 4 x b 2 x c 3. 'batch' over a: 4 such volumes side by side, each with its part of "
+        "the batch. 'channels' over b: 2 processors share each slice, each with its part of 'channels'. no rule uses "
+        "c: the same work is done 3 times."
+    )
+    assert picture_words.processors_in_words(cuts_of(CUBE)) == "1 processor."
+
+
+def test_true_voxels_are_said_where_the_halo_is_drawn_wider():
+    said = [text.get_text() for text in texts(picture_of(CUBE, "rows:4,cols:4", "x:rows,y:cols"))]
+    assert "its halo, of its neighbours (drawn thicker than it is):\nx: 1 before, 2 after\ny: 1 before, 2 after" in said
+    assert "slice of rows 1, cols 2:\nx 128, y 128, z 512 voxels" in said
+
+
+def test_ticks_have_the_first_and_the_last():
+    for parts in range(1, 200):
+        for pixels in (5, 90, 400):
+            ticks = picture_words.tick_places(parts, pixels)
+            assert ticks[-1] == parts - 1
+            assert len(ticks) * 16 <= max(pixels, 32)
+            assert sorted(set(ticks)) == ticks
+
+
+def test_a_picture_that_fails_leaves_the_older_one(tmp_path, monkeypatch):
+    path = tmp_path / "layout.png"
+    path.write_bytes(b"older")
+
+    def fails(canvas, file):
+        file.write_bytes(b"half a file")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(picture.FigureCanvasAgg, "print_png", fails)
+    with pytest.raises(OSError, match="no space left"):
+        write_picture(path, picture_of(CUBE))
+    assert path.read_bytes() == b"older"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("volume", ["", "a:2,b:2,c:2,d:2"])
+def test_only_what_can_be_drawn_is(volume, tmp_path):
+    with pytest.raises(mi.ShapeError, match="a picture has 1 to 3 spatial dimensions, not"):
+        write_picture(tmp_path / "layout.png", picture_of(volume))
