@@ -13,6 +13,22 @@ def tensors_of(graph):
     return [(op, tensor) for op in graph.operations for tensor in op.outputs]
 
 
+def needed(graph, outputs):
+    """The operations of a graph, in its order, that tensors or an assignment come of; gradients make others, too.
+
+    Args:
+      graph: an `mtf.Graph`.
+      outputs: tensors.
+    """
+    found, todo = set(), [t.operation for t in outputs] + [op for op in graph.operations if isinstance(op, mtf.Assign)]
+    while todo:
+        op = todo.pop()
+        if op not in found:
+            found.add(op)
+            todo += [tensor.operation for tensor in op.inputs]
+    return [op for op in graph.operations if op in found]
+
+
 def _size_faults(graph, mesh_shape, layout):
     """Dimensions that the layout splits into unequal slices:
 
@@ -93,6 +109,16 @@ def check(graph, mesh_shape, layout):
         raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]))
 
 
+def reshaped_axes(op, mesh):
+    """The mesh axes that a reshape has split something else, or nothing: {axis: (before, after)}.
+
+    That is, for the dimension which it splits, the product of the sizes of those up to it; None where it splits none.
+    """
+    (x,), (y,) = op.inputs, op.outputs
+    places = zip(mesh.mesh_axis_to_cumprod(x.shape), mesh.mesh_axis_to_cumprod(y.shape), strict=True)
+    return {axis: place for axis, place in enumerate(places) if place[0] != place[1]}
+
+
 def lower_reshape(op, lowering):
     """Lowers a reshape, by upstream's own way only where that is right.
 
@@ -103,47 +129,49 @@ def lower_reshape(op, lowering):
     """
     mesh = lowering.mesh_impl(op)
     (x,), (y,) = op.inputs, op.outputs
-    before, after = mesh.mesh_axis_to_cumprod(x.shape), mesh.mesh_axis_to_cumprod(y.shape)
-    changed = [axis for axis in range(mesh.ndims) if before[axis] != after[axis]]
-    if not changed:
+    changes = reshaped_axes(op, mesh)
+    if not changes:
         value = lowering.tensors[x].to_laid_out_tensor()
         slice_shape = mesh.slice_shape(y.shape)
         value = mesh.map_stacks(lambda stack: tf.reshape(stack, [stack.shape[0], *slice_shape]), value)
         lowering.set_tensor_lowering(y, value)
         return
-    if len(changed) < 2 and all(
-        before[axis] is None or after[axis] is None or x.shape.cumprod_to_tensor_axis(after[axis]) is not None
-        for axis in changed
+    if len(changes) < 2 and all(
+        before is None or after is None or x.shape.cumprod_to_tensor_axis(after) is not None
+        for before, after in changes.values()
     ):
         op.lower(lowering)
         return
     old, new = mesh.split_axes(x.shape), mesh.split_axes(y.shape)
     value = mesh.gather(
-        lowering.tensors[x].to_laid_out_tensor(), {axis: old.index(axis) for axis in changed if axis in old}
+        lowering.tensors[x].to_laid_out_tensor(), {axis: old.index(axis) for axis in changes if axis in old}
     )
     slice_shape = mesh.slice_shape(y.shape)
-    for axis in changed:
+    for axis in changes:
         if axis in new:
             slice_shape[new.index(axis)] *= mesh.shape[axis].size
     value = mesh.slicewise(lambda t: tf.reshape(t, slice_shape), value)
-    value = mesh.scatter(value, {axis: new.index(axis) for axis in changed if axis in new})
+    value = mesh.scatter(value, {axis: new.index(axis) for axis in changes if axis in new})
     lowering.set_tensor_lowering(y, value)
 
 
 class Lowering(mtf.Lowering):
-    """Lowers a graph; unlike upstream's, an error says which operation it is of, and stacks are brought to one form.
+    """Lowers operations of a graph; unlike upstream's, an error says which one it is of, and stacks have one form.
 
-    Attributes:
+    Args:
+      graph: an `mtf.Graph`.
+      operations: those of it that are `needed`.
+      mesh_to_impl: {mesh: its implementation}.
       random_state: `RandomState` that the operations draw from.
     """
 
-    def __init__(self, graph, mesh_to_impl, random_state):
+    def __init__(self, graph, operations, mesh_to_impl, random_state):
         self.graph = graph
         self.mesh_to_impl = mesh_to_impl
         self.random_state = random_state
         self._counters = []
         self.tensors, self.operations, self.variables = {}, {}, {}
-        for op in graph.operations:
+        for op in operations:
             try:
                 with tf.name_scope(op.name):
                     if isinstance(op, mtf.ReshapeOperation):

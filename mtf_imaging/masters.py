@@ -57,6 +57,11 @@ class Masters(tf.Module):
     def variables(self):
         return dict(self._named)
 
+    @property
+    def homes(self):
+        """{name: device} of the variables asked for so far."""
+        return {name: master.device for name, master in self._pending.items()}
+
     @contextlib.contextmanager
     def scope(self):
         """Within it, `mtf.get_variable` makes masters, and upstream's optimizers find the program's step."""

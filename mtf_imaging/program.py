@@ -5,26 +5,15 @@ import logging
 
 import tensorflow as tf
 
-from mtf_imaging import lowering, masters, memory
+from mtf_imaging import lowering, masters, memory, tracing
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, ShapeError
-from mtf_imaging.layout import check_names, format_shape, parse_layout, parse_shape
+from mtf_imaging.layout import format_shape, parse_layout, parse_shape
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.random import Part, RandomState
-from mtf_imaging.ops.regather import ProgramMesh, layout_changes
+from mtf_imaging.ops.regather import layout_changes
 
 _logger = logging.getLogger(__name__)
-
-
-class _Input:
-    """Name, shape and dtype of an input, as the user gave them."""
-
-    def __init__(self, name, spec):
-        string, dtype = spec if isinstance(spec, (tuple, list)) else (spec, tf.float32)
-        self.name = name
-        self.shape = mtf.Shape([mtf.Dimension(d, n) for d, n in parse_shape(string, what=f"shape of input '{name}'")])
-        self.dtype = tf.as_dtype(dtype)
-        self.spec = tf.TensorSpec(self.shape.to_integer_list, self.dtype, name=name)
 
 
 class Program(tf.Module):
@@ -79,7 +68,7 @@ class Program(tf.Module):
         part_of=None,
     ):
         super().__init__(name=name)
-        self._inputs = {key: _Input(key, spec) for key, spec in inputs.items()}
+        self._inputs = {key: tracing.Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
         self._demand = None
         mesh_pairs, layout_pairs = parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout)
@@ -91,23 +80,14 @@ class Program(tf.Module):
         self.step = self._masters.step
 
         def build(tensors, part):
-            graph = mtf.Graph()
-            mesh = ProgramMesh(graph, mesh_pairs, layout_pairs)
-            named = {
-                key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key)
-                for key, spec in self._inputs.items()
-            }
-            with self._masters.scope():
-                outputs = fn(**named)
-            _check_outputs(outputs)
-            dims = {d.name for _, tensor in lowering.tensors_of(graph) for d in tensor.shape.dims}
-            self._repeated = check_names(layout, mesh_shape, dims)
-            lowering.check(graph, mesh_pairs, layout_pairs)
+            traced = tracing.trace(fn, self._inputs, tensors, mesh_shape, layout, self._masters)
+            graph, mesh, outputs, _ = traced
+            self._repeated = tracing.check(traced, mesh_shape, layout)
             self._demand = memory.demand(graph, self.mesh_impl)
             self._masters.create()
             part = Part(*part_of, part) if part_of else None
             self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), part)
-            lowered = lowering.Lowering(graph, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
+            lowered = lowering.Lowering(graph, traced.needed, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             reads = [variable.read for variable in lowered.variables.values()]
             with tf.control_dependencies([*tf.nest.flatten(results), *reads, self._masters.read_step()]):
@@ -189,9 +169,3 @@ class Program(tf.Module):
 @functools.cache  # once, however many programs have the same network
 def _say_change(change):
     _logger.info("%s", change)
-
-
-def _check_outputs(outputs):
-    for value in tf.nest.flatten(outputs):
-        if not isinstance(value, mtf.Tensor):
-            raise ShapeError(f"fn must return mtf.Tensors only, not {value!r} ({type(value).__name__})")

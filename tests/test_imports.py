@@ -20,7 +20,7 @@ LAYERS = [
     {"meshes"},
     {"ops"},
     {"lowering", "masters"},
-    {"memory"},
+    {"memory", "tracing"},
     {"program"},
     {"training"},
 ]

@@ -1,6 +1,7 @@
 """What the same job can be run with, whatever the command: the mesh, the layout, the resolution and the batch."""
 
 import dataclasses
+import math
 
 import gin
 
@@ -59,6 +60,11 @@ class JobSetup:
             )
         if not self.cluster_timeout > 0:
             raise ConfigError(f"cluster_timeout must be above 0 seconds, not {self.cluster_timeout!r}.")
+
+    @property
+    def processors(self) -> int:
+        """Number of processors of the mesh."""
+        return math.prod(size for _, size in parse_shape(self.mesh_shape, "mesh shape"))
 
     def of_program(self) -> dict:
         """What of it a `Program` takes, by the names of its arguments."""

@@ -9,7 +9,10 @@ from mtf_imaging.errors import ConfigError
 
 # Each is a module of this package with SUMMARY, EXAMPLE, REQUIRED, define_flags(flags) and run(flags), and NOTES where
 # its help has more to say. None imports TensorFlow before it runs, so that help and mistakes are answered at once.
-COMMANDS = ("phantom", "convert", "train", "evaluate", "predict", "score", "study", "serve", "demo")
+COMMANDS = (
+    *("phantom", "convert", "train", "evaluate", "predict", "score"),
+    *("explain", "study", "serve", "demo"),
+)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,7 @@
 """The setup flags, the same for train, evaluate and predict: swap the command word and the experiment stays."""
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from absl import flags
@@ -66,6 +67,7 @@ class Configuration:
         saved: str | Path | None = None,
         job: str | None = None,
         needs_job: bool = False,
+        more_files: Iterable[str] = (),
         **bound_flags: str,
     ):
         """Finds the files and checks the setup flags.
@@ -75,6 +77,7 @@ class Configuration:
           saved: a gin file to begin with, if it exists: the configuration of an earlier run.
           job: name of a gin file to begin with if there is no earlier run, and no gin file is given but layouts.
           needs_job: whether it is an error if neither an earlier run nor the flags bring a job.
+          more_files: gin files that come last.
           **bound_flags: more flags that stand for gin parameters, by their names, as num_steps="train.num_steps".
 
         Raises:
@@ -93,7 +96,7 @@ class Configuration:
             folder = Path(saved).parent
             what = f"holds no {Path(saved).name}" if folder.is_dir() else "is no folder"
             raise ConfigError(f"{folder}: {what}, so it is not that of a run. Fix: give the --model_dir of one.")
-        self._files = [*earlier, *given_files]
+        self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
         self._bindings = values.gin_param
         self._values = {parameters[name]: value for name, value in given.items()}
 

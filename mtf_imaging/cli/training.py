@@ -1,28 +1,27 @@
 """The training of a job, where data set, network, program and loop meet."""
 
-import dataclasses
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
-
-import gin
 
 from mtf_imaging.cli import folds
 from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli.held_out import SCORES, make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
-from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.cli.planning import Planned
+from mtf_imaging.cli.training_settings import Training, data_of, sizes_of
 from mtf_imaging.data.data_set import Records
-from mtf_imaging.data.grid import format_grid, parse_grid
+from mtf_imaging.data.grid import format_grid
 from mtf_imaging.data.sampling import format_spacing
 from mtf_imaging.evaluation import progress
+from mtf_imaging.planner.report import text
 from mtf_imaging.program import Program
-from mtf_imaging.training import adafactor, loop, optimizers, schedules  # noqa: F401  for their names in gin files
+from mtf_imaging.training import loop
 from mtf_imaging.training.checkpoints import Checkpoints
-from mtf_imaging.training.data_set import DataSet, data_batches, data_sizes
+from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
-from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.events import TrainingEvents
 from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
@@ -31,48 +30,6 @@ from mtf_imaging.training.task import task_inputs
 from mtf_imaging.training.trace import StepTrace, parse_steps
 
 _logger = logging.getLogger(__name__)
-
-gin.external_configurable(Augmentation, module="mtf_imaging")
-
-
-@gin.configurable("train", module="mtf_imaging")
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """What only training needs.
-
-    Attributes:
-      num_steps: in all.
-      optimizer: a `training.optimizers.Optimizer`.
-      seed: of weights, data order and random operations.
-      data: a `training.data_set.DataSet`; None for records, which `job.window` and `augmentation` are for.
-      augmentation: a function as `data.augmentation.Augmentation` is one, or None.
-      checkpoint_every: steps between checkpoints.
-      checkpoints_kept: how many of the last stay.
-      eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
-      evaluation: a `training.evaluation.Evaluation`; None for the Dice of records.
-      best: the measure that the best checkpoint, which is kept beside the last, has most of.
-      fold: number of the fold that is held out, from 0; None to train on all of the records.
-      num_folds: how many there are; default: those of `splits_file`, or 5 where they are made.
-      splits_file: nnU-Net's `splits_final.json`, written where there is none.
-      split_seed: of the folds that are made.
-      fold_digest: of the fold that a run began with, which it goes on with; written by train.
-    """
-
-    num_steps: int = gin.REQUIRED
-    optimizer: optimizers.Optimizer = gin.REQUIRED
-    seed: int = 0
-    data: DataSet | None = None
-    augmentation: Callable | None = None
-    checkpoint_every: int = 100
-    checkpoints_kept: int = 3
-    eval_every: int | None = None
-    evaluation: Evaluation | None = None
-    best: str = "lesion"
-    fold: int | None = None
-    num_folds: int | None = None
-    splits_file: str | None = None
-    split_seed: int = 0
-    fold_digest: str | None = None
 
 
 def train(
@@ -94,11 +51,11 @@ def train(
     """
     job, training = Job(), Training()
     traced = None if profile_steps is None else parse_steps(profile_steps, training.num_steps)
-    data = training.data or Records(job.window, training.augmentation, setup.spacing)
+    data = data_of(job, training, setup)
     parted = folds.part(training, data_dir, eval_dir, model_dir)
     if parted:
         data_dir, eval_dir = parted.train, parted.val
-    sizes = _sizes(setup.resolution, training.data, data, data_dir)
+    sizes = sizes_of(setup.resolution, training.data, data, data_dir)
     count, seed = setup.micro_batches, training.seed
     whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
     inputs = part_inputs(whole, count)  # of what goes through the network at once: a batch, or a part of one
@@ -127,7 +84,8 @@ def train(
         step = MicroBatches(job.task, training.optimizer, inputs, count, **options)
         program, network = step.program, step.gradients
     if dry_run:
-        print(describe_slices(network, inputs))
+        print(text(Planned(setup, job, training, sizes).explain(), colours=sys.stdout.isatty()))
+        print(f"\n{describe_slices(network, inputs)}")
         return
 
     checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
@@ -172,10 +130,3 @@ def _events(model_dir, training, setup, network, inputs, config) -> TrainingEven
     texts = {"layout": describe_run(network, inputs), "config": "\n".join(fenced(config))}
     rate, folder = training.optimizer.learning_rate, Path(model_dir) / "train"
     return TrainingEvents(folder, learning_rate=rate, batch_size=setup.batch_size, texts=texts)
-
-
-def _sizes(resolution: str | int | None, own: DataSet | None, data: DataSet, data_dir: str) -> tuple[int, ...]:
-    """The sizes asked for, or those of the data; one's own may have less than three dimensions."""
-    if resolution is None:
-        return data_sizes(data, data_dir)
-    return parse_grid(resolution, dims=3 if own is None else len(data_sizes(own, data_dir)))

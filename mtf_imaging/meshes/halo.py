@@ -13,6 +13,7 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.meshes import halo_gather
+from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.windows import SplitPlan
 
 
@@ -100,22 +101,62 @@ def _shifted(mesh, x, axis, distance, fill):
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
-def _fill_margin(mesh, x, margin, piece, fill):
+def _strips(margins):
+    """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
+
+    Of dimensions that come later, and of those that are padded only, neighbours need no more than a slice's own voxels.
+    """
+    own = list(margins)
+    for margin in [m for m in margins if m.mesh_axis is not None]:
+        own.remove(margin)
+        for piece in margin.pieces:
+            yield margin, piece, tuple(own)
+
+
+def exchanges(margins, slice_shape, itemsize, adjoint=False):
+    """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
+
+    Args:
+      margins: a `Margin` for each dimension that is widened.
+      slice_shape: of what is widened.
+      itemsize: bytes of an element.
+      adjoint: whether margins are sent back.
+    """
+    found = []
+    for margin, piece, own in _strips(margins):
+        sizes = list(slice_shape)
+        for m in margins:
+            sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
+        sizes[margin.dim] = piece.voxels
+        distance = -piece.distance if adjoint else piece.distance
+        found.append(Exchange("halo", (margin.mesh_axis,), math.prod(sizes) * itemsize, distance))
+    return found
+
+
+def _read_strip(stack, dim, begin, size, own):
+    """`_read`, of the dimensions of the margins `own` a slice's own voxels only."""
+    begins, sizes = _index(len(stack.shape), dim, begin, size)
+    for m in own:
+        begins[m.dim + 1], sizes[m.dim + 1] = m.before, m.size
+    return tf.slice(stack, begins, sizes)
+
+
+def _fill_margin(mesh, x, margin, piece, own, fill):
     """Writes the piece of a margin that a neighbour owns."""
     dim, voxels = margin.dim, piece.voxels
-    values = mesh.map_stacks(lambda s: _read(s, dim, piece.source, voxels), x)
+    values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
     values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
-    return mesh.map_stacks(lambda s, v: _write(s, v, dim, piece.target, voxels), x, values)
+    return mesh.map_stacks(lambda s, v: _write(s, _pad(v, own, fill), dim, piece.target, voxels), x, values)
 
 
-def _return_margin(mesh, dx, margin, piece):
+def _return_margin(mesh, dx, margin, piece, own):
     """The adjoint of `_fill_margin`: adds what the margin received to the voxels that it came from."""
     dim, voxels = margin.dim, piece.voxels
-    values = mesh.map_stacks(lambda s: _read(s, dim, piece.target, voxels), dx)
+    values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.target, voxels, own), dx)
     values = _shifted(mesh, values, margin.mesh_axis, -piece.distance, 0)
 
     def add(stack, value):
-        return _write(stack, _read(stack, dim, piece.source, voxels) + value, dim, piece.source, voxels)
+        return _write(stack, _read(stack, dim, piece.source, voxels) + _pad(value, own, 0), dim, piece.source, voxels)
 
     return mesh.map_stacks(add, dx, values)
 
@@ -137,11 +178,8 @@ def widen(mesh, x, margins, fill=0):
         reached = halo_gather.reach(mesh, x.tensor_list[0], margins)
         make = functools.partial(halo_gather.gather, mesh, reached=reached) if reached else _pad
         x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
-    for m in margins:
-        if m.mesh_axis is None or halo_gather.is_gathered(mesh, m, reached):
-            continue
-        for piece in m.pieces:
-            x = _fill_margin(mesh, x, m, piece, fill)
+    for m, piece, own in _strips([m for m in margins if not halo_gather.is_gathered(mesh, m, reached)]):
+        x = _fill_margin(mesh, x, m, piece, own, fill)
     for m in margins:
         if m.split is not None and m.split.needs_cut:
             x = _cut(mesh, x, m)
@@ -153,11 +191,8 @@ def narrow(mesh, dx, margins):
     for m in reversed(margins):
         if m.split is not None and m.split.needs_cut:
             dx = _uncut(mesh, dx, m)
-    for m in reversed(margins):
-        if m.mesh_axis is None:
-            continue
-        for piece in reversed(m.pieces):
-            dx = _return_margin(mesh, dx, m, piece)
+    for m, piece, own in reversed(list(_strips(margins))):
+        dx = _return_margin(mesh, dx, m, piece, own)
     if not any(m.before or m.after for m in margins):
         return dx
 
@@ -175,6 +210,9 @@ def _pad(stack, margins, fill):
 
     TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined.
     """
+    margins = [m for m in margins if m.before or m.after]
+    if not margins:
+        return stack
     first = min(m.dim for m in margins) + 1
     folded = tf.reshape(stack, [-1, *stack.shape[first:]])
     pads = [[0, 0] for _ in folded.shape]

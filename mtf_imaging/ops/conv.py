@@ -4,8 +4,11 @@ Three operations express each other's gradients: the convolution, its gradient t
 convolution), and its gradient to the filter.
 """
 
+import math
+
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes.exchange import sum_over
 from mtf_imaging.ops import local_conv
 from mtf_imaging.ops.faults import cannot_split
 from mtf_imaging.ops.window_op import WindowOperation, first_axis, make_geometry, per_dimension
@@ -38,6 +41,12 @@ class _ConvOperation(WindowOperation):
                 )
         return faults
 
+    def flops(self, mesh):
+        """Multiplications and additions of one processor: of the convolution and of its two gradients the same."""
+        taps_and_channels = math.prod(mesh.slice_shape(self._filter_shape))
+        windows = mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs))
+        return 2 * taps_and_channels * math.prod(mesh.slice_shape(windows))
+
     def _x_shape(self):
         return mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.sizes) + [self._in_dim])
 
@@ -58,6 +67,11 @@ class _ConvOperation(WindowOperation):
         if axis is not None:
             value = mtf.LazyAllreduceSum(mesh, value, [axis])
         lowering.set_tensor_lowering(self.outputs[0], value)
+
+    def _sum_exchanged(self, mesh, dim):
+        """What `_set_sum` exchanges."""
+        (y,), axis = self.outputs, first_axis(mesh, dim)
+        return sum_over([] if axis is None else [axis], mesh.slice_shape(y.shape), y.dtype.size, lazy=True)
 
 
 class Conv(_ConvOperation):
@@ -86,6 +100,9 @@ class Conv(_ConvOperation):
             self.geometry.batch_ndims,
         )
         self._set_sum(lowering, y, self._in_dim)
+
+    def exchanges(self, mesh):
+        return [self.geometry.widening(mesh, self.inputs[0]), *self._sum_exchanged(mesh, self._in_dim)]
 
 
 class ConvInputGrad(_ConvOperation):
@@ -122,6 +139,13 @@ class ConvInputGrad(_ConvOperation):
             x = mesh.window(widened_before, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
         self._set_sum(lowering, x, self._out_dim)
 
+    def exchanges(self, mesh):
+        if self.geometry.adjoint_margins(mesh) is None:
+            halos = self.geometry.narrowing(mesh, self.outputs[0])
+        else:
+            halos = self.geometry.adjoint_widening(mesh, self.inputs[0])
+        return [halos, *self._sum_exchanged(mesh, self._out_dim)]
+
 
 class ConvFilterGrad(_ConvOperation):
     """`f = sum over batch and windows of x y`, the gradient of `Conv` to its filter."""
@@ -152,10 +176,7 @@ class ConvFilterGrad(_ConvOperation):
             df = local_conv.conv_filter_grad(y, [*kernel, outputs, inputs], x, strides, padding, dilations)
             return local_conv.adjoint_filter(df)
 
-        # A sum over pairs of a voxel and a window: either can be widened. With windows widened, as they are for the
-        # gradient to x already, no widened x is kept for the backward pass; and the kernels of TensorFlow's CPU take
-        # as long for 8 inputs as for 16, so the fewer ones go first.
-        by_voxels = inputs >= outputs and self.geometry.is_its_own_adjoint(mesh)
+        by_voxels = self._by_voxels(mesh)
         if by_voxels and self.geometry.margins(mesh):
             y = self.geometry.adjoint_widened(mesh, y)
         elif not by_voxels:
@@ -168,6 +189,23 @@ class ConvFilterGrad(_ConvOperation):
             self.geometry.batch_ndims,
         )
         lowering.set_tensor_lowering(self.outputs[0], df)
+
+    def _by_voxels(self, mesh):
+        """Whether windows are widened rather than voxels: the filter's gradient is a sum over pairs of them.
+
+        With windows widened, as they are for the gradient to x already, no widened x is kept for the backward pass;
+        and the kernels of TensorFlow's CPU take as long for 8 inputs as for 16, so the fewer ones go first.
+        """
+        inputs, outputs = mesh.slice_shape(self._filter_shape)[-2:]
+        return inputs >= outputs and self.geometry.is_its_own_adjoint(mesh)
+
+    def exchanges(self, mesh):
+        (x, y), (df,) = self.inputs, self.outputs
+        axes = self.geometry.summed_axes(mesh, self._batch_dims)
+        total = sum_over(axes, mesh.slice_shape(df.shape), df.dtype.size)
+        if not self._by_voxels(mesh):
+            return [self.geometry.widening(mesh, x), *total]
+        return [self.geometry.adjoint_widening(mesh, y), *total] if self.geometry.margins(mesh) else total
 
 
 def _check_filter(title, x, f, num_spatial, channels_at):

@@ -10,7 +10,10 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 from mtf_imaging.ops import local_norm
+
+_PRECISE = tf.float64.size  # of sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +60,14 @@ class _WholeBatch:
         """Sums over all cases."""
         return sums
 
+    def exchanged(self, shape):
+        """What `sums` of `[cases, 2, channels]` exchanges, of slices of this shape."""
+        return sum_over(self._summed, [1, 2, shape[-1]], _PRECISE)
+
+    def exchanged_cases(self, shape):
+        """What `sum_cases` exchanges."""
+        return []
+
 
 class _EachCase:
     """Every case by itself: the dimensions between the first and channels are summed over. As `_WholeBatch`."""
@@ -79,6 +90,12 @@ class _EachCase:
     def sum_cases(self, sums):
         sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1, keepdims=True), sums)
         return self._allreduce(sums, [] if self._case_axis is None else [self._case_axis])
+
+    def exchanged(self, shape):
+        return sum_over(self._summed, [shape[0], 2, shape[-1]], _PRECISE)
+
+    def exchanged_cases(self, shape):
+        return sum_over([] if self._case_axis is None else [self._case_axis], [1, 2, shape[-1]], _PRECISE)
 
     def _allreduce(self, sums, axes):
         return self._mesh.allreduce(sums, axes, "SUM") if axes else sums
@@ -121,12 +138,23 @@ class _NormOperation(mtf.Operation):
             grouped = tf.reshape(means, [*means.shape[:-1], -1, group])
             return tf.repeat(tf.reduce_mean(grouped, axis=-1), group, axis=-1)
 
-        axis = mesh.split_axes(mtf.Shape(dims[-1:]))[0]
-        if axis is None or means.slice_shape[-1] % group == 0:
+        axis = self._axis_within_groups(mesh)
+        if axis is None:
             return mesh.map_stacks(mean_of_group, means)
-        # A group lies in several slices: each processor gets the means of all channels, a few numbers.
+        # Each processor gets the means of all channels, a few numbers.
         means = mesh.map_stacks(mean_of_group, mesh.allconcat(means, axis, 2))
         return mesh.allsplit(means, axis, 2)
+
+    def _axis_within_groups(self, mesh):
+        """The mesh axis that splits channels so that a group lies in several slices, or None."""
+        channels = mtf.Shape(self.inputs[0].shape.dims[-1:])
+        return None if mesh.slice_shape(channels)[0] % self._sharing.group == 0 else mesh.split_axes(channels)[0]
+
+    def exchanges(self, mesh):
+        shape, axis = mesh.slice_shape(self.inputs[0].shape), self._axis_within_groups(mesh)
+        cases = shape[0] if self._sharing.by_case else 1
+        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * 2 * shape[-1] * _PRECISE)])]
+        return [*self._cases(mesh).exchanged(shape), *means]
 
 
 class Normalise(_NormOperation):
@@ -174,6 +202,9 @@ class NormaliseGrad(_NormOperation):
             mtf.Tensor(self, scale.shape, scale.dtype, index=1),
             mtf.Tensor(self, scale.shape, scale.dtype, index=2),
         ]
+
+    def exchanges(self, mesh):
+        return [*super().exchanges(mesh), *self._cases(mesh).exchanged_cases(mesh.slice_shape(self.inputs[0].shape))]
 
     def _lower(self, mesh, x, scale, mean, variance, dy):
         dtype = self.outputs[1].dtype

@@ -74,6 +74,11 @@ class _Sum(mtf.Operation):
     def lower(self, lowering):
         lowering.set_tensor_lowering(self.outputs[0], lowering.tensors[self.inputs[-1]])
 
+    @property
+    def passed_on(self):
+        """{output: the input that it is}"""
+        return {self.outputs[0]: self.inputs[-1]}
+
 
 def _depends_on(x, earlier):
     seen, stack = set(), [x]

@@ -41,6 +41,9 @@ class MaxPool(_PoolOperation):
         y = self._call(lowering, lambda x: local_pool.max_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], y)
 
+    def exchanges(self, mesh):
+        return [self.geometry.widening(mesh, self.inputs[0], self.inputs[0].dtype.min)]
+
 
 class MaxPoolGrad(_PoolOperation):
     """`dx` of `MaxPool`; it has no gradient of its own."""
@@ -59,6 +62,10 @@ class MaxPoolGrad(_PoolOperation):
         dx = self._call(lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy])
         lowering.set_tensor_lowering(self.outputs[0], self.geometry.narrowed(mesh, dx))
 
+    def exchanges(self, mesh):
+        (x, _), (dx,) = self.inputs, self.outputs
+        return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.narrowing(mesh, dx)]
+
 
 class AvgPool(_PoolOperation):
     """`y = mean of the window's voxels that exist`: linear in `x`."""
@@ -76,6 +83,9 @@ class AvgPool(_PoolOperation):
         wide = self.geometry.widened(mesh, lowering.tensors[self.inputs[0]])
         y = self._call(lowering, lambda x: local_pool.mean_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], _corrected(self.geometry, mesh, y))
+
+    def exchanges(self, mesh):
+        return [self.geometry.widening(mesh, self.inputs[0])]
 
 
 class AvgPoolGrad(_PoolOperation):
@@ -100,6 +110,9 @@ class AvgPoolGrad(_PoolOperation):
             [dy],
         )
         lowering.set_tensor_lowering(self.outputs[0], geometry.narrowed(mesh, dx))
+
+    def exchanges(self, mesh):
+        return [self.geometry.narrowing(mesh, self.outputs[0])]
 
 
 def _corrected(geometry, mesh, y):

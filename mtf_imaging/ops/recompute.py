@@ -51,8 +51,13 @@ class _Recomputed(mtf.Operation):
         return mtf.gradients(results, sources, grad_ys, operations) + [None] * len(results)
 
     def lower(self, lowering):
-        for output, result in zip(self.outputs, self.inputs[len(self._sources) :]):
+        for output, result in self.passed_on.items():
             lowering.set_tensor_lowering(output, lowering.tensors[result])
+
+    @property
+    def passed_on(self):
+        """{output: the input that it is}"""
+        return dict(zip(self.outputs, self.inputs[len(self._sources) :]))
 
 
 def recompute(fn, *inputs):

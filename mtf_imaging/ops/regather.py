@@ -9,9 +9,11 @@ another graph under another layout, but its results are those of the whole tenso
 """
 
 import dataclasses
+import math
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes.exchange import Exchange, Round
 
 _SUFFIX = "_whole"
 
@@ -55,6 +57,13 @@ class Regather(mtf.Operation):
         value = mesh.gather(value, {old: dim for dim, old, _ in changed if old is not None})
         value = mesh.scatter(value, {new: dim for dim, _, new in changed if new is not None})
         lowering.set_tensor_lowering(y, value)
+
+    def exchanges(self, mesh):
+        (x,), (y,) = self.inputs, self.outputs
+        axes = zip(mesh.split_axes(x.shape), mesh.split_axes(y.shape), strict=True)
+        gathered = tuple(old for old, new in axes if old not in (None, new))
+        nbytes = math.prod(mesh.slice_shape(x.shape)) * x.dtype.size
+        return [Round([Exchange("gather", gathered, nbytes)])] if gathered else []
 
 
 class RegatherGrad(Regather):

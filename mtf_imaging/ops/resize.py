@@ -8,6 +8,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes import halo
+from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.ops.interpolation import METHODS, plan_slices
 from mtf_imaging.ops.precision import master_dtype
@@ -101,6 +102,10 @@ class Resize(_ResizeOperation):
             y = _sum_taps(mesh, y, r.dim, axis, plan.forward)
         lowering.set_tensor_lowering(self.outputs[0], mesh.map_stacks(lambda y: tf.cast(y, x.dtype), y))
 
+    def exchanges(self, mesh):
+        x = self.inputs[0]
+        return [Round(halo.exchanges(self._margins(mesh), mesh.slice_shape(x.shape), x.dtype.size))]
+
 
 class ResizeGrad(_ResizeOperation):
     """The adjoint of `Resize`."""
@@ -119,6 +124,11 @@ class ResizeGrad(_ResizeOperation):
             dx = _sum_taps(mesh, dx, r.dim, axis, plan.backward)
         dx = halo.narrow(mesh, dx, self._margins(mesh))
         lowering.set_tensor_lowering(self.outputs[0], mesh.map_stacks(lambda dx: tf.cast(dx, dy.dtype), dx))
+
+    def exchanges(self, mesh):
+        dx = self.outputs[0]
+        dtype = dx.dtype if self._method == "nearest" else master_dtype(dx.dtype)
+        return [Round(halo.exchanges(self._margins(mesh), mesh.slice_shape(dx.shape), dtype.size, adjoint=True))]
 
 
 def _sum_taps(mesh, x, dim, axis, taps):

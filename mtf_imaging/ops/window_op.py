@@ -9,6 +9,7 @@ import dataclasses
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes import halo
+from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
 
@@ -74,6 +75,11 @@ class Geometry:
             x.widened[key] = halo.widen(mesh, x, self.margins(mesh), fill)
         return x.widened[key]
 
+    def widening(self, mesh, x, fill=0):
+        """What `widened` exchanges of an mtf.Tensor, as a `Round`."""
+        found = halo.exchanges(self.margins(mesh), mesh.slice_shape(x.shape), x.dtype.size)
+        return Round(found, once=(x, (self, fill)))
+
     def wide_shape(self, mesh):
         """Voxels of a widened slice along each spatial dimension."""
         margins = self.margins(mesh)
@@ -110,9 +116,18 @@ class Geometry:
             y.widened[key] = halo.widen(mesh, y, self.adjoint_margins(mesh))
         return y.widened[key]
 
+    def adjoint_widening(self, mesh, y):
+        """What `adjoint_widened` exchanges of an mtf.Tensor, as a `Round`."""
+        found = halo.exchanges(self.adjoint_margins(mesh), mesh.slice_shape(y.shape), y.dtype.size)
+        return Round(found, once=(y, (self, "adjoint")))
+
     def narrowed(self, mesh, dx):
         """The adjoint of `widened`."""
         return halo.narrow(mesh, dx, self.margins(mesh))
+
+    def narrowing(self, mesh, dx):
+        """What `narrowed` exchanges to make an mtf.Tensor, as a `Round`."""
+        return Round(halo.exchanges(self.margins(mesh), mesh.slice_shape(dx.shape), dx.dtype.size, adjoint=True))
 
     def summed_axes(self, mesh, batch_dims):
         """Mesh axes over which a sum over batch and spatial dimensions is spread."""
@@ -195,7 +210,7 @@ def per_dimension(title, what, value, num_spatial):
 
 
 class WindowOperation(mtf.Operation):
-    """An mtf operation with a `Geometry`. Subclasses set `_outputs`, and write `lower` and `gradient`."""
+    """An mtf operation with a `Geometry`. Subclasses set `_outputs`, and write `lower`, `gradient` and `exchanges`."""
 
     def __init__(self, kind, inputs, geometry, name):
         super().__init__(inputs, name=name or kind)

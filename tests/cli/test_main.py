@@ -80,7 +80,7 @@ def test_setup_flags_are_the_same(command):
     ("argv", "message"),
     [
         (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
-        (["explain"], "there is no command 'explain'. "),
+        (["upload"], "there is no command 'upload'. "),
         (["--seed=1", "train"], "the command comes first: mtf-imaging COMMAND [flags]."),
         (["--nonsense"], "the command comes first"),
         (["train", "--data-dir", "x"], "train has no flag '--data-dir'. Did you mean 'data_dir'?"),

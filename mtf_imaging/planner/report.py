@@ -1,0 +1,268 @@
+"""A plan for people: a summary and a table, or, for programs, the same as a dict."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from mtf_imaging.memory import format_bytes
+from mtf_imaging.planner.hardware import Hardware
+from mtf_imaging.planner.plan import OpCost, Plan
+from mtf_imaging.planner.step_time import StepTime, step_time
+
+_BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
+
+
+@dataclasses.dataclass(frozen=True)
+class Explained:
+    """All that is said of one layout.
+
+    Attributes:
+      plan: of the job as it is.
+      other: the same with activations computed again in the backward pass, or without where the job has that; None for
+        a network that has no such choice.
+      recomputes: whether `plan` computes them again.
+      hardware: or None.
+      dtype: of the activations.
+      batch_size: of a step.
+      repeated: mesh dimensions that nothing is split over.
+    """
+
+    plan: Plan
+    other: Plan | None
+    recomputes: bool
+    hardware: Hardware | None
+    dtype: str
+    batch_size: int
+    repeated: tuple[str, ...]
+
+    @property
+    def kept(self) -> Plan | None:
+        return self.other if self.recomputes else self.plan
+
+    @property
+    def recomputed(self) -> Plan | None:
+        return self.plan if self.recomputes else self.other
+
+    @property
+    def time(self) -> StepTime | None:
+        return self.hardware and step_time(self.plan, self.hardware, self.dtype)
+
+    def fits(self, plan: Plan) -> bool | None:
+        """Whether a device holds it, None where the device is not known."""
+        return self.hardware and plan.memory <= self.hardware.memory * self.hardware.usable
+
+
+def groups(plan: Plan) -> dict[str, list[OpCost]]:
+    """The operations of a plan by the forward operation that they are of, itself first; an update is one group."""
+    found = {}
+    for op in plan.ops:
+        name = "the optimizer" if op.phase == "update" else op.name.split("/gradients/")[0]
+        found.setdefault(name, []).append(op)
+    return found
+
+
+def text(explained: Explained, verbose: bool = False, colours: bool = False) -> str:
+    """The summary, and the table of operations with halos, or of all.
+
+    Args:
+      explained: what is shown.
+      verbose: whether every operation is.
+      colours: whether with a terminal's escape sequences.
+    """
+    summary = "\n".join(_summary(explained, _paint if colours else lambda said, *_: said))
+    return f"{summary}\n\n{_table(explained.plan, verbose)}"
+
+
+def _paint(said, colour):
+    return f"{colour}{said}{_OFF}"
+
+
+def _summary(explained, paint):
+    plan, hardware, time = explained.plan, explained.hardware, explained.time
+    mesh = f"mesh {plan.mesh_shape}, layout {plan.layout or 'of nothing'}" if plan.mesh_shape else "one processor"
+    yield paint(f"{mesh}: {_number(plan.processors, 'processor')} on {_number(plan.devices, 'device')}", _BOLD)
+    if plan.parts > 1:
+        again = ", with a forward pass more for sums over the batch" if plan.forward_passes > 1 else ""
+        yield f"a batch of {explained.batch_size} in {plan.parts} parts, one after the other{again}"
+    if explained.repeated:
+        yield f"nothing is split over {' and '.join(explained.repeated)}: along it all do the same work"
+    yield ""
+    yield "memory of a device"
+    for name, of in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
+        if of is not None:
+            yield _memory_line(explained, name, of, paint)
+    yield f"  most is held at {_short(plan.peak.at.name)}, with {_largest(plan)}"
+    yield ""
+    yield "a step"
+    ends = plan.interior, plan.border
+    for phase in ("forward", "backward"):
+        interior, border = (format_bytes(plan.sent(end, phase)) for end in ends)
+        exchanges, sums = plan.count(phase=phase), plan.count(("sum",), phase)
+        yield (
+            f"  {phase:9} {_flops(plan.total(lambda op: op.flops, phase))} a processor; halos: {interior} sent by an "
+            f"interior processor, {border} by one at a corner, in {exchanges} exchanges; {_number(sums, 'all-reduce')}"
+        )
+    moved = plan.sent(plan.interior, kinds=("gather", "all-to-all"))
+    if moved:
+        yield f"  slices gathered: {format_bytes(moved)} sent by a processor"
+    if plan.devices > 1:
+        yield f"  weights: {format_bytes(plan.read * plan.parts)} sent to each device"
+    if time is not None:
+        said = f"{_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
+        parts = f"computing {_seconds(time.compute)}, links {_seconds(time.links)}, latency {_seconds(time.latency)}"
+        yield f"  {paint(said, _BOLD)}: {parts}"
+        yield paint(
+            f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s of {explained.dtype} "
+            f"({hardware.share:.0%} of what the maker states), {hardware.link / 1e9:.3g} GB/s from a device, "
+            f"{hardware.latency * 1e6:.3g} us an exchange, none of it hidden behind computing",
+            _DIM,
+        )
+    else:
+        yield "  Give --hardware, as --hardware h200, to see how long it takes and whether it fits."
+
+
+def _memory_line(explained, name, plan, paint):
+    said = f"  {name:22} {format_bytes(plan.memory):>10}"
+    said += f" = {format_bytes(plan.weights)} weights and optimizer + {format_bytes(plan.peak.nbytes)} at the peak"
+    fits = explained.fits(plan)
+    if fits is None:
+        return said
+    hardware = explained.hardware
+    room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
+    return said + (paint(f": fits {room}", _GREEN) if fits else paint(f": does not fit {room}", _RED))
+
+
+def _largest(plan):
+    return ", ".join(f"{_short(name)} {format_bytes(size)}" for name, size in plan.peak.largest[:3])
+
+
+def _short(name):
+    """An operation's name without the scope that all share, and which gradient it is of."""
+    forward, _, backward = name.removesuffix(":0").partition("/gradients/")
+    return f"{forward} (backward)" if backward else forward
+
+
+_HEAD = ("operation", "whole", "slice", "halo", "sends forward", "backward", "sums", "FLOP", "results")
+
+
+def _table(plan, verbose):
+    rows, rest = [], []
+    for name, ops in groups(plan).items():
+        (rows if verbose or any(any(sum(h) for h in op.halo.values()) for op in ops) else rest).append((name, ops))
+    if not verbose and not rows:  # nothing is split: what computes most
+        rows = sorted(rest, key=lambda group: -sum(op.flops for op in group[1]))[:20]
+        rest = [group for group in rest if group not in rows]
+    lines = [_HEAD, *(_row(plan, name, ops) for name, ops in rows)]
+    if rest:
+        lines.append(_row(plan, f"{len(rest)} others", [op for _, ops in rest for op in ops], summed=True))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    shown = ["  ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)).rstrip() for line in lines]
+    notes = [
+        "halo: voxels (before, after); sends: an interior processor / one at a corner, a step; results: kept or not"
+    ]
+    if not verbose:
+        notes.append("--verbose shows every operation")
+    return "\n".join([*shown, *notes])
+
+
+def _row(plan, name, ops, summed=False):
+    first = ops[0]
+    halo = " ".join(f"{dim}:{before},{after}" for dim, (before, after) in first.halo.items() if before or after)
+    sends = [_sends(plan, [op for op in ops if op.phase == phase]) for phase in ("forward", "backward")]
+    sums = sum(e.kind == "sum" for op in ops for e in op.exchanges)
+    return (
+        name,
+        "" if summed else first.whole,
+        "" if summed else " x ".join(map(str, first.slice)),
+        "" if summed else halo,
+        *sends,
+        str(sums or ""),
+        _flops(sum(op.flops * plan.times(op.phase) for op in ops)),
+        format_bytes(sum(op.nbytes for op in ops if op.phase == "forward")),
+    )
+
+
+def _sends(plan, ops):
+    kinds = ("halo", "gather", "all-to-all")
+    interior, border = (
+        sum(op.sent(at, plan.grid.mesh, kinds) * plan.times(op.phase) for op in ops)
+        for at in (plan.interior, plan.border)
+    )
+    return f"{format_bytes(interior)} / {format_bytes(border)}" if interior or border else ""
+
+
+def _aligned(cell, width, column):
+    return f"{cell:{width}}" if column < 4 else f"{cell:>{width}}"
+
+
+def _number(count, what):
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _flops(number):
+    for power, name in ((12, "T"), (9, "G"), (6, "M")):
+        if number >= 10**power:
+            return f"{number / 10**power:.3g} {name}FLOP"
+    return f"{number:,} FLOP"
+
+
+def _seconds(seconds):
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def as_dict(explained: Explained) -> dict:
+    """The same for programs: JSON's types alone, bytes, seconds and operations as numbers."""
+    plan, time, hardware = explained.plan, explained.time, explained.hardware
+
+    def memory(of):
+        fields = {"weights_and_optimizer": of.weights, "peak_activations": of.peak.nbytes, "total": of.memory}
+        return {**fields, "fits": explained.fits(of)}
+
+    def ends(of):
+        return {"interior": of(plan.interior), "border": of(plan.border)}
+
+    return {
+        "mesh_shape": plan.mesh_shape,
+        "layout": plan.layout,
+        "processors": plan.processors,
+        "devices": plan.devices,
+        "batch_size": explained.batch_size,
+        "micro_batches": plan.parts,
+        "dtype": explained.dtype,
+        "memory_a_device": {
+            name: memory(of)
+            for name, of in (("kept", explained.kept), ("recomputed", explained.recomputed))
+            if of is not None
+        },
+        "recompute": explained.recomputes,
+        "step": {
+            **{
+                phase: {
+                    "flops_a_processor": plan.total(lambda op: op.flops, phase),
+                    "halo_bytes_sent": ends(lambda at, phase=phase: plan.sent(at, phase)),
+                    "halo_exchanges": plan.count(phase=phase),
+                    "all_reduces": plan.count(("sum",), phase),
+                }
+                for phase in ("forward", "backward", "update")
+            },
+            "weight_bytes_read_a_device": plan.read * plan.parts if plan.devices > 1 else 0,
+        },
+        "hardware": dataclasses.asdict(hardware) if hardware else None,
+        "seconds": {**time._asdict(), "total": time.total, "exchange_share": time.exchange_share} if time else None,
+        "operations": [_op_dict(plan, op) for op in plan.ops],
+    }
+
+
+def _op_dict(plan, op) -> dict:
+    sent: Sequence = [op.sent(at, plan.grid.mesh) for at in (plan.interior, plan.border)]
+    return {
+        "name": op.name,
+        "kind": op.kind,
+        "phase": op.phase,
+        "whole": op.whole,
+        "slice": list(op.slice),
+        "halo": {dim: list(widths) for dim, widths in op.halo.items()},
+        "flops": op.flops,
+        "result_bytes": op.nbytes,
+        "halo_bytes_sent": dict(zip(("interior", "border"), sent, strict=True)),
+        "exchanges": [dataclasses.asdict(exchange) for exchange in op.exchanges],
+    }

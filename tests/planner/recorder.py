@@ -1,0 +1,62 @@
+"""What a mesh really moves while a program is lowered on it: every call by which processors communicate, noted."""
+
+import contextlib
+import math
+
+import pytest
+
+from mtf_imaging.meshes import BlockMeshImpl, halo_gather
+from mtf_imaging.meshes.exchange import Exchange
+
+
+def _nbytes(x):
+    return math.prod(x.slice_shape) * x.dtype.size
+
+
+@contextlib.contextmanager
+def recorded():
+    """Within it, programs on stacked meshes note what they exchange, in a list of `Exchange`s.
+
+    Halos are exchanged neighbour by neighbour, as between devices, not gathered from the stack.
+    """
+    found = []
+    receive, allreduce = BlockMeshImpl.receive, BlockMeshImpl.allreduce
+    window_sum, gather, alltoall = BlockMeshImpl.window_sum, BlockMeshImpl.gather, BlockMeshImpl.alltoall
+
+    def noted_receive(self, x, mesh_axis, source_pcoord, fill=0):
+        hops = {target - source for target, source in enumerate(source_pcoord) if source is not None}
+        if hops:  # none where a margin is wider than all neighbours together
+            (distance,) = hops
+            found.append(Exchange("halo", (mesh_axis,), _nbytes(x.to_laid_out_tensor()), distance))
+        return receive(self, x, mesh_axis, source_pcoord, fill)
+
+    def noted_allreduce(self, x, mesh_axes, reduction):
+        found.append(Exchange("sum", tuple(sorted(set(mesh_axes))), _nbytes(x.to_laid_out_tensor())))
+        return allreduce(self, x, mesh_axes, reduction)
+
+    def noted_window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1):
+        y = window_sum(self, fn, batched, summed_axes, varying_axes, batch_ndims)
+        if summed_axes:
+            found.append(Exchange("sum", tuple(sorted(set(summed_axes))), _nbytes(y)))
+        return y
+
+    def noted_gather(self, x, dims):
+        if dims:
+            found.append(Exchange("gather", tuple(dims), _nbytes(x.to_laid_out_tensor())))
+        return gather(self, x, dims)
+
+    def noted_alltoall(self, x, mesh_axis, split_axis, concat_axis):
+        found.append(Exchange("all-to-all", (mesh_axis,), _nbytes(x.to_laid_out_tensor())))
+        return alltoall(self, x, mesh_axis, split_axis, concat_axis)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(halo_gather, "reach", lambda mesh, stack, margins: 0)
+        for name, noted in (
+            ("receive", noted_receive),
+            ("allreduce", noted_allreduce),
+            ("window_sum", noted_window_sum),
+            ("gather", noted_gather),
+            ("alltoall", noted_alltoall),
+        ):
+            patch.setattr(BlockMeshImpl, name, noted)
+        yield found

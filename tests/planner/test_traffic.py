@@ -1,0 +1,102 @@
+"""What the planner says is sent is what a stacked mesh really moves, counted as the same step is lowered on it."""
+
+import collections
+import math
+
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.meshes import make_mesh_impl
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.planner.traffic import traffic
+from mtf_imaging.tracing import trace_only
+from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.step import training_step
+from tests.planner.recorder import recorded
+
+mtf = mi.mtf
+
+
+def mesh_of(mesh_shape, layout):
+    return make_mesh_impl("stacked", mtf.convert_to_shape(mesh_shape), mtf.convert_to_layout_rules(layout), ["CPU:0"])
+
+
+def modelled(fn, inputs, mesh_shape, layout):
+    found = traffic(trace_only(fn, inputs, mesh_shape, layout).needed, mesh_of(mesh_shape, layout))
+    return collections.Counter(exchange for exchanges in found.values() for exchange in exchanges)
+
+
+def moved(fn, inputs, mesh_shape, layout):
+    with recorded() as found:
+        mi.Program(fn, inputs, mesh_shape, layout, "stacked")
+    return collections.Counter(found)
+
+
+def unet(batch=2, sizes=(16, 16, 8), dtype="float32", task=None, **network):
+    network = UNet3D(**{"base_filters": 2, "depth": 2, "convs": 2, **network})
+    task = Task(network, **(task or {}))
+    return training_step(task, Adam(0.1)), task.inputs(batch, sizes, dtype)
+
+
+UNETS = [
+    ("rows:2", "x:rows", {}),
+    ("rows:4", "y:rows", {}),
+    ("planes:2", "z:planes", {}),
+    ("rows:2,cols:2", "x:rows,y:cols", {}),
+    ("rows:4,cols:2", "x:rows,y:cols", {"dtype": "bfloat16"}),
+    ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes", {}),
+    ("cores:2", "batch:cores", {}),
+    ("rows:2,cores:2", "x:rows,batch:cores", {"norm": "instance"}),
+    ("rows:2,cols:2", "x:rows,y:cols", {"recompute": True}),
+    ("rows:8,cols:2", "x:rows,y:cols", {"gather_below": 4}),
+    ("rows:2,cores:2", "x:rows,batch:cores", {"norm": "group", "norm_groups": 2, "dtype": "float64"}),
+    ("rows:2,cols:2", "x:rows,y:cols", {"depth": 3, "deep_supervision": True}),
+    ("rows:2,cols:2", "x:rows,y:cols", {"kernel_size": 5, "task": {"dice": "adaptive"}}),
+]
+
+
+@pytest.mark.parametrize(("mesh_shape", "layout", "options"), UNETS, ids=lambda value: str(value).replace("'", ""))
+def test_a_step_of_the_unet(mesh_shape, layout, options):
+    fn, inputs = unet(**options)
+    assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
+
+
+def _conv(image, kernel):
+    y = mi.ops.conv3d(image, kernel, name="conv")
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+
+def _strided(image, kernel):
+    y = mi.ops.conv3d(image, kernel, strides=2, padding="SAME")
+    y = mi.ops.avg_pool3d(mi.ops.max_pool3d(y, 3, 1, "SAME"), 3, 1, "SAME")
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+
+def _resized(image, kernel):
+    y = mi.ops.resize3d(mi.ops.conv3d(image, kernel), (24, 8, 8))
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+
+def _reshaped(image, kernel):
+    y = mi.ops.conv3d(image, kernel)
+    batch, *spatial, out = y.shape.dims
+    y = mtf.reshape(y, mtf.Shape([batch, mtf.Dimension("voxels", math.prod(d.size for d in spatial)), out]))
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y)) + mtf.reduce_max(y)], [image, kernel])
+
+
+def _sum_of_sums(image, kernel):
+    return mi.ops.conv3d(image, kernel) + mi.ops.conv3d(image, kernel * 2), mtf.reduce_max(image)
+
+
+@pytest.mark.parametrize("fn", [_conv, _strided, _resized, _reshaped, _sum_of_sums])
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout"),
+    [("rows:2,cols:4", "x:rows,y:cols"), ("rows:2", "channels:rows"), ("rows:2,cols:2", "out:rows,z:cols")],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_operations(fn, mesh_shape, layout, dtype):
+    inputs = {
+        "image": ("batch:2,x:16,y:16,z:8,channels:4", dtype),
+        "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),
+    }
+    assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
