@@ -128,6 +128,44 @@ def test_faults_of_mesh_and_layout_come_in_one_error():
     assert "Did you mean 'channels'?" in str(error.value)
 
 
+def test_dimensions_of_blocks_are_answered_with_the_layout_to_write():
+    upstreams = "batch:cores, image_nx_block:rows, image_ny_block:columns"
+    with pytest.raises(LayoutError) as error:
+        check_names(upstreams, "cores:2,rows:2,columns:2", ["batch", "x", "y", "z", "channels"])
+    lines = str(error.value).split("\n")
+    assert lines[0] == f"layout '{upstreams}' has 2 faults:"
+    assert lines[1:4] == [
+        f"    {upstreams}",
+        "                 ^^^^^^^^^^^^^^",
+        "  no tensor dimension is called 'image_nx_block': so mesh_tensorflow's convolutions with blocks call what "
+        "they cut x into; here a dimension itself is split. Write the layout as 'batch:cores,x:rows,y:columns'.",
+    ]
+    assert "'image_ny_block'" in lines[6]
+    assert check_names("batch:cores,x:rows,y:columns", "cores:2,rows:2,columns:2", ["batch", "x", "y"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("layout", "written"),
+    [
+        ("image_nz_block:rows", "z:rows"),
+        ("image_sz_block:rows", "z:rows"),
+        ("image_sx_block:rows,image_nx_block:cols", "x:cols"),
+        ("image_nx_block:rows,image_sx_block:cols", "x:rows"),
+        ("y:cols,image_nx_block:rows", "y:cols,x:rows"),
+        ("x:cols,image_nx_block:rows", "x:rows"),
+    ],
+)
+def test_each_axis_comes_once_in_the_layout_to_write(layout, written):
+    with pytest.raises(LayoutError, match=rf"Write the layout as '{written}'\."):
+        check_names(layout, "rows:2,cols:2", ["x", "y", "z"])
+
+
+def test_dimensions_of_blocks_that_a_program_has_are_none_to_correct():
+    assert check_names("image_nx_block:rows", "rows:2", ["image_nx_block", "image_sx_block"]) == ()
+    with pytest.raises(LayoutError, match=r"split, whatever its name\. Known tensor dimensions: batch, height\."):
+        check_names("image_nx_block:rows", "rows:2", ["batch", "height"])
+
+
 def test_a_rule_on_an_empty_mesh_says_that_there_is_none():
     with pytest.raises(LayoutError, match=r"no mesh dimension is called 'rows'\. There is no mesh dimension at all\."):
         check_names("x:rows", "", ["x"])

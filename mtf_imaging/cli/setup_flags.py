@@ -4,9 +4,10 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+import gin
 from absl import flags
 
-from mtf_imaging.cli import gin_config
+from mtf_imaging.cli import gin_config, partition_flags
 from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
 from mtf_imaging.errors import ConfigError
 
@@ -36,6 +37,7 @@ def define(values: flags.FlagValues) -> None:
     )
     for name, text in _SETUP.items():
         flags.DEFINE_string(name, None, text, flag_values=values)
+    partition_flags.define(values)
     flags.DEFINE_integer("batch_size", None, "Volumes in a step, over all processors.", flag_values=values)
     flags.DEFINE_integer(
         "micro_batches", None, "Parts that a step computes its batch in, in the memory of one.", flag_values=values
@@ -86,6 +88,7 @@ class Configuration:
         parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size", "micro_batches")} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
+        self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
         given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
@@ -103,4 +106,8 @@ class Configuration:
     def bind(self) -> JobSetup:
         """Binds everything and returns the setup."""
         gin_config.bind(self._files, self._bindings, self._values)
+        if self._partition_dims:  # only now is it known what the job calls its dimensions
+            with gin.unlock_config():
+                for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():
+                    gin.bind_parameter(f"setup.{name}", value)
         return JobSetup()

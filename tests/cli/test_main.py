@@ -36,6 +36,7 @@ def run(capsys, *argv):
         ["train", "--data", "x"],
         ["train", "--data_dir=a", "--model_dir=b", "--layout=x=rows"],
         ["train", "--data_dir=a", "--model_dir=b", "--gin_file=none"],
+        ["train", "--data_dir=a", "--model_dir=b", "--input_partition_dims=[1,0,1,1]"],
         ["phantom"],
     ],
     ids=" ".join,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mtf_imaging.errors import LayoutError
+from mtf_imaging.layout.blocks import axis_of_blocks, explain_blocks, without_blocks
 from mtf_imaging.spelling import did_you_mean
 
 Shape = tuple[tuple[str, int], ...]
@@ -19,6 +20,11 @@ Layout = tuple[tuple[str, str], ...]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _SIZE = re.compile(r"[1-9][0-9]*")
 _SEPARATORS = ",;"
+
+
+def is_name(text: str) -> bool:
+    """Whether a dimension can be called so."""
+    return _NAME.fullmatch(text) is not None
 
 
 class _Word(NamedTuple):
@@ -135,9 +141,14 @@ def check_names(layout: str, mesh_shape: str, tensor_dims: Iterable[str]) -> tup
     mesh_pairs, mesh_faults = _read_shape(mesh_shape, "mesh shape")
     rules, layout_faults = _read_layout(layout)
     known = {"mesh": [name.text for name, _ in mesh_pairs], "tensor": sorted(set(tensor_dims))}
+    corrected = without_blocks([(name.text, onto.text) for name, onto in rules], known["tensor"])
     for rule in rules:
         for word, kind in zip(rule, ("tensor", "mesh"), strict=True):
-            if _NAME.fullmatch(word.text) and word.text not in known[kind]:
+            if not is_name(word.text) or word.text in known[kind]:
+                continue
+            if kind == "tensor" and axis_of_blocks(word.text):
+                layout_faults.append(_Fault(word, explain_blocks(word.text, corrected, known[kind])))
+            else:
                 layout_faults.append(_unknown(word, kind, known[kind]))
     reports = []
     if mesh_faults:
@@ -172,7 +183,7 @@ def _read_layout(string: str) -> tuple[list[tuple[_Word, _Word]], list[_Fault]]:
             faults.append(
                 _Fault(tensor_dim, f"'{tensor_dim.text}' has no mesh dimension, as in '{tensor_dim.text}:rows'.")
             )
-        elif not _NAME.fullmatch(mesh_dim.text):
+        elif not is_name(mesh_dim.text):
             faults.append(_Fault(mesh_dim, f"'{mesh_dim.text}' is no name of a mesh dimension."))
     return pairs, faults + _repeated(pairs, "tensor dimension '{}' has {} rules; one mesh dimension each.")
 
@@ -194,7 +205,7 @@ def _read_pairs(string: str, what: str, grammar: str, example: str) -> tuple[lis
             faults.append(_Fault(item, f"'{item.text}' is more than one item; put a ',' after each {grammar}."))
         elif not words[0].text:
             faults.append(_Fault(item, f"no name stands before the ':' of '{item.text}'."))
-        elif not _NAME.fullmatch(words[0].text):
+        elif not is_name(words[0].text):
             faults.append(_Fault(words[0], f"'{words[0].text}' is no name: names start with a letter or '_'."))
         else:
             pairs.append((words[0], words[1]))

@@ -1,0 +1,112 @@
+"""--input_partition_dims: the same as --mesh_shape and --layout, and it says so."""
+
+import logging
+
+import gin
+import pytest
+
+from mtf_imaging.cli import main, setup_flags, usage
+from mtf_imaging.errors import ConfigError, LayoutError
+
+
+@gin.configurable(module="tests")
+class Photo:
+    """A task as far as its inputs go, with dimensions of its own names."""
+
+    def inputs(self, batch_size, sizes, dtype, labels):
+        height, width = sizes
+        return {"image": (f"batch:{batch_size},height:{height},width:{width},channels:3", dtype)}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_gin():
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
+def setup_of(*argv, command="train"):
+    words = dict.fromkeys(main._command(command).REQUIRED, "x")
+    values = usage.parse_flags(
+        command, main._command(command), [*(f"--{flag}={value}" for flag, value in words.items()), *argv]
+    )
+    return setup_flags.Configuration(values).bind()
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
+def test_it_gives_a_mesh_and_a_layout_and_says_which(caplog, command):
+    caplog.set_level(logging.INFO, "mtf_imaging")
+    argv = ["--gin_file=unet3d_demo", "--input_partition_dims=[1,4,2,1,1]", "--num_cores_per_replica=8"]
+    setup = setup_of(*argv, command=command)
+    assert (setup.mesh_shape, setup.layout) == ("rows:4,cols:2", "x:rows,y:cols")
+    assert caplog.messages == [
+        "--input_partition_dims [1,4,2,1,1] over batch,x,y,z,channels is: "
+        "--mesh_shape rows:4,cols:2 --layout x:rows,y:cols"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dims", "layout"),
+    [
+        ("[[1,4,1,1],None]", ("rows:4", "x:rows")),
+        ("1,1,2,1", ("rows:2", "y:rows")),
+        ("[1,2,1]", ("rows:2", "x:rows")),
+        ("[[2,1,1,2,1],[2,1,1,2]]", ("rows:2,cores:2", "z:rows,batch:cores")),
+    ],
+)
+def test_without_a_job_their_number_says_what_dimensions_are_called(dims, layout):
+    setup = setup_of(f"--input_partition_dims={dims}")
+    assert (setup.mesh_shape, setup.layout) == layout
+
+
+def test_with_a_job_they_are_called_as_the_job_calls_them(caplog):
+    caplog.set_level(logging.INFO, "mtf_imaging")
+    setup = setup_of("--gin.job.task=@Photo()", "--input_partition_dims=[[1,4,1,1],None]")
+    assert (setup.mesh_shape, setup.layout) == ("rows:4", "height:rows")
+    assert caplog.messages[-1].endswith("over batch,height,width,channels is: --mesh_shape rows:4 --layout height:rows")
+
+
+def test_it_wins_over_the_layout_of_a_file():
+    setup = setup_of("--gin_file=unet3d_demo", "--gin_file=4x4", "--input_partition_dims=[1,1,1,1,1]")
+    assert (setup.mesh_shape, setup.layout) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "message"),
+    [
+        (["--input_partition_dims=[1,4"], LayoutError, "input_partition_dims '[1,4' cannot be read. Fix: "),
+        (
+            ["--input_partition_dims=[1,4]"],
+            LayoutError,
+            "has 2 numbers for the image. Fix: 3 to 5 of them, one for",
+        ),
+        (["--input_partition_dims=[None]"], LayoutError, "has 0 numbers for the image."),
+        (["--input_partition_dims=[1,0,1,1]"], LayoutError, "'x' must be cut into 1, 2, 3 ... slices, not 0."),
+        (
+            ["--input_partition_dims=[1,4,2,1]", "--num_cores_per_replica=4"],
+            LayoutError,
+            "it makes 4 x 2 = 8 slices, but num_cores_per_replica is 4. Fix: num_cores_per_replica 8, or numbers",
+        ),
+        (["--num_cores_per_replica=4"], ConfigError, "4 says nothing without --input_partition_dims. Fix: give both"),
+        (
+            ["--input_partition_dims=[1,4,1,1]", "--layout=x:rows", "--mesh_shape=rows:2"],
+            ConfigError,
+            "--input_partition_dims [1,4,1,1] and --mesh_shape 'rows:2' and --layout 'x:rows' both say what is split. "
+            "Fix: leave one out; over batch,x,y,channels, the first is --mesh_shape rows:4 --layout x:rows.",
+        ),
+        (
+            ["--input_partition_dims=[1,4,1,1]", "--gin_file=unet3d_demo"],
+            ConfigError,
+            "[1,4,1,1] has 4 numbers, but the job's image has 5 dimensions: batch,x,y,z,channels. Fix: 5 numbers",
+        ),
+        (
+            ["--input_partition_dims=[1,4,1,1,1]", "--gin.job.task=@Photo()"],
+            ConfigError,
+            "has 5 numbers, but the job's image has 4 dimensions: batch,height,width,channels. Fix: 4 numbers",
+        ),
+    ],
+)
+def test_what_cannot_be(argv, error, message):
+    with pytest.raises(error) as raised:
+        setup_of(*argv)
+    assert message in str(raised.value)
