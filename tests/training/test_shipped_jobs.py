@@ -9,6 +9,7 @@ from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.training import Training
+from mtf_imaging.layout import format_layout, parse_layout, restrict
 from mtf_imaging.training.adafactor import Adafactor
 
 SHIPPED = list(resources.shipped_files())
@@ -23,6 +24,9 @@ OWN_LAYOUT = {
     "gin/unet3d_tpu_256.gin": "4 x 16 x 256 x 256 x 1",
 }
 LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
+# Those of images: they are built under the same layouts, by what x and y are called there.
+OF_IMAGES = {"gin/classify_4way.gin": ({"x": "height", "y": "width"}, 29)}
+OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
 # The network halves three times, so the 16 slices along x and y are of 8 voxels.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
@@ -41,11 +45,31 @@ def test_there_are_jobs_and_layouts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", [job for job in JOBS if job not in FOR_GPUS])
+@pytest.mark.parametrize("job", OF_VOLUMES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_it_builds(job, layout, capsys):
     assert dry_run("--gin_file", job, "--gin_file", layout, *SMALL) == 0
     assert "weights in 50 variables" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", OF_IMAGES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_builds_for_images(job, layout, capsys):
+    names, variables = OF_IMAGES[job]
+    gin.clear_config()
+    gin_config.bind([gin_config.find_gin_file(layout)], [], {})
+    setup = JobSetup()
+    of_volumes = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*names, "batch"}]
+    mesh, rules = restrict(setup.mesh_shape, setup.layout, lambda dim: dim not in of_volumes)
+    rules = format_layout((names.get(dim, dim), onto) for dim, onto in parse_layout(rules))
+    # The network halves four times, so each of 16 slices is of 16 pixels.
+    words = ["--resolution", "256", "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
+    assert dry_run("--gin_file", job, *words) == 0
+    assert f"weights in {variables} variables" in capsys.readouterr().out
+    if rules:
+        assert dry_run("--gin_file", job, "--gin_file", layout) == 2
+        assert "no tensor dimension is called 'x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("job", "image"), [*OWN_LAYOUT.items(), *FOR_GPUS.items()])

@@ -1,0 +1,158 @@
+"""The residual network equals a plain-TensorFlow one, is ResNet-18 by default, and does not depend on the layout."""
+
+import functools
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
+
+SMALL = {"classes": 4, "blocks": (1, 1), "base_filters": 2}
+SIZES = (16, 24)
+
+
+def program_of(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **kwargs):
+    """A program that returns loss, accuracy and the gradients to all weights, in float64."""
+    task = Classification(network)
+
+    def fn(**inputs):
+        loss, measures = task.loss(**inputs)
+        variables = loss.graph.trainable_variables
+        gradients = mi.mtf.gradients([loss], [v.outputs[0] for v in variables])
+        return {"loss": loss, **measures, **{v.name: g for v, g in zip(variables, gradients)}}
+
+    inputs = task.inputs(batch_size, sizes, tf.float64)
+    return mi.Program(fn, inputs, mesh_shape=mesh_shape, layout=layout, **kwargs)
+
+
+def batch(sizes=SIZES, batch_size=2):
+    found = next(GeneratedImages().batches(None, batch_size=batch_size, sizes=sizes, seed=0, start_step=0))
+    return {"image": tf.cast(found["image"], tf.float64), "labels": found["labels"]}
+
+
+def assert_equal(got, want):
+    assert got.keys() == want.keys()
+    for name in want:
+        scale = max(np.abs(want[name]).max(), 1e-3)
+        np.testing.assert_allclose(got[name], want[name], rtol=0, atol=1e-9 * scale, err_msg=name)
+
+
+def reference(image, weights, blocks):
+    """The network in plain TensorFlow."""
+
+    def conv_norm(x, name, stride):
+        x = tf.nn.conv2d(x, weights[f"resnet/{name}/filter"], stride, "SAME")
+        mean, variance = tf.nn.moments(x, [0, 1, 2])
+        scale, offset = weights[f"resnet/{name}_norm/scale"], weights[f"resnet/{name}_norm/offset"]
+        return tf.nn.batch_normalization(x, mean, variance, offset, scale, 1e-5)
+
+    x = tf.nn.max_pool2d(tf.nn.relu(conv_norm(image, "stem", 2)), 3, 2, "SAME")
+    for stage, number in enumerate(blocks):
+        for block in range(number):
+            name, stride = f"stage{stage}/block{block}", 2 if stage and not block else 1
+            y = tf.nn.relu(conv_norm(x, f"{name}/conv0", stride))
+            y = conv_norm(y, f"{name}/conv1", 1)
+            x = tf.nn.relu(y + (x if y.shape == x.shape else conv_norm(x, f"{name}/shortcut", stride)))
+    return tf.reduce_mean(x, [1, 2]) @ weights["resnet/classes/weights"] + weights["resnet/classes/bias"]
+
+
+@functools.cache
+def whole():
+    return {name: value.numpy() for name, value in program_of(ResNet(**SMALL))(**batch()).items()}
+
+
+def test_values_and_gradients_equal_plain_tensorflow():
+    network = ResNet(**SMALL | {"blocks": (1, 2)})
+    program, inputs = program_of(network), batch()
+    weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        logits = reference(inputs["image"], weights, network.blocks)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(inputs["labels"], logits))
+    accuracy = np.mean(np.argmax(logits, -1) == inputs["labels"])
+    want = {
+        "loss": loss.numpy(),
+        "accuracy": accuracy,
+        **{k: g.numpy() for k, g in tape.gradient(loss, weights).items()},
+    }
+    assert_equal(program(**inputs), want)
+
+
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout", "mesh_impl"),
+    [
+        ("rows:2,cols:3,cores:2", "height:rows,width:cols,batch:cores", "stacked"),
+        ("rows:2", "height:rows", "placement"),
+    ],
+)
+def test_a_layout_changes_no_value_and_no_gradient(mesh_shape, layout, mesh_impl):
+    program = program_of(ResNet(**SMALL), mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    assert_equal(program(**batch()), whole())
+
+
+def test_stages_that_a_layout_cannot_split_are_refused_or_gathered():
+    split = {"mesh_shape": "rows:4", "layout": "height:rows"}
+    with pytest.raises(
+        mi.LayoutError, match=r"stage1/block0.*cannot split 'height' \(size 4\) over 'rows' \(size 4\): "
+    ):
+        program_of(ResNet(**SMALL), **split)
+    program = program_of(ResNet(**SMALL, gather_below=1), **split)
+    assert [change.name for change in program.changes] == ["resnet/stage1/block0_gather"]
+    assert_equal(program(**batch()), whole())
+    task = Classification(ResNet(**SMALL, gather_below=2))
+    early = mi.Program(task.predict, task.inputs(1, SIZES, labels=False), **split)
+    assert [change.name for change in early.changes] == ["resnet/pool_gather"]
+
+
+def test_the_default_is_resnet_18():
+    program = mi.Program(Classification().predict, Classification().inputs(1, (32, 32), labels=False))
+    assert sum(v.shape.num_elements() for v in program.variables.values() if v.trainable) == 11_689_512
+    np.testing.assert_allclose(np.sum(program(image=np.zeros((1, 32, 32, 3)))), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ResNet(classes=0), "ResNet.classes = 0: it must be a number, at least 1."),
+        (
+            lambda: ResNet(blocks=()),
+            "ResNet.blocks = (): it must be the number of blocks of each stage, at least 1. Fix",
+        ),
+        (lambda: ResNet(blocks=(2, 0)), "ResNet.blocks = (2, 0)"),
+        (lambda: ResNet(blocks=3), "ResNet.blocks = 3"),
+        (lambda: ResNet(norm_momentum=1), "ResNet.norm_momentum = 1: it must be from 0 to below 1."),
+        (lambda: ResNet(norm_epsilon=0), "ResNet.norm_epsilon = 0: it must be above 0."),
+        (lambda: ResNet(gather_below=-1), "ResNet.gather_below = -1: it must be a number of pixels, or 0"),
+        (lambda: Classification(channels=0), "Classification.channels = 0: it must be a number, at least 1."),
+        (lambda: Classification().inputs(1, (8, 8, 8)), "images have 2 sizes, height and width, not 3: (8, 8, 8). Fix"),
+        (lambda: GeneratedImages(height=4), "GeneratedImages.height = 4: it must be a number of pixels, at least 8."),
+        (lambda: GeneratedImages(noise=-1), "GeneratedImages.noise = -1: it must be 0, for none, or more."),
+    ],
+)
+def test_what_cannot_be(make, message):
+    with pytest.raises(mi.MtfImagingError, match=re.escape(message)):
+        make()
+
+
+def test_images_are_the_same_whatever_the_batches():
+    def take(count, batch_size, start_step=0, seed=3):
+        batches = GeneratedImages(16, 12).batches(
+            None, batch_size=batch_size, sizes=(16, 12), seed=seed, start_step=start_step
+        )
+        found = [next(batches) for _ in range(count)]
+        return [np.concatenate([item[name] for item in found]) for name in ("image", "labels", "cases")]
+
+    want = take(1, 12)
+    assert want[0].shape == (12, 16, 12, 3)
+    assert want[0].dtype == np.float32
+    assert set(want[1]) == {0, 1, 2, 3}
+    assert want[2][0].startswith("0-")
+    for got in (take(4, 3), take(2, 6)):
+        for values, expected in zip(got, want):
+            np.testing.assert_array_equal(values, expected)
+    np.testing.assert_array_equal(take(1, 4, start_step=2)[0], want[0][8:])
+    assert not np.array_equal(take(1, 12, seed=4)[1], want[1])
+    assert len({image.tobytes() for image in want[0]}) == 12
