@@ -1,5 +1,7 @@
 """Images that are made up while they are asked for: one texture of four on a disc, in colours of its own."""
 
+import math
+
 import gin
 import tensorflow as tf
 
@@ -58,7 +60,7 @@ class GeneratedImages:
         disc = tf.sqrt((down - centre[0]) ** 2 + (right - centre[1]) ** 2) < (0.2 + 0.15 * number[3]) * side
 
         def bars(along, phase):
-            return tf.cast(tf.sin(2 * 3.14159265 * (along / (4.0 + 3.0 * number[4]) + phase)) > 0, tf.float32)
+            return tf.cast(tf.sin(2 * math.pi * (along / (4.0 + 3.0 * number[4]) + phase)) > 0, tf.float32)
 
         across, upright = bars(down, number[5]), bars(right, number[6])
         texture = tf.stack([across, upright, bars((down + right) / 2**0.5, number[5]), tf.abs(across - upright)])[label]

@@ -186,7 +186,10 @@ def _wrong_length(entry, dims, number) -> str:
 
 def _is_count(value) -> bool:
     """Whether it is a whole number from 1 up, of NumPy's too; True is none."""
-    return hasattr(value, "__index__") and not isinstance(value, bool) and operator.index(value) >= 1
+    try:
+        return not isinstance(value, bool) and operator.index(value) >= 1
+    except TypeError:
+        return False
 
 
 def _faults(entry, names) -> list[str]:
