@@ -33,7 +33,7 @@ def setup_of(*argv, command="train"):
     return setup_flags.Configuration(values).bind()
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "explain"])
 def test_it_gives_a_mesh_and_a_layout_and_says_which(caplog, command):
     caplog.set_level(logging.INFO, "mtf_imaging")
     argv = ["--gin_file=unet3d_demo", "--input_partition_dims=[1,4,2,1,1]", "--num_cores_per_replica=8"]
