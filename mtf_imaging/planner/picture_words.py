@@ -9,7 +9,7 @@ def processors_in_words(cuts: Cuts) -> str:
     """How many processors there are, and what those do that cut no slice.
 
     >>> processors_in_words(Cuts((("x", 8),), (("rows", 2), ("cores", 2)), (("x", "rows"), ("batch", "cores"))))
-    "4 processors, rows 2 x cores 2. 'batch' over cores: 2 such volumes side by side, each with its part of the batch."
+    "4 processors, rows 2 x cores 2. 'batch' over cores: 2 such sets of slices, each of its part of the batch."
     """
     sizes, rules = dict(cuts.mesh_shape), dict(cuts.layout)
     number = math.prod(sizes.values())
@@ -19,9 +19,7 @@ def processors_in_words(cuts: Cuts) -> str:
         if dim in cuts.parts or sizes[onto] == 1:
             continue
         if dim == "batch":
-            said.append(
-                f"'batch' over {onto}: {sizes[onto]} such volumes side by side, each with its part of the batch."
-            )
+            said.append(f"'batch' over {onto}: {sizes[onto]} such sets of slices, each of its part of the batch.")
         else:
             said.append(
                 f"'{dim}' over {onto}: {sizes[onto]} processors share each slice, each with its part of '{dim}'."

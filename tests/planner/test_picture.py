@@ -149,7 +149,7 @@ def test_bars_are_as_high_as_their_bytes():
 def test_words_say_what_cuts_no_slice():
     said = picture_words.processors_in_words(cuts_of(CUBE, "rows:2,a:4,b:2,c:3", "x:rows,batch:a,channels:b"))
     assert said == (
-        "48 processors, rows 2 x a 4 x b 2 x c 3. 'batch' over a: 4 such volumes side by side, each with its part of "
+        "48 processors, rows 2 x a 4 x b 2 x c 3. 'batch' over a: 4 such sets of slices, each of its part of "
         "the batch. 'channels' over b: 2 processors share each slice, each with its part of 'channels'. no rule uses "
         "c: the same work is done 3 times."
     )
