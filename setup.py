@@ -53,6 +53,9 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "test": [
             "hypothesis>=6.100,<7",
+            "ipykernel>=6.29,<8",  # with the next two, runs the notebook of the documentation
+            "nbclient>=0.10,<0.12",
+            "nbformat>=5.10,<6",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff==0.17.*",
