@@ -1,0 +1,35 @@
+"""Draws the pictures of docs/layouts.md.
+
+python -m benchmarks.layout_pictures docs
+"""
+
+import sys
+from pathlib import Path
+
+from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.planner.picture import LayoutPicture, write_picture
+from mtf_imaging.windows import Window, plan_split
+
+LAYOUTS = {
+    "2x2": ("rows:2,cols:2", "x:rows,y:cols"),
+    "2x2x2": ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
+    "16x16x2": ("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores"),
+}
+VOLUME = (("x", 512), ("y", 512), ("z", 512))
+
+
+def main(folder: str) -> None:
+    """Writes `layouts_NAME.png` of each layout, with the halo of a convolution of 3."""
+    for name, (mesh_shape, layout) in LAYOUTS.items():
+        mesh, rules = parse_shape(mesh_shape), parse_layout(layout)
+        plans = {
+            dim: plan_split(Window(kernel=3), size, dict(mesh)[dict(rules)[dim]])
+            for dim, size in VOLUME
+            if dim in dict(rules)
+        }
+        halo = {dim: (plan.before, plan.after) for dim, plan in plans.items()}
+        write_picture(Path(folder) / f"layouts_{name}.png", LayoutPicture(VOLUME, mesh, rules, halo))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
