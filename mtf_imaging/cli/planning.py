@@ -114,6 +114,11 @@ class Planned:
         return parse_shape(shape)[1 : 1 + len(self.sizes)]
 
 
+def at_resolution(setup: JobSetup, resolution: int) -> JobSetup:
+    """The same setup at another resolution."""
+    return dataclasses.replace(setup, resolution=resolution)
+
+
 def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> LayoutPicture:
     """What is drawn of a layout."""
     plan, hardware = explained.plan, explained.hardware

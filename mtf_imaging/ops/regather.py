@@ -25,12 +25,17 @@ class ProgramMesh(mtf.Mesh):
       graph: an `mtf.Graph`.
       mesh_shape: pairs (mesh dimension, size).
       layout: pairs (tensor dimension, mesh dimension).
+
+    Attributes:
+      num_slices: number of slices by dimension, of those with a rule.
+      asked: whether a network asked for it: what it made then holds for this layout only.
     """
 
     def __init__(self, graph, mesh_shape, layout):
         super().__init__(graph, "mesh")
         sizes = dict(mesh_shape)
         self.num_slices = {dim: sizes.get(onto, 1) for dim, onto in layout}  # rules of no sense are found later
+        self.asked = False
 
 
 class Regather(mtf.Operation):
@@ -104,6 +109,7 @@ def layout_changes(graph, mesh_impl):
 
 def num_slices(x):
     """Into how many slices the layout cuts each dimension of a tensor: {name: number}, 1 for a whole one."""
+    x.mesh.asked = True
     known = getattr(x.mesh, "num_slices", {})
     return {dim.name: known.get(dim.name, 1) for dim in x.shape.dims}
 

@@ -122,7 +122,7 @@ def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = No
     """
     mesh_pairs, rules = parse_shape(mesh_shape, "mesh shape"), parse_layout(layout)
     processors = math.prod(size for _, size in mesh_pairs)
-    mesh = BlockMeshImpl(
+    mesh = _PlannedMesh(
         mtf.convert_to_shape(list(mesh_pairs)),
         mtf.convert_to_layout_rules(list(rules)),
         [f"device:{n}" for n in range(devices or processors)],
@@ -147,6 +147,26 @@ def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = No
         sum(math.prod(mesh.slice_shape(v.shape)) * v.slice_dtype.size for v in variables),
         peak(step.phases, mesh, mesh.grid.stack_size),
     )
+
+
+class _PlannedMesh(BlockMeshImpl):
+    """A mesh that is asked the same of the same shapes thousands of times, and does not answer anew."""
+
+    def __init__(self, *options):
+        super().__init__(*options)
+        self._slices, self._axes = {}, {}
+
+    def slice_shape(self, shape):
+        key = tuple(shape.dims)
+        if key not in self._slices:
+            self._slices[key] = super().slice_shape(shape)
+        return list(self._slices[key])
+
+    def split_axes(self, shape):
+        key = tuple(shape.dims)
+        if key not in self._axes:
+            self._axes[key] = super().split_axes(shape)
+        return self._axes[key]
 
 
 def _cost(op, phase, mesh, exchanges):

@@ -107,8 +107,8 @@ def _summary(explained, paint):
     if plan.devices > 1:
         yield f"  weights: {format_bytes(plan.read * plan.parts)} sent to each device"
     if time is not None:
-        said = f"{_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
-        parts = f"computing {_seconds(time.compute)}, links {_seconds(time.links)}, latency {_seconds(time.latency)}"
+        said = f"{format_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
+        parts = f"computing {format_seconds(time.compute)}, links {format_seconds(time.links)}, latency {format_seconds(time.latency)}"
         yield f"  {paint(said, _BOLD)}: {parts}"
         yield paint(
             f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s of {explained.dtype} "
@@ -205,7 +205,12 @@ def _flops(number):
     return f"{number:,} FLOP"
 
 
-def _seconds(seconds):
+def format_seconds(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> format_seconds(0.0419)
+    '41.9 ms'
+    """
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
