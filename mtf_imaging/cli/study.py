@@ -40,7 +40,7 @@ def run(values: flags.FlagValues) -> None:
     out = Path(values.output_dir)
     _keep_settings(out, values)
     cases = Path(values.input_dir or out / "cases")
-    if not values.input_dir:
+    if not values.input_dir and not _has_cases(cases, values.num_cases):
         say("Write CT cases of made-up abdomens with many small lesions.")
         run_command("phantom", output_dir=cases, num_cases=values.num_cases, seed=1, kind="small_lesions")
     folders = {name: out / name for name in ("train", "held_out")}
@@ -57,6 +57,11 @@ def run(values: flags.FlagValues) -> None:
             runs.append(read_run(resolution, seed, _metrics(out, resolution, seed)))
             write_study(out, runs, _title(values, runs))
     print(f"\n{study_table(runs)}\n\nPicture: {out / 'study.png'}\nTable: {out / 'study.csv'}", flush=True)
+
+
+def _has_cases(cases, number) -> bool:
+    """Whether all phantoms are there: each file of theirs is whole, or has another name."""
+    return all(len(list(cases.glob(f"{kind}-*.nii.gz"))) == number for kind in ("volume", "segmentation"))
 
 
 def _train_and_score(out, resolution, seed, values, records, held_out):

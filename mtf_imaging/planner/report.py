@@ -108,7 +108,7 @@ def _summary(explained, paint):
         yield f"  weights: {format_bytes(plan.read * plan.parts)} sent to each device"
     if time is not None:
         said = f"{format_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
-        parts = f"computing {format_seconds(time.compute)}, links {format_seconds(time.links)}, latency {format_seconds(time.latency)}"
+        parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in time._asdict().items())
         yield f"  {paint(said, _BOLD)}: {parts}"
         yield paint(
             f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s of {explained.dtype} "
