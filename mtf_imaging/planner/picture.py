@@ -16,7 +16,7 @@ from mtf_imaging.planner.picture_words import processors_in_words
 
 _DPI = 100
 _HEIGHT, _HEAD, _FOOT = 560, 88, 14  # pixels, as all sizes here
-_WIDTHS = {"volume": 520, "slice": 370, "memory": 350}
+_WIDTHS = {"volume": 520, "slice": 370, "memory": 400}
 
 
 @dataclasses.dataclass(frozen=True)

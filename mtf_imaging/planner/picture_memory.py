@@ -34,7 +34,7 @@ def draw_memory(axes, picture) -> None:
     foot = 48 + 19 * len(rows)
     room = height - foot - 66
     most = max([picture.device_memory or 0, *(sum(parts.values()) for _, parts in bars)])
-    columns = [width - 148, width - 58] if len(bars) == 2 else [width - 100]
+    columns = [width - 134, width - 42] if len(bars) == 2 else [width - 100]
     for (name, parts), x in zip(bars, columns):
         y = foot
         for part, number in parts.items():
