@@ -67,9 +67,9 @@ def pool(x, name, gather_below=0):
       Tensor[batch, x / 2, y / 2, z / 2, channels], its gathered axes under the name that `mi.ops.gather_slices` gives.
     """
     early, late = [], []  # Gathered late, an eighth of the voxels is sent; but a pool makes no slices of half a voxel.
-    for dim in x.shape.dims[-4:-1]:
+    for dim in x.shape.dims[-4:-1] if gather_below else []:
         parts, size = mi.ops.num_slices(x)[dim.name], dim.size // 2
-        if gather_below and parts > 1 and (size % parts or size // parts < gather_below):
+        if parts > 1 and (size % parts or size // parts < gather_below):
             (early if size % parts else late).append(dim.name)
     x = mi.ops.gather_slices(x, early, f"{name}_gather")
     x = mi.ops.max_pool3d(x, 2, 2, name=name)

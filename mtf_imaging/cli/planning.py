@@ -10,14 +10,14 @@ from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.cli.training_settings import Training, data_of, sizes_of
 from mtf_imaging.data.grid import parse_grid
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, LayoutError, ShapeError
 from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.planner.hardware import Hardware, find_hardware
 from mtf_imaging.planner.picture import LayoutPicture
 from mtf_imaging.planner.plan import make_plan
 from mtf_imaging.planner.report import Explained
 from mtf_imaging.planner.step import Step, trace_step
-from mtf_imaging.tracing import check
+from mtf_imaging.tracing import check, trace_only
 from mtf_imaging.training.task import task_inputs
 
 _own_hardware = gin.external_configurable(Hardware, "hardware", module="mtf_imaging")
@@ -31,7 +31,7 @@ def hardware_of(name: str | None) -> Hardware | None:
     """
     if name is None or not name.endswith(".gin"):
         return name and find_hardware(name)
-    bound = gin.get_bindings(_own_hardware)
+    bound = gin.get_bindings("mtf_imaging.hardware")
     needed = [p.name for p in inspect.signature(Hardware).parameters.values() if p.default is p.empty]
     missing = [f"hardware.{field}" for field in needed if field not in bound]
     if missing:
@@ -99,13 +99,25 @@ class Planned:
         """
         mesh_shape, layout, task = self.setup.mesh_shape, self.setup.layout, self.job.task
         devices = [f"device:{number}" for number in range(self.setup.processors)]
-        step = self.step(devices=devices)
+        try:
+            step = self.step(devices=devices)
+        except ShapeError as error:
+            raise self._with_faults_of_inputs(error) from None
         repeated = check(step.traced, mesh_shape, layout)
         plan = make_plan(step, mesh_shape, layout)
         recomputes = bool(getattr(getattr(task, "network", None), "recompute", False))
         other = recomputing(task, not recomputes)
         other = other and make_plan(self.step(other, devices=devices), mesh_shape, layout)
         return Explained(plan, other, recomputes, hardware, self.job.dtype, self.setup.batch_size, repeated)
+
+    def _with_faults_of_inputs(self, error: ShapeError) -> ShapeError:
+        """What a network says of its sizes, and what can be said of the layout without it: all faults at once."""
+        inputs = task_inputs(self.job.task, self.setup.batch_size, self.sizes, dtype=self.job.dtype)
+        try:
+            check(trace_only(lambda **tensors: tensors, inputs), self.setup.mesh_shape, self.setup.layout)
+        except LayoutError as faults:
+            return ShapeError(f"{error}\n{faults}")
+        return error
 
     @property
     def volume(self) -> tuple[tuple[str, int], ...]:

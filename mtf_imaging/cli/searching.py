@@ -35,6 +35,9 @@ class Searching:
         volume = " x ".join(map(str, self._planned.sizes))
         print(f"{self._on()}, {volume} voxels, batch {self._planned.setup.batch_size}, {self._planned.job.dtype}:\n")
         print(search_table(searched, top))
+        if not searched.found:
+            print(f"\nNo layout of {self._number} processors is legal. Fix: another --num_devices or --resolution.")
+            return
         best = searched.best
         if best is None:
             print("\nNothing fits. Fix: more --num_devices, a lower --resolution or --batch_size, or --micro_batches.")

@@ -30,7 +30,11 @@ def search_table(searched: Searched, top: int) -> str:
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = (
+        []
+        if not shown
+        else ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    )
     if len(searched.found) > top:
         lines.append(f"and {len(searched.found) - top} more; --top shows more of them")
     if searched.illegal:

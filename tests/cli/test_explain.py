@@ -1,0 +1,181 @@
+"""explain and search from the command line: what they print, and what they say of what cannot be."""
+
+import json
+import resource
+import time
+
+import gin
+import pytest
+
+from mtf_imaging.cli.main import main
+
+SMALL = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--resolution", "32"]
+TWO_BY_TWO = ["--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols"]
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        gin.clear_config()
+        try:
+            code = main(list(words))
+        finally:
+            gin.clear_config()
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_papers_job_at_512_is_explained_in_seconds_without_memory_for_it(run, tmp_path):
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    picture = tmp_path / "layout.png"
+    words = ["--resolution", "512", "--batch_size", "32", "--hardware", "h200", "--picture", str(picture)]
+    code, out, _ = run("explain", "--gin_file", "unet3d_lits", *words)
+    assert code == 0
+    assert time.monotonic() - began < 60, "a few seconds on a machine that has nothing else to do"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20, "KiB: less than one slice takes"
+    assert "512 processors on 512 devices" in out
+    assert out.count(": fits 90% of h200's 131.0 GiB") == 2
+    assert "assumed: 297 TFLOP/s of bfloat16 (30% of what the maker states), 450 GB/s" in out
+    assert (
+        "unet3d/up0/conv0/conv0    batch:32,x:512,y:512,z:512,filters:32   16 x 32 x 32 x 512 x 32  x:1,1 y:1,1" in out
+    )
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_does_not_fit_is_said(run):
+    code, out, _ = run("explain", "--gin_file", "unet3d_lits_1gpu", "--resolution", "512", "--hardware", "l4")
+    assert code == 0
+    assert out.count(": does not fit 90% of l4's 22.4 GiB") == 2
+    assert "a batch of 32 in 32 parts, one after the other, with a forward pass more" in out
+
+
+def test_json_says_the_same(run, tmp_path):
+    picture = str(tmp_path / "a.png")
+    code, out, err = run("explain", *SMALL, *TWO_BY_TWO, "--hardware", "a100", "--json", "--picture", picture)
+    assert code == 0
+    assert picture in err
+    said = json.loads(out)
+    assert (said["processors"], said["devices"], said["dtype"]) == (4, 4, "float32")
+    assert set(said["memory_a_device"]) == {"kept", "recomputed"}
+    assert said["memory_a_device"]["kept"]["fits"] is True
+    of_ops = {
+        end: sum(op["halo_bytes_sent"][end] for op in said["operations"] if op["phase"] == "backward")
+        for end in ("interior", "border")
+    }
+    assert said["step"]["backward"]["halo_bytes_sent"] == of_ops
+    assert 0 < said["seconds"]["exchange_share"] < 1
+
+
+def test_verbose_shows_every_operation(run):
+    _, short, _ = run("explain", *SMALL, *TWO_BY_TWO)
+    _, long, _ = run("explain", *SMALL, *TWO_BY_TWO, "--verbose")
+    assert "--verbose shows every operation" in short
+    assert " others" in short
+    assert "unet3d/pool1" not in short
+    assert "unet3d/pool1" in long
+    assert "the optimizer" in long
+    assert "Give --hardware" in short
+
+
+def test_one_processor_exchanges_nothing(run):
+    code, out, _ = run("explain", *SMALL, "--gin_file", "unet3d_demo", "--gin_file", "single")
+    assert code == 0
+    assert out.startswith("one processor: 1 processor on 1 device\n")
+    assert "0 bytes sent by an interior processor, 0 bytes by one at a corner, in 0 exchanges; 0 all-reduces" in out
+
+
+def test_a_dry_run_of_train_prints_the_same(run):
+    _, explained, _ = run("explain", *SMALL, *TWO_BY_TWO)
+    code, out, _ = run("train", "--data_dir", "none", "--model_dir", "none", "--dry_run", *SMALL, *TWO_BY_TWO)
+    assert code == 0
+    assert out.startswith(explained.rstrip("\n"))
+
+
+def test_every_fault_is_told_at_once(run):
+    code, out, err = run("explain", "--resolution", "60", "--mesh_shape", "rows:8,cols:7", "--layout", "x:rows,y:cols")
+    assert (code, out) == (1, "")
+    assert "UNet3D of depth 4 halves the image 3 times, so 8 must divide its sizes" in err
+    assert "cannot split 'x' (size 60) over 'rows' (size 8): 60 is not divisible by 8, nearest legal: 56 and 64." in err
+    assert "cannot split 'y' (size 60) over 'cols' (size 7)" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--hardware", "h20"], "--hardware h20: no such device is known. Did you mean 'h200'? Known: h200, h100,"),
+        (["--hardware", "nosuch.gin"], "there is no gin file 'nosuch.gin'"),
+        (["--mesh_shape", "rows:8", "--num_devices", "4"], "mesh rows:8 has 8 processors, and --num_devices is 4."),
+        (["--mesh_shape", "rows:2", "--layout", "x:rows,y:rows"], "cannot split both 'x' (size 32) and 'y' (size 32)"),
+        (["--mesh_shape", "rows:2", "--layout", "x:rows,x:rows"], "tensor dimension 'x' has 2 rules"),
+        (["--mesh_shape", "rows:0"], "the size of 'rows' must be 1, 2, 3 ..., not '0'"),
+        (["--mesh_shape", "rows:-2"], "the size of 'rows' must be 1, 2, 3 ..., not '-2'"),
+        (["--mesh_shape", "rows:1.5"], "the size of 'rows' must be 1, 2, 3 ..., not '1.5'"),
+        (["--picture", "layout.jpg"], "--picture layout.jpg: it is a PNG. Fix: --picture layout.png"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(run, words, message):
+    code, out, err = run("explain", *SMALL, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_hardware_of_ones_own(run, tmp_path):
+    lines = [
+        *("hardware.name = 'mine'", "hardware.memory = 1e9", "hardware.flops = 2e12"),
+        *("hardware.flops_float32 = 1e12", "hardware.link = 1e9", "hardware.share = 0.5"),
+    ]
+    mine = tmp_path / "mine.gin"
+    mine.write_text("\n".join(lines))
+    code, out, _ = run("explain", *SMALL, *TWO_BY_TWO, "--hardware", str(mine))
+    assert code == 0
+    assert "assumed: 0.5 TFLOP/s of float32 (50% of what the maker states), 1 GB/s from a device, 20 us" in out
+    for change, message in (
+        (lines[:4], "does not say hardware.link. Fix"),
+        ([*lines, "hardware.memory = -1"], "hardware mine: memory must be a number above 0, not -1."),
+        ([*lines, "hardware.share = 3"], "hardware mine: share is a share, at most 1, not 3."),
+        ([*lines, "hardware.speed = 3"], "doesn't have a parameter named 'speed'"),
+        ([*lines, "hardware.name = 'm"], "gin file "),
+    ):
+        mine.write_text("\n".join(change))
+        code, _, err = run("explain", *SMALL, "--hardware", str(mine))
+        assert code == 2
+        assert message in err
+
+
+def test_search_ranks_and_says_how_to_use_the_first(run):
+    words = ["--num_devices", "4", "--hardware", "h200", *SMALL, "--batch_size", "2"]
+    code, out, _ = run("search", *words)
+    assert code == 0
+    assert "4 x h200, 117.9 GiB of memory to use on each, 32 x 32 x 32 voxels, batch 2, float32:" in out
+    flags = out.strip().splitlines()[-1].removeprefix("To use the first: ").split()
+    assert flags[:1] + flags[2:3] == ["--mesh_shape", "--layout"]
+    assert run("explain", *SMALL, "--batch_size", "2", *flags)[0] == 0
+    code, out, _ = run("search", *words, "--top", "1", "--memory_limit", "0.001")
+    assert code == 0
+    assert "does not fit" in out
+    assert "Nothing fits. Fix: more --num_devices, a lower --resolution" in out
+    code, out, _ = run("search", *words, "--num_devices", "7")
+    assert "No layout of 7 processors is legal. Fix: another --num_devices or --resolution." in out
+
+
+def test_search_finds_the_largest_cube(run):
+    network = SMALL[:2]
+    code, out, _ = run(
+        "search", "--num_devices", "2", "--hardware", "h200", "--memory_limit", "0.05", *network, "--max_resolution"
+    )
+    assert code == 0
+    size = int(out.split("up to ")[1].split("^3")[0])
+    flags = out.strip().splitlines()[-1].removeprefix("For that: ").split()
+    assert flags[:2] == ["--resolution", str(size)]
+    said = json.loads(run("explain", *network, *flags, "--json")[1])
+    held = said["memory_a_device"]["recomputed" if said["recompute"] else "kept"]["total"]
+    assert held <= 0.05 * 2**30
+    larger = json.loads(run("explain", *network, *flags, "--resolution", str(size + 16), "--json")[1])
+    assert all(kind["total"] > 0.05 * 2**30 for kind in larger["memory_a_device"].values())
+
+
+def test_search_has_needs(run):
+    assert "search needs --num_devices and --hardware." in run("search")[2]
+    assert "must be above 0 GiB" in run("search", "--num_devices", "2", "--hardware", "l4", "--memory_limit", "0")[2]

@@ -1,0 +1,133 @@
+"""Search: every layout that is legal, ranked; and the largest cube."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.planner.candidates import Candidate, candidates
+from mtf_imaging.planner.hardware import find_hardware
+from mtf_imaging.planner.largest import largest_cube
+from mtf_imaging.planner.search import Searched, Steps, search
+from mtf_imaging.planner.search_report import search_table
+from mtf_imaging.planner.step import trace_step
+from mtf_imaging.training.adafactor import Adafactor
+from mtf_imaging.training.task import task_inputs
+
+H200 = find_hardware("h200")
+
+
+@pytest.mark.parametrize(("devices", "dims", "number"), [(1, "xyz", 1), (8, "xyz", 20), (12, "xy", 18), (7, "x", 2)])
+def test_every_way_to_part_devices_is_a_candidate(devices, dims, number):
+    found = list(candidates(devices, dims))
+    assert len(set(found)) == len(found) == number
+    for mesh_shape, layout in found:
+        sizes = [int(item.split(":")[1]) for item in mesh_shape.split(",") if item]
+        assert math.prod(sizes) == devices
+        assert [item.split(":")[1] for item in layout.split(",") if item] == [
+            item.split(":")[0] for item in mesh_shape.split(",") if item
+        ]
+
+
+@pytest.fixture(scope="module")
+def steps():
+    traced = []
+
+    def trace(candidate, recompute):
+        traced.append(recompute)
+        task = Task(UNet3D(base_filters=4, depth=3, recompute=recompute))
+        return trace_step(task, Adafactor(), task_inputs(task, 4, (32, 32, 32), dtype="bfloat16"), *candidate)
+
+    steps = Steps(trace)
+    steps.traced = traced
+    return steps
+
+
+def found(steps, gib, **options):
+    return search(candidates(8, "xyz"), steps, H200, "bfloat16", gib * 2**30, **options)
+
+
+def test_the_fastest_of_those_that_fit_is_first(steps):
+    searched = found(steps, 100)
+    assert len(searched.found) + len(searched.illegal) == 20
+    assert Candidate("cores:8", "batch:cores") in searched.illegal
+    assert "cannot split 'batch' (size 4) over 'cores' (size 8)" in searched.illegal["cores:8", "batch:cores"]
+    times = [one.time.total for one in searched.found]
+    assert times == sorted(times)
+    assert searched.best is searched.found[0]
+    assert all(one.fits and not one.recompute for one in searched.found)
+    assert steps.traced == [False], "once for all layouts"
+    table = search_table(searched, 3).splitlines()
+    assert len(table) == 6
+    assert table[1].endswith("the fastest that fits")
+    assert "and 16 more; --top shows more" in table[4]
+    assert table[5].startswith("not legal: batch:cores on cores:8. input 'image'")
+
+
+def test_each_runner_up_loses_for_a_reason(steps):
+    searched = found(steps, 100)
+    for line, one in zip(search_table(searched, 99).splitlines()[2:], searched.found[1:], strict=False):
+        slower = one.time.total / searched.best.time.total - 1
+        if slower < 0.0005:
+            assert line.endswith("as fast")
+        else:
+            assert f"{slower:.1%} slower: " in line
+            assert line.endswith(("the bytes", "the exchanges"))
+
+
+def test_where_nothing_fits_activations_are_computed_again(steps):
+    kept = min(one.plan.memory for one in found(steps, 100).found)
+    searched = found(steps, (kept - 1) / 2**30)
+    assert searched.best.recompute
+    assert [one.fits for one in searched.found] == sorted((one.fits for one in searched.found), reverse=True)
+    assert "(recomputed)" in search_table(searched, 1)
+    nothing = found(steps, 1e-6)
+    assert nothing.best is None
+    assert "does not fit" in search_table(nothing, 1)
+
+
+def test_a_network_that_asks_for_the_layout_is_traced_for_each():
+    def trace(candidate, recompute):
+        traced.append(candidate)
+        task = Task(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
+        return trace_step(task, Adafactor(), task_inputs(task, 1, (16, 16, 16)), *candidate)
+
+    traced = []
+    searched = search(candidates(2, "xyz"), Steps(trace), H200, "float32", 1e12)
+    assert len(traced) == 4
+    assert len(searched.found) == 3
+
+
+@dataclasses.dataclass
+class Cubes:
+    """Stands in for a search: `nbytes` a voxel, and `overhead` for halos; split as 2 x 2 x 2 or as 8."""
+
+    memory: float
+    overhead: float = 0.0
+    looked: int = 0
+
+    def __call__(self, size, every, only):
+        found = []
+        for candidate, parts in zip(every, [8 if "8" in c.mesh_shape else 2 for c in every], strict=True):
+            if size % (8 * parts) == 0 and (only is None or len(found) < only):
+                self.looked += 1
+                nbytes = 100 * size**3 * (1 + self.overhead / size)
+                plan = SimpleNamespace(memory=nbytes)
+                found.append(SimpleNamespace(candidate=candidate, plan=plan, fits=nbytes <= self.memory))
+        return Searched(tuple(found), {})
+
+
+@pytest.mark.parametrize("overhead", [0, 10, 60])
+@pytest.mark.parametrize("size", [16, 48, 112, 128, 256, 304, 720, 1008, 1504])
+def test_the_largest_cube(size, overhead):
+    every = [Candidate("rows:8", "x:rows"), Candidate("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes")]
+    cubes = Cubes(100 * size**3 * (1 + overhead / size) * 1.001, overhead)
+    found, best = largest_cube(cubes, every, cubes.memory)
+    assert found == size
+    assert best.fits
+
+
+def test_there_may_be_no_cube():
+    assert largest_cube(Cubes(1.0), [Candidate("rows:8", "x:rows")], 1.0) is None
