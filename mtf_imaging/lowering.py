@@ -25,7 +25,7 @@ def needed(graph, outputs):
         op = todo.pop()
         if op not in found:
             found.add(op)
-            todo += [tensor.operation for tensor in op.inputs]
+            todo += [tensor.operation for tensor in op.inputs] + list(getattr(op, "_variables", []))  # assigned to
     return [op for op in graph.operations if op in found]
 
 
