@@ -20,7 +20,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "memory_limit",
         None,
-        "GiB of a device that a program can have; default: 90% of what the hardware has, or as it says.",
+        "GiB of a device that tensors may take; default: 75% of what the hardware has, or as its gin file says.",
         flag_values=values,
     )
     flags.DEFINE_integer("top", 10, "How many layouts to show.", lower_bound=1, flag_values=values)

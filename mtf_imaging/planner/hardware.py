@@ -20,7 +20,8 @@ class Hardware:
       link: bytes a second that a device sends, to all others together.
       latency: seconds until the first byte of an exchange is there.
       share: of `flops` that convolutions of this kind achieve.
-      usable: share of the memory that a program can have, beside the libraries and what is lost between tensors.
+      usable: share of the memory that the tensors of a plan may take. What kernels work in is not planned, nor what
+        is lost between tensors: steps that were measured (docs/memory.md) held up to 1.31 times what their plans say.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Hardware:
     link: float
     latency: float = 20e-6
     share: float = 0.3
-    usable: float = 0.9
+    usable: float = 0.75
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

@@ -1,0 +1,73 @@
+"""The table "I have N GPUs of M GiB and volumes of R^3" of docs/layouts.md, of the paper's network in bfloat16.
+
+    python -m benchmarks.layout_table
+
+Everything in it is the planner's model, as `mtf-imaging search` prints it, of a step with one volume; no device is
+used.
+"""
+
+import argparse
+import functools
+
+from mtf_imaging.memory import format_bytes
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.planner.candidates import candidates
+from mtf_imaging.planner.hardware import find_hardware
+from mtf_imaging.planner.largest import largest_cube
+from mtf_imaging.planner.search import Steps, search
+from mtf_imaging.planner.step import trace_step
+from mtf_imaging.training.adafactor import Adafactor
+from mtf_imaging.training.task import task_inputs
+
+DTYPE = "bfloat16"
+
+
+@functools.cache
+def _steps(size, devices):
+    names = [f"device:{number}" for number in range(devices)]
+
+    def trace(candidate, recompute):
+        task = Task(UNet3D(recompute=recompute))
+        return trace_step(task, Adafactor(), task_inputs(task, 1, (size,) * 3, dtype=DTYPE), *candidate, devices=names)
+
+    return Steps(trace)
+
+
+def _searched(size, devices, hardware, every=None, only=None):
+    memory = hardware.memory * hardware.usable
+    every = candidates(devices, "xyz") if every is None else every
+    return search(every, _steps(size, devices), hardware, DTYPE, memory, only=only)
+
+
+def _cell(found):
+    if found is None:
+        return "-"
+    layout = f"`{found.candidate.mesh_shape}` `{found.candidate.layout}`" if found.candidate.layout else "whole"
+    return f"{layout}{', recomputed' if found.recompute else ''}: {format_bytes(found.plan.memory)}"
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8])
+    flags.add_argument("--hardware", nargs="+", default=["l4", "a100_40gb", "a100", "h200"])
+    flags.add_argument("--sizes", type=int, nargs="+", default=[256, 384, 512])
+    asked = flags.parse_args()
+    print("|".join(["", " GPUs ", *(f" {size}^3 " for size in asked.sizes), " largest cube ", ""]))
+    print("|".join(["", *([" --- "] * (len(asked.sizes) + 2)), ""]))
+    for name in asked.hardware:
+        hardware = find_hardware(name)
+        for devices in asked.devices:
+            cells = [_cell(_searched(size, devices, hardware).best) for size in asked.sizes]
+            every = list(candidates(devices, "xyz"))
+            at = functools.partial(_at, devices, hardware)
+            largest = largest_cube(at, every, hardware.memory * hardware.usable)
+            cells.append(f"{largest[0]}^3, {_cell(largest[1])}" if largest else "-")
+            print(f"| {devices} x {name}, {format_bytes(int(hardware.memory))} | {' | '.join(cells)} |", flush=True)
+
+
+def _at(devices, hardware, size, every, only):
+    return _searched(size, devices, hardware, every, only)
+
+
+if __name__ == "__main__":
+    main()
