@@ -4,14 +4,18 @@ import collections
 import math
 
 import pytest
+import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.meshes import make_mesh_impl
+from mtf_imaging.layout import parse_shape
+from mtf_imaging.meshes import halo, halo_gather, make_mesh_impl
 from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.ops.window_op import Geometry
 from mtf_imaging.planner.traffic import traffic
 from mtf_imaging.tracing import trace_only
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
+from mtf_imaging.windows import Window
 from tests.planner.recorder import recorded
 
 mtf = mi.mtf
@@ -100,3 +104,23 @@ def test_operations(fn, mesh_shape, layout, dtype):
         "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),
     }
     assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])
+def test_what_is_gathered_from_one_stack_is_what_would_be_sent(kernel):
+    """Of an interior processor: one at the border would be sent the margins of its neighbours' margins, too."""
+    mesh = mesh_of("rows:4,cols:3", "x:rows,y:cols")
+    shape = mtf.convert_to_shape(list(parse_shape("batch:2,x:16,y:12,z:6,channels:16")))
+    windows = tuple(Window(taps) for taps in kernel)
+    margins = Geometry(("x", "y", "z"), (16, 12, 6), windows, 1).margins(mesh)
+    slice_shape = mesh.slice_shape(shape)
+    stack = tf.zeros([mesh.size, *slice_shape])
+    reached = halo_gather.reach(mesh, stack, margins)
+    assert reached == 3, "x and y are gathered, as rows of z and channels"
+    rows = halo_gather._rows(mesh, [mesh.size, *slice_shape[:reached]], [m for m in margins if m.dim < reached]).numpy()
+    interior = 1 * 3 + 1
+    of_a_slice = math.prod(slice_shape[:reached])
+    foreign = (rows[interior] // of_a_slice != interior).sum()
+    assert rows[interior].max() < mesh.size * of_a_slice, "nothing beyond the border"
+    sent = sum(e.sent_by((1, 1), (4, 3)) for e in halo.exchanges(margins, slice_shape, 4))
+    assert foreign * math.prod(slice_shape[reached:]) * 4 == sent > 0
