@@ -40,7 +40,7 @@ def run(values: flags.FlagValues) -> None:
     )
     import_tensorflow()
     from mtf_imaging.cli import planning
-    from mtf_imaging.planner import report
+    from mtf_imaging.planner import as_json, report
     from mtf_imaging.planner.picture import write_picture
 
     setup = configuration.bind()
@@ -49,7 +49,7 @@ def run(values: flags.FlagValues) -> None:
     planned = planning.Planned.bound(setup, values.data_dir)
     explained = planned.explain(hardware)
     if values.json:
-        print(json.dumps(report.as_dict(explained), indent=1))
+        print(json.dumps(as_json.as_dict(explained), indent=1))
     else:
         colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(report.text(explained, values.verbose, colours))

@@ -12,10 +12,10 @@ from mtf_imaging.cli.training_settings import Training, data_of, sizes_of
 from mtf_imaging.data.grid import parse_grid
 from mtf_imaging.errors import ConfigError, LayoutError, ShapeError
 from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.planner.explained import Explained
 from mtf_imaging.planner.hardware import Hardware, find_hardware
 from mtf_imaging.planner.picture import LayoutPicture
 from mtf_imaging.planner.plan import make_plan
-from mtf_imaging.planner.report import Explained
 from mtf_imaging.planner.step import Step, trace_step
 from mtf_imaging.tracing import check, trace_only
 from mtf_imaging.training.task import task_inputs

@@ -1,63 +1,10 @@
-"""A plan for people: a summary and a table, or, for programs, the same as a dict."""
-
-import dataclasses
-from collections.abc import Sequence
+"""What is said of a layout, for people: a summary, and a table of operations."""
 
 from mtf_imaging.memory import format_bytes
-from mtf_imaging.planner.hardware import Hardware
+from mtf_imaging.planner.explained import Explained
 from mtf_imaging.planner.plan import OpCost, Plan
-from mtf_imaging.planner.step_time import StepTime, step_time
 
 _BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
-
-
-@dataclasses.dataclass(frozen=True)
-class Explained:
-    """All that is said of one layout.
-
-    Attributes:
-      plan: of the job as it is.
-      other: the same with activations computed again in the backward pass, or without where the job has that; None for
-        a network that has no such choice.
-      recomputes: whether `plan` computes them again.
-      hardware: or None.
-      dtype: of the activations.
-      batch_size: of a step.
-      repeated: mesh dimensions that nothing is split over.
-    """
-
-    plan: Plan
-    other: Plan | None
-    recomputes: bool
-    hardware: Hardware | None
-    dtype: str
-    batch_size: int
-    repeated: tuple[str, ...]
-
-    @property
-    def kept(self) -> Plan | None:
-        return self.other if self.recomputes else self.plan
-
-    @property
-    def recomputed(self) -> Plan | None:
-        return self.plan if self.recomputes else self.other
-
-    @property
-    def time(self) -> StepTime | None:
-        return self.hardware and step_time(self.plan, self.hardware, self.dtype)
-
-    def fits(self, plan: Plan) -> bool | None:
-        """Whether a device holds it, None where the device is not known."""
-        return self.hardware and plan.memory <= self.hardware.memory * self.hardware.usable
-
-
-def groups(plan: Plan) -> dict[str, list[OpCost]]:
-    """The operations of a plan by the forward operation that they are of, itself first; an update is one group."""
-    found = {}
-    for op in plan.ops:
-        name = "the optimizer" if op.phase == "update" else op.name.split("/gradients/")[0]
-        found.setdefault(name, []).append(op)
-    return found
 
 
 def text(explained: Explained, verbose: bool = False, colours: bool = False) -> str:
@@ -70,6 +17,15 @@ def text(explained: Explained, verbose: bool = False, colours: bool = False) -> 
     """
     summary = "\n".join(_summary(explained, _paint if colours else lambda said, *_: said))
     return f"{summary}\n\n{_table(explained.plan, verbose)}"
+
+
+def groups(plan: Plan) -> dict[str, list[OpCost]]:
+    """The operations of a plan by the forward operation that they are of, itself first; an update is one group."""
+    found = {}
+    for op in plan.ops:
+        name = "the optimizer" if op.phase == "update" else op.name.split("/gradients/")[0]
+        found.setdefault(name, []).append(op)
+    return found
 
 
 def _paint(said, colour):
@@ -212,62 +168,3 @@ def format_seconds(seconds: float) -> str:
     '41.9 ms'
     """
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
-
-
-def as_dict(explained: Explained) -> dict:
-    """The same for programs: JSON's types alone, bytes, seconds and operations as numbers."""
-    plan, time, hardware = explained.plan, explained.time, explained.hardware
-
-    def memory(of):
-        fields = {"weights_and_optimizer": of.weights, "peak_activations": of.peak.nbytes, "total": of.memory}
-        return {**fields, "fits": explained.fits(of)}
-
-    def ends(of):
-        return {"interior": of(plan.interior), "border": of(plan.border)}
-
-    return {
-        "mesh_shape": plan.mesh_shape,
-        "layout": plan.layout,
-        "processors": plan.processors,
-        "devices": plan.devices,
-        "batch_size": explained.batch_size,
-        "micro_batches": plan.parts,
-        "dtype": explained.dtype,
-        "memory_a_device": {
-            name: memory(of)
-            for name, of in (("kept", explained.kept), ("recomputed", explained.recomputed))
-            if of is not None
-        },
-        "recompute": explained.recomputes,
-        "step": {
-            **{
-                phase: {
-                    "flops_a_processor": plan.total(lambda op: op.flops, phase),
-                    "halo_bytes_sent": ends(lambda at, phase=phase: plan.sent(at, phase)),
-                    "halo_exchanges": plan.count(phase=phase),
-                    "all_reduces": plan.count(("sum",), phase),
-                }
-                for phase in ("forward", "backward", "update")
-            },
-            "weight_bytes_read_a_device": plan.read * plan.parts if plan.devices > 1 else 0,
-        },
-        "hardware": dataclasses.asdict(hardware) if hardware else None,
-        "seconds": {**time._asdict(), "total": time.total, "exchange_share": time.exchange_share} if time else None,
-        "operations": [_op_dict(plan, op) for op in plan.ops],
-    }
-
-
-def _op_dict(plan, op) -> dict:
-    sent: Sequence = [op.sent(at, plan.grid.mesh) for at in (plan.interior, plan.border)]
-    return {
-        "name": op.name,
-        "kind": op.kind,
-        "phase": op.phase,
-        "whole": op.whole,
-        "slice": list(op.slice),
-        "halo": {dim: list(widths) for dim, widths in op.halo.items()},
-        "flops": op.flops,
-        "result_bytes": op.nbytes,
-        "halo_bytes_sent": dict(zip(("interior", "border"), sent, strict=True)),
-        "exchanges": [dataclasses.asdict(exchange) for exchange in op.exchanges],
-    }
