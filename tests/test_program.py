@@ -100,6 +100,17 @@ def test_every_update_reads_values_from_before_all_updates(mesh_impl):
         assert [p.variables[k].numpy()[0] for k in "ab"] == expected
 
 
+def test_a_variable_may_be_assigned_and_never_read():
+    def fn(image):
+        total, zeros = mtf.reduce_sum(image), tf.zeros_initializer()
+        mtf.assign(mtf.get_variable(image.mesh, "kept", mtf.Shape([]), initializer=zeros, trainable=False), total)
+        return total
+
+    p = mi.Program(fn, {"image": SHAPE}, "rows:2", "x:rows")
+    np.testing.assert_allclose(p(image=_image()), _image().sum(), rtol=1e-5)
+    np.testing.assert_allclose(p.variables["kept"], _image().sum(), rtol=1e-5)
+
+
 def test_the_step_counts_calls_that_assign():
     def counting(image):
         return mi.ops.step(image.mesh), _training(image)["loss"]
