@@ -13,6 +13,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import collectives, local, random, whole
 from mtf_imaging.meshes.devices import host_device
+from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.variables import LaidOutVariable
@@ -33,6 +34,10 @@ class BlockMeshImpl(mtf.MeshImpl):
       layout: layout rules, as `mtf.convert_to_layout_rules` takes them.
       devices: device strings; as many of them are used as divide the mesh into equal blocks.
       random_state: `RandomState` of the program, if it draws random numbers.
+
+    Attributes:
+      exchanged: an `Exchange` for each one that was lowered on this mesh so far, also where processors share a device
+        and nothing leaves it.
     """
 
     LaidOutTensor = LaidOutTensor
@@ -45,6 +50,7 @@ class BlockMeshImpl(mtf.MeshImpl):
         self.host = host_device()
         self.random_state = random_state
         self.assignments = []
+        self.exchanged = []
 
     # What a layout says of a tensor.
 
@@ -140,12 +146,22 @@ class BlockMeshImpl(mtf.MeshImpl):
                 stacks.append(
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
-        return LaidOutTensor(collectives.sum_blocks(stacks, self.grid, self.devices, summed_axes))
+        total = LaidOutTensor(collectives.sum_blocks(stacks, self.grid, self.devices, summed_axes))
+        self._note("sum", summed_axes, total)
+        return total
 
     # Communication; see `mtf.MeshImpl` for what each does.
 
+    def _note(self, kind, mesh_axes, x, distance=0):
+        """Notes an exchange of the slices of a laid-out tensor."""
+        if mesh_axes:
+            nbytes = math.prod(x.slice_shape) * x.dtype.size
+            self.exchanged.append(Exchange(kind, tuple(sorted(set(mesh_axes))), nbytes, distance))
+
     def allreduce(self, x, mesh_axes, reduction_fn_string):
-        stacks = x.to_laid_out_tensor().tensor_list
+        x = x.to_laid_out_tensor()
+        self._note("sum", mesh_axes, x)
+        stacks = x.tensor_list
         return LaidOutTensor(collectives.allreduce(stacks, self.grid, self.devices, mesh_axes, reduction_fn_string))
 
     def allconcat(self, x, mesh_axis, concat_axis):
@@ -153,10 +169,12 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     def gather(self, x, dims):
         """`allconcat` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
+        self._note("gather", dims, x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, dims)) if dims else x
 
     def alltoall(self, x, mesh_axis, split_axis, concat_axis):
+        self._note("all-to-all", [mesh_axis], x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.alltoall(stacks, self.grid, self.devices, mesh_axis, split_axis, concat_axis))
 
@@ -172,6 +190,9 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     def receive(self, x, mesh_axis, source_pcoord, fill=0):
         """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""
+        distance = next((to - source for to, source in enumerate(source_pcoord) if source is not None), None)
+        if distance is not None:  # there is none where a margin is wider than all neighbours together
+            self._note("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.receive(stacks, self.grid, self.devices, mesh_axis, source_pcoord, fill))
 

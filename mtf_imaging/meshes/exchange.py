@@ -41,6 +41,18 @@ class Exchange:
         shares = {"sum": 2 * (n - 1) / n, "gather": n - 1, "all-to-all": (n - 1) / n}
         return int(self.nbytes * shares[self.kind])
 
+    def sent_by_all(self, mesh_sizes):
+        """Bytes that all processors of a mesh of these sizes send together.
+
+        >>> Exchange("halo", (0,), 100, 1).sent_by_all((4, 2))  # 2 of 8 processors have nobody behind them
+        600
+        """
+        if self.kind == "halo":
+            (axis,) = self.axes
+            senders = max(0, mesh_sizes[axis] - abs(self.distance))
+            return self.nbytes * senders * math.prod(mesh_sizes) // mesh_sizes[axis]
+        return self.sent_by((0,) * len(mesh_sizes), mesh_sizes) * math.prod(mesh_sizes)
+
 
 class Round(NamedTuple):
     """Exchanges of an operation that are made together.

@@ -176,6 +176,11 @@ def widen(mesh, x, margins, fill=0):
     reached = 0
     if any(m.before or m.after for m in margins):
         reached = halo_gather.reach(mesh, x.tensor_list[0], margins)
+        # Noted here are those that are gathered, which come first; the others are as they are received.
+        first = sorted(margins, key=lambda m: not halo_gather.is_gathered(mesh, m, reached))
+        gathered = {m.mesh_axis for m in margins if halo_gather.is_gathered(mesh, m, reached)}
+        sent = exchanges(first, x.slice_shape, x.dtype.size)
+        mesh.exchanged += [e for e in sent if gathered.issuperset(e.axes)]
         make = functools.partial(halo_gather.gather, mesh, reached=reached) if reached else _pad
         x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
     for m, piece, own in _strips([m for m in margins if not halo_gather.is_gathered(mesh, m, reached)]):

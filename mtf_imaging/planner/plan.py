@@ -106,6 +106,11 @@ class Plan:
         """Bytes that the processor at these mesh coordinates sends in a step."""
         return self.total(lambda op: op.sent(coordinates, self.grid.mesh, kinds), phase)
 
+    @property
+    def moved(self) -> int:
+        """Bytes that all processors together send in a step, whatever for."""
+        return self.total(lambda op: sum(e.sent_by_all(self.grid.mesh) for e in op.exchanges))
+
     def count(self, kinds=("halo",), phase: str | None = None) -> int:
         """Exchanges of a step."""
         return self.total(lambda op: sum(e.kind in kinds for e in op.exchanges), phase)

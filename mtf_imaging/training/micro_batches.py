@@ -80,6 +80,11 @@ class MicroBatches:
         self.program = Program(update, shapes, variables=self.gradients, **mesh)
         self._wanted = list(shapes)
 
+    @property
+    def of_each_part(self):
+        """The programs that a step calls for each part."""
+        return [self.gradients] if self._sums is None else [self._sums, self.gradients]
+
     def __call__(self, parts):
         """Makes a step.
 

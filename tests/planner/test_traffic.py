@@ -65,6 +65,17 @@ def test_a_step_of_the_unet(mesh_shape, layout, options):
     assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
 
 
+def noted(fn, inputs, mesh_shape, layout, mesh_impl="stacked", devices=None):
+    return collections.Counter(mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, devices).mesh_impl.exchanged)
+
+
+@pytest.mark.parametrize("num_devices", [1, 4])
+def test_a_mesh_notes_what_it_exchanges(num_devices):
+    step, mesh = unet(), ("rows:2,cols:2", "x:rows,y:cols")
+    devices = [f"CPU:{number}" for number in range(num_devices)]
+    assert noted(*step, *mesh, "placement", devices) == modelled(*step, *mesh)
+
+
 def _conv(image, kernel):
     y = mi.ops.conv3d(image, kernel, name="conv")
     return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
@@ -104,6 +115,7 @@ def test_operations(fn, mesh_shape, layout, dtype):
         "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),
     }
     assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
+    assert modelled(fn, inputs, mesh_shape, layout) == noted(fn, inputs, mesh_shape, layout)
 
 
 @pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])
