@@ -11,7 +11,7 @@ from mtf_imaging.errors import ConfigError
 # its help has more to say. None imports TensorFlow before it runs, so that help and mistakes are answered at once.
 COMMANDS = (
     *("phantom", "convert", "train", "evaluate", "predict", "score"),
-    *("explain", "search", "study", "serve", "demo"),
+    *("explain", "search", "bench", "study", "serve", "demo"),
 )
 
 

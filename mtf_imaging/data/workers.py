@@ -61,7 +61,7 @@ def in_parallel(
     before = set(multiprocessing.active_children())
     pool = concurrent.futures.ProcessPoolExecutor(min(workers, len(items)), spawn, _begin, (prepare,))
     try:
-        with _ctrl_c_held_back():  # workers are born with it held back; see _begin
+        with ctrl_c_held_back():  # workers are born with it held back; see _begin
             futures = {pool.submit(_call, function, item): item for item in items}
         for future in concurrent.futures.as_completed(futures):
             yield futures[future], _result(future, futures[future])
@@ -78,7 +78,7 @@ def _begin(prepare):
     """Prepares a worker."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # its TensorFlow reads and writes files; GPUs are for the network
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one says what happens
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     if prepare:
         prepare()
     # Through finally, so that no half-written file stays. Until here SIGTERM ends the worker without a traceback.
@@ -86,7 +86,7 @@ def _begin(prepare):
 
 
 @contextlib.contextmanager
-def _ctrl_c_held_back():
+def ctrl_c_held_back():
     """Lets SIGINT wait till the block ends, in this thread and, to their end, in processes that the block starts."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -98,7 +98,8 @@ def _ctrl_c_held_back():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent():
+def end_with_parent():
+    """Ends this process as soon as the one that started it has ended; for a thread of its own."""
     # Workers wait for each other's ends of one pipe: without this they would outlive a killed parent.
     multiprocessing.parent_process().join()
     os._exit(1)

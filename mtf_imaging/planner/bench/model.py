@@ -1,0 +1,44 @@
+"""The model held against what it models."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from mtf_imaging.planner.bench.compare import Row
+from mtf_imaging.planner.hardware import Hardware
+from mtf_imaging.planner.step_time import step_time
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """All that is said.
+
+    Attributes:
+      rows: of the setups.
+      hardware: this machine.
+      dtype: of the activations.
+      batch_size, parts: of a step.
+    """
+
+    rows: Sequence[Row]
+    hardware: Hardware
+    dtype: str
+    batch_size: int
+    parts: int
+
+    def modelled(self, row: Row) -> dict | None:
+        """Seconds and bytes of a step by the model, as "seconds", "memory_bytes" and "moved_bytes".
+
+        Memory is what is measured: without variables, which a process holds before; of a GPU, or of all CPU devices.
+        """
+        if row.plan is None or not row.devices:
+            return None
+        number = len(row.devices)
+        memory = row.plan.memory - row.held // number
+        together = 1 if "GPU" in row.devices[0].upper() else number
+        seconds = step_time(row.plan, self.hardware, self.dtype).total
+        return {"seconds": seconds, "memory_bytes": memory * together, "moved_bytes": row.plan.moved}
+
+    def error(self, row: Row) -> dict[str, float | None]:
+        """The modelled as a share of the measured."""
+        modelled, measured = self.modelled(row) or {}, {"seconds": row.seconds, "memory_bytes": row.peak}
+        return {what: modelled[what] / value if value and modelled else None for what, value in measured.items()}

@@ -1,0 +1,166 @@
+"""`mtf-imaging bench`: what --setup may say, and real runs of small steps."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mtf_imaging.cli import main
+from mtf_imaging.cli.bench_setups import parse_setup
+from mtf_imaging.errors import MtfImagingError
+
+SMALL = ("--resolution=16", "--gin.UNet3D.base_filters=2", "--steps=2")
+
+
+def run(capsys, *argv):
+    code = main.main(["bench", *argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("text", "setup"),
+    [
+        ("rows:2,cols:2/x:rows,y:cols", ("rows:2,cols:2/x:rows,y:cols", "rows:2,cols:2", "x:rows,y:cols")),
+        (" rows:2; cols:2 / x:rows ", ("rows:2; cols:2/x:rows", "rows:2; cols:2", "x:rows")),
+        ("rows:2/", ("rows:2/", "rows:2", "")),
+        ("/", ("one processor", "", "")),
+        ("", ("one processor", "", "")),
+        ("single", ("one processor", "", "")),
+        ("4x4", ("4x4", "rows:4,cols:4", "x:rows,y:cols")),
+        ("layouts/4x4.gin", ("4x4", "rows:4,cols:4", "x:rows,y:cols")),
+    ],
+)
+def test_setups(text, setup):
+    assert parse_setup(text) == setup
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rows:2", "--setup rows:2: has no '/', and a mesh and a layout have 1 between them. Fix: as --setup rows:2,"),
+        ("rows:2/x:rows/y:cols", "has 2 '/'"),
+        ("rows:2/x=rows", "x=rows"),
+        ("rows:two/x:rows", "rows:two"),
+        ("4x5", "there is no gin file '4x5', neither here nor shipped. Did you mean '4x4'?"),
+        ("unet3d_demo", "Fix: --gin_file unet3d_demo for what all setups share"),
+    ],
+)
+def test_mistakes_in_setups_are_explained(text, message):
+    with pytest.raises(MtfImagingError) as error:
+        parse_setup(text)
+    assert message in str(error.value)
+
+
+def test_a_layout_file_of_ones_own(tmp_path):
+    file = tmp_path / "mine.gin"
+    file.write_text("import mtf_imaging\nsetup.layout = 'x:rows'\n")
+    with pytest.raises(MtfImagingError, match="also says import; that of a layout binds"):
+        parse_setup(str(file))
+    file.write_text("setup.mesh_shape = 'rows:2'\nsetup.layout = 2\n")
+    with pytest.raises(MtfImagingError, match="are strings"):
+        parse_setup(str(file))
+    file.write_text("setup.layout = = 'x:rows'\n")
+    with pytest.raises(MtfImagingError, match=r"mine\.gin"):
+        parse_setup(str(file))
+    file.write_text("setup:\n  mesh_shape = 'rows:2'\n  layout = 'x:rows'\n")
+    assert parse_setup(str(file)) == ("mine", "rows:2", "x:rows")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--setup=4x4", "--mesh_shape=rows:2", "--layout=x:rows"], "Fix: --setup 'rows:2/x:rows' instead of --mesh_"),
+        (["--setup=4x4", "--layout=x:rows"], "--layout beside --setup: each --setup is a mesh and a layout itself."),
+        (["--cluster=localhost:2222"], "bench measures the devices of this machine. Fix: leave --cluster out."),
+        (["--steps=0"], "flag --steps=0"),
+    ],
+)
+def test_mistakes_in_flags(capsys, argv, message):
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_all_layouts_that_cannot_be_are_reported_before_anything_runs(capsys):
+    code, out, err = run(capsys, *SMALL, "--setup=rows:3/x:rows", "--setup=rows:2/z:cols", "--setup=rows:32/y:rows")
+    assert (code, out) == (2, "")
+    for text in (
+        "rows:3/x:rows: layout 'x:rows' on mesh 'rows:3' has",
+        "rows:2/z:cols: layout 'z:cols'",
+        "cannot split 'y' (size 16) over 'rows' (size 32)",
+    ):
+        assert text in err
+    assert "build" not in err
+
+
+def _check(found, names):
+    assert [row["name"] for row in found["setups"]] == names
+    assert found["equal"]
+    assert not found["differences"]
+    for row in found["setups"]:
+        assert row["error"] is None
+        assert len(row["steps_seconds"]) == 2
+        assert row["memory_bytes"] > 0
+        assert row["build_seconds"] > 0
+        assert row["modelled"]["seconds"] > 0
+        assert row["modelled_by_measured"]["memory_bytes"] > 0
+
+
+@pytest.mark.slow
+def test_setups_are_measured(capsys):
+    code, out, err = run(capsys, *SMALL, "--json", "--setup=/", "--setup=2x2", "--setup=rows:3/x:rows")
+    assert code == 0, err
+    found = json.loads(out)
+    illegal = found["setups"].pop()
+    assert illegal["error"].startswith("layout 'x:rows' on mesh 'rows:3' has")
+    assert illegal["error"] in err
+    _check(found, ["one processor", "2x2"])
+    assert found["hardware"]["flops"] > 1e8
+    assert found["hardware"]["name"] == "this machine"
+    one, split = found["setups"]
+    assert one["loss"] == pytest.approx(split["loss"], rel=1e-5)
+    assert one["moved_bytes"] == 0 < split["moved_bytes"] == split["modelled"]["moved_bytes"]
+
+
+@pytest.mark.slow
+def test_the_jobs_own_layout_is_held_against_one_processor(capsys):
+    options = ("--batch_size=2", "--micro_batches=2", "--gin_file=unet3d_demo", "--gin_file=2x2")
+    code, out, err = run(capsys, *SMALL, *options, "--gin.job.dtype='bfloat16'")
+    assert code == 0, err
+    assert "one device, /device:CPU:0: all processors share it" in out
+    assert "\none processor " in out
+    assert "\nrows:2,cols:2/x:rows,y:cols " in out
+    assert "modelled / measured, over all: step " in out
+    assert "the same first loss" in out
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_processes(tmp_path):
+    command = [sys.executable, "-m", "mtf_imaging.cli.main", "bench", *SMALL, "--setup=/", "--setup=2x2"]
+    with open(tmp_path / "err", "w") as err:
+        process = subprocess.Popen(
+            [*command, "--steps=100000"],
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+    end = time.monotonic() + 120
+    while "steps in turn" not in (tmp_path / "err").read_text():
+        assert process.poll() is None, (tmp_path / "err").read_text()
+        assert time.monotonic() < end, (tmp_path / "err").read_text()
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert "interrupted" in (tmp_path / "err").read_text()
+    for _ in range(50):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("processes are left")

@@ -1,0 +1,52 @@
+"""Workers for tests of the bench: they build nothing, and answer what they are told to, or die."""
+
+import os
+import signal
+import sys
+
+GOOD = {
+    "build": {"seconds": 1.5, "devices": ["/device:CPU:0"], "held": 100, "moved": 600},
+    "first": {"seconds": 0.5, "loss": 2.0, "gradient_norm": 5.0},
+    "memory": {"peak": 4000},
+    "step": {"seconds": 0.25},
+}
+
+
+def _serve(connection, change):
+    while True:
+        try:
+            word, arguments = connection.recv()
+        except EOFError:
+            return
+        connection.send(change(word, dict(GOOD[word]), arguments))
+
+
+def good(connection, log, make):
+    _serve(connection, lambda word, answer, arguments: answer)
+
+
+def wrong(connection, log, make):
+    """Finds another loss."""
+    _serve(connection, lambda word, answer, arguments: answer | ({"loss": 2.1} if word == "first" else {}))
+
+
+def short_of_memory(connection, log, make):
+    """Says that memory was too small for the build."""
+    _serve(connection, lambda word, answer, arguments: {"error": "out of memory: so it is.\n  Ways out:"})
+
+
+def killed(connection, log, make):
+    """Is killed in the middle of a step, as by a system short of memory."""
+
+    def die(word, answer, arguments):
+        if word == "step":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    _serve(connection, die)
+
+
+def failing(connection, log, make):
+    """Raises what nobody foresaw."""
+    sys.stderr = open(log, "a")  # noqa: SIM115  multiprocessing writes the traceback there
+    raise KeyError("bug")

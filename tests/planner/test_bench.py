@@ -1,0 +1,112 @@
+"""Setups side by side: what their processes answer, where they die, and what is made of it."""
+
+import functools
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.planner.bench.compare import Row, measure, unequal
+from mtf_imaging.planner.bench.model import Bench
+from mtf_imaging.planner.bench.process import Process
+from mtf_imaging.planner.bench.subject import Setup, random_batch
+from mtf_imaging.planner.bench.table import as_dict, text
+from mtf_imaging.planner.hardware import Hardware
+from mtf_imaging.planner.plan import make_plan
+from mtf_imaging.planner.step import FORWARD, Step
+from mtf_imaging.tracing import trace_only
+from tests.planner import bench_workers
+
+SIZES = {"fx": 3, "fy": 3, "fz": 3, "channels": 1, "out": 1}
+KERNEL = mi.mtf.Shape([mi.mtf.Dimension(*dim) for dim in SIZES.items()])
+SPLIT = Setup("2x2", "rows:2,cols:2", "x:rows,y:cols")
+
+
+HARDWARE = Hardware("this machine", 2**30, 1e9, 1e9, 1e9, 1e-6, share=1.0)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    def step(image):
+        return mi.mtf.reduce_sum(mi.ops.conv3d(image, mi.mtf.get_variable(image.mesh, "w", KERNEL)))
+
+    traced = trace_only(step, {"image": "batch:1,x:8,y:8,z:4,channels:1"})
+    phases = dict.fromkeys(traced.needed, FORWARD)
+    return make_plan(Step(traced, phases, 1, 1), SPLIT.mesh_shape, SPLIT.layout, devices=1)
+
+
+def measured(*workers, rounds=2):
+    """Rows of setups that are named and served by these."""
+    rows = [Row(Setup(serve.__name__, "", "")) for serve in workers]
+    processes = iter([functools.partial(Process, dict, serve) for serve in workers])
+    measure(rows, lambda: next(processes)(), rounds, 0, say=lambda text: None, done=lambda: None)
+    return rows
+
+
+def test_a_worker_that_dies_is_a_row_with_the_reason_and_the_others_go_on(plan):
+    workers = (bench_workers.killed, bench_workers.failing, bench_workers.short_of_memory, bench_workers.good)
+    killed, failing, short, good = measured(*workers)
+    assert "ended by SIGKILL" in killed.error
+    assert "Fix: fewer --setup at a time" in killed.error
+    assert failing.error == "KeyError: 'bug'"
+    assert short.error.startswith("out of memory")
+    assert (good.error, good.steps, good.ratios, good.seconds) == (None, [0.25, 0.25], [1.0, 1.0], 0.25)
+    good.plan = plan
+    shown = text(Bench([killed, failing, short, good], HARDWARE, "float32", 1, 1), equal=True)
+    assert "\nfailing: not measured: KeyError: 'bug'\n" in shown
+    assert "\nshort_of_memory: not measured: out of memory: so it is. ...\n" in shown
+
+
+def test_a_wrong_result_is_caught():
+    rows = measured(bench_workers.good, bench_workers.wrong, rounds=1)
+    (difference,) = unequal(rows, "float32")
+    assert difference == (
+        "the first loss is 2.1 under wrong and 2 under good: 5.0e-02 of it, more than 1e-05, the tolerance of float32"
+    )
+    assert as_dict(Bench(rows, HARDWARE, "float32", 1, 1), [difference])["equal"] is False
+
+
+@pytest.mark.parametrize(
+    ("dtype", "off", "caught"),
+    [
+        ("float32", (9e-6, 1e-2), 0),
+        ("float32", (2e-5, 3e-2), 2),
+        ("float64", (2e-9, 0), 1),
+        ("bfloat16", (1e-2, 5e-2), 0),
+        ("bfloat16", (3e-2, 0), 1),
+        ("float32", (math.nan, 0), 1),
+        ("float32", (0, math.inf), 1),
+    ],
+)
+def test_how_equal_is_equal(dtype, off, caught):
+    rows = [Row(SPLIT, loss=2.0, gradient_norm=5.0), Row(SPLIT), Row(SPLIT, loss=2 + 2 * off[0])]
+    rows[2].gradient_norm = 5 + 5 * off[1]
+    assert len(unequal(rows, dtype)) == caught
+
+
+def test_the_table_holds_the_model_against_what_was_measured(plan):
+    row = Row(SPLIT, plan=plan, build=1.5, devices=["/device:CPU:0"], held=108, moved=plan.moved, peak=4000)
+    row.loss, row.gradient_norm, row.steps, row.ratios = 2.0, 5.0, [0.3, 0.2, 0.4], [1.0, 1.1, 0.9]
+    bench = Bench([row], HARDWARE, "float32", 1, 1)
+    (found,) = json.loads(json.dumps(as_dict(bench, [])))["setups"]
+    assert (found["step_seconds"], found["ratio"], found["memory_bytes"]) == (0.3, 1.0, 4000)
+    assert found["modelled"]["moved_bytes"] == found["moved_bytes"] > 0
+    assert found["modelled"]["memory_bytes"] == plan.peak.nbytes  # all of the weights are held before
+    assert found["modelled_by_measured"]["memory_bytes"] == plan.peak.nbytes / 4000
+    shown = text(bench, equal=True)
+    assert f"modelled / measured, over all: step {found['modelled']['seconds'] / 0.3:.2f}, memory" in shown
+    assert "all processors share it, so the model has nothing go over links" in shown
+
+
+def test_random_batches_are_the_same_for_all():
+    inputs = {"image": ("batch:2,x:4,channels:1", tf.bfloat16), "labels": ("batch:2,x:4", tf.int32)}
+    batch, again = random_batch(inputs, seed=3), random_batch(inputs, seed=3)
+    assert batch["image"].shape == (2, 4, 1)
+    assert batch["image"].dtype == tf.bfloat16.as_numpy_dtype
+    assert set(np.unique(batch["labels"])) <= {0, 1}
+    assert batch["labels"].dtype == np.int32
+    assert all((batch[name] == again[name]).all() for name in batch)
+    assert (random_batch(inputs, seed=4)["image"] != batch["image"]).any()
