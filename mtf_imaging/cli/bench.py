@@ -17,6 +17,7 @@ NOTES = (
     "loss and gradient: the exit code is 1 where they differ, or where no setup could be measured. A setup that is not "
     "legal, or that memory is too small for, is said to be so; the others are measured.",
 )
+_OTHER_WAYS = ("mesh_shape", "layout", "input_partition_dims")
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -35,9 +36,9 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> None:
-    given = [f"--{name}" for name in ("mesh_shape", "layout") if values[name].value is not None]
+    given = [f"--{name}" for name in _OTHER_WAYS if values[name].value is not None]
     if values.setup and given:
-        mesh, layout = values.mesh_shape or "", values.layout or ""
+        mesh, layout = values.mesh_shape or "MESH", values.layout or "LAYOUT"
         raise ConfigError(
             f"{' and '.join(given)} beside --setup: each --setup is a mesh and a layout itself. Fix: --setup "
             f"'{mesh}/{layout}' instead of {' and '.join(given)}."

@@ -6,8 +6,8 @@ import sys
 
 GOOD = {
     "build": {"seconds": 1.5, "devices": ["/device:CPU:0"], "held": 100, "moved": 600},
-    "first": {"seconds": 0.5, "loss": 2.0, "gradient_norm": 5.0},
-    "memory": {"peak": 4000},
+    "first": {"peak": 4000, "loss": 2.0, "gradient_norm": 5.0},
+    "second": {"tensors": 2000},
     "step": {"seconds": 0.25},
 }
 

@@ -88,16 +88,21 @@ def test_how_equal_is_equal(dtype, off, caught):
 
 
 def test_the_table_holds_the_model_against_what_was_measured(plan):
-    row = Row(SPLIT, plan=plan, build=1.5, devices=["/device:CPU:0"], held=108, moved=plan.moved, peak=4000)
+    row = Row(
+        SPLIT, plan=plan, build=1.5, devices=["/device:CPU:0"], held=108, moved=plan.moved, peak=4000, tensors=2000
+    )
     row.loss, row.gradient_norm, row.steps, row.ratios = 2.0, 5.0, [0.3, 0.2, 0.4], [1.0, 1.1, 0.9]
     bench = Bench([row], HARDWARE, "float32", 1, 1)
     (found,) = json.loads(json.dumps(as_dict(bench, [])))["setups"]
     assert (found["step_seconds"], found["ratio"], found["memory_bytes"]) == (0.3, 1.0, 4000)
     assert found["modelled"]["moved_bytes"] == found["moved_bytes"] > 0
     assert found["modelled"]["memory_bytes"] == plan.peak.nbytes  # all of the weights are held before
-    assert found["modelled_by_measured"]["memory_bytes"] == plan.peak.nbytes / 4000
+    errors = {"step": found["modelled"]["seconds"] / 0.3}
+    errors |= {"tensors": plan.peak.nbytes / 2000, "memory": plan.peak.nbytes / 4000}
+    assert found["modelled_by_measured"] == errors
     shown = text(bench, equal=True)
-    assert f"modelled / measured, over all: step {found['modelled']['seconds'] / 0.3:.2f}, memory" in shown
+    said = ", ".join(f"{what} {error:.2f}" for what, error in errors.items())
+    assert f"model / measured, over all: {said}" in shown
     assert "all processors share it, so the model has nothing go over links" in shown
 
 

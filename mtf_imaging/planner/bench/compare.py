@@ -34,7 +34,8 @@ class Row:
       loss, gradient_norm: of the first step.
       steps: seconds of each step.
       ratios: of these to those of the first setup that could be measured, round by round.
-      peak: bytes that a step held above what the process held before.
+      peak: bytes that the first step held above what the process held before.
+      tensors: the same of the second step, of tensors alone.
     """
 
     setup: Setup
@@ -49,6 +50,7 @@ class Row:
     steps: list[float] = dataclasses.field(default_factory=list)
     ratios: list[float] = dataclasses.field(default_factory=list)
     peak: int | None = None
+    tensors: int | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -104,8 +106,8 @@ def _begin(process, row):
     built = process.ask("build", row.setup)
     row.build, row.devices, row.held, row.moved = (built[key] for key in ("seconds", "devices", "held", "moved"))
     first = process.ask("first")
-    row.loss, row.gradient_norm = first["loss"], first["gradient_norm"]
-    row.peak = process.ask("memory")["peak"]
+    row.loss, row.gradient_norm, row.peak = first["loss"], first["gradient_norm"], first["peak"]
+    row.tensors = process.ask("second")["tensors"]
 
 
 def _take(process, row):

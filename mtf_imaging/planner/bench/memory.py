@@ -1,7 +1,5 @@
-"""What memory a step takes: of a GPU by TensorFlow's account, else of this process by the kernel's (Linux)."""
+"""What memory a step takes: of this process by the kernel's account (Linux), and of tensors by TensorFlow's."""
 
-import contextlib
-import ctypes
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,32 +10,42 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
-    """Calls `act` and returns the bytes that it held at most above what was held before; None where that is not known.
+    """Calls `act`, and returns the bytes held at most above what was held before; None where that is not known.
 
-    What earlier calls left behind for later ones is given back first, as far as that can be: of the C library's heap.
+    Of the first step of a process it says what that takes; later ones find what TensorFlow has kept of the first.
 
     Args:
       act: what is measured.
-      devices: those that it uses; of several GPUs, what the fullest one held.
+      devices: those that it uses. Where they are GPUs, it is their memory: that of the fullest one.
     """
-    gpus = ["GPU:" + name.rpartition(":")[2] for name in devices if "GPU" in name.upper()]
-    if gpus:
-        before = {}
-        for gpu in gpus:
-            tf.config.experimental.reset_memory_stats(gpu)
-            before[gpu] = tf.config.experimental.get_memory_info(gpu)["current"]
-        act()
-        return max(tf.config.experimental.get_memory_info(gpu)["peak"] - held for gpu, held in before.items())
-    with contextlib.suppress(OSError, AttributeError):  # of another C library: its heap stays as it is
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    if _gpus(devices):
+        return tensors_above(act, devices)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on; see proc_pid_clear_refs(5)
         held = _read("VmRSS")
-        act()
-        return max(0, _read("VmHWM") - held)
     except OSError:  # not Linux
         act()
         return None
+    act()
+    return max(0, _read("VmHWM") - held)
+
+
+def tensors_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
+    """The same of tensors alone, by TensorFlow's account; it has none on some systems."""
+    before = {}
+    try:
+        for device in _gpus(devices) or ["CPU:0"]:  # all logical CPUs have one account
+            tf.config.experimental.reset_memory_stats(device)
+            before[device] = tf.config.experimental.get_memory_info(device)["current"]
+    except (ValueError, RuntimeError):
+        act()
+        return None
+    act()
+    return max(tf.config.experimental.get_memory_info(device)["peak"] - held for device, held in before.items())
+
+
+def _gpus(devices):
+    return ["GPU:" + name.rpartition(":")[2] for name in devices if "GPU" in name.upper()]
 
 
 def _read(field):

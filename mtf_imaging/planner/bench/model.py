@@ -39,6 +39,8 @@ class Bench:
         return {"seconds": seconds, "memory_bytes": memory * together, "moved_bytes": row.plan.moved}
 
     def error(self, row: Row) -> dict[str, float | None]:
-        """The modelled as a share of the measured."""
-        modelled, measured = self.modelled(row) or {}, {"seconds": row.seconds, "memory_bytes": row.peak}
-        return {what: modelled[what] / value if value and modelled else None for what, value in measured.items()}
+        """The modelled as a share of the measured: "step", and the modelled memory of "tensors" and of all "memory"."""
+        modelled = self.modelled(row)
+        pairs = {"step": ("seconds", row.seconds), "tensors": ("memory_bytes", row.tensors)}
+        pairs["memory"] = ("memory_bytes", row.peak)
+        return {what: modelled[of] / value if modelled and value else None for what, (of, value) in pairs.items()}

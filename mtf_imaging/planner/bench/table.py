@@ -8,7 +8,8 @@ from mtf_imaging.memory import format_bytes
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.report import format_seconds
 
-_HEAD = ("setup", "build", "step", "ratio", "memory", "moved", "step", "memory", "moved", "step", "memory")
+_MEASURED = ("step", "ratio", "memory", "tensors", "moved")
+_HEAD = ("setup", "build", *_MEASURED, "step", "tensors", "moved", "step", "tensors", "memory")
 
 
 def text(bench: Bench, equal: bool) -> str:
@@ -41,7 +42,7 @@ def _table(bench):
         widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
         aligned = [f"<{widths[0]}", *(f">{width}" for width in widths[1:])]
         shown = ["  ".join(map(format, line, aligned)) for line in lines]
-        over = {2: "measured", 6: "modelled", 9: "modelled / measured"}
+        over = {2: "measured", 7: "modelled", 10: "model / measured"}
         above = ""
         for column, title in over.items():
             above = above.ljust(sum(widths[:column]) + 2 * column) + title
@@ -64,15 +65,17 @@ def _line(bench, row):
     return (
         row.setup.name,
         format_seconds(row.build),
-        *_measures(row.seconds, row.peak, row.moved, row.ratio),
-        *_measures(*modelled.values()),
+        format_seconds(row.seconds),
+        f"{row.ratio:.2f}",
+        *map(_bytes, (row.peak, row.tensors, row.moved)),
+        format_seconds(modelled["seconds"]),
+        *map(_bytes, (modelled["memory_bytes"], modelled["moved_bytes"])),
         *("?" if share is None else f"{share:.2f}" for share in error.values()),
     )
 
 
-def _measures(seconds, memory, moved, *ratio):
-    shown = [format_seconds(seconds), *(f"{value:.2f}" for value in ratio)]
-    return [*shown, *("?" if value is None else format_bytes(value) for value in (memory, moved))]
+def _bytes(number):
+    return "?" if number is None else format_bytes(number)
 
 
 def _notes(bench, equal) -> Iterator[str]:
@@ -80,13 +83,13 @@ def _notes(bench, equal) -> Iterator[str]:
     if not measured:
         return
     yield (
-        f"step: the median of {len(measured[0].steps)}; ratio: to {measured[0].setup.name}, within a round; memory: of "
-        "a step, above what the process held before; moved: what processors send each other, all together"
+        f"step: the median of {len(measured[0].steps)}; ratio: to {measured[0].setup.name}, within a round; "
+        "memory: what the first step takes above what the process held before"
     )
+    yield "tensors: of that, by TensorFlow's account; moved: what processors send each other in a step, all together"
     shares = [bench.error(row) for row in measured]
-    means = [_geometric_mean([share[what] for share in shares if share[what]]) for what in ("seconds", "memory_bytes")]
-    said = ", ".join(f"{name} {mean:.2f}" for name, mean in zip(("step", "memory"), means) if mean)
-    yield f"modelled / measured, over all: {said}"
+    means = {what: _geometric_mean([share[what] for share in shares if share[what]]) for what in shares[0]}
+    yield f"model / measured, over all: {', '.join(f'{what} {mean:.2f}' for what, mean in means.items() if mean)}"
     if len(measured) > 1 and equal:
         loss, norm = measured[0].loss, measured[0].gradient_norm
         yield f"the same first loss, {loss:.7g}, and gradient norm, {norm:.4g}, under each"
@@ -124,6 +127,7 @@ def _row_dict(bench, row):
         "steps_seconds": row.steps,
         "ratio": row.ratio,
         "memory_bytes": row.peak,
+        "tensor_bytes": row.tensors,
         "moved_bytes": row.moved,
         "loss": row.loss,
         "gradient_norm": row.gradient_norm,

@@ -70,15 +70,18 @@ class Answers:
         return {"seconds": seconds, "devices": step.devices, "held": step.held, "moved": step.moved}
 
     def first(self) -> dict:
-        """Takes the first step, whose values are compared."""
-        seconds, loss = timed(self._step.take)
-        return {"seconds": seconds, "loss": loss, "gradient_norm": self._step.gradient_norm}
-
-    def memory(self) -> dict:
-        """Takes a step for what memory it takes."""
+        """Takes the first step, whose values are compared, for what memory it takes."""
         from mtf_imaging.planner.bench.memory import peak_above
 
-        return {"peak": peak_above(self._step.take, self._step.devices)}
+        losses = []
+        peak = peak_above(lambda: losses.append(self._step.take()), self._step.devices)
+        return {"peak": peak, "loss": losses[0], "gradient_norm": self._step.gradient_norm}
+
+    def second(self) -> dict:
+        """Takes a step for what memory its tensors take."""
+        from mtf_imaging.planner.bench.memory import tensors_above
+
+        return {"tensors": tensors_above(self._step.take, self._step.devices)}
 
     def step(self) -> dict:
         """Takes a step for its time."""
