@@ -72,8 +72,9 @@ def bench(
     with tqdm(total=runnable * steps, desc="bench", unit="step", dynamic_ncols=True, file=sys.stderr) as bar:
 
         def say(what):
-            bar.unpause()  # builds are no part of its rate
-            bar.set_description_str(what)
+            if what != bar.desc:
+                bar.unpause()  # builds are no part of its rate
+                bar.set_description_str(what)
 
         measure(rows, lambda: Process(make), steps, subject.seed, say, bar.update)
     for row in rows:

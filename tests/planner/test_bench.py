@@ -3,12 +3,16 @@
 import functools
 import json
 import math
+import pickle
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.planner.bench import worker
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.bench.process import Process
@@ -115,3 +119,22 @@ def test_random_batches_are_the_same_for_all():
     assert batch["labels"].dtype == np.int32
     assert all((batch[name] == again[name]).all() for name in batch)
     assert (random_batch(inputs, seed=4)["image"] != batch["image"]).any()
+
+
+class _Broken:
+    def build(self):
+        raise ValueError("Graph execution error:\n\nDetected at node Conv3D\n<stack traces gone>\nno primitive\n[[x]]")
+
+    def first(self):
+        raise MtfImagingError("so it is.\n  Fix: none")
+
+
+def test_a_worker_says_what_went_wrong_and_goes_on(monkeypatch, tmp_path):
+    (tmp_path / "log").touch()
+    monkeypatch.setattr(worker, "Answers", lambda subject: subject)
+    monkeypatch.setattr(worker, "prepare", lambda log: None)
+    words = iter([("build", ()), ("first", ())])
+    said = []
+    connection = mock.Mock(send=said.append, recv=mock.Mock(side_effect=[*words, EOFError]))
+    worker.serve(connection, str(tmp_path / "log"), pickle.dumps(_Broken))
+    assert said == [{"error": "ValueError: no primitive"}, {"error": "so it is.\n  Fix: none"}]

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 from mtf_imaging.data.workers import end_with_parent
 from mtf_imaging.errors import MtfImagingError
 
+_WHERE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "[[")
+
 
 def serve(connection: Connection, log: str, make: bytes) -> None:
     """Answers words until there are no more.
@@ -23,15 +25,7 @@ def serve(connection: Connection, log: str, make: bytes) -> None:
       log: a file, for what libraries write, the last words of a process that dies among them.
       make: pickled, a function without arguments -> `Subject`. Pickled apart, for what it imports may write, too.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    file = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for number in (1, 2):
-        os.dup2(file, number)
-
-    from mtf_imaging.gpus import grow_memory
-
-    grow_memory()
+    prepare(log)
     made = Answers(pickle.loads(make)())
     while True:
         try:
@@ -42,7 +36,28 @@ def serve(connection: Connection, log: str, make: bytes) -> None:
             answer = getattr(made, word)(*arguments)
         except MtfImagingError as error:
             answer = {"error": str(error)}
+        except Exception as error:  # a row of the table; the others go on
+            answer = {"error": f"{type(error).__name__}: {_said(error)}"}
         connection.send(answer)
+
+
+def prepare(log: str) -> None:
+    """Makes this process a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for number in (1, 2):
+        os.dup2(file, number)
+
+    from mtf_imaging.gpus import grow_memory  # only now, for TensorFlow writes as it is imported
+
+    grow_memory()
+
+
+def _said(error):
+    """What is wrong, without where TensorFlow says that it was, before and after."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line and not line.startswith(_WHERE)), repr(error))
 
 
 class Answers:
