@@ -31,7 +31,10 @@ def peak_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
 
 
 def tensors_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
-    """The same of tensors alone, by TensorFlow's account; it has none on some systems."""
+    """The same of tensors alone, by TensorFlow's account: it has none on some systems.
+
+    On CPUs it knows tensors from 256 KiB up: smaller ones have an allocator of their own, which keeps no account.
+    """
     before = {}
     try:
         for device in _gpus(devices) or ["CPU:0"]:  # all logical CPUs have one account
