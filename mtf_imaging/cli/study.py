@@ -86,7 +86,8 @@ def _metrics(out, resolution, seed) -> Path:
 
 def _title(values, runs):
     what = values.input_dir or "made-up abdomens (phantoms)"
-    return f"Dice of held-out cases against resolution: {what}, {len({run.seed for run in runs})} seed(s)"
+    number = len({run.seed for run in runs})
+    return f"Dice of held-out cases against resolution: {what}, {number} seed{'s' * (number > 1)}"
 
 
 def _numbers(name, words) -> list[int]:

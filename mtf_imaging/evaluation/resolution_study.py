@@ -100,7 +100,7 @@ def _cell(values):
 
 def _plot(runs, title) -> FigureCanvasAgg:
     """Left the masks of cases, right lesions by size; a line through the means of the seeds, a dot each seed."""
-    figure = Figure(figsize=(9, 4), dpi=110, layout="constrained")
+    figure = Figure(figsize=(9, 4.8), dpi=110, layout="constrained")
     figure.suptitle(title, fontsize=11)
     resolutions = _resolutions(runs)
     panels = (("whole masks, mean of cases", MEASURES[:2]), ("lesion by lesion, 0 where missed", MEASURES[2:]))
@@ -123,6 +123,7 @@ def _plot(runs, title) -> FigureCanvasAgg:
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("voxels")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="lower right")
+        # Below the curves, where it hides none.
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     figure.axes[0].set_ylabel("Dice")
     return FigureCanvasAgg(figure)
