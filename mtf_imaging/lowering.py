@@ -25,7 +25,9 @@ def needed(graph, outputs):
         op = todo.pop()
         if op not in found:
             found.add(op)
-            todo += [tensor.operation for tensor in op.inputs] + list(getattr(op, "_variables", []))  # assigned to
+            printed = op._data if isinstance(op, mtf.PrintOperation) else []  # upstream has them not among its inputs
+            todo += [tensor.operation for tensor in [*op.inputs, *printed]]
+            todo += getattr(op, "_variables", [])  # assigned to
     return [op for op in graph.operations if op in found]
 
 
