@@ -138,7 +138,7 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
     def parts(of):
         if of is None:
             return ()
-        return (("weights and optimizer", of.weights), ("activations at the peak", of.peak.nbytes))
+        return (("weights", of.weights), ("optimizer", of.state), ("activations at the peak", of.peak.nbytes))
 
     shape = "".join(f",{name}:{size}" for name, size in volume)
     full = [op.halo for op in plan.ops if op.phase == "forward" and shape in f",{op.whole}"]

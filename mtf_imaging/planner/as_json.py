@@ -11,7 +11,7 @@ def as_dict(explained: Explained) -> dict:
     plan, time, hardware = explained.plan, explained.time, explained.hardware
 
     def memory(of):
-        fields = {"weights_and_optimizer": of.weights, "peak_activations": of.peak.nbytes, "total": of.memory}
+        fields = {"weights": of.weights, "optimizer": of.state, "peak_activations": of.peak.nbytes, "total": of.memory}
         return {**fields, "fits": explained.fits(of)}
 
     def ends(of):

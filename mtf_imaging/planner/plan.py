@@ -55,7 +55,8 @@ class Plan:
       ops: of one pass through the network, and of the update.
       parts: passes a step: micro-batches.
       forward_passes: forward passes for each backward one.
-      weights: bytes of the weights that one device keeps, with what the optimizer keeps of them.
+      weights: bytes of the weights that the fullest device keeps between steps.
+      state: of what the fullest one keeps beside: the optimizer's, moving statistics, the gradient of parts so far.
       read: bytes of the weights that each device is sent a pass.
       peak: of what else a device holds.
     """
@@ -68,6 +69,7 @@ class Plan:
     parts: int
     forward_passes: int
     weights: int
+    state: int
     read: int
     peak: Peak
 
@@ -92,7 +94,7 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes that a device holds at the peak of a step."""
-        return self.weights + self.peak.nbytes
+        return self.weights + self.state + self.peak.nbytes
 
     def times(self, phase: str) -> int:
         """How often a step does what is of a phase."""
@@ -135,10 +137,7 @@ def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = No
     exchanges = traffic(step.phases, mesh)
     ops = tuple(_cost(op, phase, mesh, exchanges.get(op, ())) for op, phase in step.phases.items())
     variables = [v for v in step.traced.graph.all_variables if v in step.phases]
-    kept = collections.Counter()
-    for variable in step.traced.graph.all_variables:
-        home = step.traced.masters.homes[variable.name]
-        kept[home] += variable.size * variable.master_dtype.size
+    weights, state = _kept(step.traced)
     accumulated = sum(v.size * v.master_dtype.size for v in variables if v.trainable) if step.parts > 1 else 0
     return Plan(
         mesh_shape,
@@ -148,10 +147,20 @@ def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = No
         ops,
         step.parts,
         step.forward_passes,
-        max(kept.values(), default=0) + accumulated,
+        weights,
+        state + accumulated,
         sum(math.prod(mesh.slice_shape(v.shape)) * v.slice_dtype.size for v in variables),
         peak(step.phases, mesh, mesh.grid.stack_size),
     )
+
+
+def _kept(traced):
+    """Bytes of weights, and of all other variables, on the device that has most of each."""
+    kept = collections.defaultdict(lambda: [0, 0])
+    for variable in traced.graph.all_variables:
+        home = traced.masters.homes[variable.name]
+        kept[home][not variable.trainable] += variable.size * variable.master_dtype.size
+    return tuple(max(sizes) for sizes in zip(*kept.values(), strict=True)) or (0, 0)
 
 
 class _PlannedMesh(BlockMeshImpl):

@@ -78,7 +78,8 @@ def _summary(explained, paint):
 
 def _memory_line(explained, name, plan, paint):
     said = f"  {name:22} {format_bytes(plan.memory):>10}"
-    said += f" = {format_bytes(plan.weights)} weights and optimizer + {format_bytes(plan.peak.nbytes)} at the peak"
+    parts = ((plan.weights, "weights"), (plan.state, "optimizer"), (plan.peak.nbytes, "at the peak"))
+    said += " = " + " + ".join(f"{format_bytes(size)} {what}" for size, what in parts)
     fits = explained.fits(plan)
     if fits is None:
         return said

@@ -128,3 +128,5 @@ def test_weights_are_those_of_the_fullest_device():
     one = plan_of(32, base_filters=4, depth=2, devices=1)
     spread = plan_of(32, "rows:4", "x:rows", base_filters=4, depth=2, devices=4)
     assert one.weights / 4 <= spread.weights < one.weights
+    assert one.state / 4 <= spread.state < one.state
+    assert one.memory == one.weights + one.state + one.peak.nbytes
