@@ -92,7 +92,7 @@ class NoHalo(Stacked):
         for module, name in ((halo, "_fill_margin"), (halo, "_return_margin"), (halo_gather, "reach")):
             if not hasattr(module, name):
                 raise NotImplementedError(f"{module.__name__} has no {name} any more: leave out what exchanges now")
-        halo._fill_margin = lambda mesh, x, margin, piece, fill: x
-        halo._return_margin = lambda mesh, dx, margin, piece: dx
+        halo._fill_margin = lambda mesh, x, *others: x
+        halo._return_margin = lambda mesh, dx, *others: dx
         halo_gather.reach = lambda mesh, stack, margins: 0
         super().build()

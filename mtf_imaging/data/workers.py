@@ -66,12 +66,13 @@ def in_parallel(
         for future in concurrent.futures.as_completed(futures):
             yield futures[future], _result(future, futures[future])
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - before:
             process.terminate()
         raise
     finally:
-        pool.shutdown()
+        # Waits for the pool's own thread, which ends as its workers do: were it left to itself, Python might write, at
+        # its exit, to what the thread is closing.
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin(prepare):
