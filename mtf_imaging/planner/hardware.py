@@ -64,7 +64,6 @@ _KNOWN = (
     _gpu("l4", 22.4, 121, 60, 32),  # 24 GB; PCIe 4
     _gpu("t4", 14.9, 8.1, 8.1, 16),  # 16 GB; PCIe 3; no bfloat16: as float32
     _gpu("rtx4090", 22.4, 165, 82.6, 32),  # 24 GB; PCIe 4
-    _gpu("tpu_v3", 16, 61.5, 10, 80),  # one core of two a chip
 )
 HARDWARE = {hardware.name: hardware for hardware in _KNOWN}
 
