@@ -1,13 +1,12 @@
 """`mtf-imaging explain`: what a layout costs, and whether it can be, before any device is used."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli import planning_flags, setup_flags
+from mtf_imaging.cli import messages, planning_flags, setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 
@@ -44,15 +43,14 @@ def run(values: flags.FlagValues) -> None:
     from mtf_imaging.planner.picture import write_picture
 
     setup = configuration.bind()
-    planning_flags.check_devices(setup.mesh_shape, values.num_devices)
+    planning_flags.check_devices(setup, values.num_devices)
     hardware = planning.hardware_of(values.hardware)
     planned = planning.Planned.bound(setup, values.data_dir)
     explained = planned.explain(hardware)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:
-        colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        print(report.text(explained, values.verbose, colours))
+        print(report.text(explained, values.verbose, messages.colours()))
     if values.picture is not None:
         write_picture(values.picture, planning.picture_of(explained, planned.volume))
         print(f"\nPicture: {values.picture}", file=sys.stderr if values.json else sys.stdout)

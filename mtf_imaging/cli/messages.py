@@ -1,6 +1,7 @@
 """Lets the package's log lines be seen, as they are, and those of libraries where they warn."""
 
 import logging
+import os
 import sys
 
 from tqdm import tqdm
@@ -13,6 +14,11 @@ class _AboveBars(logging.Handler):
 
     def emit(self, record):
         tqdm.write(self.format(record), file=sys.stderr)
+
+
+def colours() -> bool:
+    """Whether what is printed may be coloured: on a terminal, unless NO_COLOR is set (no-color.org)."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def show() -> None:

@@ -105,10 +105,9 @@ class Planned:
             raise self._with_faults_of_inputs(error) from None
         repeated = check(step.traced, mesh_shape, layout)
         plan = make_plan(step, mesh_shape, layout)
-        recomputes = bool(getattr(getattr(task, "network", None), "recompute", False))
-        other = recomputing(task, not recomputes)
+        other = recomputing(task, not self.recomputes)
         other = other and make_plan(self.step(other, devices=devices), mesh_shape, layout)
-        return Explained(plan, other, recomputes, hardware, self.job.dtype, self.setup.batch_size, repeated)
+        return Explained(plan, other, self.recomputes, hardware, self.job.dtype, self.setup.batch_size, repeated)
 
     def _with_faults_of_inputs(self, error: ShapeError) -> ShapeError:
         """What a network says of its sizes, and what can be said of the layout without it: all faults at once."""
@@ -120,15 +119,15 @@ class Planned:
         return error
 
     @property
+    def recomputes(self) -> bool:
+        """Whether the network computes activations again in the backward pass."""
+        return bool(getattr(getattr(self.job.task, "network", None), "recompute", False))
+
+    @property
     def volume(self) -> tuple[tuple[str, int], ...]:
         """The spatial dimensions of the images, by name."""
         shape, _ = next(iter(task_inputs(self.job.task, 1, self.sizes, dtype=self.job.dtype).values()))
         return parse_shape(shape)[1 : 1 + len(self.sizes)]
-
-
-def at_resolution(setup: JobSetup, resolution: int) -> JobSetup:
-    """The same setup at another resolution."""
-    return dataclasses.replace(setup, resolution=resolution)
 
 
 def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> LayoutPicture:

@@ -1,11 +1,9 @@
 """Flags of the commands that plan: explain and search."""
 
-import math
-
 from absl import flags
 
+from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import parse_shape
 from mtf_imaging.planner.hardware import HARDWARE, find_hardware
 
 
@@ -29,15 +27,14 @@ def hardware_files(name: str | None) -> list[str]:
     return []
 
 
-def check_devices(mesh_shape: str, num_devices: int | None) -> None:
-    """Checks that a mesh can be spread over that many devices.
+def check_devices(setup: JobSetup, num_devices: int | None) -> None:
+    """Checks that the mesh of a setup can be spread over that many devices.
 
     Raises:
       ConfigError: more processors than devices.
     """
-    processors = math.prod(size for _, size in parse_shape(mesh_shape, "mesh shape"))
-    if num_devices is not None and processors > num_devices:
+    if num_devices is not None and setup.processors > num_devices:
         raise ConfigError(
-            f"mesh {mesh_shape} has {processors} processors, and --num_devices is {num_devices}. Fix: a smaller "
-            "--mesh_shape; or leave --num_devices out, for one device a processor."
+            f"mesh {setup.mesh_shape} has {setup.processors} processors, and --num_devices is {num_devices}. Fix: a "
+            "smaller --mesh_shape; or leave --num_devices out, for one device a processor."
         )

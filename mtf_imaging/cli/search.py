@@ -1,5 +1,7 @@
 """`mtf-imaging search`: the layouts that some devices allow, ranked; or the largest cube that they can train on."""
 
+import dataclasses
+
 from absl import flags
 
 from mtf_imaging.cli import planning_flags, setup_flags
@@ -42,7 +44,7 @@ def run(values: flags.FlagValues) -> None:
     memory = hardware.memory * hardware.usable if values.memory_limit is None else values.memory_limit * 2**30
     data_dir = values.data_dir
     if values.max_resolution and setup.resolution is None and data_dir is None:
-        setup = planning.at_resolution(setup, 16)  # any: only the number of dimensions matters
+        setup = dataclasses.replace(setup, resolution=16)  # any: only the number of dimensions matters
     searching = Searching(planning.Planned.bound(setup, data_dir), hardware, memory, values.num_devices)
     if values.max_resolution:
         searching.print_largest()

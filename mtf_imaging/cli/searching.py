@@ -42,7 +42,7 @@ class Searching:
         if best is None:
             print("\nNothing fits. Fix: more --num_devices, a lower --resolution or --batch_size, or --micro_batches.")
             return
-        print(f"\nTo use the first: {_flags(best.candidate)}{_again(best, self._recomputes)}")
+        print(f"\nTo use the first: {_flags(best.candidate)}{_again(best, self._planned.recomputes)}")
 
     def print_largest(self) -> None:
         """Prints the largest cube, and the layout to train it with."""
@@ -66,11 +66,7 @@ class Searching:
             f"{kept}: {format_bytes(best.plan.memory)} of {format_bytes(int(self._memory))} a device, "
             f"{format_seconds(best.time.total)} a step."
         )
-        print(f"\nFor that: --resolution {size} {_flags(best.candidate)}{_again(best, self._recomputes)}")
-
-    @property
-    def _recomputes(self) -> bool:
-        return bool(getattr(getattr(self._planned.job.task, "network", None), "recompute", False))
+        print(f"\nFor that: --resolution {size} {_flags(best.candidate)}{_again(best, self._planned.recomputes)}")
 
     def _on(self) -> str:
         memory = f"{format_bytes(int(self._memory))} of memory to use on each"
@@ -79,13 +75,13 @@ class Searching:
     def _at(self, sizes, every, only=None, quiet=False) -> Searched:
         def trace(candidate, recompute):
             task = self._planned.job.task
-            if recompute != self._recomputes:
+            if recompute != self._planned.recomputes:
                 task = recomputing(task, recompute)
             if task is None:
                 return None
             return self._planned.step(task, sizes, *candidate, devices=self._devices)
 
-        job, options = self._planned.job, {"recompute": self._recomputes, "only": only}
+        job, options = self._planned.job, {"recompute": self._planned.recomputes, "only": only}
         every = tqdm(every, desc="search", unit="layout", disable=quiet, leave=False, file=sys.stderr)
         return search(every, Steps(trace), self._hardware, job.dtype, self._memory, **options)
 

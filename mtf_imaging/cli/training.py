@@ -1,11 +1,10 @@
 """The training of a job, where data set, network, program and loop meet."""
 
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from mtf_imaging.cli import folds
+from mtf_imaging.cli import folds, messages
 from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli.held_out import SCORES, make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
@@ -84,7 +83,7 @@ def train(
         step = MicroBatches(job.task, training.optimizer, inputs, count, **options)
         program, network = step.program, step.gradients
     if dry_run:
-        print(text(Planned(setup, job, training, sizes).explain(), colours=sys.stdout.isatty()))
+        print(text(Planned(setup, job, training, sizes).explain(), colours=messages.colours()))
         print(f"\n{describe_slices(network, inputs)}")
         return
 

@@ -82,7 +82,7 @@ def _widened_bytes(widened, mesh):
 
 def _reused(op, made, ending, held):
     """Bytes of an input that the output of an elementwise operation is written over."""
-    if isinstance(op, mtf.SlicewiseOperation | mtf.BinaryOpWithBroadcasting) or hasattr(op, "in_place"):
+    if isinstance(op, mtf.SlicewiseOperation | mtf.BinaryOpWithBroadcasting):
         sizes = [held.get(x, 0) for x in op.inputs if x in ending]
         return min(max(sizes, default=0), sum(made.values()))
     return 0
