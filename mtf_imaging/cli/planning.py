@@ -140,7 +140,9 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
         return (("weights", of.weights), ("optimizer", of.state), ("activations at the peak", of.peak.nbytes))
 
     shape = "".join(f",{name}:{size}" for name, size in volume)
-    full = [op.halo for op in plan.ops if op.phase == "forward" and shape in f",{op.whole}"]
+    halos = [op for op in plan.ops if op.phase == "forward" and any(map(sum, op.halo.values()))]
+    # Where even the first makes fewer voxels of the image, as a stem with a stride does, it is what reads all of them.
+    full = [op.halo for op in halos if shape in f",{op.whole}"] or [op.halo for op in halos[:1]]
     return LayoutPicture(
         volume=volume,
         mesh_shape=plan.mesh,

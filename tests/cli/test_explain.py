@@ -179,3 +179,11 @@ def test_search_finds_the_largest_cube(run):
 def test_search_has_needs(run):
     assert "search needs --num_devices and --hardware." in run("search")[2]
     assert "must be above 0 GiB" in run("search", "--num_devices", "2", "--hardware", "l4", "--memory_limit", "0")[2]
+
+
+def test_the_halo_that_is_drawn_is_that_of_what_reads_the_image(run, tmp_path, monkeypatch):
+    """Also where the first convolution has a stride, so that no result is as large as the image."""
+    drawn = []
+    monkeypatch.setattr("mtf_imaging.planner.picture.write_picture", lambda path, picture: drawn.append(picture))
+    assert run("explain", "--gin_file", "classify_4way", "--picture", str(tmp_path / "a.png"))[0] == 0
+    assert sum(drawn[0].halo["height"]) > 0
