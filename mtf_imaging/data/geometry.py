@@ -63,6 +63,11 @@ class Geometry:
         """Voxel size in mm along the axes as stored."""
         return tuple(float(s) for s in nibabel.affines.voxel_sizes(self.affine))
 
+    @property
+    def header_spacing(self) -> tuple[float, float, float]:
+        """Voxel size in mm along the axes as stored, as the header gives it, right or wrong."""
+        return tuple(float(mm) for mm in self.header.get_zooms()[:3])
+
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:
         """A view of a stored array `[i, j, k]` as `[x, y, z]`."""
         return orientations.apply_orientation(stored, self._orientation())

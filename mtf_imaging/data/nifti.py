@@ -118,6 +118,11 @@ def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segme
 
 
 def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
+    """Reads the labels of the segmentation of `volume`, uint8 `[x, y, z]`; see `read_mask`."""
+    return read_mask(path, volume).labels
+
+
+def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
     """Reads the segmentation of `volume`.
 
     Args:
@@ -125,8 +130,9 @@ def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
       volume: the volume it belongs to, or another segmentation of that.
 
     Returns:
-      uint8 `[x, y, z]`, voxel for voxel on `volume`. A mask stored along other axes of the same voxels is turned; one
-      whose affine contradicts that of `volume` is laid on it voxel for voxel, with a warning.
+      The labels, voxel for voxel on `volume`, with the geometry of the mask's file. A mask stored along other axes of
+      the same voxels is turned. One whose affine contradicts that of `volume` is laid on it voxel for voxel, with a
+      warning.
 
     Raises:
       DataError: as `read_volume`; or the mask has another shape than `volume`, or labels other than 0, 1, 2.
@@ -146,7 +152,8 @@ def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
             f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
             f"Fix: give the mask of the same voxels."
         )
-    return own.to_canonical(labels_of(StoredValues(image, path)))
+    labels = own.to_canonical(labels_of(StoredValues(image, path)))
+    return Segmentation(labels, dataclasses.replace(own, header=geometry.header), path)
 
 
 def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> None:

@@ -1,4 +1,4 @@
-"""Write scores: `metrics.json` for programs, a CSV with a row a case for spreadsheets, tables for people."""
+"""Write scores: `metrics.json` for programs, a CSV with a row per case for spreadsheets, tables for people."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from pathlib import Path
 from mtf_imaging.data.atomic import write_bytes
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import Lesion
+from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES, official_scores
 from mtf_imaging.evaluation.scoring.overlap import MASKS
 from mtf_imaging.evaluation.scoring.summary import DISTANCES, OVERLAPS, detection, measures, summarize
 
@@ -16,10 +17,15 @@ def metrics_dict(cases: list[CaseScore]) -> dict:
     """The contents of `metrics.json`.
 
     Returns:
-      `{"cases": {key: {"liver": {"dice": ..., "voe": ..., ...}, "lesion": {...}, "lesions": [...], "tumour_burden":
-      {...}}}, "liver": {"dice_per_case": ..., "dice_global": ..., ...}, "lesion": {...}, ...}`; see `summarize`.
+      `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...}, "lesion": {...},
+      "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ..., ...}, "lesion":
+      {...}, ...}`. `official_scores` defines "official", which a case has by itself, too; `summarize` the rest.
     """
-    return {"cases": {case.key: _case_dict(case) for case in cases}, **summarize(cases)}
+    return {
+        "official": official_scores(case.official for case in cases),
+        "cases": {case.key: _case_dict(case) for case in cases},
+        **summarize(cases),
+    }
 
 
 def write_metrics(output_dir: str | Path, cases: list[CaseScore]) -> None:
@@ -43,13 +49,14 @@ def case_values(case: CaseScore, fields: dict) -> dict[str, str | int | float | 
       fields: what `metrics_dict` says of it.
     """
     found = detection(case.lesions, DETECTED)
-    burden = fields["tumour_burden"]
+    burden = fields["tumor_burden"]
     return {
         "case": case.key,
         **{f"{mask}_{measure}": fields[mask][measure] for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)},
         **{f"lesions_{count}": found[count] for count in ("true_positives", "false_positives", "false_negatives")},
         "burden": burden["prediction"],
         "reference_burden": burden["reference"],
+        **{f"official_{name}": value for name, value in fields["official"].items()},
     }
 
 
@@ -76,15 +83,32 @@ def dice_table(cases: list[CaseScore]) -> str:
 
 
 def scores_text(cases: list[CaseScore]) -> str:
-    """Both tables."""
-    return f"{dice_table(cases)}\n\n{summary_table(cases)}"
+    """The tables of Dice, of the official scores and of our own measures."""
+    return "\n\n".join([dice_table(cases), official_table(cases), summary_table(cases)])
+
+
+def official_table(cases: list[CaseScore]) -> str:
+    """A plain-text table of the scores of the challenge's original program."""
+    scores = official_scores(case.official for case in cases)
+    lines = [f"{'official':16}{'precision':>10}{'recall':>10}"]
+    for name, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero")):
+        values = (scores[f"lesion_{measure}{suffix}"] for measure in ("precision", "recall"))
+        lines.append(f"{name:16}" + "".join(f"{_shown(value):>10}" for value in values))
+    lines += ["", f"{'official':16}{'liver':>10}{'lesion':>10}"]
+    for measure in OFFICIAL_MEASURES:
+        unit = " (mm)" if measure in ("assd", "rmsd", "msd") else ""
+        values = (scores[f"{mask}_{measure}"] for mask in MASKS)
+        lines.append(f"{measure + unit:16}" + "".join(f"{_shown(value):>10}" for value in values))
+    errors = _shown(scores["RMSE_Tumorburden"]), _shown(scores["MAXERROR_Tumorburden"])
+    lines += ["", f"official tumor burden: RMSE {errors[0]}, largest error {errors[1]}"]
+    return "\n".join(lines)
 
 
 def summary_table(cases: list[CaseScore]) -> str:
-    """A plain-text table of all measures: of livers, of lesions as one mask a case, of each detected lesion."""
+    """A plain-text table of our own measures: of livers, of lesions as one mask a case, of each detected lesion."""
     summary = summarize(cases)
     columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
-    lines = [f"{'':16}" + "".join(f"{name:>10}" for name in columns)]
+    lines = [f"{'our measures':16}" + "".join(f"{name:>10}" for name in columns)]
     for measure in ("dice_per_case", "dice_global", "dice", "voe", "rvd", "assd", "rmsd", "mssd", "hd95"):
         shown = [_shown(column[measure]) if measure in column else "" for column in columns.values()]
         unit = " (mm)" if measure in DISTANCES else ""
@@ -94,9 +118,9 @@ def summary_table(cases: list[CaseScore]) -> str:
     for name, found in summary["detection"].items():
         values = [_shown(found[key]) for key in ("precision", "recall", "f1")]
         lines.append(f"{name.replace('iou_above_', 'IoU > '):16}" + "".join(f"{text:>10}" for text in values))
-    burden = summary["tumour_burden"]
+    burden = summary["tumor_burden"]
     lines.append("")
-    lines.append(f"tumour burden: RMSE {_shown(burden['rmse'])}, largest error {_shown(burden['max_error'])}")
+    lines.append(f"tumor burden: RMSE {_shown(burden['rmse'])}, largest error {_shown(burden['max_error'])}")
     return "\n".join(lines)
 
 
@@ -107,9 +131,10 @@ def _shown(value):
 def _case_dict(case: CaseScore) -> dict:
     prediction, reference = case.burden or (None, None)
     return {
+        "official": official_scores([case.official]),
         **{mask: measures(case.overlaps[mask], case.distances[mask]) for mask in MASKS},
         "lesions": [_lesion_dict(lesion) for lesion in case.lesions],
-        "tumour_burden": {"prediction": prediction, "reference": reference},
+        "tumor_burden": {"prediction": prediction, "reference": reference},
     }
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mtf_imaging.data.atomic import atomic_path, write_bytes
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS
-from mtf_imaging.evaluation.scoring.summary import mean
+from mtf_imaging.evaluation.scoring.overlap import mean
 
 LIVER, LESION = "liver", "lesion"
 MEASURES = (LIVER, LESION, *(f"lesions {size}" for size in SIZE_BINS))

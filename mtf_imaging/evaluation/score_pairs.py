@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases import natural_key
-from mtf_imaging.data.nifti import Volume, read_labels, read_segmentation, read_volume
+from mtf_imaging.data.nifti import Volume, read_labels, read_mask, read_segmentation, read_volume
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.metrics import scores_text, write_metrics
@@ -65,9 +65,10 @@ def score_pairs(
 def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
     """Reads and scores one case; the CT is gone before the scores, which need memory, are computed."""
     prediction, reference, geometry, hu = _read(pair, known)
-    overlays = make_overlays(hu, reference, prediction, geometry.canonical_affine)
+    overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
     del hu  # and with it the scan
-    return ScoredPair(score_case(pair.key, prediction, reference, geometry.spacing), overlays)
+    score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
+    return ScoredPair(score, overlays)
 
 
 def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: bool = True) -> list[CaseScore]:
@@ -90,7 +91,7 @@ def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: boo
 
 
 def _read(pair: Pair, known: SpacingTable):
-    """Prediction and reference `[x, y, z]`, their geometry, and the CT, or None where there is none.
+    """The prediction's labels, the reference, the geometry of both, and the CT, or None where there is none.
 
     Where there is a CT, its header says how voxels lie, as in every other command: masks lose theirs more often.
     """
@@ -98,13 +99,12 @@ def _read(pair: Pair, known: SpacingTable):
     if pair.volume:
         try:
             frame = read_volume(pair.volume, known)
-            reference = read_labels(pair.reference, frame)
+            reference = read_mask(pair.reference, frame)
         except DataError as error:
             # the CT is for looking at; where the reference is what cannot be read, reading it again says so
             _log.warning("%s: is left out of the report of case %s, because: %s", pair.volume, pair.key, error)
             frame = None
     if frame is None:
-        frame = read_segmentation(pair.reference, known)
-        reference = frame.labels
+        frame = reference = read_segmentation(pair.reference, known)
     prediction = read_labels(pair.prediction, frame)
     return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None

@@ -1,14 +1,13 @@
-"""The challenge's measures once more, voxel by voxel on sets of tuples: slow, and sharing no code with the package."""
+"""Lesions paired voxel by voxel on sets of tuples: slow, and sharing no code with the package."""
 
 import itertools
-import math
 
 
 def voxels(mask):
     return {tuple(int(i) for i in index) for index in zip(*mask.nonzero(), strict=True)}
 
 
-def neighbours(voxel):
+def neighbors(voxel):
     for axis, step in itertools.product(range(3), (-1, 1)):
         yield tuple(v + step * (a == axis) for a, v in enumerate(voxel))
 
@@ -23,22 +22,9 @@ def components(mask):
             if voxel in left:
                 left.remove(voxel)
                 group.add(voxel)
-                edge += neighbours(voxel)
+                edge += neighbors(voxel)
         found.append(group)
     return sorted(found, key=min)
-
-
-def surface(group, spacing):
-    """Positions in mm of the voxels that have a neighbour which is not in the group."""
-    border = [v for v in group if any(n not in group for n in neighbours(v))]
-    return [tuple(i * mm for i, mm in zip(v, spacing, strict=True)) for v in border]
-
-
-def distances(prediction, reference, spacing):
-    """Of all points of one surface to the other: two lists, in mm."""
-    first, second = surface(prediction, spacing), surface(reference, spacing)
-    there = [min(math.dist(p, q) for q in second) for p in first]
-    return there, [min(math.dist(p, q) for q in first) for p in second]
 
 
 def lesions(prediction, reference):

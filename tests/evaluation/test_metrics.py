@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.metrics import dice_table, metrics_dict, summary_table, write_metrics
+from mtf_imaging.evaluation.metrics import dice_table, metrics_dict, official_table, summary_table, write_metrics
 from mtf_imaging.evaluation.scoring.case import score_case
 
 
@@ -48,16 +48,25 @@ def test_files_and_tables(tmp_path):
     }
     assert metrics["cases"]["2"]["lesion"]["assd"] is None
     assert [lesion["iou"] for lesion in metrics["cases"]["1"]["lesions"]] == [0.0, 0.0]
-    assert metrics["cases"]["1"]["tumour_burden"] == {"prediction": 0.5, "reference": 0.25}
+    assert metrics["cases"]["1"]["tumor_burden"] == {"prediction": 0.5, "reference": 0.25}
     with open(tmp_path / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[1].items() >= {"case": "1", "liver_dice": str(2 / 3), "lesion_dice": "0.0", "liver_mssd": "4.0"}.items()
     assert rows[1].items() >= {"lesions_true_positives": "0", "lesions_false_negatives": "1"}.items()
     assert rows[2]["lesion_assd"] == ""
+    official = metrics["cases"]["1"]["official"]
+    assert {key: value for key, value in rows[1].items() if key.startswith("official_")} == {
+        f"official_{name}": str(value) for name, value in official.items()
+    }
+    assert (official["lesion_precision"], official["lesion_assd"]) == (0, 9001)
+    assert rows[2]["official_lesion_dice_global"] == ""  # neither mask has a lesion
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.csv", "metrics.json"]
     assert dice_table(scores).splitlines()[-2:] == ["per case   0.889   0.667", "global     0.833   0.500"]
+    lines = official_table(scores).splitlines()
+    assert lines[1] == "IoU > 0.5            0.500     0.500"
+    assert "rvd                  0.333     0.000" in lines
     lines = summary_table(scores).splitlines()
-    assert lines[0].split() == ["liver", "lesion", "detected"]
+    assert lines[0].split() == ["our", "measures", "liver", "lesion", "detected"]
     assert "mssd (mm)            1.333     2.000     0.000" in lines
     assert "IoU > 0.5            0.500     0.500     0.500" in lines
-    assert lines[-1] == "tumour burden: RMSE 0.144, largest error 0.250"
+    assert lines[-1] == "tumor burden: RMSE 0.144, largest error 0.250"

@@ -121,9 +121,30 @@ def test_it_fits_the_window_and_shows_the_ct(report, width):
     assert float(root["data-apart"]) < 0.01
 
 
-def test_a_screenshot_has_the_colours_of_both_outlines(report, tmp_path):
+def test_a_screenshot_has_the_colors_of_both_outlines(report, tmp_path):
     browse(report, "--window-size=1400,6000", "--hide-scrollbars", f"--screenshot={tmp_path}/page.png")
     image = Image.open(tmp_path / "page.png").convert("RGB")
     colors = {color: count for count, color in image.getcolors(1 << 24)}
     assert colors.get((0x3C, 0xCB, 0xFF), 0) > 100  # reference
     assert colors.get((0xFF, 0xB0, 0x00), 0) > 100  # prediction
+
+
+@pytest.mark.parametrize(("width", "some"), [(420, True), (1400, False)])
+def test_tables_show_that_they_scroll(report, width, some):
+    """The headless browser has no window below 500 px, so the page is narrowed."""
+    look = """<script>
+        document.body.style.maxWidth = "%dpx";
+        dispatchEvent(new Event("resize"));
+        const parts = [...document.querySelectorAll(".scroll")];
+        const hint = (part) => getComputedStyle(part, "::before").content.includes("Scroll sideways");
+        const scrolls = (part) => part.scrollWidth > part.clientWidth;
+        document.documentElement.dataset.wrong = parts.filter((part) => hint(part) !== scrolls(part)).length;
+        document.documentElement.dataset.hints = parts.filter(hint).length;
+    </script></body>"""
+    copy = report.with_name("narrow.html")
+    copy.write_text(report.read_text().replace("</body>", look % width))
+    text, _ = browse(copy, f"--window-size={max(500, width)},2000", "--dump-dom")
+    root = parse(text).one("html")
+    assert root["data-wrong"] == "0"
+    assert len(list(parse(text).all("div", class_="scroll"))) >= 7
+    assert (int(root["data-hints"]) > 1) == some

@@ -70,7 +70,7 @@ def test_scores_of_predictions_are_those_of_their_evaluation(tmp_path, capsys):
     for name in ("metrics.json", "metrics.csv"):
         assert (tmp_path / "s" / name).read_bytes() == (tmp_path / "e" / name).read_bytes()
     assert 0 < json.loads((tmp_path / "s/metrics.json").read_text())["lesion"]["dice_per_case"] < 1
-    assert "tumour burden: RMSE" in capsys.readouterr().out
+    assert "tumor burden: RMSE" in capsys.readouterr().out
 
 
 def test_predictions_stored_along_other_axes_are_turned(tmp_path):

@@ -1,6 +1,4 @@
-"""The measures of masks against the same by hand, on random masks, spacings and empty ones."""
-
-import math
+"""Our own measures against counts of voxels, on random masks and empty ones; `test_official` has the challenge's."""
 
 import numpy as np
 import pytest
@@ -8,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtf_imaging.evaluation.scoring.case import score_case
+from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import find_lesions
 from mtf_imaging.evaluation.scoring.overlap import overlap
 from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.evaluation.scoring.surface import surface_distances
+from mtf_imaging.evaluation.scoring.surface import surface_distances, surface_points
 from tests.evaluation import by_hand
 
 spacings = st.tuples(*[st.sampled_from([0.5, 0.7, 1.0, 2.5])] * 3)
@@ -31,7 +30,7 @@ def label_arrays(draw, number=2):
 
 @settings(max_examples=300)
 @given(label_arrays(), spacings)
-def test_a_case_is_what_it_is_by_hand(labels, spacing):
+def test_a_case_equals_counts_of_voxels(labels, spacing):
     case = score_case("0", *labels, spacing)
     for name, is_in in (("liver", lambda a: a >= 1), ("lesion", lambda a: a == 2)):
         p, r = (by_hand.voxels(is_in(a)) for a in labels)
@@ -42,22 +41,10 @@ def test_a_case_is_what_it_is_by_hand(labels, spacing):
             assert counts.voe == pytest.approx(1 - len(p & r) / len(p | r))
         if r:
             assert counts.rvd == pytest.approx((len(p) - len(r)) / len(r))
-        check_distances(case.distances[name], p, r, spacing)
+        assert (case.distances[name] is None) == (not p or not r)
     pairs = by_hand.lesions(*(a == 2 for a in labels))
     assert sorted(shape_of(x.overlap) for x in case.lesions) == sorted((len(p & r), len(p), len(r)) for p, r in pairs)
     check_detection(summarize([case])["detection"], pairs)
-
-
-def check_distances(found, prediction, reference, spacing):
-    if not prediction or not reference:
-        assert found is None
-        return
-    there, back = by_hand.distances(prediction, reference, spacing)
-    both = [*there, *back]
-    assert found.assd == pytest.approx(sum(both) / len(both))
-    assert found.rmsd == pytest.approx(math.sqrt(sum(d * d for d in both) / len(both)))
-    assert found.mssd == pytest.approx(max(both))
-    assert found.hd95 == pytest.approx(max(np.percentile(there, 95), np.percentile(back, 95)))
 
 
 def check_detection(found, pairs):
@@ -89,22 +76,22 @@ def row(text):
         (".........", ".........", []),
     ],
 )
-def test_lesions_are_merged_as_the_challenge_does(prediction, reference, expected):
-    found = find_lesions(row(prediction), row(reference), (1, 1, 1))
+def test_lesions_that_one_of_the_other_mask_bridges_are_merged(prediction, reference, expected):
+    found = find_lesions(find_components(row(prediction), row(reference)), (1, 1, 1))
     assert sorted(shape_of(lesion.overlap) for lesion in found) == expected
 
 
 def test_a_lesion_at_half_its_union_is_not_detected():
-    (lesion,) = find_lesions(row("xx"), row(".x"), (1, 1, 1))
+    (lesion,) = find_lesions(find_components(row("xx"), row(".x")), (1, 1, 1))
     assert [lesion.is_detected(iou) for iou in (0.0, 0.49, 0.5)] == [True, True, False]
 
 
 def test_sizes_are_diameters_of_spheres_of_the_same_volume():
     ball = np.indices((25, 25, 9)) - np.array([12, 12, 4])[:, None, None, None]
     ball = (np.square(ball * np.array([1, 1, 3])[:, None, None, None]).sum(0)) < 100  # 20 mm across, voxels of 3 mm
-    (lesion,) = find_lesions(ball, np.zeros_like(ball), (1, 1, 3))
+    (lesion,) = find_lesions(find_components(ball, np.zeros_like(ball)), (1, 1, 3))
     assert lesion.diameter == pytest.approx(20, abs=0.5)
-    (smaller,) = find_lesions(np.zeros_like(ball), ball, (0.4, 0.4, 1.2))
+    (smaller,) = find_lesions(find_components(np.zeros_like(ball), ball), (0.4, 0.4, 1.2))
     assert (smaller.size_bin, smaller.diameter) == ("below 10 mm", pytest.approx(0.4 * lesion.diameter))
 
 
@@ -114,18 +101,40 @@ def test_surfaces_end_at_the_edge_of_the_volume():
     assert (found.mssd, found.hd95) == (1.0, 1.0)
 
 
-def test_what_is_empty():
+def test_the_surface_includes_voxels_with_an_outside_neighbor_across_an_edge():
+    """A cube of 5 voxels a side lacks one edge: the voxels behind that edge are surface by 18 neighbors, not by 6."""
+    cube = np.ones((5, 5, 5), bool)
+    notched = cube.copy()
+    notched[0, 0, :] = False
+    found = surface_distances(notched, cube, (1, 1, 1))
+    # 5 surface voxels of the cube lie 1 mm from the other surface, and 3 of the notched cube.
+    assert len(surface_points(cube, (1, 1, 1))) == 98
+    assert len(surface_points(notched, (1, 1, 1))) == 98 - 5 + 3
+    assert found.assd == pytest.approx((5 + 3) / (98 + 96))
+    assert found.mssd == 1.0
+
+
+def test_hd95_is_the_larger_percentile_of_both_directions():
+    """A far voxel of the prediction counts in one direction only."""
+    reference = row("xxxxxxxxxxxxxxxxxxxx...................")
+    prediction = row("xxxxxxxxxxxxxxxxxxxx..................x")
+    found = surface_distances(prediction, reference, (2, 1, 1))
+    assert found.hd95 == pytest.approx(np.percentile([0] * 20 + [2 * 19], 95))
+    assert found.mssd == 38
+
+
+def test_empty_masks():
     full, empty = np.ones((2, 2, 2), np.uint8), np.zeros((2, 2, 2), np.uint8)
     right = summarize([score_case("0", full, full, (1, 1, 1)), score_case("1", empty, empty, (1, 1, 1))])
     assert right["liver"]["dice_per_case"] == right["lesion"]["dice_per_case"] == right["lesion"]["dice_global"] == 1
     assert right["liver"]["undefined"] == {"voe": 0, "rvd": 0, "assd": 1, "rmsd": 1, "mssd": 1, "hd95": 1}
     assert right["lesion"]["assd"] is None
-    assert right["tumour_burden"] == {"rmse": 0.0, "max_error": 0.0, "undefined": 1}
+    assert right["tumor_burden"] == {"rmse": 0.0, "max_error": 0.0, "undefined": 1}
     assert right["detection"]["iou_above_0"]["f1"] is None
     wrong = summarize([score_case("0", full, empty, (1, 1, 1)), score_case("1", empty, full, (1, 1, 1))])
     assert (wrong["liver"]["dice_per_case"], wrong["liver"]["voe"]) == (0, 1)
     assert (wrong["liver"]["rvd"], wrong["liver"]["undefined"]["rvd"]) == (-1, 1)
-    assert wrong["tumour_burden"] == {"rmse": None, "max_error": None, "undefined": 2}
+    assert wrong["tumor_burden"] == {"rmse": None, "max_error": None, "undefined": 2}
 
 
 def test_means_of_cases_and_of_all_as_one():

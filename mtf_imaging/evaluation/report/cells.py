@@ -15,13 +15,13 @@ MEASURES = {
     "assd": ("ASSD", "in mm: average symmetric surface distance"),
     "rmsd": ("RMSD", "in mm: root mean square symmetric surface distance"),
     "mssd": ("MSSD", "in mm: maximum symmetric surface distance, the symmetric Hausdorff distance"),
-    "hd95": ("HD95", "in mm: larger of the two 95th percentiles of surface distances; not official"),
+    "hd95": ("HD95", "in mm: larger of the two 95th percentiles of surface distances"),
 }
-_FORMATS = {"rvd": "+.3f", "mm": ".1f"} | dict.fromkeys(DISTANCES, ".2f")
+_FORMATS = {"rvd": "+.3f", "mm": ".1f"} | dict.fromkeys((*DISTANCES, "msd"), ".2f")
 
 
 def shown(value: float | int | None, name: str = "") -> str:
-    """A number for people; its name ends with the measure.
+    """Formats a number for people; `name` ends with the measure.
 
     >>> shown(0.98765), shown(1.5, "liver_rvd"), shown(12.3456, "lesion.assd"), shown(3), shown(None) == DASH
     ('0.988', '+1.500', '12.35', '3', True)

@@ -1,4 +1,4 @@
-// Sorts the table of cases, and the pictures with it; hides outlines. The address may name a column to sort by:
+// Sorts the table of cases, and the pictures with it; hides outlines; marks tables that scroll. The address may name a column to sort by:
 // report.html#sort=liver_dice, or #sort=-liver_dice from the highest on.
 "use strict";
 (() => {
@@ -33,6 +33,14 @@
     box.addEventListener("change", show);
     show(); // a page that is loaded again may keep its boxes
   }
+
+  function markScrolling() {
+    for (const part of document.querySelectorAll(".scroll")) {
+      part.toggleAttribute("data-scrolls", part.scrollWidth > part.clientWidth);
+    }
+  }
+  addEventListener("resize", markScrolling);
+  markScrolling();
 
   function follow() {
     const asked = /^#sort=(-?)(\w+)$/.exec(location.hash);

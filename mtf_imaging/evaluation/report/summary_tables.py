@@ -1,33 +1,73 @@
-"""All cases in a few tables: what `metrics.json` holds besides the cases."""
+"""The tables over all cases: everything in `metrics.json` except the single cases."""
 
 from mtf_imaging.evaluation.report.cells import MEASURES, number_cell, shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES
+from mtf_imaging.evaluation.scoring.overlap import MASKS
 from mtf_imaging.evaluation.scoring.summary import DISTANCES, IOUS
 
-UNOFFICIAL = Markup('<abbr class="unofficial" title="not a measure of the challenge">*</abbr>')
+_OFFICIAL_BURDEN = {"RMSE_Tumorburden": "root mean square error", "MAXERROR_Tumorburden": "largest signed error"}
+_OFFICIAL_NAMES = {
+    "dice_per_case": ("Dice per case", "mean over cases of the Dice of the whole masks"),
+    "dice_global": ("Dice global", "Dice of all cases taken as one"),
+    "jaccard": ("Jaccard", "shared voxels / union"),
+    "rvd": ("RVD", "relative volume difference, (reference - prediction) / prediction"),
+    "msd": ("MSD (mm)", "maximum symmetric surface distance"),
+}
+_UNDIVIDED = "undefined: nothing to divide by"
 
 
 def overview(metrics: dict) -> Markup:
-    """The figures that are quoted, large."""
-    detection = metrics["detection"]
+    """The figures that are quoted, large: official ones, the challenge's criterion of a detection first."""
     figures = (
-        ("liver", "dice_per_case", "Liver Dice", "per case"),
-        ("lesion", "dice_per_case", "Lesion Dice", "per case"),
-        ("lesion", "dice_global", "Lesion Dice", "global"),
-        ("iou_above_0", "recall", "Lesions found", "recall at IoU > 0"),
-        ("iou_above_0", "precision", "Findings right", "precision at IoU > 0"),
+        ("lesion_dice_per_case", "Lesion Dice", "per case"),
+        ("lesion_dice_global", "Lesion Dice", "global"),
+        ("liver_dice_per_case", "Liver Dice", "per case"),
+        ("lesion_recall", "Lesion recall", "at IoU > 0.5"),
+        ("lesion_precision", "Lesion precision", "at IoU > 0.5"),
+        ("lesion_recall_greater_zero", "Lesion recall", "at IoU > 0"),
+        ("lesion_precision_greater_zero", "Lesion precision", "at IoU > 0"),
     )
     return join(
         *(
-            tag("div", tag("b", shown({**metrics, **detection}[part][key])), tag("span", name), tag("small", what))
-            for part, key, name, what in figures
+            tag("div", tag("b", shown(metrics["official"][key])), tag("span", name), tag("small", what))
+            for key, name, what in figures
         )
     )
 
 
-def summary(metrics: dict) -> Markup:
-    """All of the tables."""
+def official(metrics: dict) -> Markup:
+    """The scores of the challenge's original program."""
+    scores = metrics["official"]
+
+    def row(names, title, what=None):
+        cells = (_metric(scores[name], f"official.{name}", _UNDIVIDED) for name in names)
+        return tag("tr", tag("th", title, title=what, scope="row"), *cells)
+
+    detection = [
+        row([f"lesion_{measure}{suffix}" for measure in ("precision", "recall")], title)
+        for title, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero"))
+    ]
+    measures = [row([f"{mask}_{name}" for mask in MASKS], *_official_name(name)) for name in OFFICIAL_MEASURES]
+    burden = [row([name], title) for name, title in _OFFICIAL_BURDEN.items()]
+    return join(
+        _table("Lesion detection", ("", "precision", "recall"), detection),
+        _table("Overlap and surfaces", ("", "liver", "lesion"), measures),
+        _table("Tumor burden", (), burden),
+    )
+
+
+def our_measures(metrics: dict) -> Markup:
+    """Our own measures."""
     return join(_overlap_table(metrics), _detection_table(metrics), _burden_table(metrics))
+
+
+def _official_name(name: str) -> tuple[str, str]:
+    """The title of an official measure, and what it is."""
+    if name in _OFFICIAL_NAMES:
+        return _OFFICIAL_NAMES[name]
+    title, what = MEASURES[name]
+    return title + (" (mm)" if name in DISTANCES else ""), what
 
 
 def _overlap_table(metrics: dict) -> Markup:
@@ -36,7 +76,7 @@ def _overlap_table(metrics: dict) -> Markup:
     rows = []
     for measure, (name, what) in MEASURES.items():
         unit = " (mm)" if measure in DISTANCES else ""
-        head = tag("th", name, unit, UNOFFICIAL if measure == "hd95" else "", title=what, scope="row")
+        head = tag("th", name, unit, title=what, scope="row")
         means = (
             _metric(column[measure], f"{part}.{measure}", "undefined for all of them")
             if measure in column
@@ -56,29 +96,29 @@ def _detection_table(metrics: dict) -> Markup:
     for iou, limit in IOUS.items():
         found = metrics["detection"][iou]
         for size, part in {"all": found, **found["by_size"]}.items():
-            head = f"IoU > {limit:g}" if size == "all" else join(size, UNOFFICIAL)
+            head = f"IoU > {limit:g}" if size == "all" else size
             path = f"detection.{iou}" if size == "all" else f"detection.{iou}.by_size.{size}"
-            why = "undefined: nothing to divide by"
-            cells = (_metric(part[key], f"{path}.{key}", why) for key in keys)
+            cells = (_metric(part[key], f"{path}.{key}", _UNDIVIDED) for key in keys)
             rows.append(tag("tr", tag("th", head, scope="row"), *cells, class_="part" if size != "all" else None))
     return _table("Lesions one by one", ("", "precision", "recall", "F1", "found", "false", "missed"), rows)
 
 
 def _burden_table(metrics: dict) -> Markup:
-    """Errors of the tumour burden."""
+    """Errors of the tumor burden."""
     why = "undefined: no case has a liver in both"
     names = {"rmse": "root mean square error", "max_error": "largest error", "undefined": "cases left out"}
     rows = [
-        tag("tr", tag("th", name, scope="row"), _metric(metrics["tumour_burden"][key], f"tumour_burden.{key}", why))
+        tag("tr", tag("th", name, scope="row"), _metric(metrics["tumor_burden"][key], f"tumor_burden.{key}", why))
         for key, name in names.items()
     ]
-    return _table("Tumour burden", (), rows)
+    return _table("Tumor burden", (), rows)
 
 
 def _table(title, names, rows):
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
     head = tag("thead", head) if names else ""
-    return tag("table", tag("caption", title), head, tag("tbody", *rows), class_="numbers")
+    table = tag("table", tag("caption", title), head, tag("tbody", *rows), class_="numbers")
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=title)
 
 
 def _left_out(columns, measure):

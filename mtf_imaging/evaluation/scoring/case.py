@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
+from mtf_imaging.evaluation.scoring.official import OfficialCase, official_case
 from mtf_imaging.evaluation.scoring.overlap import MASKS, Overlap, label_overlaps
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
 
@@ -14,19 +17,21 @@ DETECTED = 0.5  # intersection over union above which a lesion counts as detecte
 
 @dataclass(frozen=True)
 class CaseScore:
-    """What a case's prediction is worth.
+    """The scores of one case.
 
     Attributes:
       key: the case.
       overlaps: `{"liver": Overlap, "lesion": Overlap}` of the whole masks.
-      distances: the same of their surfaces, in mm; None where a mask is empty.
-      lesions: its lesions and what was predicted as such, one by one.
+      distances: `{"liver": SurfaceDistances, "lesion": SurfaceDistances}`, in mm; None where a mask is empty.
+      lesions: lesions of the reference and of the prediction, one by one.
+      official: what the challenge's original program collects from the case.
     """
 
     key: str
     overlaps: dict[str, Overlap]
     distances: dict[str, SurfaceDistances | None]
     lesions: list[Lesion]
+    official: OfficialCase
 
     @property
     def detected(self) -> list[Lesion]:
@@ -43,15 +48,21 @@ class CaseScore:
 
 
 def score_case(
-    key: str, prediction: np.ndarray, reference: np.ndarray, spacing: tuple[float, float, float]
+    key: str,
+    prediction: np.ndarray,
+    reference: np.ndarray,
+    spacing: tuple[float, float, float],
+    file: Geometry | None = None,
 ) -> CaseScore:
     """Scores a case.
 
     Args:
       key: the case.
       prediction: labels `[x, y, z]`, 0 background, 1 liver, 2 lesion.
-      reference: the same of the reference.
+      reference: labels `[x, y, z]` of the reference.
       spacing: voxel size in mm.
+      file: geometry of the reference's file. The official scores are those of the arrays as stored, by the voxel size
+        of the header. None takes the arrays and `spacing` as stored.
 
     Raises:
       DataError: the arrays differ in shape.
@@ -59,6 +70,16 @@ def score_case(
     if prediction.shape != reference.shape:
         raise DataError(f"case '{key}': prediction of shape {prediction.shape}, reference of {reference.shape}.")
     distances = {name: surface_distances(mask(prediction), mask(reference), spacing) for name, mask in MASKS.items()}
-    is_lesion = MASKS["lesion"]
-    lesions = find_lesions(is_lesion(prediction), is_lesion(reference), spacing)
-    return CaseScore(key, label_overlaps(prediction, reference), distances, lesions)
+    components = find_components(*(MASKS["lesion"](labels) for labels in (prediction, reference)))
+    lesions = find_lesions(components, spacing)
+    if file is None:
+        official = official_case(prediction, reference, spacing, distances["liver"])
+    else:
+        same_size = np.allclose(file.header_spacing, file.stored_spacing) and np.allclose(file.spacing, spacing)
+        official = official_case(
+            file.to_stored(prediction),
+            file.to_stored(reference),
+            file.header_spacing,
+            distances["liver"] if same_size else None,
+        )
+    return CaseScore(key, label_overlaps(prediction, reference), distances, lesions, official)

@@ -1,4 +1,4 @@
-"""Lesions one by one: which lesions of the reference were found, and which findings are none."""
+"""Lesions one by one: which lesions of the reference are found, and which findings are false."""
 
 import itertools
 from dataclasses import dataclass
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
+from mtf_imaging.evaluation.scoring.components import Components
 from mtf_imaging.evaluation.scoring.overlap import Overlap, overlap
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, bounding_box, surface_distances
+from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, surface_distances
 
 # By the diameter of a sphere of the same volume, in mm.
 SIZE_BINS = {"below 10 mm": (0.0, 10.0), "10 to 20 mm": (10.0, 20.0), "above 20 mm": (20.0, np.inf)}
@@ -38,37 +39,26 @@ class Lesion:
         return self.overlap.intersection > 0 and self.overlap.jaccard > iou
 
 
-def find_lesions(prediction: np.ndarray, reference: np.ndarray, spacing: tuple[float, float, float]) -> list[Lesion]:
-    """Pairs predicted lesions with those of the reference, as the challenge's scorer does.
+def find_lesions(components: Components, spacing: tuple[float, float, float]) -> list[Lesion]:
+    """Pairs predicted lesions with lesions of the reference; lesions that one of the other mask bridges are merged.
 
-    Lesions are components of voxels that touch by faces. Those of the reference whose largest overlap is with the same
-    predicted one are merged. Then each predicted lesion goes to the reference lesion, merged or not, with which it
-    shares most voxels; all that go to the same one are merged. (Equal overlaps: the component that comes first.)
+    Components of the reference that have their largest overlap with the same predicted component are merged. Then each
+    predicted component is assigned to the lesion of the reference, merged or not, with which it shares most voxels, and
+    all components assigned to one lesion are merged. Where overlaps are equal, the component that comes first wins.
 
     Args:
-      prediction: bool `[x, y, z]`, the predicted lesions.
-      reference: the same of the reference.
+      components: the lesions of prediction and reference.
       spacing: voxel size in mm.
 
     Returns:
-      The lesions after merging: those of the reference first, then predictions that overlap none.
+      The lesions after merging: first those of the reference, then predictions that overlap none.
     """
-    box = bounding_box(prediction | reference)
-    if box is None:
-        return []
-    (found, num_found), (real, num_real) = (ndimage.label(mask[box]) for mask in (prediction, reference))
-    of_found, of_real = _lesion_numbers(_shared_voxels(found, num_found, real, num_real))
-    found, real = np.concatenate([[0], of_found])[found], np.concatenate([[0], of_real])[real]
-    number = max(*of_found, *of_real, 0)
+    of_found, of_real = _lesion_numbers(components.shared)
+    found = np.concatenate([[0], of_found])[components.prediction]
+    real = np.concatenate([[0], of_real])[components.reference]
+    number = max([*of_found, *of_real], default=0)
     boxes = zip(*(ndimage.find_objects(labels, number) for labels in (found, real)), strict=True)
     return [_lesion(found, real, n, around(*pair), spacing) for n, pair in enumerate(boxes, start=1)]
-
-
-def _shared_voxels(found, num_found, real, num_real):
-    """int64 `[predicted components, reference components]`: the voxels that each pair shares."""
-    both = (found > 0) & (real > 0)
-    pairs = (found[both].astype(np.int64) - 1) * num_real + (real[both] - 1)
-    return np.bincount(pairs, minlength=num_found * num_real).reshape(num_found, num_real)
 
 
 def _lesion_numbers(shared):

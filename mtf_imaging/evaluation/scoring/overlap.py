@@ -1,5 +1,7 @@
 """Voxels that two masks share: Dice, volumetric overlap error, relative volume difference."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +77,12 @@ def overlap(prediction: np.ndarray, reference: np.ndarray) -> Overlap:
 def label_overlaps(prediction: np.ndarray, reference: np.ndarray) -> dict[str, Overlap]:
     """Overlaps of labels `[x, y, z]`, 0 background, 1 liver, 2 lesion: `{"liver": Overlap, "lesion": Overlap}`."""
     return {name: overlap(mask(prediction), mask(reference)) for name, mask in MASKS.items()}
+
+
+def mean(values: Iterable[float]) -> float:
+    """Returns the mean of at least one number, the same whatever order they come in."""
+    values = list(values)
+    return math.fsum(values) / len(values)
 
 
 def dice_text(overlaps: dict[str, Overlap]) -> str:

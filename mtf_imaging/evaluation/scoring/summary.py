@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
-from mtf_imaging.evaluation.scoring.overlap import MASKS, NOTHING, Overlap
+from mtf_imaging.evaluation.scoring.overlap import MASKS, NOTHING, Overlap, mean
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
 
 DISTANCES = tuple(field.name for field in dataclasses.fields(SurfaceDistances))
 OVERLAPS = ("dice", "voe", "rvd")
-IOUS = {"iou_above_0": 0.0, "iou_above_0.5": 0.5}
+IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the challenge's criterion first
 
 
 def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
@@ -34,7 +34,7 @@ def summarize(cases: list[CaseScore]) -> dict:
     """Means, counts and detection over cases.
 
     Returns:
-      `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumour_burden": {...}}`. A
+      `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden": {...}}`. A
       mean leaves out what is undefined and is None where nothing is left; `undefined` says how many were left out.
     """
     overlaps = [case.overlaps for case in cases]
@@ -55,7 +55,7 @@ def summarize(cases: list[CaseScore]) -> dict:
         | {"by_size": {size: detection([x for x in lesions if x.size_bin == size], iou) for size in SIZE_BINS}}
         for name, iou in IOUS.items()
     }
-    summary["tumour_burden"] = tumour_burden(cases)
+    summary["tumor_burden"] = tumor_burden(cases)
     return summary
 
 
@@ -74,7 +74,7 @@ def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None
     }
 
 
-def tumour_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
+def tumor_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
     """Root mean square and maximum of the burden's error over the cases where both livers are there."""
     errors = [case.burden[0] - case.burden[1] for case in cases if case.burden]
     return {
@@ -82,12 +82,6 @@ def tumour_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
         "max_error": max(map(abs, errors), default=None),
         "undefined": len(cases) - len(errors),
     }
-
-
-def mean(values: Iterable[float]) -> float:
-    """The mean of at least one number, the same in whatever order they come."""
-    values = list(values)
-    return math.fsum(values) / len(values)
 
 
 def _means(rows: list[dict], names: Iterable[str]) -> dict:

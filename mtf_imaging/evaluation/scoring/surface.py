@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage, spatial
 
+# Voxels that share a face or an edge, 18 in 3-D: what the challenge's scorer erodes a mask with.
+_NEIGHBORS = ndimage.generate_binary_structure(3, 2)
+
 
 @dataclass(frozen=True)
 class SurfaceDistances:
@@ -28,16 +31,17 @@ def surface_distances(
 ) -> SurfaceDistances | None:
     """Measures how far two masks' surfaces are from each other.
 
-    A surface is made of the centres of the mask's voxels that have a neighbour, by face, outside it or outside the
-    volume, as in the challenge's scorer. The distance of a point is that to the nearest point of the other surface.
+    A surface consists of the centers of those voxels of a mask that have a neighbor outside the mask or outside the
+    volume. Neighbors share a face or an edge, as in the challenge's scorer. The distance of a point is the distance to
+    the nearest point of the other surface.
 
     Args:
       prediction: bool `[x, y, z]`.
-      reference: the same of the reference.
+      reference: bool `[x, y, z]`.
       spacing: voxel size in mm.
 
     Returns:
-      The distances, or None where a mask is empty: there are none then.
+      The distances, or None where a mask is empty.
     """
     first, second = (surface_points(mask, spacing) for mask in (prediction, reference))
     if not len(first) or not len(second):
@@ -58,7 +62,7 @@ def surface_points(mask: np.ndarray, spacing: tuple[float, float, float]) -> np.
     if box is None:
         return np.empty((0, 3))
     mask = mask[box]
-    border = mask & ~ndimage.binary_erosion(mask)
+    border = mask & ~ndimage.binary_erosion(mask, _NEIGHBORS)
     return (np.argwhere(border) + [at.start for at in box]) * np.asarray(spacing, np.float64)
 
 

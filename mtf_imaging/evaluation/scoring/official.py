@@ -1,0 +1,170 @@
+"""The scores of the LiTS challenge as its original program computes them, quirks included.
+
+The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. `docs/scoring.md` lists where it differs
+from the measures in `summary`.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import ndimage
+
+from mtf_imaging.evaluation.scoring.components import Components, find_components
+from mtf_imaging.evaluation.scoring.official_detection import OfficialDetection, detect_lesions
+from mtf_imaging.evaluation.scoring.overlap import MASKS, NOTHING, Overlap, label_overlaps, mean, overlap
+from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, surface_distances
+
+_LARGE = 9001.0  # the program's value for undefined distances
+# the scores of a mask that has no counterpart
+_MISSED = {
+    "dice": 0.0,
+    "jaccard": 0.0,
+    "voe": 1.0,
+    "rvd": _LARGE,
+    "assd": _LARGE,
+    "rmsd": _LARGE,
+    "msd": _LARGE,
+}
+OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # of liver and lesion each, as the program names them
+_DETECTION = {0.5: "", 0.0: "_greater_zero"}  # intersection over union -> suffix of its precision and recall
+
+
+@dataclass(frozen=True)
+class OfficialCase:
+    """What the program collects from one case.
+
+    Attributes:
+      detected: by intersection over union, the lesions detected above it.
+      num_predicted: components of the predicted lesion mask.
+      num_reference: components of the lesion mask of the reference.
+      lesions: the scores of each lesion that is detected above 0.5.
+      liver: the scores of the liver.
+      overlaps: `{"liver": Overlap, "lesion": Overlap}`, without a predicted liver where no voxel is labeled 1.
+      burden_error: tumor burden, lesion voxels / liver voxels, of the reference - that of the prediction; None where
+        the reference has no liver.
+    """
+
+    detected: dict[float, int]
+    num_predicted: int
+    num_reference: int
+    lesions: list[dict[str, float]]
+    liver: dict[str, float]
+    overlaps: dict[str, Overlap]
+    burden_error: float | None
+
+
+def official_case(
+    prediction: np.ndarray,
+    reference: np.ndarray,
+    spacing: tuple[float, float, float],
+    liver_distances: SurfaceDistances | None = None,
+) -> OfficialCase:
+    """Collects what the program needs of a case.
+
+    Args:
+      prediction: labels `[i, j, k]` along the axes that the reference's file stores: the program numbers lesions in
+        that order, and some of its results depend on it.
+      reference: the labels of the reference, in the same order.
+      spacing: voxel size in mm along these axes, by the header of the reference's file.
+      liver_distances: between the liver masks by this spacing, where they have been measured; None measures them.
+    """
+    overlaps = label_overlaps(prediction, reference)
+    liver = overlaps["liver"]
+    if not (prediction == 1).any():
+        liver = Overlap(0, 0, liver.reference)
+    elif liver.reference and liver_distances is None:
+        liver_distances = surface_distances(*(MASKS["liver"](labels) for labels in (prediction, reference)), spacing)
+    components = find_components(*(MASKS["lesion"](labels) for labels in (prediction, reference)))
+    detections = {iou: detect_lesions(components, iou) for iou in _DETECTION}
+    return OfficialCase(
+        detected={iou: detection.count for iou, detection in detections.items()},
+        num_predicted=components.num_predicted,
+        num_reference=components.num_reference,
+        lesions=_lesion_scores(components, detections[0.5], spacing),
+        liver=_scores(liver, liver_distances),
+        overlaps={"liver": liver, "lesion": overlaps["lesion"]},
+        burden_error=_burden_error(liver, overlaps["lesion"]),
+    )
+
+
+def official_scores(cases: Iterable[OfficialCase]) -> dict[str, float | None]:
+    """Computes the challenge's scores over cases.
+
+    Args:
+      cases: at least one.
+
+    Returns:
+      The scores by the names that the program gives them. None where the program divides by zero and ends: the global
+      Dice where no case has the mask, the tumor burden where a reference has no liver.
+    """
+    cases = list(cases)
+    scores = {}
+    for iou, suffix in _DETECTION.items():
+        detected = sum(case.detected[iou] for case in cases)
+        # False findings are all predicted components less the detections, so this is the number of all components.
+        scores[f"lesion_precision{suffix}"] = _ratio(detected, sum(case.num_predicted for case in cases)) or 0.0
+        scores[f"lesion_recall{suffix}"] = _ratio(detected, sum(case.num_reference for case in cases)) or 0.0
+    rows = {"lesion": [lesion for case in cases for lesion in case.lesions] or [_MISSED]}
+    rows["liver"] = [case.liver for case in cases]
+    for mask in ("lesion", "liver"):
+        scores |= {f"{mask}_{name}": mean(row[name] for row in rows[mask]) for name in _MISSED}
+        overlaps = [case.overlaps[mask] for case in cases]
+        total = sum(overlaps, NOTHING)
+        scores[f"{mask}_dice_per_case"] = mean(_dice_of_case(mask, counts) for counts in overlaps)
+        scores[f"{mask}_dice_global"] = _ratio(2 * total.intersection, total.prediction + total.reference)
+    errors = [case.burden_error for case in cases]
+    known = None not in errors
+    scores["RMSE_Tumorburden"] = math.sqrt(mean(error**2 for error in errors)) if known else None
+    scores["MAXERROR_Tumorburden"] = max(errors) if known else None
+    return scores
+
+
+def _lesion_scores(
+    components: Components, detection: OfficialDetection, spacing: tuple[float, float, float]
+) -> list[dict[str, float]]:
+    """Scores each detected lesion; the program scores none where its count is not above 0."""
+    if detection.count <= 0:
+        return []
+    prediction, reference = detection.prediction[components.prediction], detection.reference[components.reference]
+    scores = []
+    for number, box in enumerate(ndimage.find_objects(prediction), start=1):
+        if box is None:
+            continue
+        box = around(box, *ndimage.find_objects((reference == number).astype(np.uint8)))
+        masks = prediction[box] == number, reference[box] == number
+        scores.append(_scores(overlap(*masks), surface_distances(*masks, spacing)))
+    return scores
+
+
+def _scores(counts: Overlap, distances: SurfaceDistances | None) -> dict[str, float]:
+    """The scores of one pair of masks."""
+    if not counts.prediction or not counts.reference:
+        return _MISSED
+    return {
+        "dice": counts.dice,
+        "jaccard": counts.jaccard,
+        "voe": counts.voe,
+        "rvd": (counts.reference - counts.prediction) / counts.prediction,
+        "assd": distances.assd,
+        "rmsd": distances.rmsd,
+        "msd": distances.mssd,
+    }
+
+
+def _dice_of_case(mask: str, counts: Overlap) -> float:
+    """Dice of a case, 1 where no lesion is there and none is predicted; 0 where no liver is predicted."""
+    return 0.0 if mask == "liver" and not counts.prediction else counts.dice
+
+
+def _burden_error(liver: Overlap, lesion: Overlap) -> float | None:
+    """Tumor burden of the reference - that of the prediction, which is 9001 where no liver is predicted."""
+    if not liver.reference:
+        return None
+    predicted = lesion.prediction / liver.prediction if liver.prediction else _LARGE
+    return lesion.reference / liver.reference - predicted
+
+
+def _ratio(numerator: int, denominator: int) -> float | None:
+    return numerator / denominator if denominator else None
