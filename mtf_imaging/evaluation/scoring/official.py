@@ -128,11 +128,10 @@ def _lesion_scores(
     if detection.count <= 0:
         return []
     prediction, reference = detection.prediction[components.prediction], detection.reference[components.reference]
+    found, real = ndimage.find_objects(prediction), ndimage.find_objects(reference)
     scores = []
-    for number, box in enumerate(ndimage.find_objects(prediction), start=1):
-        if box is None:
-            continue
-        box = around(box, *ndimage.find_objects((reference == number).astype(np.uint8)))
+    for number in np.unique(detection.prediction)[1:]:
+        box = around(found[number - 1], real[number - 1])
         masks = prediction[box] == number, reference[box] == number
         scores.append(_scores(overlap(*masks), surface_distances(*masks, spacing)))
     return scores
