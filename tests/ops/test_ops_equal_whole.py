@@ -114,6 +114,13 @@ def two_dimensional():
             (("x", 12, 6), ("y", 8, 8)),
         ),
         Case(
+            "conv2d 1^2, stride 2",
+            lambda x, f: mi.ops.conv2d(x, f, 2),
+            lambda x, f: tf.nn.conv2d(x[:, ::2, ::2], f, 1, "SAME"),
+            {"x": x, "f": "fx:1,fy:1,channels:4,filters:2"},
+            half,
+        ),
+        Case(
             "conv2d_transpose",
             lambda x, f: mi.ops.conv2d_transpose(x, f, 2),
             lambda x, f: tf.nn.conv2d_transpose(x, f, [2, 24, 16, 2], 2, "SAME"),
@@ -244,6 +251,7 @@ CONVS = [
     conv("strides 2, 1, 3", 3, (2, 1, 3)),
     conv("stride above kernel", (1, 2, 1), (3, 4, 2)),
     conv("dilation 2", 3, 1, "SAME", 2),
+    conv("dilations 2, 1, 3", (2, 3, 3), 1, "SAME", (2, 1, 3)),
     conv("halo of several slices", 7),
     conv("valid", 3, 1, "VALID"),
     conv("valid, stride 2", (3, 2, 2), 2, "VALID"),

@@ -1,0 +1,153 @@
+"""Convolutions where TensorFlow's own kernels fail: strided kernels of one tap, and dilations that they lack."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.ops import local_conv
+
+mtf = mi.mtf
+
+STRIDED_CONV = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+import mtf_imaging as mi
+
+def step(image, kernel):
+    y = mi.ops.conv2d(image, kernel, 2)
+    return y, *mi.mtf.gradients([mi.mtf.reduce_sum(mi.mtf.square(y))], [image, kernel])
+
+image = np.random.default_rng(0).standard_normal([2, 56, 56, 16]).astype(np.float32)
+kernel = np.random.default_rng(1).standard_normal([1, 1, 16, 16]).astype(np.float32)
+inputs = {"image": "batch:2,x:56,y:56,channels:16", "kernel": "kx:1,ky:1,channels:16,filters:16"}
+for mesh_impl in ("stacked", "placement"):
+    program = mi.Program(step, inputs, "m0:4", "channels:m0", mesh_impl)
+    for _ in range(4):
+        y, dx, df = program(image=image, kernel=kernel)
+    seen = image[:, ::2, ::2].reshape([-1, 16])
+    np.testing.assert_allclose(df[0, 0], seen.T @ (2 * seen @ kernel[0, 0]), rtol=1e-4, atol=1e-2)
+"""
+
+
+@pytest.mark.slow
+def test_a_split_of_the_channels_of_a_strided_1x1_convolution_does_not_end_the_process():
+    """TensorFlow 2.21 corrupts memory in the filter gradient of such a convolution of few channels."""
+    result = subprocess.run([sys.executable, "-c", STRIDED_CONV], capture_output=True, text=True)
+    assert result.returncode == 0, (
+        f"{signal.Signals(-result.returncode).name if result.returncode < 0 else result.returncode}: "
+        f"{result.stderr[-2000:]}"
+    )
+
+
+def _kernels(program):
+    """(extents, strides) of every convolution kernel in the graph, its two gradients included."""
+    kernels = set()
+    for op in program.function.graph.get_operations():
+        if "Conv2D" in op.type or "Conv3D" in op.type:
+            of_filter = op.outputs[0] if "BackpropFilter" in op.type else op.inputs[1]
+            kernels.add((tuple(of_filter.shape[:-2]), tuple(op.get_attr("strides")[1:-1])))
+    return kernels
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides"),
+    [((1, 1), (2, 2)), ((1, 3), (2, 2)), ((1, 1, 1), (2, 2, 2)), ((3, 1, 2), (1, 2, 3)), ((2, 1, 1), (2, 4, 2))],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tensorflow_strides_no_kernel_of_one_tap(kernel, strides, transposed):
+    """Neither forward nor in gradients, nor in gradients of gradients."""
+    names = ["x", "y", "z"][: len(kernel)]
+    ops = {2: (mi.ops.conv2d, mi.ops.conv2d_transpose), 3: (mi.ops.conv3d, mi.ops.conv3d_transpose)}[len(kernel)]
+
+    def step(image, kernel):
+        y = ops[transposed](image, kernel, strides)
+        gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+        total = mtf.add_n([mtf.reduce_sum(mtf.square(g)) for g in gradients])
+        return y, *gradients, *mtf.gradients([total], [image, kernel])
+
+    taps = [f"k{name}:{k}" for name, k in zip(names, kernel, strict=True)]
+    channels = ["filters:2", "channels:4"] if transposed else ["channels:4", "filters:2"]
+    inputs = {
+        "image": ",".join(["batch:2", *(f"{name}:12" for name in names), "channels:4"]),
+        "kernel": ",".join([*taps, *channels]),
+    }
+    kernels = _kernels(mi.Program(step, inputs, "rows:2,model:2", "x:rows,channels:model"))
+    assert kernels
+    assert all(stride == 1 for kernel in kernels for extent, stride in zip(*kernel, strict=True) if extent == 1)
+
+
+def _pairs(sizes, outputs, dilations, padding):
+    """Yields (tap, outputs, voxels) for every tap of a kernel of 3 taps a dimension: slices of equal size.
+
+    Output i of the slice reads voxel i of the slice.
+    """
+    for tap in np.ndindex(*(3 for _ in sizes)):
+        windows, voxels = [slice(None)], [slice(None)]
+        for t, n, o, d in zip(tap, sizes, outputs, dilations, strict=True):
+            shift = (t - 1) * d if padding == "SAME" else t * d
+            first, end = max(0, -shift), min(o, n - shift)
+            windows.append(slice(first, end))
+            voxels.append(slice(first + shift, end + shift))
+        yield tap, tuple(windows), tuple(voxels)
+
+
+def _infinite(fn, *args):
+    return ~np.isfinite(tf.function(fn)(*args).numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("dilations", [(1, 1, 2), (3, 1, 2), (2, 2, 2), (1, 3), (2, 2)], ids=str)
+def test_one_infinite_voxel_makes_infinite_what_reads_it_alone(dilations, padding, dtype):
+    """No voxel is multiplied by a zero between taps: not in the output, nor in the gradients."""
+    sizes = [9, 8, 10][: len(dilations)]
+    outputs = sizes if padding == "SAME" else [n - 2 * d for n, d in zip(sizes, dilations, strict=True)]
+    pairs = list(_pairs(sizes, outputs, dilations, padding))
+    args = [1] * len(dilations), padding, dilations
+    f = np.random.default_rng(0).uniform(1, 2, [*(3 for _ in dilations), 1, 2])
+    x, dy = np.zeros([1, *sizes, 1]), np.zeros([1, *outputs, 2])
+    x[(0, *(n // 2 for n in sizes))] = dy[(0, *(n // 2 for n in outputs))] = np.inf
+    y, dx = np.zeros(dy.shape, bool), np.zeros(x.shape, bool)
+    for _, windows, voxels in pairs:
+        y[windows] |= x[voxels] > 0
+        dx[voxels] |= dy[windows][..., :1] > 0
+    f, x, dy = (tf.constant(value, dtype) for value in (f, x, dy))
+    np.testing.assert_array_equal(_infinite(lambda x, f: local_conv.conv(x, f, *args), x, f), y)
+    np.testing.assert_array_equal(_infinite(lambda f, dy: local_conv.conv_input_grad(x.shape, f, dy, *args), f, dy), dx)
+
+
+@pytest.mark.parametrize("dilations", [(1, 1, 2), (1, 3)], ids=str)
+def test_an_infinite_voxel_in_a_corner_reaches_the_taps_that_see_it_alone(dilations):
+    sizes = [9, 8, 10][: len(dilations)]
+    outputs = [n - 2 * d for n, d in zip(sizes, dilations, strict=True)]
+    x, dy = np.zeros([1, *sizes, 1], np.float32), np.ones([1, *outputs, 2], np.float32)
+    x[(0,) * x.ndim] = np.inf
+    shape = [*(3 for _ in dilations), 1, 2]
+    df = _infinite(
+        lambda x, dy: local_conv.conv_filter_grad(x, shape, dy, [1] * len(dilations), "VALID", dilations), x, dy
+    )
+    expected = np.zeros(shape, bool)
+    expected[(0,) * len(dilations)] = True
+    np.testing.assert_array_equal(df, expected)
+
+
+def test_an_infinite_voxel_reaches_under_a_layout_what_it_reaches_without():
+    image = np.zeros([1, 8, 8, 8, 1], np.float32)
+    image[0, 3, 4, 5, 0] = np.inf
+    kernel = np.random.default_rng(0).uniform(1, 2, [3, 3, 3, 1, 1]).astype(np.float32)
+    inputs = {"image": "batch:1,x:8,y:8,z:8,channels:1", "kernel": "kx:3,ky:3,kz:3,channels:1,filters:1"}
+    counts = set()
+    for mesh, layout in [("", ""), ("rows:2", "x:rows"), ("rows:2,cols:4", "y:rows,z:cols")]:
+        program = mi.Program(
+            lambda image, kernel: mi.ops.conv3d(image, kernel, dilations=(1, 1, 2)), inputs, mesh, layout
+        )
+        counts.add(int((~np.isfinite(program(image=image, kernel=kernel))).sum()))
+    assert counts == {27}
