@@ -1,30 +1,32 @@
-"""Halo exchange: slices widened by voxels of their neighbours, and the adjoint of that.
+"""Halo exchange: slices widened by voxels of their neighbors, and the adjoint of that.
 
-Where neighbours share a device, widened slices are gathered (`halo_gather`). Elsewhere slices are padded along
-all its dimensions at once, and the margins that belong to neighbours are then written in place, one dimension after the
-other. Each dimension's margins are read from the already widened tensor; that is how corners arrive. The adjoint adds
-what margins received to the voxels that they came from, in the opposite order, and cuts the slice out, again one copy.
+Where neighbors share a device, widened slices are gathered (`halo_gather`). Elsewhere slices are padded along all
+dimensions at once, and the margins that belong to neighbors are then written in place, one dimension after the other.
+Each dimension's margins are read from the already widened tensor; that is how corners arrive. The adjoint adds what
+margins received to the voxels that they came from, in the opposite order, and cuts the slice out, again one copy.
+Margins that reach past the next slice are exchanged by device instead (`far_halo`), each in its turn.
 """
 
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.meshes import halo_gather
+from mtf_imaging.meshes import far_halo, halo_gather
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.windows import SplitPlan
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """The part of a margin that comes from one neighbour.
+    """The part of a margin that comes from one neighbor.
 
     Attributes:
       voxels: how many.
-      distance: of the neighbour, in slices; positive for one before.
-      source: where the neighbour's own voxels begin, in its widened slice.
+      distance: of the neighbor, in slices; positive for one before.
+      source: where the neighbor's own voxels begin, in its widened slice.
       target: where they begin in the margin, likewise.
     """
 
@@ -43,7 +45,7 @@ class Margin:
       size: voxels of the slice.
       before: voxels added before it.
       after: voxels added after it.
-      mesh_axis: the mesh dimension whose processors hold the neighbouring slices; None where the dimension is not split
+      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None where the dimension is not split
         and the margins are padding.
       split: the `SplitPlan`, where it is split.
     """
@@ -55,18 +57,50 @@ class Margin:
     mesh_axis: int | None = None
     split: SplitPlan | None = None
 
-    @property
-    def pieces(self):
-        """The `Piece`s that the margins are made of, one for each neighbour: a margin may be wider than a slice."""
+    def pieces(self, parts):
+        """The `Piece`s that margins are made of, for a dimension of `parts` slices: one for each neighbor in reach."""
         pieces = []
-        for hop in range(1, -(-self.before // self.size) + 1):
+        for hop in range(1, min(-(-self.before // self.size), parts - 1) + 1):
             voxels = min(self.size, self.before - (hop - 1) * self.size)
             source, target = self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
             pieces.append(Piece(voxels, hop, source, target))
-        for hop in range(1, -(-self.after // self.size) + 1):
+        for hop in range(1, min(-(-self.after // self.size), parts - 1) + 1):
             voxels = min(self.size, self.after - (hop - 1) * self.size)
             pieces.append(Piece(voxels, -hop, self.before, self.before + hop * self.size))
         return pieces
+
+
+def _pieces(mesh, margin):
+    return [] if margin.mesh_axis is None else margin.pieces(mesh.shape[margin.mesh_axis].size)
+
+
+def _is_far(mesh, margin):
+    """Whether a margin reaches past the next slice."""
+    return any(abs(piece.distance) > 1 for piece in _pieces(mesh, margin))
+
+
+class _Stage(NamedTuple):
+    """Margins that are made together, or one far margin alone."""
+
+    far: bool
+    margins: list
+
+
+def _stages(mesh, margins, gathered=()):
+    """The stages of an exchange, in order.
+
+    Margins that are gathered come first. Those that are padded only come last: no neighbor needs them.
+    """
+    ordered = sorted(margins, key=lambda m: (m not in gathered, m.mesh_axis is None))
+    stages = []
+    for m in ordered:
+        if m not in gathered and _is_far(mesh, m):
+            stages.append(_Stage(True, [m]))
+        elif stages and not stages[-1].far:
+            stages[-1].margins.append(m)
+        else:
+            stages.append(_Stage(False, [m]))
+    return stages
 
 
 def _index(rank, dim, begin, size):
@@ -101,29 +135,30 @@ def _shifted(mesh, x, axis, distance, fill):
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
-def _strips(margins):
+def _strips(mesh, margins):
     """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
 
-    Of dimensions that come later, and of those that are padded only, neighbours need no more than a slice's own voxels.
+    Of dimensions that come later, and of those that are padded only, neighbors need no more than a slice's own voxels.
     """
     own = list(margins)
     for margin in [m for m in margins if m.mesh_axis is not None]:
         own.remove(margin)
-        for piece in margin.pieces:
+        for piece in _pieces(mesh, margin):
             yield margin, piece, tuple(own)
 
 
-def exchanges(margins, slice_shape, itemsize, adjoint=False):
+def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
     """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
 
     Args:
+      mesh: a `BlockMeshImpl`.
       margins: a `Margin` for each dimension that is widened.
       slice_shape: of what is widened.
       itemsize: bytes of an element.
       adjoint: whether margins are sent back.
     """
     found = []
-    for margin, piece, own in _strips(margins):
+    for margin, piece, own in _strips(mesh, margins):
         sizes = list(slice_shape)
         for m in margins:
             sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
@@ -142,7 +177,7 @@ def _read_strip(stack, dim, begin, size, own):
 
 
 def _fill_margin(mesh, x, margin, piece, own, fill):
-    """Writes the piece of a margin that a neighbour owns."""
+    """Writes the piece of a margin that a neighbor owns."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
     values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
@@ -173,21 +208,31 @@ def widen(mesh, x, margins, fill=0):
     Returns:
       A laid-out tensor; `x` itself where nothing is widened.
     """
-    reached = 0
-    if any(m.before or m.after for m in margins):
-        reached = halo_gather.reach(mesh, x.tensor_list[0], margins)
-        # Noted here are those that are gathered, which come first; the others are as they are received.
-        first = sorted(margins, key=lambda m: not halo_gather.is_gathered(mesh, m, reached))
-        gathered = {m.mesh_axis for m in margins if halo_gather.is_gathered(mesh, m, reached)}
-        sent = exchanges(first, x.slice_shape, x.dtype.size)
-        mesh.exchanged += [e for e in sent if gathered.issuperset(e.axes)]
-        make = functools.partial(halo_gather.gather, mesh, reached=reached) if reached else _pad
-        x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
-    for m, piece, own in _strips([m for m in margins if not halo_gather.is_gathered(mesh, m, reached)]):
-        x = _fill_margin(mesh, x, m, piece, own, fill)
+    reached = halo_gather.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
+    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    for stage in _stages(mesh, margins, gathered):
+        if stage.far:
+            (margin,) = stage.margins
+            mesh.exchanged += exchanges(mesh, [margin], x.slice_shape, x.dtype.size)
+            x = far_halo.widen(mesh, x, margin, fill)
+        elif any(m.before or m.after for m in stage.margins):
+            x = _widen_together(mesh, x, stage.margins, reached, fill)
     for m in margins:
         if m.split is not None and m.split.needs_cut:
             x = _cut(mesh, x, m)
+    return x
+
+
+def _widen_together(mesh, x, margins, reached, fill):
+    """Widens slices by the margins of one stage; `reached` is what `halo_gather.reach` says of the whole exchange."""
+    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    axes = {m.mesh_axis for m in gathered}
+    sent = exchanges(mesh, margins, x.slice_shape, x.dtype.size)
+    mesh.exchanged += [e for e in sent if axes.issuperset(e.axes)]
+    make = functools.partial(halo_gather.gather, mesh, reached=reached) if gathered else _pad
+    x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
+    for m, piece, own in _strips(mesh, [m for m in margins if m not in gathered]):
+        x = _fill_margin(mesh, x, m, piece, own, fill)
     return x
 
 
@@ -196,7 +241,19 @@ def narrow(mesh, dx, margins):
     for m in reversed(margins):
         if m.split is not None and m.split.needs_cut:
             dx = _uncut(mesh, dx, m)
-    for m, piece, own in reversed(list(_strips(margins))):
+    for stage in reversed(_stages(mesh, margins)):
+        if stage.far:
+            (margin,) = stage.margins
+            dx = far_halo.narrow(mesh, dx, margin)
+            mesh.exchanged += exchanges(mesh, [margin], dx.slice_shape, dx.dtype.size, adjoint=True)
+        else:
+            dx = _narrow_together(mesh, dx, stage.margins)
+    return dx
+
+
+def _narrow_together(mesh, dx, margins):
+    """The adjoint of `_widen_together`."""
+    for m, piece, own in reversed(list(_strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
     if not any(m.before or m.after for m in margins):
         return dx

@@ -104,7 +104,7 @@ class Resize(_ResizeOperation):
 
     def exchanges(self, mesh):
         x = self.inputs[0]
-        return [Round(halo.exchanges(self._margins(mesh), mesh.slice_shape(x.shape), x.dtype.size))]
+        return [Round(halo.exchanges(mesh, self._margins(mesh), mesh.slice_shape(x.shape), x.dtype.size))]
 
 
 class ResizeGrad(_ResizeOperation):
@@ -128,7 +128,7 @@ class ResizeGrad(_ResizeOperation):
     def exchanges(self, mesh):
         dx = self.outputs[0]
         dtype = dx.dtype if self._method == "nearest" else master_dtype(dx.dtype)
-        return [Round(halo.exchanges(self._margins(mesh), mesh.slice_shape(dx.shape), dtype.size, adjoint=True))]
+        return [Round(halo.exchanges(mesh, self._margins(mesh), mesh.slice_shape(dx.shape), dtype.size, adjoint=True))]
 
 
 def _sum_taps(mesh, x, dim, axis, taps):

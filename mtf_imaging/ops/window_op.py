@@ -77,7 +77,7 @@ class Geometry:
 
     def widening(self, mesh, x, fill=0):
         """What `widened` exchanges of an mtf.Tensor, as a `Round`."""
-        found = halo.exchanges(self.margins(mesh), mesh.slice_shape(x.shape), x.dtype.size)
+        found = halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(x.shape), x.dtype.size)
         return Round(found, once=(x, (self, fill)))
 
     def wide_shape(self, mesh):
@@ -118,7 +118,7 @@ class Geometry:
 
     def adjoint_widening(self, mesh, y):
         """What `adjoint_widened` exchanges of an mtf.Tensor, as a `Round`."""
-        found = halo.exchanges(self.adjoint_margins(mesh), mesh.slice_shape(y.shape), y.dtype.size)
+        found = halo.exchanges(mesh, self.adjoint_margins(mesh), mesh.slice_shape(y.shape), y.dtype.size)
         return Round(found, once=(y, (self, "adjoint")))
 
     def narrowed(self, mesh, dx):
@@ -127,7 +127,7 @@ class Geometry:
 
     def narrowing(self, mesh, dx):
         """What `narrowed` exchanges to make an mtf.Tensor, as a `Round`."""
-        return Round(halo.exchanges(self.margins(mesh), mesh.slice_shape(dx.shape), dx.dtype.size, adjoint=True))
+        return Round(halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(dx.shape), dx.dtype.size, adjoint=True))
 
     def summed_axes(self, mesh, batch_dims):
         """Mesh axes over which a sum over batch and spatial dimensions is spread."""

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from mtf_imaging.meshes import BlockMeshImpl, halo_gather
+from mtf_imaging.meshes import BlockMeshImpl, far_halo, halo_gather
 from mtf_imaging.meshes.exchange import Exchange
 
 
@@ -13,11 +13,20 @@ def _nbytes(x):
     return math.prod(x.slice_shape) * x.dtype.size
 
 
+def _far_exchanges(mesh, x, margin, sign):
+    """What slices exchange for a margin that reaches past the next slice: a strip with every slice in reach."""
+    for direction, voxels in ((sign, margin.before), (-sign, margin.after)):
+        for hop in range(1, mesh.shape[margin.mesh_axis].size):
+            strip = min(margin.size, voxels - (hop - 1) * margin.size)
+            if strip > 0:
+                yield Exchange("halo", (margin.mesh_axis,), _nbytes(x) // margin.size * strip, direction * hop)
+
+
 @contextlib.contextmanager
 def recorded():
     """Within it, programs on stacked meshes note what they exchange, in a list of `Exchange`s.
 
-    Halos are exchanged neighbour by neighbour, as between devices, not gathered from the stack.
+    Halos are exchanged as between devices, not gathered from the stack.
     """
     found = []
     receive, allreduce = BlockMeshImpl.receive, BlockMeshImpl.allreduce
@@ -49,7 +58,20 @@ def recorded():
         found.append(Exchange("all-to-all", (mesh_axis,), _nbytes(x.to_laid_out_tensor())))
         return alltoall(self, x, mesh_axis, split_axis, concat_axis)
 
+    widen_far, narrow_far = far_halo.widen, far_halo.narrow
+
+    def noted_widen_far(mesh, x, margin, fill):
+        found.extend(_far_exchanges(mesh, x, margin, 1))
+        return widen_far(mesh, x, margin, fill)
+
+    def noted_narrow_far(mesh, dx, margin):
+        dx = narrow_far(mesh, dx, margin)
+        found.extend(_far_exchanges(mesh, dx, margin, -1))
+        return dx
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(far_halo, "widen", noted_widen_far)
+        patch.setattr(far_halo, "narrow", noted_narrow_far)
         patch.setattr(halo_gather, "reach", lambda mesh, stack, margins: 0)
         for name, noted in (
             ("receive", noted_receive),

@@ -87,6 +87,11 @@ def _strided(image, kernel):
     return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
 
 
+def _dilated(image, kernel):
+    y = mi.ops.conv3d(image, kernel, dilations=(3, 5, 1))  # past the next slice of y
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+
 def _resized(image, kernel):
     y = mi.ops.resize3d(mi.ops.conv3d(image, kernel), (24, 8, 8))
     return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
@@ -103,7 +108,7 @@ def _sum_of_sums(image, kernel):
     return mi.ops.conv3d(image, kernel) + mi.ops.conv3d(image, kernel * 2), mtf.reduce_max(image)
 
 
-@pytest.mark.parametrize("fn", [_conv, _strided, _resized, _reshaped, _sum_of_sums])
+@pytest.mark.parametrize("fn", [_conv, _strided, _dilated, _resized, _reshaped, _sum_of_sums])
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"),
     [("rows:2,cols:4", "x:rows,y:cols"), ("rows:2", "channels:rows"), ("rows:2,cols:2", "out:rows,z:cols")],
@@ -134,5 +139,5 @@ def test_what_is_gathered_from_one_stack_is_what_would_be_sent(kernel):
     of_a_slice = math.prod(slice_shape[:reached])
     foreign = (rows[interior] // of_a_slice != interior).sum()
     assert rows[interior].max() < mesh.size * of_a_slice, "nothing beyond the border"
-    sent = sum(e.sent_by((1, 1), (4, 3)) for e in halo.exchanges(margins, slice_shape, 4))
+    sent = sum(e.sent_by((1, 1), (4, 3)) for e in halo.exchanges(mesh, margins, slice_shape, 4))
     assert foreign * math.prod(slice_shape[reached:]) * 4 == sent > 0
