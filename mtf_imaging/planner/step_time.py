@@ -39,7 +39,7 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
     """
     flops = plan.total(lambda op: op.flops) * plan.grid.stack_size
     nbytes = plan.total(lambda op: sum(sent_by_device(e, plan.grid) for e in op.exchanges))
-    count = plan.total(lambda op: sum(sent_by_device(e, plan.grid) > 0 for e in op.exchanges))
+    count = plan.total(lambda op: sum(messages(e, plan.grid) for e in op.exchanges))
     if plan.devices > 1:
         nbytes += plan.read * plan.parts
     return StepTime(flops / hardware.flops_of(dtype), nbytes / hardware.link, count * hardware.latency)
@@ -48,15 +48,28 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
 def sent_by_device(exchange: Exchange, grid: BlockGrid) -> int:
     """Bytes that a device in the interior of the mesh sends to others.
 
-    Of a halo, its processors at the face send theirs. A sum is first made on each device.
+    Of a halo, each voxel is sent once, however many processors of a device need it. A sum is first made on each device.
     """
     others = math.prod(grid.blocks[axis] for axis in exchange.axes)
     if others == 1:
         return 0
     along = math.prod(grid.local[axis] for axis in exchange.axes)
     if exchange.kind == "halo":
-        return exchange.nbytes * grid.stack_size // along * min(abs(exchange.distance), along)
+        return exchange.nbytes * grid.stack_size // along
     if exchange.kind == "sum":
         return exchange.nbytes * grid.stack_size // along * 2 * (others - 1) // others
     shares = {"gather": others - 1, "all-to-all": (others - 1) / others}
     return int(exchange.nbytes * grid.stack_size * shares[exchange.kind])
+
+
+def messages(exchange: Exchange, grid: BlockGrid) -> int:
+    """Messages of an exchange from a device to others: 0 where nothing leaves it, or joins what is sent already.
+
+    All voxels of a halo that one device needs of another are one message: that of the nearest slice counts.
+    """
+    if not sent_by_device(exchange, grid):
+        return 0
+    if exchange.kind != "halo":
+        return 1
+    (axis,) = exchange.axes
+    return int((abs(exchange.distance) - 1) % grid.local[axis] == 0)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from mtf_imaging.meshes.exchange import Exchange
+from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.planner.hardware import find_hardware
 from mtf_imaging.planner.plan import make_plan
 from mtf_imaging.planner.step import trace_step
-from mtf_imaging.planner.step_time import sent_by_device, step_time
+from mtf_imaging.planner.step_time import messages, sent_by_device, step_time
 from mtf_imaging.training.adafactor import Adafactor
 from mtf_imaging.training.task import task_inputs
 
@@ -122,6 +124,14 @@ def test_processors_of_one_device_send_nothing_over_links():
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=2, **options)
     assert plan.grid.blocks == (2, 1)
     assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
+
+
+def test_a_device_sends_a_voxel_to_another_once_however_many_of_its_slices_need_it():
+    """3 voxels before slices of 1, 2 slices a device: 2 from one device, 1 from the device before it."""
+    grid = BlockGrid.make((8,), 4)
+    halo = [Exchange("halo", (0,), 100, distance) for distance in (1, 2, 3)]
+    assert [sent_by_device(exchange, grid) for exchange in halo] == [100, 100, 100]
+    assert [messages(exchange, grid) for exchange in halo] == [1, 0, 1]
 
 
 def test_weights_are_those_of_the_fullest_device():
