@@ -14,7 +14,7 @@ import math
 
 import tensorflow as tf
 
-_FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
+FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
 
 class _Columns:
@@ -53,31 +53,46 @@ class _Columns:
         return tf.reduce_sum(tf.reshape(tf.cast(values, tf.float64), [self._cases, self.columns, self._channels]), 1)
 
 
-def power_sums(x):
-    """The sum and the sum of squares of each channel: float64, `[cases, 2, channels]`.
+def sums(x):
+    """The sum of each channel: float64, `[cases, 1, channels]`."""
+    columns = _Columns(x, to_sum=True)
+    return columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2]))[:, tf.newaxis]
 
-    (In float64 a variance can be had of these, however much larger the mean is.)
+
+def centered_squares(x, mean):
+    """The sum of squared deviations from `mean`: as `sums`."""
+    columns = _Columns(x, to_sum=True)
+    squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
+    return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))[:, tf.newaxis]
+
+
+def power_sums(x):
+    """The sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
+
+    One pass over `x` gives both. In float64 the variance follows from them with all the digits of float32: at 10,000
+    times the deviation, the mean squared is 1e8 variances, of which float64 keeps 1e-8.
     """
     columns = _Columns(x, to_sum=True)
     rows, x = columns.rows, columns.view(x)
-    if x.dtype in _FUSED_DTYPES:
-        ones = tf.ones(x.shape[3:])
-        nothing = tf.zeros([0])
-        _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=x, scale=ones, offset=tf.zeros_like(ones), mean=nothing, variance=nothing
-        )
-        variance *= (rows - 1) / rows  # the kernel's is that of a sample
-    else:
-        mean, variance = tf.nn.moments(x, axes=[0, 1, 2])
+    ones, nothing = tf.ones(x.shape[3:]), tf.zeros([0])
+    _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=x, scale=ones, offset=tf.zeros_like(ones), mean=nothing, variance=nothing
+    )
+    variance *= (rows - 1) / rows  # the kernel's is that of a sample
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
     return rows * tf.stack([columns.sum(mean), columns.sum(variance + tf.square(mean))], axis=1)
+
+
+def _normalize(x, mean, variance, scale, offset, epsilon):
+    """As `tf.nn.batch_normalization`, which multiplies first and loses the digits of a mean above the deviation."""
+    return (x - mean) * (scale * tf.math.rsqrt(variance + epsilon)) + offset
 
 
 def normalise(x, mean, variance, scale, offset, epsilon):
     """`(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
-    if x.dtype in _FUSED_DTYPES:
+    if x.dtype in FUSED_DTYPES:
         y, *_ = tf.raw_ops.FusedBatchNormV3(
             x=columns.view(x),
             scale=scale,
@@ -88,15 +103,15 @@ def normalise(x, mean, variance, scale, offset, epsilon):
             is_training=False,
         )
     else:
-        y = tf.nn.batch_normalization(columns.view(x), mean, variance, offset, scale, epsilon)
+        y = _normalize(columns.view(x), mean, variance, scale, offset, epsilon)
     return columns.undo(y)
 
 
 def gradient_sums(x, dy, mean, variance, epsilon):
-    """Sums of `dy normal` and of `dy`, with `normal = (x - mean) / sqrt(variance + epsilon)`: as `power_sums`."""
+    """The sums of `dy (x - mean) / sqrt(variance + epsilon)` and of `dy`: float64, `[cases, 2, channels]`."""
     columns = _Columns(x, to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
-    if x.dtype in _FUSED_DTYPES:
+    if x.dtype in FUSED_DTYPES:
         _, of_normal, of_dy, *_ = tf.raw_ops.FusedBatchNormGradV3(
             y_backprop=dy,
             x=x,
@@ -108,7 +123,7 @@ def gradient_sums(x, dy, mean, variance, epsilon):
             is_training=False,
         )
     else:
-        normal = tf.nn.batch_normalization(x, mean, variance, None, None, epsilon)
+        normal = _normalize(x, mean, variance, 1, 0, epsilon)
         of_normal, of_dy = tf.reduce_sum(dy * normal, axis=[0, 1, 2]), tf.reduce_sum(dy, axis=[0, 1, 2])
     return tf.stack([columns.sum(of_normal), columns.sum(of_dy)], axis=1)
 

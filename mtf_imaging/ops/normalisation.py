@@ -39,7 +39,7 @@ class _WholeBatch:
         self._channel_axes = [] if channel_axis is None else [channel_axis]
 
     def sums(self, fn, tensors, statistics=()):
-        """`fn(*tensors, *statistics) -> [cases, 2, channels]`, summed over processors."""
+        """`fn(*tensors, *statistics) -> [cases, sums, channels]`, summed over processors."""
 
         def local(*inputs):
             split = len(tensors)
@@ -60,9 +60,9 @@ class _WholeBatch:
         """Sums over all cases."""
         return sums
 
-    def exchanged(self, shape):
-        """What `sums` of `[cases, 2, channels]` exchanges, of slices of this shape."""
-        return sum_over(self._summed, [1, 2, shape[-1]], _PRECISE)
+    def exchanged(self, shape, count):
+        """What `sums` of `[cases, count, channels]` exchanges, of slices of this shape."""
+        return sum_over(self._summed, [1, count, shape[-1]], _PRECISE)
 
     def exchanged_cases(self, shape):
         """What `sum_cases` exchanges."""
@@ -91,8 +91,8 @@ class _EachCase:
         sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1, keepdims=True), sums)
         return self._allreduce(sums, [] if self._case_axis is None else [self._case_axis])
 
-    def exchanged(self, shape):
-        return sum_over(self._summed, [shape[0], 2, shape[-1]], _PRECISE)
+    def exchanged(self, shape, count):
+        return sum_over(self._summed, [shape[0], count, shape[-1]], _PRECISE)
 
     def exchanged_cases(self, shape):
         return sum_over([] if self._case_axis is None else [self._case_axis], [1, 2, shape[-1]], _PRECISE)
@@ -126,7 +126,7 @@ class _NormOperation(mtf.Operation):
         return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else v[:, tf.newaxis], v) for v in values]
 
     def _means(self, mesh, sums):
-        """From `[cases, 2, channels]` sums of each channel to the means of what shares statistics."""
+        """From `[cases, sums, channels]` of each channel to the means of what shares statistics."""
         dims = self.inputs[0].shape.dims
         count = math.prod(d.size for d in dims[1 if self._sharing.by_case else 0 : -1])
         means = mesh.map_stacks(lambda s: s / count, sums)
@@ -150,11 +150,12 @@ class _NormOperation(mtf.Operation):
         channels = mtf.Shape(self.inputs[0].shape.dims[-1:])
         return None if mesh.slice_shape(channels)[0] % self._sharing.group == 0 else mesh.split_axes(channels)[0]
 
-    def exchanges(self, mesh):
+    def _exchanged_means(self, mesh, count=2):
+        """What `count` sums, and the means of them, exchange."""
         shape, axis = mesh.slice_shape(self.inputs[0].shape), self._axis_within_groups(mesh)
         cases = shape[0] if self._sharing.by_case else 1
-        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * 2 * shape[-1] * _PRECISE)])]
-        return [*self._cases(mesh).exchanged(shape), *means]
+        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * count * shape[-1] * _PRECISE)])]
+        return [*self._cases(mesh).exchanged(shape, count), *means]
 
 
 class Normalise(_NormOperation):
@@ -173,17 +174,40 @@ class Normalise(_NormOperation):
         x, scale, _ = self.inputs
         return NormaliseGrad(self.kind, x, scale, *self.outputs[1:], grad_ys[0], self._sharing, self._epsilon).outputs
 
-    def _lower(self, mesh, x, scale, offset):
+    @property
+    def _in_two_passes(self):
+        """Whether the mean is summed first, and squared deviations from it afterwards.
+
+        The difference of two power sums has too few digits for float64, and enough for all dtypes with fewer bits.
+        """
+        return self.inputs[0].dtype not in local_norm.FUSED_DTYPES
+
+    def exchanges(self, mesh):
+        if self._in_two_passes:
+            return self._exchanged_means(mesh, 1) * 2
+        return self._exchanged_means(mesh)
+
+    def _moments(self, mesh, cases, x):
+        """Mean and variance of what shares statistics, `[cases, channels]`."""
+        dtype = self.outputs[1].dtype
+
         def moments(means):
             mean, mean_square = tf.unstack(means, axis=2)
             variance = tf.maximum(mean_square - tf.square(mean), 0)
-            return tf.cast(mean, self.outputs[1].dtype), tf.cast(variance, self.outputs[2].dtype)
+            return tf.cast(mean, dtype), tf.cast(variance, dtype)
 
+        if not self._in_two_passes:
+            return mesh.map_stacks(moments, self._means(mesh, cases.sums(local_norm.power_sums, [x])))
+        mean = mesh.map_stacks(lambda m: m[:, :, 0], self._means(mesh, cases.sums(local_norm.sums, [x])))
+        squares = cases.sums(local_norm.centered_squares, [x], [mean])
+        return mean, mesh.map_stacks(lambda v: v[:, :, 0], self._means(mesh, squares))
+
+    def _lower(self, mesh, x, scale, offset):
         def normalise(x, *statistics):
             return local_norm.normalise(x, *statistics, self._epsilon)
 
         cases = self._cases(mesh)
-        mean, variance = mesh.map_stacks(moments, self._means(mesh, cases.sums(local_norm.power_sums, [x])))
+        mean, variance = self._moments(mesh, cases, x)
         y = cases.map(normalise, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
         if not self._sharing.by_case:
             mean, variance = [mesh.map_stacks(lambda s: s[:, 0], s) for s in (mean, variance)]
@@ -191,9 +215,12 @@ class Normalise(_NormOperation):
 
 
 class NormaliseGrad(_NormOperation):
-    """Gradients of `Normalise` to x, scale and offset, through the statistics."""
+    """Gradients of `Normalise` to x, scale and offset, through the statistics.
 
-    has_gradient = False
+    Its own gradient, for second derivatives, differentiates the same normalization written in mesh_tensorflow's
+    operations, which sum over processors themselves and can be differentiated any number of times. They take more time
+    and memory than the fused kernels.
+    """
 
     def __init__(self, kind, x, scale, mean, variance, dy, sharing, epsilon):
         super().__init__(kind, [x, scale, mean, variance, dy], sharing, epsilon, f"{kind}_dx")
@@ -203,8 +230,42 @@ class NormaliseGrad(_NormOperation):
             mtf.Tensor(self, scale.shape, scale.dtype, index=2),
         ]
 
+    def gradient(self, grad_ys):
+        x, scale, _, _, dy = self.inputs
+        gradients, operations = self.graph.capture_operations(lambda: self._elementary(x, scale, dy))
+        # These compute the statistics from x, so nothing is left for the inputs `mean` and `variance`.
+        dx, dscale, ddy = mtf.gradients(gradients, [x, scale, dy], grad_ys, operations)
+        return [dx, dscale, None, None, ddy]
+
+    def _elementary(self, x, scale, dy):
+        """The outputs, computed by mesh_tensorflow's operations."""
+
+        def normalized():
+            centered = wide_x - self._elementary_mean(wide_x)
+            variance = self._elementary_mean(mtf.square(centered))
+            return centered * mtf.rsqrt(variance + self._epsilon) * scale
+
+        wide_x, wide_dy = mtf.cast(x, scale.dtype), mtf.cast(dy, scale.dtype)
+        y, operations = self.graph.capture_operations(normalized)
+        dx, dscale = mtf.gradients([y], [wide_x, scale], [wide_dy], operations)
+        return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
+
+    def _elementary_mean(self, values):
+        """The mean over what shares statistics: `[cases, channels]`, or `[channels]` for a whole batch."""
+        first, *_, channels = values.shape.dims
+        means = mtf.reduce_mean(values, output_shape=mtf.Shape([first] * self._sharing.by_case + [channels]))
+        size = self._sharing.group
+        if size == 1:
+            return means
+        groups = mtf.Dimension(f"{channels.name}_groups", channels.size // size)
+        group = mtf.floordiv(mtf.range(self.mesh, channels, tf.int32), size)
+        member = mtf.one_hot(group, groups, dtype=means.dtype)
+        mean_of_group = mtf.einsum([means, member], output_shape=mtf.Shape([first, groups])) / size
+        return mtf.einsum([mean_of_group, member], output_shape=means.shape)
+
     def exchanges(self, mesh):
-        return [*super().exchanges(mesh), *self._cases(mesh).exchanged_cases(mesh.slice_shape(self.inputs[0].shape))]
+        learned = self._cases(mesh).exchanged_cases(mesh.slice_shape(self.inputs[0].shape))
+        return [*self._exchanged_means(mesh), *learned]
 
     def _lower(self, mesh, x, scale, mean, variance, dy):
         dtype = self.outputs[1].dtype

@@ -1,9 +1,11 @@
-"""Norm statistics of many voxels: float32 sums that add one value after the other would be off by 3e-4 here."""
+"""Norms of many voxels and of means far above the deviation, where sums lose digits."""
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import mtf_imaging as mi
+from tests.harness import difference
 
 AXES = {"batch": (0, 1, 2, 3), "instance": (1, 2, 3), "group": (1, 2, 3, 4)}  # over which they are taken
 SIZES = (2, 64, 64, 64, 2)
@@ -17,7 +19,8 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("norm", ["batch", "instance", "group"])
-def test_they_are_those_of_the_whole_tensor(norm, layout):
+def test_statistics_of_many_voxels_are_those_of_the_whole_tensor(norm, layout):
+    """Float32 sums that add one value after the other would be off by 3e-4 here."""
     image = np.maximum(np.random.default_rng(0).normal(0.1, 1, SIZES), -0.1).astype(np.float32)
     image[1] *= 3
 
@@ -48,3 +51,60 @@ def test_they_are_those_of_the_whole_tensor(norm, layout):
     expected = (dy - through) / np.sqrt(variance + 1e-6)
     np.testing.assert_allclose(dx.numpy(), expected, atol=1e-5 * np.abs(expected).max())
     np.testing.assert_allclose(dscale.numpy(), (dy * normal).sum((0, 1, 2, 3)), rtol=1e-4)
+
+
+RATIOS = (1, 1e2, 1e4)  # of mean to deviation
+
+
+def differences(values, image, cotangent, mean, axes):
+    """How far output and gradients to image and scale are from the truth.
+
+    `image - mean` has no rounding error, so that float64 is enough for the truth.
+    """
+    image, cotangent = image.astype(np.float64) - mean, cotangent.astype(np.float64)
+    centered = image - image.mean(axes, keepdims=True)
+    inverse = 1 / np.sqrt((centered**2).mean(axes, keepdims=True) + 1e-6)
+    normal = centered * inverse
+    through = cotangent.mean(axes, keepdims=True) + normal * (cotangent * normal).mean(axes, keepdims=True)
+    truth = normal, (cotangent - through) * inverse, (cotangent * normal).sum((0, 1, 2, 3))
+    return np.array([difference(value, wanted) for value, wanted in zip(values, truth, strict=True)])
+
+
+@tf.function
+def tensorflow_norm(image, cotangent, axes):
+    scale = tf.ones(image.shape[-1:], image.dtype)
+    with tf.GradientTape() as tape:
+        tape.watch([image, scale])
+        y = tf.nn.batch_normalization(image, *tf.nn.moments(image, axes, keepdims=True), None, scale, 1e-6)
+        total = tf.reduce_sum(y * cotangent)
+    return y, *tape.gradient(total, [image, scale])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("norm", AXES)
+def test_a_mean_far_above_the_deviation(norm, layout, dtype):
+    """In float64 only the digits are lost that the values themselves lack; float32 is as near as TensorFlow's."""
+
+    def fn(image, cotangent):
+        y = {
+            "batch": lambda: mi.ops.batch_norm(image, True, name="norm"),
+            "instance": lambda: mi.ops.instance_norm(image, name="norm"),
+            "group": lambda: mi.ops.group_norm(image, 1, name="norm"),
+        }[norm]()
+        scale, _ = image.mesh.graph.trainable_variables
+        return y, *mi.mtf.gradients([mi.mtf.reduce_sum(y * cotangent)], [image, scale.outputs[0]])
+
+    sizes, axes = (2, 16, 16, 16, 2), AXES[norm]
+    shape = ",".join(f"{name}:{size}" for name, size in zip(("batch", "x", "y", "z", "channels"), sizes))
+    program = mi.Program(fn, dict.fromkeys(["image", "cotangent"], (shape, dtype)), **LAYOUTS[layout])
+    for ratio in RATIOS:
+        rng = np.random.default_rng(1)
+        image, cotangent = (ratio + rng.standard_normal(sizes)).astype(dtype), rng.standard_normal(sizes).astype(dtype)
+        found = differences(program(image=image, cotangent=cotangent), image, cotangent, ratio, axes)
+        if dtype == "float64":
+            allowed = [1e-14 + 1e-15 * ratio] * 3
+        else:
+            theirs = tensorflow_norm(tf.constant(image), tf.constant(cotangent), axes)
+            allowed = np.maximum(differences(theirs, image, cotangent, ratio, axes), 2e-7)
+        assert all(found <= allowed), f"at ratio {ratio:g}: {found} above {allowed}"
