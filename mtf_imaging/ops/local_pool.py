@@ -49,22 +49,33 @@ def max_pool(x, ksize, strides):
     return fn(input=x, ksize=_around(ksize), strides=_around(strides), padding="VALID")
 
 
+def _first_largest(x, ksize, strides):
+    """For each tap a mask of the windows whose first largest voxel it sees: one tap for every window."""
+    values = _tap_values(x, ksize, strides)
+    y = functools.reduce(tf.maximum, values)
+    taken = tf.zeros_like(y, tf.bool)
+    for value in values:
+        first = tf.logical_and(tf.equal(value, y), tf.logical_not(taken))
+        taken = tf.logical_or(taken, first)
+        yield first
+
+
 def max_pool_grad(x, dy, ksize, strides):
     """`dx`: each window's gradient goes to the first of its largest voxels."""
     if _needs_taps(x, ksize):
-        values = _tap_values(x, ksize, strides)
-        y = functools.reduce(tf.maximum, values)
-        taken, gradients = tf.zeros_like(y, tf.bool), []
-        for value in values:
-            first = tf.logical_and(tf.equal(value, y), tf.logical_not(taken))
-            taken = tf.logical_or(taken, first)
-            gradients.append(tf.where(first, dy, tf.zeros_like(dy)))
+        gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
         return _add_taps(x.shape, ksize, strides, gradients)
     fn = tf.raw_ops.MaxPoolGrad if len(ksize) == 2 else tf.raw_ops.MaxPool3DGrad
     # The pool is done again, right beside its gradient (TensorFlow shares equal nodes): oneDNN's gradient, which gives
     # a tie to the first, takes part only where it sees both.
     y = max_pool(x, ksize, strides)
     return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+def take_largest(x, values, ksize, strides):
+    """The value where each window of `x` has its first largest voxel: the adjoint of `max_pool_grad`."""
+    taps = zip(_first_largest(x, ksize, strides), _tap_values(values, ksize, strides), strict=True)
+    return tf.add_n([tf.where(first, value, tf.zeros_like(value)) for first, value in taps])
 
 
 def mean_pool(x, ksize, strides):

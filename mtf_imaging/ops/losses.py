@@ -24,6 +24,11 @@ def _rows(stack):
     return tf.reshape(stack, [-1, stack.shape[-1]])
 
 
+def _softmax_gradient(y, dy):
+    """Gradient to `x` of `y = softmax(x)`."""
+    return y * (dy - mtf.reduce_sum(y * dy, reduced_dim=y.shape.dims[-1]))
+
+
 class Softmax(_ClassOperation):
     """`y = exp(x) / sum over the last dimension of exp(x)`."""
 
@@ -34,9 +39,7 @@ class Softmax(_ClassOperation):
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
     def gradient(self, grad_ys):
-        y, dy = self.outputs[0], grad_ys[0]
-        inner = mtf.reduce_sum(y * dy, reduced_dim=y.shape.dims[-1])
-        return [y * (dy - inner)]
+        return [_softmax_gradient(self.outputs[0], grad_ys[0])]
 
     def lower(self, lowering):
         x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
@@ -58,7 +61,18 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
         ]
 
     def gradient(self, grad_ys):
-        return [self.outputs[1] * grad_ys[0], None]
+        dloss, dgrad = grad_ys
+        terms = [] if dloss is None else [self.outputs[1] * dloss]
+        if dgrad is not None:  # in a second derivative
+            y = Softmax(self.inputs[0]).outputs[0]
+            terms.append(_softmax_gradient(y, dgrad if self._weights is None else dgrad * self._weights_of_voxels()))
+        return [mtf.add_n(terms), None]
+
+    def _weights_of_voxels(self):
+        logits, labels = self.inputs
+        dim = logits.shape.dims[-1]
+        weights = mtf.import_tf_tensor(self.mesh, tf.constant(self._weights, logits.dtype), mtf.Shape([dim]))
+        return mtf.einsum([mtf.one_hot(labels, dim, dtype=logits.dtype), weights], output_shape=labels.shape)
 
     def lower(self, lowering):
         mesh = lowering.mesh_impl(self)

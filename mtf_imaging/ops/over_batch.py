@@ -69,7 +69,8 @@ class _Sum(mtf.Operation):
         self._outputs = [mtf.Tensor(self, value.shape, value.dtype)]
 
     def gradient(self, grad_ys):
-        return [grad_ys[0] * self._count, None][: len(self.inputs)]
+        dx = grad_ys[0] if self._count == 1 else _SumGrad(grad_ys[0], self._count).outputs[0]
+        return [dx, None][: len(self.inputs)]
 
     def lower(self, lowering):
         lowering.set_tensor_lowering(self.outputs[0], lowering.tensors[self.inputs[-1]])
@@ -78,6 +79,31 @@ class _Sum(mtf.Operation):
     def passed_on(self):
         """{output: the input that it is}"""
         return {self.outputs[0]: self.inputs[-1]}
+
+
+class _SumGrad(mtf.Operation):
+    """`dx = count dy` of a `_Sum`.
+
+    `dy` depends on the sum over the whole batch, so its own derivative is a sum over all micro-batches, which no single
+    one of them can compute.
+    """
+
+    def __init__(self, dy, count):
+        super().__init__([dy], name="over_batch_dx")
+        self._count = count
+        self._outputs = [mtf.Tensor(self, dy.shape, dy.dtype)]
+
+    def gradient(self, grad_ys):
+        raise NotSupportedError(
+            f"over_batch: '{self.name}' is a gradient through a sum over {self._count} micro-batches, and cannot be "
+            "differentiated a second time. Fix: 1 micro-batch (setup.micro_batches = 1), or a loss that is a mean over "
+            "examples."
+        )
+
+    def lower(self, lowering):
+        dy = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
+        dx = lowering.mesh_impl(self).map_stacks(lambda dy: dy * self._count, dy)
+        lowering.set_tensor_lowering(self.outputs[0], dx)
 
 
 def _depends_on(x, earlier):
@@ -105,7 +131,8 @@ def over_batch(x):
       Tensor[...] of the same dimensions, `sum over parts of x`; `x` itself where the batch comes at once.
 
     Raises:
-      NotSupportedError: it depends on another such sum, found when the batch comes in parts.
+      NotSupportedError: it depends on another such sum, or a second derivative goes through it; both are found only
+        where the batch comes in parts.
     """
     current = _passes.get()
     return current.sum(x) if current else x

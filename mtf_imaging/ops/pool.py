@@ -46,13 +46,14 @@ class MaxPool(_PoolOperation):
 
 
 class MaxPoolGrad(_PoolOperation):
-    """`dx` of `MaxPool`; it has no gradient of its own."""
-
-    has_gradient = False
+    """`dx` of `MaxPool`: linear in `dy`; its derivative with respect to `x` is zero."""
 
     def __init__(self, kind, x, dy, geometry):
         super().__init__(kind, [x, dy], geometry, f"{kind}_dx")
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
+
+    def gradient(self, grad_ys):
+        return [None, TakeLargest(self.kind, self.inputs[0], grad_ys[0], self.geometry).outputs[0]]
 
     def lower(self, lowering):
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
@@ -65,6 +66,29 @@ class MaxPoolGrad(_PoolOperation):
     def exchanges(self, mesh):
         (x, _), (dx,) = self.inputs, self.outputs
         return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.narrowing(mesh, dx)]
+
+
+class TakeLargest(_PoolOperation):
+    """The value at the first largest voxel of every window of `x`: the adjoint of `MaxPoolGrad`, and its gradient."""
+
+    def __init__(self, kind, x, values, geometry):
+        super().__init__(kind, [x, values], geometry, f"{kind}_ddy")
+        self._outputs = [mtf.Tensor(self, self._shape_like(values, geometry.outputs), values.dtype)]
+
+    def gradient(self, grad_ys):
+        return [None, MaxPoolGrad(self.kind, self.inputs[0], grad_ys[0], self.geometry).outputs[0]]
+
+    def lower(self, lowering):
+        mesh, (x, values) = lowering.mesh_impl(self), self.inputs
+        ksize, strides = self._window()
+        wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
+        of_wide = self.geometry.widened(mesh, lowering.tensors[values])
+        y = self._call(lowering, lambda x, values: local_pool.take_largest(x, values, ksize, strides), [wide, of_wide])
+        lowering.set_tensor_lowering(self.outputs[0], y)
+
+    def exchanges(self, mesh):
+        x, values = self.inputs
+        return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.widening(mesh, values)]
 
 
 class AvgPool(_PoolOperation):

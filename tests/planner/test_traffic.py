@@ -123,6 +123,19 @@ def test_operations(fn, mesh_shape, layout, dtype):
     assert modelled(fn, inputs, mesh_shape, layout) == noted(fn, inputs, mesh_shape, layout)
 
 
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout"), [("rows:2,cols:2", "x:rows,y:cols"), ("cores:2,model:4", "batch:cores,channels:model")]
+)
+def test_second_derivatives_and_norms_of_float64(mesh_shape, layout):
+    def fn(image):
+        y = mi.ops.max_pool2d(mi.ops.group_norm(image, 2), 3, 1, "SAME")
+        (first,) = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image])
+        return mtf.gradients([mtf.reduce_sum(mtf.square(first))], [image])
+
+    inputs = {"image": ("batch:2,x:8,y:8,channels:8", "float64")}
+    assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
+
+
 @pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])
 def test_what_is_gathered_from_one_stack_is_what_would_be_sent(kernel):
     """Of an interior processor: one at the border would be sent the margins of its neighbours' margins, too."""

@@ -1,0 +1,364 @@
+"""Second derivatives of every operation of `mi.ops`, mixed ones too, equal those of TensorFlow's nested tapes."""
+
+import dataclasses
+import functools
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.ops.over_batch import SecondPass, in_pass
+from tests.harness import difference
+from tests.ops import resizing
+
+mtf = mi.mtf
+
+LAYOUTS = {
+    "whole": ("", ""),
+    "spatial": ("rows:2,cols:2", "x:rows,y:cols"),
+    "channels": ("cores:2,model:2", "batch:cores,channels:model"),
+    "filters": ("model:2,filters:2", "channels:model,out:filters"),
+}
+PLANE, VOLUME = "batch:2,x:8,y:4,channels:4", "batch:2,x:8,y:4,z:4,channels:4"
+LOGITS, LABELS = "batch:2,x:8,y:4,z:4,classes:3", "batch:2,x:8,y:4,z:4"
+CLASSES = mtf.Dimension("classes", 3)
+WEIGHTS = (1, 8, 0.5)
+CONSTANTS = ("labels", "mask")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """An operation to differentiate twice.
+
+    Attributes:
+      op: its name in `mi.ops`.
+      detail: what distinguishes this row from others of the operation.
+      fn: from mtf tensors, by the names of `shapes`, to an mtf tensor.
+      reference: from TensorFlow tensors, in the order of `shapes` and `learned`, to a tensor.
+      shapes: named shapes of the inputs, of which `CONSTANTS` are not differentiated to.
+      learned: {variable: number of its values}.
+    """
+
+    op: str
+    detail: str
+    fn: object
+    reference: object
+    shapes: dict
+    learned: dict = dataclasses.field(default_factory=dict)
+
+    def __str__(self):
+        return f"{self.op} {self.detail}".strip()
+
+    def values(self):
+        """{name of an input or a variable: its value}"""
+        rng = np.random.default_rng(zlib.crc32(str(self).encode()))
+        shapes = {name: [size for _, size in parse_shape(shape)] for name, shape in self.shapes.items()}
+        values = {name: rng.standard_normal(shape) for name, shape in [*shapes.items(), *self.learned.items()]}
+        if "labels" in shapes:
+            values["labels"] = rng.integers(0, 3, shapes["labels"]).astype(np.int32)
+        if "mask" in shapes:
+            values["mask"] = _dropout_mask()
+        return values
+
+
+def _image(dims):
+    return PLANE if dims == 2 else VOLUME
+
+
+def conv(dims, detail="", strides=1, dilations=1):
+    return Row(
+        f"conv{dims}d",
+        detail,
+        lambda x, f: getattr(mi.ops, f"conv{dims}d")(x, f, strides, dilations=dilations),
+        lambda x, f: tf.nn.convolution(x, f, strides, "SAME", dilations=dilations),
+        {"x": _image(dims), "f": "fx:3,fy:2,channels:4,out:2" if dims == 2 else "fx:3,fy:2,fz:1,channels:4,out:2"},
+    )
+
+
+def conv_transpose(dims):
+    def reference(x, f):
+        sizes = [2, *(2 * n for n in x.shape[1:-1]), 2]
+        return getattr(tf.nn, f"conv{dims}d_transpose")(x, f, sizes, 2)
+
+    return Row(
+        f"conv{dims}d_transpose",
+        "",
+        lambda x, f: getattr(mi.ops, f"conv{dims}d_transpose")(x, f, 2),
+        reference,
+        {"x": _image(dims), "f": "fx:3,fy:2,out:2,channels:4" if dims == 2 else "fx:3,fy:2,fz:1,out:2,channels:4"},
+    )
+
+
+def _tf_pool3d(pool2d, x, size, stride, padding):
+    """TensorFlow has no 3D pools of float64, so this pools planes first and then lines."""
+    n, height, width, depth, channels = x.shape
+    x = pool2d(tf.reshape(x, [n, height, width, -1]), size, stride, padding)
+    _, height, width, _ = x.shape
+    x = pool2d(tf.reshape(x, [n, -1, depth, channels]), [1, size], [1, stride], padding)
+    return tf.reshape(x, [n, height, width, -1, channels])
+
+
+def pool(kind, dims, size, stride, padding):
+    ours, pool2d = getattr(mi.ops, f"{kind}_pool{dims}d"), getattr(tf.nn, f"{kind}_pool2d")
+
+    def reference(x):
+        return pool2d(x, size, stride, padding) if dims == 2 else _tf_pool3d(pool2d, x, size, stride, padding)
+
+    detail = f"of {size}, stride {stride}"
+    return Row(f"{kind}_pool{dims}d", detail, lambda x: ours(x, size, stride, padding), reference, {"x": _image(dims)})
+
+
+def _normal(x, axes):
+    """(Not by `tf.nn.moments`, whose variance has a wrong second derivative: it takes the mean for a constant.)"""
+    centered = x - tf.reduce_mean(x, axes, keepdims=True)
+    return centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axes, keepdims=True) + 1e-3)
+
+
+def norm(op, detail, fn, axes, groups):
+    """`axes` are those of `[batch, x, y, z, groups, channels of a group]` that share statistics."""
+
+    def reference(x, scale, offset):
+        grouped = tf.reshape(x, [*x.shape[:-1], groups, -1])
+        return tf.reshape(_normal(grouped, axes), x.shape) * scale + offset
+
+    return Row(op, detail, fn, reference, {"x": VOLUME}, {"norm/scale": 4, "norm/offset": 4})
+
+
+def resize(dims, sizes, method):
+    return Row(
+        f"resize{dims}d",
+        method,
+        lambda x: getattr(mi.ops, f"resize{dims}d")(x, sizes, method),
+        lambda x: resizing.resize(x, sizes, method),
+        {"x": _image(dims)},
+    )
+
+
+@functools.cache
+def _dropout_mask():
+    """What the operation makes of a tensor of ones."""
+    program = mi.Program(lambda x: mi.ops.dropout(x, 0.5, name="dropout"), {"x": (VOLUME, "float64")})
+    return program(x=np.ones([size for _, size in parse_shape(VOLUME)])).numpy()
+
+
+def _tf_cross_entropy(logits, labels):
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return loss * tf.gather(tf.constant(WEIGHTS, logits.dtype), labels)
+
+
+def _tf_dice(p, t, axes):
+    overlap, total = tf.reduce_sum(p * t, axes), tf.reduce_sum(p, axes) + tf.reduce_sum(t, axes)
+    return tf.reduce_mean((2 * overlap + 0.1) / (total + 0.1))
+
+
+def _tf_adaptive_dice(p, labels):
+    t, axes = tf.one_hot(labels, 3, dtype=p.dtype), [0, 1, 2, 3]
+    dice = (2 * tf.reduce_sum(p * t, axes) + 1e-7) / (tf.reduce_sum(p + t, axes) + 1e-7)
+    return 1 - tf.reduce_mean(dice * tf.exp(1 - dice))
+
+
+def _network(x, f, labels):
+    y = mi.ops.instance_norm(mi.ops.conv2d(x, f), 1e-3, name="norm")
+    y = mi.ops.max_pool2d(mi.ops.leaky_relu(y, 0.1), 2, 2)
+    return mi.ops.sparse_softmax_cross_entropy(y, labels, y.shape.dims[-1], WEIGHTS)
+
+
+def _tf_network(x, f, labels, scale, offset):
+    y = _normal(tf.nn.conv2d(x, f, 1, "SAME"), [1, 2]) * scale + offset
+    return _tf_cross_entropy(tf.nn.max_pool2d(tf.nn.leaky_relu(y, 0.1), 2, 2, "VALID"), labels)
+
+
+NETWORK = (
+    {"x": PLANE, "f": "fx:3,fy:2,channels:4,classes:3", "labels": "batch:2,x:4,y:2"},
+    {"norm/scale": 3, "norm/offset": 3},
+)
+
+
+def _regathered(x, fn):
+    names = ["x", "channels"]
+    return mi.ops.scatter_slices(fn(mi.ops.gather_slices(x, names)), names)
+
+
+ROWS = [
+    conv(2, "with strides", 2),
+    conv(3),
+    conv(3, "with strides", 2),
+    conv(3, "dilated", dilations=2),
+    conv_transpose(2),
+    conv_transpose(3),
+    pool("max", 2, 2, 2, "VALID"),
+    pool("max", 2, 3, 2, "SAME"),
+    pool("max", 3, 2, 2, "VALID"),
+    pool("max", 3, 3, 1, "VALID"),  # SAME with stride 1 has no second derivative in TensorFlow's graphs (2.21)
+    pool("avg", 2, 3, 2, "SAME"),
+    pool("avg", 3, 2, 2, "VALID"),
+    pool("avg", 3, 3, 1, "SAME"),
+    norm("batch_norm", "in training", lambda x: mi.ops.batch_norm(x, True, 0.9, 1e-3, "norm"), [0, 1, 2, 3, 5], 4),
+    Row(
+        "batch_norm",
+        "in evaluation",
+        lambda x: mi.ops.batch_norm(x, False, epsilon=1e-3, name="norm"),
+        lambda x, scale, offset: x / np.sqrt(1.001) * scale + offset,
+        {"x": VOLUME},
+        {"norm/scale": 4, "norm/offset": 4},
+    ),
+    norm("instance_norm", "", lambda x: mi.ops.instance_norm(x, 1e-3, "norm"), [1, 2, 3, 5], 4),
+    norm("group_norm", "of 2 groups", lambda x: mi.ops.group_norm(x, 2, 1e-3, "norm"), [1, 2, 3, 5], 2),
+    Row("leaky_relu", "", lambda x: mi.ops.leaky_relu(x, 0.1), lambda x: tf.nn.leaky_relu(x, 0.1), {"x": VOLUME}),
+    Row("leaky_relu", "of slope 0", lambda x: mi.ops.leaky_relu(x, 0), tf.nn.relu, {"x": VOLUME}),
+    Row(
+        "dropout",
+        "",
+        lambda x, mask: mi.ops.dropout(x, 0.5, name="dropout"),
+        lambda x, mask: x * mask,
+        {"x": VOLUME, "mask": VOLUME},
+    ),
+    Row("softmax", "", lambda x: mi.ops.softmax(x, CLASSES), tf.nn.softmax, {"x": LOGITS}),
+    Row(
+        "sparse_softmax_cross_entropy",
+        "",
+        lambda x, labels: mi.ops.sparse_softmax_cross_entropy(x, labels, CLASSES),
+        lambda x, labels: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x),
+        {"x": LOGITS, "labels": LABELS},
+    ),
+    Row(
+        "sparse_softmax_cross_entropy",
+        "with weights",
+        lambda x, labels: mi.ops.sparse_softmax_cross_entropy(x, labels, CLASSES, WEIGHTS),
+        _tf_cross_entropy,
+        {"x": LOGITS, "labels": LABELS},
+    ),
+    Row(
+        "weighted_cross_entropy",
+        "",
+        lambda x, labels: mi.ops.weighted_cross_entropy(x, labels, CLASSES, WEIGHTS),
+        lambda x, labels: tf.reduce_mean(_tf_cross_entropy(x, labels)),
+        {"x": LOGITS, "labels": LABELS},
+    ),
+    Row(
+        "dice_loss",
+        "",
+        lambda p, t: mi.ops.dice_loss(mtf.square(p), mtf.square(t), p.shape.dims[0]),
+        lambda p, t: 1 - (_tf_dice(p * p, t * t, [1, 2, 3]) + _tf_dice(p * p, t * t, None)) / 2,
+        {"p": LABELS, "t": LABELS},
+    ),
+    Row(
+        "adaptive_dice_loss",
+        "",
+        lambda p, labels: mi.ops.adaptive_dice_loss(mtf.square(p), labels, CLASSES),
+        lambda p, labels: _tf_adaptive_dice(p * p, labels),
+        {"p": LOGITS, "labels": LABELS},
+    ),
+    Row("over_batch", "", lambda x: mi.ops.over_batch(mtf.reduce_sum(x)), tf.reduce_sum, {"x": VOLUME}),
+    Row("recompute", "", lambda x, f, labels: mi.ops.recompute(_network, x, f, labels), _tf_network, *NETWORK),
+    Row(
+        "recompute",
+        "within another",
+        lambda x, f, labels: mi.ops.recompute(lambda x: mtf.square(mi.ops.recompute(_network, x, f, labels)), x),
+        lambda *values: tf.square(_tf_network(*values)),
+        *NETWORK,
+    ),
+    Row("gather_slices", "", lambda x: _regathered(x, mtf.square), tf.square, {"x": VOLUME}),
+    Row("scatter_slices", "", lambda x: _regathered(x, lambda x: x * x * x), lambda x: x**3, {"x": VOLUME}),
+    resize(2, (12, 2), "linear"),
+    resize(3, (12, 8, 2), "linear"),
+    resize(3, (4, 8, 6), "nearest"),
+]
+NOT_DIFFERENTIABLE = {"master_dtype", "num_slices", "step"}
+
+
+def test_every_operation_has_a_row():
+    assert {row.op for row in ROWS} == set(mi.ops.__all__) - NOT_DIFFERENTIABLE
+
+
+def test_no_operation_hides_from_gradients():
+    """`mtf.gradients` drops every path through an operation that says it has no gradient."""
+
+    def derived(cls):
+        return {cls}.union(*(derived(sub) for sub in cls.__subclasses__()))
+
+    ours = [cls for cls in derived(mtf.Operation) if cls.__module__.startswith("mtf_imaging.")]
+    assert len(ours) > 20
+    assert [cls.__name__ for cls in ours if cls.has_gradient is not mtf.Operation.has_gradient] == []
+    bases = {base for cls in ours for base in cls.__bases__}
+    assert [cls.__name__ for cls in set(ours) - bases if cls.gradient is mtf.Operation.gradient] == []
+
+
+_references = {}
+
+
+def reference(row):
+    """TensorFlow's gradients `g` of `sum(y^3)`, and the gradients of `sum(g^3)`."""
+    if str(row) not in _references:
+        values = {name: tf.constant(value) for name, value in row.values().items()}
+        inputs = [value for name, value in values.items() if name not in CONSTANTS]
+
+        @tf.function(autograph=False)
+        def run():
+            with tf.GradientTape() as outer:
+                outer.watch(inputs)
+                with tf.GradientTape() as inner:
+                    inner.watch(inputs)
+                    total = tf.reduce_sum(row.reference(*values.values()) ** 3)
+                first = inner.gradient(total, inputs)
+                total = tf.add_n([tf.reduce_sum(g**3) for g in first])
+            return *first, *outer.gradient(total, inputs, unconnected_gradients="zero")
+
+        _references[str(row)] = [value.numpy() for value in run()]
+    return _references[str(row)]
+
+
+def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
+    """What `reference` returns, of a program."""
+
+    def fn(**tensors):
+        y = row.fn(**tensors)
+        inputs = [value for name, value in tensors.items() if name not in CONSTANTS]
+        variables = {v.name: v.outputs[0] for v in y.graph.trainable_variables}
+        inputs += [variables[name] for name in row.learned]
+        first = mtf.gradients([mtf.reduce_sum(y * y * y)], inputs)
+        second = mtf.gradients([mtf.add_n([mtf.reduce_sum(g * g * g) for g in first])], inputs)
+        return *first, *second
+
+    inputs = {name: (shape, "int32" if name == "labels" else "float64") for name, shape in row.shapes.items()}
+    program, values = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl), row.values()
+    for name in row.learned:
+        program.variables[name].assign(values[name])
+    return [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]
+
+
+def _table():
+    for row in ROWS:
+        dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
+        for layout, (mesh_shape, rules) in LAYOUTS.items():
+            known = [f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims]
+            if layout == "filters" and "out" not in dims:
+                continue
+            for mesh_impl in ("stacked", "placement") if known else ("stacked",):
+                marks = [] if (layout, mesh_impl) == ("spatial", "stacked") else [pytest.mark.slow]
+                name = f"{row}-{layout}-{mesh_impl}"
+                yield pytest.param(row, mesh_shape, ",".join(known), mesh_impl, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("row", "mesh_shape", "layout", "mesh_impl"), list(_table()))
+def test_they_equal_tensorflow(row, mesh_shape, layout, mesh_impl):
+    found = derivatives(row, mesh_shape, layout, mesh_impl)
+    worst = [difference(value, wanted) for value, wanted in zip(found, reference(row), strict=True)]
+    assert max(worst) <= 1e-11, f"first and second gradients differ by {worst}"
+
+
+def test_over_batch_in_parts_is_refused():
+    def fn(x, whole):
+        with in_pass(SecondPass([whole], 2)):
+            y = mtf.square(mi.ops.over_batch(mtf.reduce_sum(x)))
+        (first,) = mtf.gradients([y], [x])
+        return first if once else mtf.gradients([mtf.reduce_sum(mtf.square(first))], [x])[0]
+
+    inputs, once = {"x": "batch:2", "whole": ""}, True
+    np.testing.assert_array_equal(mi.Program(fn, inputs)(x=[1, 2], whole=7), [28, 28])
+    once = False
+    with pytest.raises(mi.NotSupportedError, match=r"over_batch: .* sum over 2 micro-batches, and cannot .* Fix: "):
+        mi.Program(fn, inputs)
