@@ -8,6 +8,7 @@ from mtf_imaging.models.unet3d.network import UNet3D
 from mtf_imaging.models.unet3d.supervision import labels_of_level, level_weights
 
 BACKGROUND, LIVER, LESION = 0, 1, 2
+_CLASSES = 3
 _DICE = ("lesion", "classes", "adaptive")
 _DICE_OVER = ("case", "batch", "both")
 
@@ -86,7 +87,7 @@ class Task:
           float32 at least.
         """
         found = self.network(image, is_training=True)
-        levels = [_precise(logits) for logits in (found if isinstance(found, list | tuple) else [found])]
+        levels = [self._precise(logits) for logits in (found if isinstance(found, list | tuple) else [found])]
         losses = []
         for level, (logits, weight) in enumerate(zip(levels, level_weights(len(levels)))):
             there = labels_of_level(labels, logits, level)
@@ -121,13 +122,19 @@ class Task:
 
     def predict(self, image):
         """Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
-        logits = _precise(self.network(image, is_training=False))
+        logits = self._precise(self.network(image, is_training=False))
         return mi.ops.softmax(logits, logits.shape.dims[-1])
 
-
-def _precise(logits):
-    """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
-    return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
+    def _precise(self, logits):
+        """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
+        classes = logits.shape.dims[-1].size
+        if classes != _CLASSES:
+            kind = type(self.network).__name__
+            raise mi.ConfigError(
+                f"Task.network: a {kind} that gives {classes} classes, needed are {_CLASSES}: background, liver and "
+                f"lesion. Fix: {kind}.classes = {_CLASSES}."
+            )
+        return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 
 
 def _soft_dice(probability, target, epsilon=1e-6):

@@ -141,6 +141,17 @@ def test_a_size_that_cannot_be_halved_names_the_nearest():
         mi.Program(task.predict, task.inputs(1, (20, 16, 4), labels=False))
 
 
+@pytest.mark.parametrize("labels", [True, False], ids=["loss", "predict"])
+@pytest.mark.parametrize("supervised", [0, 1])
+def test_a_network_of_another_number_of_classes_is_refused(labels, supervised):
+    task = Task(UNet3D(classes=2, base_filters=2, depth=3, deep_supervision=supervised))
+    text = (
+        r"Task\.network: a UNet3D that gives 2 classes, needed are 3: background, liver and lesion\. Fix: .*classes = 3"
+    )
+    with pytest.raises(mi.ConfigError, match=text):
+        mi.Program(task.loss if labels else task.predict, task.inputs(1, (4, 4, 4), labels=labels))
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
