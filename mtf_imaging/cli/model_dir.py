@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mtf_imaging.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 _CONFIG = "config.gin"
+_TASK = re.compile(r"^(?:mtf_imaging\.)?job\.task = @(\S+)\(\)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -41,6 +43,28 @@ def check(model_dir: str | Path) -> None:
         raise ConfigError(
             f"{path}: holds {others[0]} and no {_CONFIG}, so it is not the folder of a run. "
             "Fix: give train a folder of its own as --model_dir."
+        )
+
+
+def check_task(config: str | Path) -> None:
+    """Checks that the job that is bound is of the task that made a run.
+
+    Args:
+      config: the saved configuration of the run; nothing is checked where there is none.
+
+    Raises:
+      ConfigError: it is of another task; a network is not what its checkpoints are of.
+    """
+    config = Path(config)
+    saved = _TASK.findall(config.read_text()) if config.is_file() else []
+    if not saved:
+        return
+    asked = gin.query_parameter("job.task")
+    if asked != gin.config.ConfigurableReference(saved[-1], True):
+        raise ConfigError(
+            f"{config.parent}: was made by job.task = @{saved[-1]}(), asked for is job.task = {asked}. "
+            "Fix: another --model_dir, or the job that made it; where both make one network, write the new job.task "
+            f"into {config.name}."
         )
 
 

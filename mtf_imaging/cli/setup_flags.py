@@ -7,7 +7,7 @@ from pathlib import Path
 import gin
 from absl import flags
 
-from mtf_imaging.cli import gin_config, partition_flags
+from mtf_imaging.cli import gin_config, model_dir, partition_flags
 from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
 from mtf_imaging.errors import ConfigError
 
@@ -88,6 +88,7 @@ class Configuration:
         parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size", "micro_batches")} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
+        self._saved = saved
         self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
         given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
@@ -106,6 +107,8 @@ class Configuration:
     def bind(self) -> JobSetup:
         """Binds everything and returns the setup."""
         gin_config.bind(self._files, self._bindings, self._values)
+        if self._saved is not None:
+            model_dir.check_task(self._saved)
         if self._partition_dims:  # only now is it known what the job calls its dimensions
             with gin.unlock_config():
                 for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():

@@ -7,6 +7,7 @@ from mtf_imaging.errors import CheckpointError
 # How tf.train.Checkpoint(program=...) calls a variable of a program; in names, "/" is written ".S" and "." "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SHOWN = 4
+_FIX = "Fix: the configuration that it was trained with (config.gin beside it), or another --model_dir."
 
 
 def check_contents(path, shapes, program, everything):
@@ -23,6 +24,11 @@ def check_contents(path, shapes, program, everything):
     """
     saved = {_name(match[1]): list(shape) for key, shape in shapes.items() if (match := _VARIABLE.match(key))}
     wanted = {name: variable.shape.as_list() for name, variable in program.variables.items()}
+    if saved and wanted and not saved.keys() & wanted.keys():
+        raise CheckpointError(
+            f"{path}: it has none of the {len(wanted)} variables of this network, such as '{min(wanted)}'; its own "
+            f"{len(saved)}, such as '{min(saved)}', are of another. {_FIX}"
+        )
     faults = [
         f"'{name}' is {saved[name]} in it, {wanted[name]} here"
         for name in wanted
@@ -34,8 +40,7 @@ def check_contents(path, shapes, program, everything):
     if faults:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise CheckpointError(
-            f"{path}: this checkpoint is of another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. "
-            "Fix: the configuration that it was trained with (config.gin beside it), or another --model_dir."
+            f"{path}: this checkpoint is of another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. {_FIX}"
         )
 
 
