@@ -82,8 +82,25 @@ def _begin(prepare):
     threading.Thread(target=end_with_parent, daemon=True).start()
     if prepare:
         prepare()
-    # Through finally, so that no half-written file stays. Until here SIGTERM ends the worker without a traceback.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, _end_call)  # until here SIGTERM ends the worker without a traceback
+
+
+class _State:
+    """What the handler of SIGTERM in a worker knows of it."""
+
+    is_working = False
+    is_ending = False
+
+
+def _end_call(*_):
+    """Ends the call in progress, through `finally`, so that no half-written file stays, and those to come.
+
+    Between calls it interrupts nothing: the worker may hold the lock of the pool's queue, and with it all others. The
+    pool then tells it to end.
+    """
+    _State.is_ending = True
+    if _State.is_working:
+        sys.exit(1)
 
 
 @contextlib.contextmanager
@@ -114,10 +131,17 @@ def _call(function, item):
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
+        _State.is_working = True
+        if _State.is_ending:
+            sys.exit(1)
         return function(item), None, logged.records
+    except SystemExit:
+        text = f"a process was terminated while it worked on {item}. Fix: start the command again."
+        return None, DataError(text), logged.records
     except Exception as error:
         return None, error, logged.records
     finally:
+        _State.is_working = False
         logger.removeHandler(logged)
 
 

@@ -138,3 +138,50 @@ def _lives(pid):
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+TERMINATED = """
+import os, signal, sys
+from multiprocessing import synchronize
+from mtf_imaging.data.workers import in_parallel
+from mtf_imaging.errors import DataError
+
+def prepare():
+    take = synchronize.SemLock.__enter__
+    def take_and_be_terminated(lock):
+        taken = take(lock)
+        if sys.argv[1] == "sending" and sys._getframe(1).f_code.co_name == "put":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return taken
+    synchronize.SemLock.__enter__ = take_and_be_terminated
+
+def work(path):
+    if sys.argv[1] == "working":
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("it went on")
+        finally:
+            print("cleaned up", flush=True)
+    return path
+
+if __name__ == "__main__":
+    try:
+        print([result for _, result in in_parallel(work, ["a"], 2, prepare)])
+    except DataError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "shown"),
+    [
+        ("sending", ["['a']"]),  # with the lock that all workers share
+        ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start the command again."]),
+    ],
+)
+def test_a_worker_that_is_terminated_locks_up_nobody(tmp_path, when, shown):
+    (tmp_path / "terminated.py").write_text(TERMINATED)
+    command = [sys.executable, tmp_path / "terminated.py", when]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == shown
