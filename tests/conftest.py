@@ -7,7 +7,7 @@ import sys
 import hypothesis
 import pytest
 
-from tests.storage import mounting
+from tests import storage
 
 NUM_CPUS = 8
 
@@ -45,6 +45,13 @@ sys.meta_path.insert(0, _ConfigureTensorFlow)
 
 @pytest.fixture
 def mounted(tmp_path):
-    """See `mounting`."""
-    with mounting(tmp_path / "disk") as mount:
+    """See `storage.mounting`."""
+    with storage.mounting(tmp_path / "disk") as mount:
         yield mount
+
+
+@pytest.fixture
+def open_folder():
+    """See `storage.open_folder`."""
+    with storage.open_folder() as folder:
+        yield folder

@@ -1,9 +1,12 @@
-"""Disks that are full or read-only, for tests."""
+"""Disks that are full or read-only, and files that may not be read, for tests."""
 
 import contextlib
 import os
 import resource
+import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +43,28 @@ def no_file_larger_than(size):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextlib.contextmanager
+def as_nobody():
+    """Drops root's rights for the block, so that permissions bind the tests of root, too."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@contextlib.contextmanager
+def open_folder():
+    """A folder that any user can reach; pytest's are closed to all but their owner."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o755)
+        shutil.rmtree(folder)

@@ -1,5 +1,6 @@
 """The files of checkpoints in a folder: which there are, how one appears whole, how old ones go."""
 
+import contextlib
 import re
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,17 @@ def paths(directory: Path) -> list[str]:
 def steps(directory: Path) -> list[int]:
     """Returns the steps of the checkpoints, ascending."""
     return sorted(step for step, suffix, _ in _files(directory) if suffix == "index")
+
+
+def check_access(directory: Path) -> None:
+    """Opens the files of all checkpoints, for TensorFlow takes one that may not be read for a damaged one.
+
+    Raises:
+      OSError: one of them cannot be opened.
+    """
+    for _, _, path in _files(directory):
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile by the run that trains
+            path.open("rb").close()
 
 
 def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None:
@@ -73,4 +85,7 @@ def _delete(files):
 
 def _files(directory):
     """Files of checkpoints: (step, "index" or "data-...", path)."""
-    return [(int(match[1]), match[2], path) for path in directory.glob("ckpt-*") if (match := _NAME.match(path.name))]
+    if not directory.is_dir():
+        return []
+    # Not by a glob, to which a folder that may not be read is an empty one.
+    return [(int(match[1]), match[2], path) for path in directory.iterdir() if (match := _NAME.match(path.name))]

@@ -123,7 +123,12 @@ def restore_last(directory, checkpoint, program, everything):
       checkpoint: a `tf.train.Checkpoint(program=program)`.
       program: the `Program`.
       everything: whether the checkpoint must hold no other variables than the program's.
+
+    Raises:
+      CheckpointError: all are damaged, or the last whole one is of another network.
+      OSError: one may not be read.
     """
+    checkpoint_files.check_access(directory)
     paths = checkpoint_files.paths(directory)
     for path in paths:
         try:

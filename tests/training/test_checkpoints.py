@@ -10,6 +10,7 @@ from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
 from mtf_imaging.training import checkpoints as checkpoints_module
 from mtf_imaging.training.checkpoints import Checkpoints, load_weights
 from mtf_imaging.training.optimizers import SGD, Adam
+from tests.storage import as_nobody
 from tests.training import linear
 
 
@@ -65,6 +66,17 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, damage, cap
     with caplog.at_level(logging.WARNING):
         assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 1
     assert "ckpt-2 is damaged, the one before is taken" in caplog.text
+
+
+@pytest.mark.parametrize("closed", ["ckpt-2.index", "ckpt-2.data-00000-of-00001", ""])
+def test_a_checkpoint_that_may_not_be_read_is_no_damage(open_folder, closed, caplog):
+    trained(open_folder, 2)
+    (open_folder / closed).chmod(0o311)
+    program = linear.program(Adam(0.1))
+    with as_nobody(), pytest.raises(PermissionError) as error:
+        Checkpoints(open_folder, program).restore()
+    assert error.value.filename == str(open_folder / closed)
+    assert not caplog.records
 
 
 def test_flipped_bits_are_found(tmp_path, caplog):
