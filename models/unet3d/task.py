@@ -129,10 +129,9 @@ class Task:
         """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
         classes = logits.shape.dims[-1].size
         if classes != _CLASSES:
-            kind = type(self.network).__name__
             raise mi.ConfigError(
-                f"Task.network: a {kind} that gives {classes} classes, needed are {_CLASSES}: background, liver and "
-                f"lesion. Fix: {kind}.classes = {_CLASSES}."
+                f"Task.network: gives {classes} classes, needed are {_CLASSES}: background, liver and lesion. "
+                f"Fix: a network of {_CLASSES} classes (UNet3D.classes = {_CLASSES})."
             )
         return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 
