@@ -14,12 +14,15 @@ from google.protobuf.message import DecodeError
 
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.data.grid import Grid
+from mtf_imaging.data.reading import access_named
 from mtf_imaging.data.sampling import Sampling, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
 
 # A TFRecord is a length of 8 bytes and its checksum, then the data and theirs.
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
+_MAX_BYTES = 2 << 30  # of a protocol buffer, and so of a record
 _BLOCK = 4 << 20
+_REMAKE = "Fix: run convert again, which makes damaged records anew."
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,7 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
     Raises:
       DataError: the file is missing, truncated, corrupt or something else, or of another sampling.
     """
-    if not Path(path).is_file():
-        raise DataError(f"{path}: there is no such record. Fix: run convert again; it adds what is missing.")
+    _check_framing(path)
     try:
         serialized = tf.data.TFRecordDataset(str(path)).get_single_element().numpy()
         feature = tf.train.Example.FromString(serialized).features.feature
@@ -134,18 +136,34 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
             axis_codes=_bytes_of(feature["axis_codes"]).decode(),
             source=_bytes_of(feature["source"]).decode(),
         )
-    # TensorFlow's for the framing and its checksums, protobuf's DecodeError, and ours for what is inside.
-    except (tf.errors.OpError, DecodeError, ValueError, IndexError) as error:
-        why = str(error).splitlines()[0]
-        raise DataError(
-            f"{path}: truncated, corrupt or no record of this program ({why}). Fix: delete it and run convert again."
-        ) from error
+    except tf.errors.DataLossError as error:
+        raise DataError(f"{path}: is damaged: its bytes and their checksum differ. {_REMAKE}") from error
+    # protobuf's DecodeError, and ours for what is inside
+    except (DecodeError, ValueError, IndexError) as error:
+        raise DataError(f"{path}: is no record of this program. {_REMAKE}") from error
     if sampling is not None and record.sampling != sampling:
         raise DataError(
             f"{path}: this record has resolution {record.sampling}, asked for was {sampling}. "
             f"Fix: use a folder of its own for each resolution."
         )
     return record
+
+
+def _check_framing(path: str | Path) -> None:
+    """Checks that a file can be read, and that it is as long as its record says."""
+    with access_named(path):
+        if not Path(path).is_file():
+            raise DataError(f"{path}: there is no such record. Fix: run convert again; it adds what is missing.")
+        with open(path, "rb") as file:
+            header = file.read(_HEADER_BYTES)
+            size = file.seek(0, os.SEEK_END)
+    if not size:
+        raise DataError(f"{path}: is empty. {_REMAKE}")
+    needed = _HEADER_BYTES + int.from_bytes(header[:8], "little") + _FOOTER_BYTES
+    if size != needed <= _MAX_BYTES:
+        raise DataError(f"{path}: has {size} bytes, and its record says {needed}: truncated or damaged. {_REMAKE}")
+    if size != needed:
+        raise DataError(f"{path}: is no record of this program. {_REMAKE}")
 
 
 def parse_record(serialized, grid: Grid) -> tuple:
