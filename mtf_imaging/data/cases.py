@@ -1,10 +1,12 @@
 """Find the cases of a folder: which volume belongs to which segmentation, and what each case is called."""
 
+import collections
 import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from mtf_imaging.data.listing import nifti_files, nifti_stem
 from mtf_imaging.errors import DataError
 
 
@@ -67,7 +69,7 @@ _EXPECTED = (
     "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
     "imagesTr/NAME_0000.nii.gz with labelsTr/NAME.nii.gz (nnU-Net)"
 )
-_SUFFIX = re.compile(r"\.nii(\.gz)?$")
+_CHANNEL = re.compile(r"(.+)_(\d{4})")  # of nnU-Net: NAME_0000 is the first channel of case NAME
 _log = logging.getLogger(__name__)
 
 
@@ -92,12 +94,13 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
       The cases, at least one.
 
     Raises:
-      DataError: the folder is missing or holds no cases, a file's partner is missing, or two files claim one key.
+      DataError: the folder is missing, cannot be read or holds no cases, a file's partner or what a link leads to is
+        missing, a case has several channels, or two files claim one key.
     """
     path = Path(path)
     if path.is_file() and not need_labels:
         return [_single_case(path)]
-    if not path.exists() and not need_labels and _SUFFIX.search(path.name):
+    if not path.exists() and not need_labels and nifti_stem(path) is not None:
         raise DataError(f"{path}: this volume does not exist. Fix: give a NIfTI file, or a folder of them.")
     if not path.is_dir():
         what = "is a file, not a folder" if path.is_file() else "does not exist"
@@ -137,8 +140,8 @@ def natural_key(text: str) -> list:
 
 
 def _single_case(path: Path) -> Case:
-    stem = _SUFFIX.sub("", path.name)
-    if stem == path.name:
+    stem = nifti_stem(path)
+    if stem is None:
         raise DataError(f"{path}: is no .nii or .nii.gz file. Fix: convert the volume to NIfTI.")
     for scheme in _SCHEMES.values():
         match = re.fullmatch(scheme.volume, f"{path.parent.name}/{stem}")
@@ -149,18 +152,43 @@ def _single_case(path: Path) -> Case:
 
 def _pick_scheme(folder: Path, need_labels: bool) -> tuple[_Scheme, dict, dict]:
     """Returns the folder's naming scheme, its volumes and its segmentations as `{key: (path, match)}`."""
-    names = {}
-    for file in sorted(folder.rglob("*")):
-        # "._name" are AppleDouble files, which macOS puts into archives beside the real ones.
-        if _SUFFIX.search(file.name) and not file.name.startswith(".") and file.is_file():
-            names[file] = _SUFFIX.sub("", f"{folder.absolute().name}/{file.relative_to(folder).as_posix()}")
+    root = folder.absolute().name
+    names = {
+        file: f"{root}/{file.relative_to(folder).with_name(nifti_stem(file)).as_posix()}"
+        for file in nifti_files(folder)
+    }
     for scheme in (*_SCHEMES.values(), *(() if need_labels else (_ANY,))):
         volumes, labels = (_matching(names, scheme, pattern) for pattern in (scheme.volume, scheme.labels))
         if volumes:
+            _check_channels(folder, names, scheme, volumes)
             _warn_of_others(folder, names.keys() - {file for file, _ in (*volumes.values(), *labels.values())})
             return scheme, volumes, labels
     found = f"no cases among {len(names)} NIfTI file(s), such as {next(iter(names)).name}" if names else "no NIfTI file"
     raise DataError(f"{folder}: holds {found}. Fix: give a folder that holds {_EXPECTED}.")
+
+
+def _check_channels(folder: Path, names: dict[Path, str], scheme: _Scheme, volumes: dict) -> None:
+    """Refuses cases of several channels where names say so for certain, and warns where they may."""
+    channels = collections.defaultdict(list)
+    for file, name in names.items():
+        if match := _CHANNEL.fullmatch(name):
+            channels[match[1]].append(file)
+    first = {names[file] for file, _ in volumes.values()}
+    several = {name: files for name, files in channels.items() if f"{name}_0000" in first and len(files) > 1}
+    if several and scheme is _SCHEMES["nnU-Net"]:
+        name, files = next(iter(several.items()))
+        more = f", as {len(several) - 1} other case(s) have several" if len(several) > 1 else ""
+        raise DataError(
+            f"{folder}: case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}; "
+            "only one is supported. Fix: keep one channel of each case, the CT, as NAME_0000."
+        )
+    if scheme is _ANY:
+        for files in several.values():
+            _log.warning(
+                "%s: %s: named like channels of one case; each is taken as a volume by itself",
+                folder,
+                ", ".join(file.name for file in files),
+            )
 
 
 def _warn_of_others(folder: Path, files: set[Path]) -> None:

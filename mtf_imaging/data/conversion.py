@@ -6,9 +6,23 @@ from pathlib import Path
 from mtf_imaging.data.cases import Case
 from mtf_imaging.data.manifest import Source, record_path
 from mtf_imaging.data.nifti import read_geometry
+from mtf_imaging.data.reading import memory_named
 from mtf_imaging.data.sampling import Sampling, format_spacing
 from mtf_imaging.data.spacing_table import SpacingTable
 from mtf_imaging.errors import DataError
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What is known of a case that has its record.
+
+    Attributes:
+      source: what the record was made from.
+      is_labeled: whether the record has a voxel of liver or lesion.
+    """
+
+    source: Source
+    is_labeled: bool
 
 
 @dataclass(frozen=True)
@@ -30,19 +44,20 @@ class Conversion:
     sampling: Sampling
     known: SpacingTable
 
-    def make(self, case: Case) -> Source | DataError:
+    def make(self, case: Case) -> Converted | DataError:
         """Writes the record of a case."""
         from mtf_imaging.data.make_record import make_record
         from mtf_imaging.data.records import write_record
 
         try:
-            record = make_record(case, self.sampling, self.known)
+            with memory_named(case.volume):
+                record = make_record(case, self.sampling, self.known)
         except DataError as error:
             return error
         write_record(record_path(self.output_dir, case.key), record)
-        return self._source(case, record)
+        return self._converted(case, record)
 
-    def kept(self, case: Case) -> Source | DataError | None:
+    def kept(self, case: Case) -> Converted | DataError | None:
         """Looks at the record that a case already has; None where it must be made again."""
         from mtf_imaging.data.make_record import digest
         from mtf_imaging.data.records import read_record
@@ -63,11 +78,11 @@ class Conversion:
         elif record.spacing != mm:
             what = f"made with voxels of {format_spacing(record.spacing)} mm, which are {format_spacing(mm)} mm now"
         else:
-            return self._source(case, record)
+            return self._converted(case, record)
         return DataError(f"{path}: is a record {what}. Fix: convert to another folder, or delete this one.")
 
-    def _source(self, case, record) -> Source:
-        return Source(
+    def _converted(self, case, record) -> Converted:
+        source = Source(
             digest=record.source,
             volume=case.volume.relative_to(self.input_dir).as_posix(),
             labels=case.labels.relative_to(self.input_dir).as_posix(),
@@ -76,3 +91,4 @@ class Conversion:
             affine=tuple(map(tuple, record.affine.tolist())),
             axis_codes=record.axis_codes,
         )
+        return Converted(source, bool(record.labels.any()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases import Case, find_cases, natural_key
-from mtf_imaging.data.conversion import Conversion
+from mtf_imaging.data.conversion import Conversion, Converted
 from mtf_imaging.data.grid import AXIS_NAMES
 from mtf_imaging.data.manifest import Manifest, Source, read_manifest, record_path, write_manifest
 from mtf_imaging.data.nifti import read_geometry
@@ -65,8 +65,8 @@ def convert(
       The keys of the cases, in natural order.
 
     Raises:
-      DataError: a case cannot be used, or the output folder holds another run's records. Nothing of those is
-        overwritten.
+      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder holds another run's
+        records. Nothing of those is overwritten.
       ConfigError: another process is writing to the output folder.
     """
     mm = parse_spacing(spacing)
@@ -89,14 +89,16 @@ def convert(
         kept = each(job.kept, there, title="check what is there")
         missing = [case for case in cases if kept.get(case.key) is None]
         made = each(job.make, missing, title=f"convert to {sampling}")
-        sources = {case.key: kept.get(case.key) or made[case.key] for case in cases}
+        done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
+        _check_labels(job, done)
+        sources = {key: one.source for key, one in done.items()}
         write_manifest(output_dir, Manifest(sampling, sources))
     if progress:
         print(_summary(sources, output_dir, len(cases) - len(missing)))
     return list(sources)
 
 
-def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Source | None]:
+def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
     """Calls a function with each case; returns what it found by key, or raises what was wrong with any."""
     found, faults = {}, {}
     with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
@@ -153,6 +155,14 @@ def _check_foreign(job: Conversion, cases: list[Case]) -> None:
         raise DataError(
             f"{job.output_dir}: holds {len(foreign)} record(s) of cases that {job.input_dir} does not have, "
             f"such as {foreign[0]}. Fix: convert to another folder, or delete this one."
+        )
+
+
+def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
+    if not any(one.is_labeled for one in done.values()):
+        raise DataError(
+            f"{job.input_dir}: none of its {len(done)} cases has a voxel of liver or lesion at {job.sampling}. "
+            "Fix: give the masks with the labels 1 liver and 2 lesion, or more voxels."
         )
 
 

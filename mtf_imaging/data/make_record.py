@@ -11,13 +11,13 @@ from mtf_imaging.data.records import Record
 from mtf_imaging.data.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.voxel_values import AIR_HU
+from mtf_imaging.data.voxel_values import AIR_HU, warn_if_empty
 
 
 def make_record(case: Case, sampling: Sampling, known: SpacingTable = NO_TABLE) -> Record:
     """Reads a case and samples it, the image linearly and the labels to the nearest.
 
-    Warns where liver or lesion is cropped away.
+    Warns where there is no liver, and where liver or lesion is cropped away.
 
     Args:
       case: a case with its segmentation.
@@ -34,6 +34,7 @@ def make_record(case: Case, sampling: Sampling, known: SpacingTable = NO_TABLE) 
     volume = volume.without_voxels()
     hu = np.rint(hu, out=hu).astype(np.int16)
     labels = read_labels(case.labels, volume)
+    warn_if_empty(case.labels, labels)
     warn_of_cropped_labels(case.labels, labels, geometry, sampling)
     return Record(
         key=case.key,

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
 
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.data.geometry import Geometry
+from mtf_imaging.data.nifti_file import check_room, is_compressed, open_image
 from mtf_imaging.data.orientation import y_points_back
+from mtf_imaging.data.reading import access_named, memory_named
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.stored_values import StoredValues, damage_named
+from mtf_imaging.data.stored_values import StoredValues
 from mtf_imaging.data.voxel_values import hounsfield, warn_once
 from mtf_imaging.data.voxel_values import labels as labels_of
 from mtf_imaging.errors import DataError
@@ -76,7 +77,8 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
     """
     path = Path(path)
     image, geometry = _open(path)
-    hu = hounsfield(StoredValues(image, path))
+    with memory_named(path):
+        hu = hounsfield(StoredValues(image, path))
     if why := _why_lost(geometry):
         turned = y_points_back(hu)
         axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
@@ -114,7 +116,8 @@ def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segme
         warn_once(f"{path}: {why}; taken as {size}.")
     else:
         known.check(path, geometry.stored_spacing)
-    return Segmentation(geometry.to_canonical(labels_of(StoredValues(image, path))), geometry, path)
+    with memory_named(path):
+        return Segmentation(geometry.to_canonical(labels_of(StoredValues(image, path))), geometry, path)
 
 
 def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
@@ -152,7 +155,8 @@ def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
             f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
             f"Fix: give the mask of the same voxels."
         )
-    labels = own.to_canonical(labels_of(StoredValues(image, path)))
+    with memory_named(path):
+        labels = own.to_canonical(labels_of(StoredValues(image, path)))
     return Segmentation(labels, dataclasses.replace(own, header=geometry.header), path)
 
 
@@ -186,25 +190,33 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
 
 def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
     """Reads the header; the geometry is as it says, right or wrong."""
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file.")
-    with damage_named(path):
-        image = nibabel.load(path)
-        if not isinstance(image, nibabel.Nifti1Image):
-            raise ImageFileError(f"a {type(image).__name__}")
+    with access_named(path):
+        if not path.is_file():
+            raise DataError(f"{path}: there is no such file.")
+    image = open_image(path)
+    if is_compressed(path) != path.name.endswith(".gz"):
+        what = "not compressed" if path.name.endswith(".gz") else "compressed by gzip"
+        warn_once(f"{path}: is {what}, which its name denies; read as it is.")
     dtype = image.get_data_dtype()
     if dtype.kind not in "iuf":
         raise DataError(
             f"{path}: voxels are {dtype}, not plain numbers. Fix: store HU or labels as one number a voxel."
         )
-    if len(image.shape) < 3 or any(size != 1 for size in image.shape[3:]) or 0 in image.shape:
+    if len(image.shape) < 3 or any(size != 1 for size in image.shape[3:]) or min(image.shape) < 1:
         raise DataError(f"{path}: has shape {image.shape}, not that of one 3-D volume. Fix: store one volume a file.")
+    check_room(image, path)
     affine = np.asarray(image.affine, np.float64)
-    if not np.all(np.isfinite(affine)) or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
+    if not np.all(np.isfinite(affine)) or _is_flat(affine):
         raise DataError(
             f"{path}: its affine {affine[:3].tolist()} does not say how the axes lie. Fix: repair the header."
         )
     return image, Geometry(image.header.copy(), affine)
+
+
+def _is_flat(affine: np.ndarray) -> bool:
+    """Whether two axes of an affine lie along each other, or one of the three in the plane of the others."""
+    flat = abs(np.linalg.det(affine[:3, :3])) < 1e-9
+    return flat or bool(np.isnan(nibabel.io_orientation(affine)).any())  # nibabel's measure is relative
 
 
 def _same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int]) -> bool:

@@ -4,17 +4,15 @@ A scan of 512 x 512 x 1000 is 0.5 GB as int16, which is all that is kept of it, 
 """
 
 import contextlib
-import zlib
+import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError
 
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.nifti_file import damage_named, opened
 
 _SLAB_VOXELS = 1 << 21  # 16 MiB as float64, of which a few copies are made at a time
 
@@ -59,14 +57,14 @@ class StoredValues:
         """Yields (planes along k, the numbers `[i, j, planes]` in the file), in order, each read when it is asked for.
 
         Raises:
-          DataError: the file ends too early or is damaged.
+          DataError: the file ends too early or is damaged; where it is compressed, after the last slab at the latest.
         """
         in_plane, num_planes = self.shape[:2], self.shape[2]
         plane = int(np.prod(in_plane))
         planes = max(1, _SLAB_VOXELS // plane)
         with contextlib.ExitStack() as stack:
             with damage_named(self.path):
-                file = stack.enter_context(self.image.file_map["image"].get_prepare_fileobj("rb"))
+                file = stack.enter_context(opened(self.path))
                 file.seek(self.image.dataobj.offset)
             for start in range(0, num_planes, planes):
                 at = slice(start, min(start + planes, num_planes))
@@ -75,6 +73,9 @@ class StoredValues:
                     data = file.read(count * self.dtype.itemsize)
                     numbers = np.frombuffer(data, self.dtype, count)  # a ValueError where there are fewer
                 yield at, numbers.reshape(*in_plane, -1, order="F")
+            with damage_named(self.path):
+                while isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):  # its end is where the checksum is
+                    pass
 
     def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields (planes along k, what their numbers mean): float64 where they are scaled, else of the stored type.
@@ -85,15 +86,3 @@ class StoredValues:
         slope, inter = self.scale
         for at, slab in self.raw_slabs():
             yield at, slab * np.float64(slope) + inter if self.is_scaled else slab
-
-
-@contextlib.contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Turns what nibabel, gzip and numpy raise for damaged files into a DataError that names the file."""
-    try:
-        yield
-    # ValueError is a short uncompressed file.
-    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be read as NIfTI; truncated or another format? ({error}). Fix: fetch it again."
-        ) from error

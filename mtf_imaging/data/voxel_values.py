@@ -5,6 +5,7 @@ Values are read and looked at in slabs along the last stored axis, so that besid
 
 import functools
 import logging
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,8 @@ NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 AIR_HU = -1024
 _MAX_HU = 32767
 _NO_AIR_HU = -200  # above fat: a CT without lower values shows no air around the patient and none within
-_LABEL_TOLERANCE = 1e-3  # what scaling leaves of whole numbers
+_WHOLE = 1e-3  # how far from whole numbers scaling leaves them
+_LEAST_SPAN = 20  # HU: the noise of any CT alone spans more; normalized images span 1, 2, or a few standard deviations
 _log = logging.getLogger(__name__)
 
 
@@ -23,10 +25,11 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
     """HU of a CT, int16 `[i, j, k]`, at least -1024.
 
     NaN becomes air, what is out of range the nearest bound, and negative HU that were stored as unsigned 16-bit numbers
-    are read as signed; each with a warning.
+    are read as signed; each with a warning. Fractions of HU, as resampling leaves them, are rounded.
 
     Raises:
-      DataError: no voxel has a value, or most of them have none that is HU.
+      DataError: no voxel has a value, most of them have none that is HU, or the image was normalized: fractions that
+        span less than any CT does.
     """
     path, size = stored.path, stored.size
     hu = np.empty(stored.shape, np.int16, order="F")
@@ -67,7 +70,7 @@ def labels(stored: StoredValues) -> np.ndarray:
             as_floats = True
             finite = np.isfinite(slab).all()
             whole = np.rint(slab)
-            if not finite or np.abs(slab - whole).max() > _LABEL_TOLERANCE:
+            if not finite or np.abs(slab - whole).max() > _WHOLE:
                 what = "no integers" if finite else "NaN or infinite"
                 raise DataError(f"{path}: holds labels that are {what}. Fix: store 0 background, 1 liver, 2 lesion.")
             slab = whole
@@ -87,7 +90,8 @@ def labels(stored: StoredValues) -> np.ndarray:
 
 def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
     """Fills `hu` with numbers of any type; returns how many were NaN, too low and too high."""
-    num_nan = num_below = num_above = 0
+    num_nan = num_below = num_above = num_fractions = 0
+    everything, fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest
     for at, slab in stored.slabs():
         slab = slab.astype(np.float64)  # unsigned numbers know no -1024
         nan = np.isnan(slab)
@@ -96,8 +100,24 @@ def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
         num_below += np.count_nonzero(slab < AIR_HU)
         num_above += np.count_nonzero(slab > _MAX_HU)
         np.clip(slab, AIR_HU, _MAX_HU, out=slab)
-        hu[..., at] = np.rint(slab, out=slab)
+        hu[..., at] = whole = np.rint(slab)
+        is_fraction = np.abs(slab - whole) > _WHOLE
+        num_fractions += np.count_nonzero(is_fraction)
+        everything = _widened(everything, slab[~nan])
+        fractions = _widened(fractions, slab[is_fraction])
+    # Fractions alone where they are many: what was normalized may have been padded since.
+    low, high = fractions if num_fractions > stored.size // 10 else everything
+    if num_fractions and high - low < _LEAST_SPAN:
+        raise DataError(
+            f"{stored.path}: holds fractions from {low:.3g} to {high:.3g}, no CT in HU, which spans hundreds of whole "
+            "numbers: was it normalized? Fix: give the CT as it was before."
+        )
     return num_nan, num_below, num_above
+
+
+def _widened(bounds: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
+    low, high = bounds
+    return (min(low, values.min()), max(high, values.max())) if values.size else bounds
 
 
 def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
@@ -116,6 +136,17 @@ def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
             f"unsigned 16-bit numbers; read as signed."
         )
     return 0, num_below, 0
+
+
+def warn_if_empty(path: Path, labels: np.ndarray) -> None:
+    """Warns where a mask marks nothing, not even the liver that every CT of it shows.
+
+    Args:
+      path: file of the mask.
+      labels: `[x, y, z]`.
+    """
+    if not labels.any():
+        warn_once(f"{path}: marks no voxel as liver or lesion; it is taken as it is. Is it the mask of this CT?")
 
 
 @functools.cache

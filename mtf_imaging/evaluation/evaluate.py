@@ -9,6 +9,7 @@ from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
 from mtf_imaging.data.output_folder import writing_to
+from mtf_imaging.data.reading import memory_named
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
@@ -68,7 +69,8 @@ def evaluate(
         volume = read_volume(case.volume, known)
         reference = read_labels(case.labels, volume)
         warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
-        labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
+        with memory_named(case.volume):
+            labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
         prediction = output_dir / "predictions" / case.prediction_name
         write_labels(prediction, labels, volume.geometry)
         if number < num_pictures:

@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtf_imaging.data.atomic import is_partial
 from mtf_imaging.data.cases import natural_key
+from mtf_imaging.data.listing import nifti_files, nifti_stem
 from mtf_imaging.errors import DataError
 
-_SUFFIX = re.compile(r"\.nii(\.gz)?$")
+_VOLUME = re.compile(r"(test-)?volume-\d+\.")
 _NUMBER = re.compile(r".*?(\d+)\D*$", re.DOTALL)
 
 
@@ -52,11 +52,12 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
       At least one pair.
 
     Raises:
-      DataError: a folder is missing or empty, a file has no partner, or two files claim one case.
+      DataError: a folder is missing, empty or cannot be read, a file has no partner, two files claim one case, or
+        a link leads to a file that does not exist.
     """
     folders = Path(reference_dir), Path(prediction_dir)
     files = [_segmentations(folder) for folder in folders]
-    keyed = [{stem_of(path): path for path in paths} for paths in files]
+    keyed = [{nifti_stem(path): path for path in paths} for paths in files]
     if keyed[0].keys() != keyed[1].keys() or any(len(k) < len(f) for k, f in zip(keyed, files, strict=True)):
         keyed = [_by_number(folder, paths) for folder, paths in zip(folders, files, strict=True)]
     references, predictions = keyed
@@ -74,12 +75,7 @@ def _segmentations(folder: Path) -> list[Path]:
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.is_file() else "does not exist"
         raise DataError(f"{folder}: this folder of segmentations {what}. Fix: give another.")
-    files = [
-        path
-        for path in sorted(folder.iterdir())
-        if _SUFFIX.search(path.name) and not path.name.startswith(".") and not is_partial(path) and path.is_file()
-        if not re.match(r"(test-)?volume-\d+\.", path.name)
-    ]
+    files = nifti_files(folder, subfolders=False, accept=lambda name: not _VOLUME.match(name))
     if not files:
         raise DataError(f"{folder}: holds no .nii or .nii.gz file. Fix: give the folder that holds the segmentations.")
     return files
@@ -88,7 +84,7 @@ def _segmentations(folder: Path) -> list[Path]:
 def _by_number(folder: Path, paths: list[Path]) -> dict[str, Path]:
     keyed = {}
     for path in paths:
-        key = last_number(stem_of(path))
+        key = last_number(nifti_stem(path))
         if key is None:
             raise DataError(
                 f"{path}: has no number by which it could be paired. Fix: give both folders files of the same names."
@@ -97,11 +93,6 @@ def _by_number(folder: Path, paths: list[Path]) -> dict[str, Path]:
             raise DataError(f"{folder}: {keyed[key].name} and {path.name} are both case {key}. Fix: keep one of them.")
         keyed[key] = path
     return keyed
-
-
-def stem_of(path: Path) -> str:
-    """The name of a NIfTI file without its suffix."""
-    return _SUFFIX.sub("", path.name)
 
 
 def last_number(stem: str) -> str | None:

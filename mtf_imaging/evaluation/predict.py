@@ -13,6 +13,7 @@ from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
 from mtf_imaging.data.nifti import Volume, read_volume, write_labels
 from mtf_imaging.data.output_folder import writing_to
+from mtf_imaging.data.reading import memory_named
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling import Sampling, way_back
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
@@ -140,7 +141,8 @@ def predict_cases(
     is_folder = input_path.is_dir() or output_path.is_dir()
     with writing_to(output_path) if is_folder else contextlib.nullcontext():
         for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-            _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
+            with memory_named(case.volume):
+                _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs

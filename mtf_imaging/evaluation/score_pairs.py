@@ -10,7 +10,9 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases import natural_key
 from mtf_imaging.data.nifti import Volume, read_labels, read_mask, read_segmentation, read_volume
+from mtf_imaging.data.reading import memory_named
 from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.voxel_values import warn_if_empty
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.pairs import Pair
@@ -64,11 +66,12 @@ def score_pairs(
 
 def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
     """Reads and scores one case; the CT is gone before the scores, which need memory, are computed."""
-    prediction, reference, geometry, hu = _read(pair, known)
-    overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
-    del hu  # and with it the scan
-    score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
-    return ScoredPair(score, overlays)
+    with memory_named(pair.reference):
+        prediction, reference, geometry, hu = _read(pair, known)
+        overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
+        del hu  # and with it the scan
+        score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
+        return ScoredPair(score, overlays)
 
 
 def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: bool = True) -> list[CaseScore]:
@@ -106,5 +109,6 @@ def _read(pair: Pair, known: SpacingTable):
             frame = None
     if frame is None:
         frame = reference = read_segmentation(pair.reference, known)
+    warn_if_empty(pair.reference, reference.labels)
     prediction = read_labels(pair.prediction, frame)
     return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None

@@ -5,9 +5,9 @@ import logging
 import re
 from pathlib import Path
 
-from mtf_imaging.data.atomic import is_partial
+from mtf_imaging.data.listing import nifti_files, nifti_stem
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.pairs import Pair, last_number, stem_of
+from mtf_imaging.evaluation.pairs import Pair, last_number
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
 
 
 def _beside(reference: Path) -> Path | None:
-    folders, stem = [], stem_of(reference)
+    folders, stem = [], nifti_stem(reference)
     if lits := _lits_stem(stem):
         folders.append((reference.parent, [lits]))
     if match := re.fullmatch(r"labels(Tr|Ts|Va)", reference.absolute().parent.name):
@@ -56,7 +56,7 @@ def _beside(reference: Path) -> Path | None:
 
 
 def _among(files: dict[str, Path], reference: Path) -> Path | None:
-    stem = stem_of(reference)
+    stem = nifti_stem(reference)
     files = {name: path for name, path in files.items() if path.resolve() != reference.resolve()}
     for name in (_lits_stem(stem), f"{stem}_0000", stem):
         if name in files:
@@ -69,8 +69,7 @@ def _among(files: dict[str, Path], reference: Path) -> Path | None:
 def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: this folder of CTs does not exist. Fix: give another, or none.")
-    files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and not is_partial(path)]
-    stems = {stem_of(path): path for path in files if stem_of(path) != path.name and path.is_file()}
+    stems = {nifti_stem(path): path for path in nifti_files(folder, subfolders=False, needed=False)}
     return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # segmentations may lie there, too
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from mtf_imaging.data.cases import find_cases
 from mtf_imaging.errors import DataError
+from tests.storage import as_nobody
 
 
 def touch(folder, *names):
@@ -107,3 +108,55 @@ def test_folders_without_cases(tmp_path):
     touch(tmp_path, "tests/test-volume-1.nii")
     with pytest.raises(DataError, match=r"1 test volume\(s\) and no segmentation"):
         find_cases(tmp_path)
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path):
+    touch(tmp_path, "volume-1.nii", "segmentation-1.nii")
+    for name in ("volume-2.nii.gz", "segmentation-2.nii.gz"):
+        (tmp_path / name).symlink_to(tmp_path / "gone" / name)
+    for need_labels in (True, False):
+        with pytest.raises(DataError) as error:
+            find_cases(tmp_path, need_labels)
+        for name in ("volume-2.nii.gz", "segmentation-2.nii.gz"):
+            assert f"{tmp_path / name} -> {tmp_path / 'gone' / name}" in str(error.value)
+        assert "2 link(s) to files that do not exist" in str(error.value)
+        assert "Fix: restore the files, or delete the links." in str(error.value)
+
+
+def test_a_link_to_a_missing_folder_is_warned_about(tmp_path, caplog):
+    touch(tmp_path, "volume-1.nii", "segmentation-1.nii")
+    (tmp_path / "more").symlink_to(tmp_path / "gone")
+    assert [case.key for case in find_cases(tmp_path)] == ["1"]
+    assert f"{tmp_path / 'more'}: this link leads to {tmp_path / 'gone'}, which does not exist" in caplog.text
+
+
+def test_cases_behind_linked_folders_are_read(tmp_path):
+    touch(tmp_path, "disk/imagesTr/a.nii", "disk/labelsTr/a.nii", "set/dataset.json")
+    for name in ("imagesTr", "labelsTr"):
+        (tmp_path / "set" / name).symlink_to(tmp_path / "disk" / name)
+    (tmp_path / "disk/imagesTr/loop").symlink_to(tmp_path / "disk/imagesTr")
+    (case,) = find_cases(tmp_path / "set")
+    assert (case.key, case.volume) == ("a", tmp_path / "set/imagesTr/a.nii")
+
+
+@pytest.mark.parametrize("closed", ["set", "set/imagesTr"])
+def test_a_folder_that_may_not_be_read_is_named(open_folder, closed):
+    touch(open_folder, "set/imagesTr/a.nii", "set/labelsTr/a.nii")
+    (open_folder / closed).chmod(0)
+    with as_nobody(), pytest.raises(DataError, match=rf"{open_folder / closed}: Permission denied\. Fix: allow"):
+        find_cases(open_folder / "set")
+
+
+@pytest.mark.parametrize("need_labels", [True, False])
+def test_several_channels_are_refused(tmp_path, need_labels):
+    channels = [f"imagesTr/{case}_000{n}.nii.gz" for case in ("a", "b") for n in range(3)]
+    touch(tmp_path, *channels, "labelsTr/a.nii.gz", "labelsTr/b.nii.gz")
+    text = r"case 'a' has 3 channels \(a_0000\.nii\.gz, a_0001\.nii\.gz, a_0002\.nii\.gz\), as 1 other case.*Fix: keep"
+    with pytest.raises(DataError, match=text):
+        find_cases(tmp_path, need_labels)
+
+
+def test_volumes_that_look_like_channels_are_warned_about(tmp_path, caplog):
+    touch(tmp_path, "a_0000.nii", "a_0001.nii", "b_0000.nii")
+    assert len(find_cases(tmp_path, need_labels=False)) == 3
+    assert "a_0000.nii, a_0001.nii: named like channels of one case" in caplog.text

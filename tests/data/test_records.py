@@ -15,6 +15,7 @@ from mtf_imaging.data.records import read_record, write_record
 from mtf_imaging.data.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
+from tests.storage import as_nobody
 
 
 @pytest.fixture
@@ -43,16 +44,20 @@ def test_damaged_records_are_named(tmp_path, record):
     path = tmp_path / "case-2.tfrecord"
     write_record(path, record)
     whole = path.read_bytes()
+    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (3, 200, len(whole) - 2)]
     damages = {
-        "truncated": whole[:-20],
-        "empty": b"",
-        "flipped": whole[:200] + bytes([whole[200] ^ 1]) + whole[201:],
-        "other": b"something else entirely, long enough for a header" * 3,
+        whole[:-20]: f"has {len(whole) - 20} bytes, and its record says {len(whole)}: truncated or damaged",
+        b"": "is empty",
+        flipped[0]: f"has {len(whole)} bytes, and its record says {len(whole) ^ 1 << 24}: truncated or damaged",
+        flipped[1]: "is damaged: its bytes and their checksum differ",
+        flipped[2]: "is damaged: its bytes and their checksum differ",
+        b"something else entirely, long enough for a header" * 3: "is no record of this program",
     }
-    for data in damages.values():
+    for data, text in damages.items():
         path.write_bytes(data)
-        with pytest.raises(DataError, match=r"case-2\.tfrecord: truncated, corrupt or no record"):
+        with pytest.raises(DataError) as error:
             read_record(path)
+        assert str(error.value) == f"{path}: {text}. Fix: run convert again, which makes damaged records anew."
     with pytest.raises(DataError, match="there is no such record"):
         read_record(tmp_path / "missing")
 
@@ -220,7 +225,7 @@ def test_a_table_of_voxel_sizes_that_changed_is_told(tmp_path):
     cases = tmp_path / "cases"
     cases.mkdir()
     for name, dtype in (("volume", np.int16), ("segmentation", np.uint8)):
-        nibabel.save(nibabel.Nifti1Image(np.zeros((4, 4, 4), dtype), np.eye(4)), cases / f"{name}-28.nii")
+        nibabel.save(nibabel.Nifti1Image(np.ones((4, 4, 4), dtype), np.eye(4)), cases / f"{name}-28.nii")
     table = tmp_path / "spacing.csv"
     table.write_text("case,x,y,z\n28,0.5,0.5,2\n")
     convert(cases, tmp_path / "out", 4, spacing_csv=table, progress=False)
@@ -248,3 +253,38 @@ def test_a_record_that_is_not_the_manifests_is_refused_by_training(tmp_path, lit
         next(training_batches(out, 3, seed=0))
     path.write_bytes(whole)
     assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)
+
+
+def test_a_record_that_may_not_be_read_is_told(open_folder, record):
+    path = open_folder / "case-2.tfrecord"
+    write_record(path, record)
+    path.chmod(0)
+    with as_nobody(), pytest.raises(DataError, match=rf"^{path}: Permission denied\. Fix: allow"):
+        read_record(path)
+
+
+def test_a_mask_without_liver_is_warned_about(tmp_path, lits_dir, store, caplog):
+    mask = store(lits_dir / "segmentation-9.nii", np.zeros((7, 6, 5), np.uint8), "LPS")
+    for _ in range(2):  # made, then kept
+        assert convert(lits_dir, tmp_path / "out", 4, progress=False) == ["2", "9", "10"]
+    assert caplog.text.count(f"{mask}: marks no voxel as liver or lesion") == 1
+
+
+def test_masks_that_are_all_empty_are_refused(tmp_path, lits_dir, store):
+    for path in lits_dir.glob("segmentation-*.nii"):
+        store(path, np.zeros(nibabel.load(path).shape, np.uint8))
+    for _ in range(2):  # when they are made, and when they are there
+        with pytest.raises(DataError, match=rf"{lits_dir}: none of its 3 cases has a voxel of liver or lesion.* Fix: "):
+            convert(lits_dir, tmp_path / "out", 4, progress=False)
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_a_case_that_memory_cannot_hold_is_named(tmp_path, lits_dir, monkeypatch):
+    def resample(*_):
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("mtf_imaging.data.make_record.resample_linear", resample)
+    with pytest.raises(
+        DataError, match=r"volume-2\.nii\.gz: too little memory \(Unable to allocate 9 GiB\).*--workers"
+    ):
+        convert(lits_dir, tmp_path / "out", 4, progress=False)

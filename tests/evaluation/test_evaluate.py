@@ -177,3 +177,14 @@ def test_pictures_show_the_largest_lesion_else_the_liver(tmp_path):
         write_picture(tmp_path / name, hu, labels, prediction, (2.0, 2.0, 3.0), "case 0")
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_case_that_memory_cannot_hold_is_named(tmp_path, folder, monkeypatch, command):
+    def too_large(*_):
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("mtf_imaging.evaluation.predict.resample_linear", too_large)
+    function = evaluate if command == "evaluate" else predict_cases
+    with pytest.raises(DataError, match=r"volume-3\.nii\.gz: too little memory \(Unable to allocate 9 GiB\)"):
+        function(folder, tmp_path / "out", GRID, oracle, progress=False)

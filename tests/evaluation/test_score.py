@@ -1,6 +1,8 @@
 """Folders of segmentations, of whatever names and axes, are paired and scored as `evaluate` scores its own."""
 
+import errno
 import json
+import os
 
 import nibabel
 import numpy as np
@@ -50,6 +52,26 @@ def test_pairs(tmp_path, references, predictions, keys):
 def test_what_cannot_be_paired(tmp_path, references, predictions, message):
     with pytest.raises(DataError, match=message):
         find_pairs(touch(tmp_path / "r", *references), touch(tmp_path / "p", *predictions))
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path):
+    folders = [touch(tmp_path / name, "s-1.nii") for name in "rp"]
+    for folder in folders:
+        (folder / "s-2.nii").symlink_to(tmp_path / "gone.nii")
+    with pytest.raises(DataError, match=r"1 link\(s\) to files that do not exist: .*s-2\.nii -> .*gone\.nii\. Fix: "):
+        find_pairs(*folders)
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+    """As the operating system says it, whoever runs the tests; tests/data has it say so itself."""
+    folders = [touch(tmp_path / name, "s-1.nii") for name in "rp"]
+
+    def scandir(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(DataError, match=rf"{folders[0]}: Permission denied\. Fix: allow"):
+        find_pairs(*folders)
 
 
 def test_a_folder_that_is_not_there(tmp_path, capsys):

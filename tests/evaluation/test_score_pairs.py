@@ -1,5 +1,6 @@
 """Pairs are scored as they come, in a thread or in processes, and come back in order; CTs are found where they lie."""
 
+import dataclasses
 import functools
 import logging
 import threading
@@ -165,3 +166,26 @@ def test_a_folder_of_other_cts(tmp_path, caplog):
     touch(tmp_path / "ct", "b-2.nii")
     assert [pair.volume and pair.volume.name for pair in add_volumes(pairs, tmp_path / "ct")] == [None, "b-2.nii"]
     assert "ct: no CT of 1 reference(s): a-1.nii" in caplog.text
+
+
+def test_a_reference_without_liver_is_warned_about_and_scored(tmp_path, caplog):
+    (pair,) = pairs_of(tmp_path, 7)
+    empty = tmp_path / "segmentation-07.nii.gz"
+    mask = nibabel.load(pair.reference)
+    nibabel.save(nibabel.Nifti1Image(np.zeros(mask.shape, np.uint8), mask.affine), empty)
+    scored = score_pair(dataclasses.replace(pair, reference=empty))
+    assert scored.score.overlaps["liver"].dice == 0
+    assert f"{empty}: marks no voxel as liver or lesion" in caplog.text
+    caplog.clear()
+    score_pair(dataclasses.replace(pair, prediction=empty))  # what a network does not find is a score, no fault
+    assert not caplog.records
+
+
+def test_a_case_that_memory_cannot_hold_is_named(tmp_path, monkeypatch):
+    def too_large(*_):
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    (pair,) = pairs_of(tmp_path, 7)
+    monkeypatch.setattr("mtf_imaging.evaluation.score_pairs.score_case", too_large)
+    with pytest.raises(DataError, match=r"segmentation-7\.nii\.gz: too little memory \(Unable to allocate 9 GiB\)"):
+        score_pair(pair)
