@@ -101,10 +101,11 @@ def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
         num_above += np.count_nonzero(slab > _MAX_HU)
         np.clip(slab, AIR_HU, _MAX_HU, out=slab)
         hu[..., at] = whole = np.rint(slab)
-        is_fraction = np.abs(slab - whole) > _WHOLE
-        num_fractions += np.count_nonzero(is_fraction)
-        everything = _widened(everything, slab[~nan])
-        fractions = _widened(fractions, slab[is_fraction])
+        if fractions[1] - fractions[0] < _LEAST_SPAN:  # else they are those of a CT, as the first slab shows
+            everything = _widened(everything, slab[~nan] if nan.any() else slab)
+            is_fraction = np.abs(np.subtract(slab, whole, out=whole), out=whole) > _WHOLE
+            num_fractions += np.count_nonzero(is_fraction)
+            fractions = _widened(fractions, slab[is_fraction])
     # Fractions alone where they are many: what was normalized may have been padded since.
     low, high = fractions if num_fractions > stored.size // 10 else everything
     if num_fractions and high - low < _LEAST_SPAN:
