@@ -41,7 +41,8 @@ def as_dict(explained: Explained) -> dict:
                 }
                 for phase in ("forward", "backward", "update")
             },
-            "weight_bytes_read_a_device": plan.read * plan.parts if plan.devices > 1 else 0,
+            "weight_bytes_read_a_device": plan.weights_sent,
+            "optimizer_bytes_read_a_device": plan.state_sent,
         },
         "hardware": dataclasses.asdict(hardware) if hardware else None,
         "seconds": {**time._asdict(), "total": time.total, "exchange_share": time.exchange_share} if time else None,

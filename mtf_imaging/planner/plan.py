@@ -57,7 +57,9 @@ class Plan:
       forward_passes: forward passes for each backward one.
       weights: bytes of the weights that the fullest device keeps between steps.
       state: of what the fullest one keeps beside: the optimizer's, moving statistics, the gradient of parts so far.
-      read: bytes of the weights that each device is sent a pass.
+      weights_read: bytes of the weights that each device reads in a pass.
+      state_read: bytes of everything else that each device reads in a step. The device that keeps a variable updates it
+        alone, unless the layout splits the variable: then each device updates its own slice.
       peak: of what else a device holds.
     """
 
@@ -70,7 +72,8 @@ class Plan:
     forward_passes: int
     weights: int
     state: int
-    read: int
+    weights_read: int
+    state_read: int
     peak: Peak
 
     @property
@@ -95,6 +98,16 @@ class Plan:
     def memory(self) -> int:
         """Bytes that a device holds at the peak of a step."""
         return self.weights + self.state + self.peak.nbytes
+
+    @property
+    def weights_sent(self) -> int:
+        """Bytes of weights that each device is sent in a step: once for every program that a step calls with them."""
+        return self.weights_read * self.parts * self.forward_passes if self.devices > 1 else 0
+
+    @property
+    def state_sent(self) -> int:
+        """Bytes of the optimizer's state that each device is sent in a step."""
+        return self.state_read if self.devices > 1 else 0
 
     def times(self, phase: str) -> int:
         """How often a step does what is of a phase."""
@@ -149,7 +162,8 @@ def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = No
         step.forward_passes,
         weights,
         state + accumulated,
-        sum(math.prod(mesh.slice_shape(v.shape)) * v.slice_dtype.size for v in variables),
+        sum(_slice_bytes(v, mesh) for v in variables if v.trainable),
+        sum(_slice_bytes(v, mesh) for v in variables if not v.trainable and mesh.is_split(v.shape)),
         peak(step.phases, mesh, mesh.grid.stack_size),
     )
 
@@ -161,6 +175,10 @@ def _kept(traced):
         home = traced.masters.homes[variable.name]
         kept[home][not variable.trainable] += variable.size * variable.master_dtype.size
     return tuple(max(sizes) for sizes in zip(*kept.values(), strict=True)) or (0, 0)
+
+
+def _slice_bytes(variable, mesh):
+    return math.prod(mesh.slice_shape(variable.shape)) * variable.slice_dtype.size
 
 
 class _PlannedMesh(BlockMeshImpl):

@@ -61,7 +61,8 @@ def _summary(explained, paint):
     if moved:
         yield f"  slices gathered: {format_bytes(moved)} sent by a processor"
     if plan.devices > 1:
-        yield f"  weights: {format_bytes(plan.read * plan.parts)} sent to each device"
+        state = f"; of what the optimizer keeps {format_bytes(plan.state_sent)}" if plan.state_sent else ""
+        yield f"  weights: {format_bytes(plan.weights_sent)} sent to each device{state}"
     if time is not None:
         said = f"{format_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
         parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in time._asdict().items())

@@ -40,8 +40,7 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
     flops = plan.total(lambda op: op.flops) * plan.grid.stack_size
     nbytes = plan.total(lambda op: sum(sent_by_device(e, plan.grid) for e in op.exchanges))
     count = plan.total(lambda op: sum(messages(e, plan.grid) for e in op.exchanges))
-    if plan.devices > 1:
-        nbytes += plan.read * plan.parts
+    nbytes += plan.weights_sent + plan.state_sent
     return StepTime(flops / hardware.flops_of(dtype), nbytes / hardware.link, count * hardware.latency)
 
 

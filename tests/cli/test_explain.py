@@ -67,6 +67,16 @@ def test_json_says_the_same(run, tmp_path):
     assert 0 < said["seconds"]["exchange_share"] < 1
 
 
+def test_weights_are_the_same_in_the_table_and_in_json(run):
+    """Adam keeps two more numbers a weight, which are never sent: 72.8 MiB are 19,071,459 weights in float32."""
+    words = ["explain", "--gin_file", "unet3d_tpu_256"]
+    _, out, _ = run(*words)
+    said = json.loads(run(*words, "--json")[1])["step"]
+    assert said["weight_bytes_read_a_device"] == 4 * 19_071_459
+    assert said["optimizer_bytes_read_a_device"] == 0
+    assert "  weights: 72.8 MiB sent to each device\n" in out
+
+
 def test_verbose_shows_every_operation(run):
     _, short, _ = run("explain", *SMALL, *TWO_BY_TWO)
     _, long, _ = run("explain", *SMALL, *TWO_BY_TWO, "--verbose")

@@ -1,5 +1,7 @@
 """What explain adds up, beside numbers found by hand and by measurement."""
 
+import math
+
 import pytest
 
 from mtf_imaging.meshes.exchange import Exchange
@@ -9,17 +11,32 @@ from mtf_imaging.planner.hardware import find_hardware
 from mtf_imaging.planner.plan import make_plan
 from mtf_imaging.planner.step import trace_step
 from mtf_imaging.planner.step_time import messages, sent_by_device, step_time
+from mtf_imaging.program import Program
 from mtf_imaging.training.adafactor import Adafactor
+from mtf_imaging.training.optimizers import SGD, Adam
+from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 
 MIB, GIB = 2**20, 2**30
 
 
-def plan_of(size, mesh_shape="", layout="", *, batch=1, dtype="bfloat16", parts=1, devices=None, task=None, **network):
+def plan_of(
+    size,
+    mesh_shape="",
+    layout="",
+    *,
+    batch=1,
+    dtype="bfloat16",
+    parts=1,
+    devices=None,
+    task=None,
+    optimizer=None,
+    **network,
+):
     task = task or Task(UNet3D(**network))
     inputs = task_inputs(task, batch, (size,) * 3, dtype=dtype)
     names = [f"device:{n}" for n in range(devices or 512)]
-    step = trace_step(task, Adafactor(), inputs, mesh_shape, layout, parts, names)
+    step = trace_step(task, optimizer or Adafactor(), inputs, mesh_shape, layout, parts, names)
     return make_plan(step, mesh_shape, layout, devices)
 
 
@@ -102,7 +119,7 @@ def test_a_step_is_computing_links_and_latency():
     assert time.compute == pytest.approx(plan.total(lambda op: op.flops) / (989e12 * 0.3))
     sums = [e for op in plan.ops for e in op.exchanges if e.kind == "sum"]
     ring = sum(e.nbytes * 2 * 7 // 8 for e in sums)
-    assert time.links == pytest.approx((plan.sent(plan.interior) + ring + plan.read) / 450e9)
+    assert time.links == pytest.approx((plan.sent(plan.interior) + ring + plan.weights_sent) / 450e9)
     assert time.latency == pytest.approx((plan.count() + len(sums)) * 20e-6)
     assert time.exchange_share == (time.links + time.latency) / time.total
     assert step_time(plan, h200, "float32").compute == pytest.approx(time.compute * 989 / 494)
@@ -140,3 +157,66 @@ def test_weights_are_those_of_the_fullest_device():
     assert one.weights / 4 <= spread.weights < one.weights
     assert one.state / 4 <= spread.state < one.state
     assert one.memory == one.weights + one.state + one.peak.nbytes
+
+
+OPTIMIZERS = {
+    "SGD": lambda: SGD(momentum=0.0),
+    "momentum": SGD,
+    "Adam": Adam,
+    "Adafactor": Adafactor,
+    "factored": lambda: Adafactor(min_dim_size_to_factor=2, beta1=0.9),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_weights_are_sent_without_what_the_optimizer_keeps(optimizer):
+    """Nobody but the device that keeps a weight that is not split computes its update."""
+    options = {"base_filters": 4, "depth": 2, "optimizer": OPTIMIZERS[optimizer]()}
+    plan = plan_of(32, "rows:2", "x:rows", **options)
+    weights = plan_of(32, base_filters=4, depth=2, devices=1).weights
+    assert (plan.weights_sent, plan.state_sent) == (weights, 0)
+    parts = plan_of(32, "rows:2", "x:rows", batch=2, parts=2, **options)
+    assert (parts.weights_sent, parts.state_sent) == (4 * weights, 0), "in 2 parts, each forward once more"
+    assert plan_of(32, devices=1, **options).weights_sent == 0, "one device has all of them"
+
+
+@pytest.mark.parametrize(("optimizer", "slots"), [("SGD", 0), ("momentum", 1), ("Adam", 2)])
+def test_a_split_weight_takes_its_slots_along(optimizer, slots):
+    task = Task(UNet3D(base_filters=4, depth=2, classes=4), class_weights=(1.0, 8.0, 16.0, 1.0))
+    options = {"task": task, "optimizer": OPTIMIZERS[optimizer]()}
+    plan = plan_of(32, "m:2", "filters:m", **options)
+    split = sum(math.prod(op.slice) * 4 for op in plan.ops if op.kind == "Variable" and "filters:" in op.whole)
+    assert plan.state_sent == split * slots // (1 + slots)
+    assert plan.weights_sent < plan_of(32, "rows:2", "x:rows", **options).weights_sent
+
+
+def _sent_from_home(program):
+    """Names of the variables whose values another device than their own reads, in the graph that is run."""
+    graph = program.function.graph
+    owners = {id(variable.handle): variable for variable in graph.variables}
+    captured = {id(inner): owners[id(outer)] for outer, inner in graph.captures if id(outer) in owners}
+    run, todo = set(), [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
+    while todo:
+        op = todo.pop()
+        if op not in run:
+            run.add(op)
+            todo += [x.op for x in op.inputs] + list(op.control_inputs)
+    found = set()
+    for op in run:
+        if op.type != "ReadVariableOp":
+            continue
+        variable, todo = captured[id(op.inputs[0])], [op]
+        while todo:
+            readers = {reader for y in todo.pop().outputs for reader in y.consumers()} & run
+            if any(reader.device and not variable.device.endswith(reader.device) for reader in readers):
+                found.add(variable.name.removesuffix(":0"))
+            todo += [reader for reader in readers if reader.type in ("Identity", "Cast", "ExpandDims", "Slice")]
+    return found
+
+
+def test_what_is_lowered_sends_weights_and_no_slots():
+    task = Task(UNet3D(base_filters=2, depth=2))
+    inputs = task_inputs(task, 1, (8,) * 3)
+    program = Program(training_step(task, Adam()), inputs, "rows:2", "x:rows", mesh_impl="placement")
+    weights = {name for name, variable in program.variables.items() if variable.trainable}
+    assert _sent_from_home(program) - {"step"} == weights
