@@ -21,6 +21,11 @@ _HIGHEST_PORT = 65535
 # HTTP/2, RFC 9113: what a client opens with, and how the frame begins that a server answers with at once.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _FRAME_HEADER, _TYPE_AT, _SETTINGS = 9, 3, 4
+_DATA, _HEADERS, _RST_STREAM, _GOAWAY = 0, 1, 3, 7
+_END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
+_STREAM = 1  # of the only question that is asked
+_STRANGER = "something answers that is no TensorFlow server"
+_OTHER_SERVICE = "something answers that is a gRPC or HTTP/2 service other than TensorFlow's"
 
 
 class Server(NamedTuple):
@@ -94,7 +99,81 @@ def silence(server: Server, timeout: float) -> str | None:
         return "no answer"
     except OSError as error:
         return reason(error)
-    return None if header[_TYPE_AT:][:1] == bytes([_SETTINGS]) else "something answers that is no TensorFlow server"
+    if not header:
+        return "it closes the connection"
+    return None if header[_TYPE_AT:][:1] == bytes([_SETTINGS]) else _STRANGER
+
+
+def stranger(server: Server, timeout: float) -> str | None:
+    """Says what answers in place of a TensorFlow server; None for a TensorFlow server.
+
+    Any gRPC service sends the frame that `silence` waits for. So the server is asked for its status, by a method that
+    only TensorFlow's have: others answer with trailers alone, or with a page.
+
+    Raises:
+      OSError: the connection fails, or there is no answer within `timeout` seconds.
+    """
+    with socket.create_connection(server, timeout) as connection, connection.makefile("rb") as answer:
+        connection.sendall(_HELLO + _status_request(server))
+        while header := answer.read(_FRAME_HEADER):
+            size, kind, flags = int.from_bytes(header[:3], "big"), header[3], header[4]
+            stream, payload = int.from_bytes(header[5:], "big"), answer.read(size)
+            if kind == _DATA and stream == _STREAM:
+                message = payload[1:] if flags & _PADDED else payload
+                return None if message[:1] == b"\0" and len(message) > 5 else _OTHER_SERVICE  # gRPC's prefix: 5 bytes
+            if kind in (_GOAWAY, _RST_STREAM) or (kind == _HEADERS and flags & _END_STREAM):
+                break
+    return _OTHER_SERVICE
+
+
+def _status_request(server):
+    """A call of a method of TensorFlow's workers, without arguments, as HTTP/2 frames."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/tensorflow.WorkerService/GetStatus",
+        ":authority": str(server),
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    # HPACK, RFC 7541, section 6.2.2: literals, without an index and without Huffman's code.
+    words = [[bytes([len(word)]) + word.encode() for word in field] for field in fields.items()]
+    block = b"".join(b"\0" + name + value for name, value in words)
+    return _frame(_HEADERS, _END_HEADERS, block) + _frame(_DATA, _END_STREAM, bytes(5))
+
+
+def _frame(kind, flags, payload):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + _STREAM.to_bytes(4, "big") + payload
+
+
+def wait_for(servers: Sequence[Server], timeout: float) -> None:
+    """Returns when all servers answer as TensorFlow's do.
+
+    Raises:
+      ClusterError: after `timeout` seconds, naming those that do not answer; or at once, where another service does.
+    """
+    watch = Watch(servers)
+    try:
+        watch.wait(timeout)
+    finally:
+        watch.close()
+    for server in servers:
+        try:
+            what = stranger(server, timeout)
+        except OSError as error:
+            raise ClusterError(
+                f"{server}: answered, and then did not: {reason(error)}. "
+                f"Fix: `mtf-imaging serve --port {server.port}` on {server.host}."
+            ) from error
+        if what:
+            raise _refused(server, what)
+
+
+def _refused(server, what):
+    return ClusterError(
+        f"{server}: {what}. Fix: start `mtf-imaging serve` on {server.host} with a --port that is free, for instance "
+        f"--port {server.port % _HIGHEST_PORT + 1}, and name that port in --cluster."
+    )
 
 
 def own_address(servers: Sequence[Server]) -> str:
@@ -147,10 +226,13 @@ class Watch:
         """Returns when all have answered.
 
         Raises:
-          ClusterError: after `timeout` seconds; names those that have not.
+          ClusterError: after `timeout` seconds; names those that have not. At once, where another service answers.
         """
         end = time.monotonic() + timeout
         while missing := self.silent(float("inf")):
+            for server, why in missing.items():
+                if why == _STRANGER:
+                    raise _refused(server, why)
             if time.monotonic() > end:
                 raise ClusterError(
                     f"{' and '.join(f'{server} ({why})' for server, why in missing.items())}: not there after "

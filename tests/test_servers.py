@@ -1,15 +1,18 @@
 """Addresses of servers, and whether one answers: pure Python."""
 
 import contextlib
+import http.server
 import re
 import socket
+import struct
 import threading
 import time
+from concurrent import futures
 
 import pytest
 
 from mtf_imaging.errors import ClusterError, ConfigError
-from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers, silence
+from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers, silence, stranger, wait_for
 
 
 def test_addresses_are_read_in_their_order():
@@ -76,6 +79,7 @@ def listener(answer):
     [
         (b"\0\0\6\4\0\0\0\0\0\0\0\0\0\0\0", None),  # an HTTP/2 settings frame
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something answers that is no TensorFlow server"),
+        (b"\x15\x03\x03\0\2\2\x50\0\0\0", "something answers that is no TensorFlow server"),  # a TLS alert
         (b"", "no answer"),
     ],
 )
@@ -102,6 +106,68 @@ def test_waiting_ends_when_all_answer_or_time_is_up():
             watch.wait(0.5)
         watch.close()
         assert time.monotonic() - begin < 5.0
+
+
+@contextlib.contextmanager
+def grpc_service():
+    """A gRPC server that knows none of TensorFlow's methods."""
+    grpc = pytest.importorskip("grpc")
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        yield Server("localhost", port)
+    finally:
+        server.stop(None).wait()
+
+
+@contextlib.contextmanager
+def web_server():
+    handler = type("Quiet", (http.server.BaseHTTPRequestHandler,), {"log_message": lambda *args: None})
+    server = http.server.ThreadingHTTPServer(("localhost", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield Server("localhost", server.server_port)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("service", "what"),
+    [(grpc_service, "a gRPC or HTTP/2 service other than TensorFlow's"), (web_server, "no TensorFlow server")],
+)
+def test_another_service_on_the_port_is_refused_at_once(service, what):
+    began = time.monotonic()
+    with service() as server, pytest.raises(ClusterError) as error:
+        wait_for([server], 30.0)
+    assert time.monotonic() - began < 10.0, "it will not become TensorFlow's"
+    text = str(error.value)
+    assert text.startswith(f"{server}: something answers that is ")
+    assert what in text
+    assert f"Fix: start `mtf-imaging serve` on {server.host} with a --port that is free" in text
+
+
+def http2_frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_tensorflow"),
+    [
+        ([(1, 4, 1, b"\x88"), (0, 0, 1, b"\0\0\0\0\3abc"), (1, 5, 1, b"\x88")], True),
+        ([(8, 0, 0, b"\0\0\xff\xff"), (1, 4, 1, b"\x88"), (0, 8, 1, b"\1\0\0\0\0\3abc\0")], True),  # padded
+        ([(1, 4, 1, b"\x8d"), (0, 1, 1, b"<html>not found</html>")], False),
+        ([(1, 5, 1, b"\x88")], False),  # trailers alone: the method is not known
+        ([(3, 0, 1, b"\0\0\0\7")], False),  # refused stream
+        ([(7, 0, 0, b"\0" * 8)], False),  # goes away
+    ],
+)
+def test_tensorflow_is_told_from_others_by_its_answer(frames, is_tensorflow):
+    with listener(b"".join(http2_frame(*frame) for frame in [(4, 0, 0), *frames])) as server:
+        assert (stranger(server, 1.0) is None) == is_tensorflow
 
 
 def test_a_server_that_falls_silent_is_noticed():

@@ -7,9 +7,9 @@ import re
 
 import tensorflow as tf
 
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ClusterError, ConfigError, reason
 from mtf_imaging.meshes.devices import SERVER_JOB, default_devices
-from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers
+from mtf_imaging.servers import Server, free_port, own_address, parse_servers, wait_for
 
 _OWN_JOB = "localhost"  # of this process, which TensorFlow calls so without servers, too
 _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)
@@ -31,16 +31,12 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
 
     Raises:
       ConfigError: addresses that cannot be, or TensorFlow is at work already.
-      ClusterError: servers that are not there.
+      ClusterError: servers that are not there, other services on their ports, or servers that TensorFlow cannot join.
     """
     addresses = parse_servers(servers)
     if not addresses:
         raise ConfigError("there is no server in the list. Fix: give at least one, as host0:2222.")
-    watch = Watch(addresses)
-    try:
-        watch.wait(timeout)
-    finally:
-        watch.close()
+    wait_for(addresses, timeout)
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError as error:
@@ -48,7 +44,13 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
     # TensorFlow's own default for this process is "localhost", at which no other host would find it.
     here = Server(own_address(addresses), free_port())
     jobs = {SERVER_JOB: [str(address) for address in addresses], _OWN_JOB: [str(here)]}
-    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(jobs), job_name=_OWN_JOB, task_index=0)
+    try:
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(jobs), job_name=_OWN_JOB, task_index=0)
+    except tf.errors.OpError as error:
+        raise ClusterError(
+            f"cluster '{servers}': TensorFlow cannot join its servers: {reason(error)}. Fix: `mtf-imaging serve` anew "
+            f"on each host, all with TensorFlow {tf.__version__} as here."
+        ) from error
     return default_devices()
 
 

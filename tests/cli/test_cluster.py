@@ -17,7 +17,8 @@ import pytest
 from mtf_imaging.cli import main, serve
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.servers import Server, free_port, silence
+from mtf_imaging.servers import Server, free_port, silence, stranger
+from tests.test_servers import grpc_service, web_server
 
 TINY = ["--gin_file=unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.keep_prob=0.5"]
 MESHES = {2: ("rows:2", "x:rows"), 4: ("rows:2,cols:2", "x:rows,y:cols")}
@@ -192,7 +193,8 @@ def test_a_server_that_goes_ends_the_run_soon_and_the_same_command_goes_on(whole
 @pytest.mark.slow
 def test_a_server_says_what_it_offers_and_how_much_memory_it_took(tmp_path):
     with serving(tmp_path, 1) as ([process], [address]):
-        assert silence(Server("localhost", int(address.split(":")[1])), SOON) is None
+        server = Server("localhost", int(address.split(":")[1]))
+        assert (silence(server, SOON), stranger(server, SOON)) == (None, None)
         process.terminate()
         assert process.wait(SOON) == 0
         last = process.stdout.read()
@@ -208,6 +210,18 @@ def test_a_server_that_is_not_there_is_missed_soon(capsys):
     text = rf"mtf-imaging: {missing} \(Connection refused\): not there after 0\.5 s, 1 of 1 servers\. Fix: `mtf-imag"
     assert re.search(text, capsys.readouterr().err)
     assert not Path("none").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", [grpc_service, web_server])
+def test_another_service_on_a_servers_port_ends_in_a_message(tmp_path, service):
+    with service() as server:
+        words = ["train", "--data_dir=none", f"--model_dir={tmp_path / 'run'}", f"--cluster={server}"]
+        code, _, err = chief(*words, cwd=tmp_path, limit=SOON)
+    assert code == 1
+    assert "Traceback" not in err
+    assert f"mtf-imaging: {server}: something answers that is " in err
+    assert "Fix: start `mtf-imaging serve` on localhost with a --port that is free" in err
 
 
 @pytest.mark.parametrize(
