@@ -32,7 +32,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
     flags.DEFINE_string("data_dir", None, "Records, or other data, whose resolution is meant.", flag_values=values)
     flags.DEFINE_string("model_dir", None, "Folder of a run, whose config.gin is read.", flag_values=values)
-    setup_flags.define(values)
+    setup_flags.define(values, without=["cluster"])  # it measures the devices of this machine
 
 
 def run(values: flags.FlagValues) -> None:
@@ -42,10 +42,6 @@ def run(values: flags.FlagValues) -> None:
         raise ConfigError(
             f"{' and '.join(given)} beside --setup: each --setup is a mesh and a layout itself. Fix: --setup "
             f"'{mesh}/{layout}' instead of {' and '.join(given)}."
-        )
-    if values.cluster:
-        raise ConfigError(
-            f"--cluster {values.cluster}: bench measures the devices of this machine. Fix: leave --cluster out."
         )
     setups = [parse_setup(text) for text in values.setup or []]
     configuration = setup_flags.Configuration(

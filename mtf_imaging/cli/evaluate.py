@@ -13,6 +13,7 @@ from mtf_imaging.data.splits import FILE
 SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 REQUIRED = ("model_dir", "input_dir", "output_dir")
+IDLE = {"batch_size": "volumes are segmented one at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -29,7 +30,7 @@ def define_flags(values: flags.FlagValues) -> None:
         "splits_file", None, f"The folds; default: {FILE} in --model_dir, of train --fold.", flag_values=values
     )
     setup_flags.define_spacing_csv(values)
-    setup_flags.define(values)
+    setup_flags.define(values, without=["micro_batches"])
 
 
 def run(values: flags.FlagValues) -> None:

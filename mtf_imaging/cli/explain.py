@@ -17,6 +17,7 @@ NOTES = (
     "The figures are of a model of one training step: what is sent and held follows from the geometry that the step is "
     "lowered by; times follow from a few numbers of the hardware, which are printed. bench measures.",
 )
+IDLE = {"mesh_impl": "explain plans for a device a processor."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -25,7 +26,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_bool("verbose", False, "Show every operation.", flag_values=values)
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
     flags.DEFINE_string("picture", None, "A PNG to draw: slices, a halo, the memory of a device.", flag_values=values)
-    setup_flags.define(values)
+    setup_flags.define(values, without=["cluster"])
 
 
 def run(values: flags.FlagValues) -> None:

@@ -1,18 +1,11 @@
 """`mtf-imaging COMMAND [flags]`: finds the command, reads its flags, and turns mistakes into messages."""
 
-import importlib
 import sys
 
 from mtf_imaging.cli import messages, usage
+from mtf_imaging.cli.all_commands import COMMANDS, load
 from mtf_imaging.cli.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
-
-# Each is a module of this package with SUMMARY, EXAMPLE, REQUIRED, define_flags(flags) and run(flags), and NOTES where
-# its help has more to say. None imports TensorFlow before it runs, so that help and mistakes are answered at once.
-COMMANDS = (
-    *("phantom", "convert", "train", "evaluate", "predict", "score"),
-    *("explain", "search", "bench", "study", "serve", "demo"),
-)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,21 +37,17 @@ def _dispatch(argv: list[str]) -> None:
     if "--version" in argv[:1]:
         print(usage.version())
     elif not words and (wants_help or not argv):
-        print(usage.overview({name: _command(name) for name in COMMANDS}))
+        print(usage.overview({name: load(name) for name in COMMANDS}))
     elif not words or argv[0] != words[0]:
-        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.known(COMMANDS)}")
+        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.known()}")
     elif words[0] not in COMMANDS:
-        raise ConfigError(usage.unknown_command(words[0], COMMANDS))
+        raise ConfigError(usage.unknown_command(words[0]))
     elif wants_help:
-        print(usage.command_help(words[0], _command(words[0])))
+        print(usage.command_help(words[0], load(words[0])))
     else:
-        command = _command(words[0])
+        command = load(words[0])
         messages.show()
         command.run(usage.parse_flags(words[0], command, argv[1:]))
-
-
-def _command(name: str):
-    return importlib.import_module(f"mtf_imaging.cli.{name}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from mtf_imaging.layout import PartitionedLayout, from_partition_dims, num_dims,
 
 _logger = logging.getLogger(__name__)
 
+NAME = "input_partition_dims"
+
 # What the dimensions of an image are called where no job says it, by how many there are.
 _DIMS = {3: "batch,x,channels", 4: "batch,x,y,channels", 5: "batch,x,y,z,channels"}
 
@@ -30,7 +32,7 @@ class PartitionDims(NamedTuple):
 def define(values: flags.FlagValues) -> None:
     """Defines the flags."""
     flags.DEFINE_string(
-        "input_partition_dims",
+        NAME,
         None,
         "Instead of --mesh_shape and --layout, as TPUEstimator takes it: slices along each dimension of the image, as "
         "[1,4,2,1], or with the labels [[1,4,2,1],None]. What it is as a layout is printed.",
@@ -42,12 +44,15 @@ def define(values: flags.FlagValues) -> None:
 
 
 def read(values: flags.FlagValues) -> PartitionDims | None:
-    """Reads and checks the flags, whatever the job calls its dimensions; None where they are not given.
+    """Reads and checks the flags, whatever the job calls its dimensions; None where they are not given, or the command
+    has none.
 
     Raises:
       LayoutError: numbers that make no layout.
       ConfigError: flags that say the same twice, or half of it.
     """
+    if NAME not in values:
+        return None
     typed, cores = values.input_partition_dims, values.num_cores_per_replica
     if typed is None:
         if cores is not None:

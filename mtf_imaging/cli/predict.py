@@ -11,6 +11,7 @@ from mtf_imaging.data.spacing_table import read_spacing_table
 SUMMARY = "segments a volume, or a folder of them, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 REQUIRED = ("model_dir", "input", "output")
+IDLE = {"batch_size": "volumes are segmented one at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -26,7 +27,7 @@ def define_flags(values: flags.FlagValues) -> None:
     )
     setup_flags.define_spacing_csv(values)
     flags.DEFINE_bool("overwrite", False, "Replace segmentations that are there already.", flag_values=values)
-    setup_flags.define(values)
+    setup_flags.define(values, without=["micro_batches"])
 
 
 def run(values: flags.FlagValues) -> None:

@@ -12,9 +12,10 @@ SUMMARY = "ranks the layouts that some devices allow, by a model; or finds the l
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 REQUIRED = ("num_devices", "hardware")
 NOTES = (
-    "All devices are used, one processor each; split are the batch and the image's dimensions. --mesh_shape and "
-    "--layout are not looked at. explain shows what the one that is chosen costs, bench what it really takes.",
+    "All devices are used, one processor each; layouts split the batch and the image's dimensions. explain shows what "
+    "the chosen one costs, bench what it really takes.",
 )
+IDLE = dict.fromkeys(("mesh_shape", "layout", "mesh_impl"), "search goes through all layouts of --num_devices.")
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -27,7 +28,7 @@ def define_flags(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_integer("top", 10, "How many layouts to show.", lower_bound=1, flag_values=values)
     flags.DEFINE_bool("max_resolution", False, "Find the largest cube, instead.", flag_values=values)
-    setup_flags.define(values)
+    setup_flags.define(values, without=["cluster", "input_partition_dims"])
 
 
 def run(values: flags.FlagValues) -> None:

@@ -1,7 +1,10 @@
-"""The setup flags, the same for train, evaluate and predict: swap the command word and the experiment stays."""
+"""The setup flags, the same for all commands that run a job: swap the command word and the experiment stays.
+
+A command says in IDLE which of them change nothing there; it takes them, so that scripts need not tell commands apart.
+"""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import gin
@@ -22,10 +25,19 @@ _SETUP = {
     "spacing": "Voxel size in mm along x, y and z, as 1.5,1.5,2; default: that of the records.",
     "cluster": "Servers that compute, each an `mtf-imaging serve`, as host0:2222,host1:2222; default: this process.",
 }
+_COUNTS = {
+    "batch_size": "Volumes in a step, over all processors.",
+    "micro_batches": "Parts that a step computes its batch in, in the memory of one.",
+}
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines the setup flags. The order of precedence: flags, then --gin_param, then the last --gin_file."""
+def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
+    """Defines the setup flags. The order of precedence: flags, then --gin_param, then the last --gin_file.
+
+    Args:
+      values: the flags of the command.
+      without: those that the command does not take.
+    """
     flags.DEFINE_multi_string(
         "gin_file", [], "A gin file, here or shipped (unet3d_demo, 4x4); may be repeated.", flag_values=values
     )
@@ -36,12 +48,13 @@ def define(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     for name, text in _SETUP.items():
-        flags.DEFINE_string(name, None, text, flag_values=values)
-    partition_flags.define(values)
-    flags.DEFINE_integer("batch_size", None, "Volumes in a step, over all processors.", flag_values=values)
-    flags.DEFINE_integer(
-        "micro_batches", None, "Parts that a step computes its batch in, in the memory of one.", flag_values=values
-    )
+        if name not in without:
+            flags.DEFINE_string(name, None, text, flag_values=values)
+    if partition_flags.NAME not in without:
+        partition_flags.define(values)
+    for name, text in _COUNTS.items():
+        if name not in without:
+            flags.DEFINE_integer(name, None, text, flag_values=values)
 
 
 def define_checkpoint(values: flags.FlagValues) -> None:
@@ -85,7 +98,7 @@ class Configuration:
         Raises:
           ConfigError, LayoutError: a file that does not exist, a value that cannot be, or no job.
         """
-        parameters = {name: f"setup.{name}" for name in (*_SETUP, "batch_size", "micro_batches")} | bound_flags
+        parameters = {name: f"setup.{name}" for name in (*_SETUP, *_COUNTS) if name in values} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
         self._saved = saved

@@ -1,22 +1,28 @@
 """Flags of a command: parsed, and explained."""
 
+import logging
 import textwrap
 
 from absl import flags
 
 import mtf_imaging
+from mtf_imaging.cli.all_commands import COMMANDS, load
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
+_logger = logging.getLogger(__name__)
 PROGRAM = "mtf-imaging"
 _WIDTH = 100
 
 
 def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
-    """Parses the words after a command.
+    """Parses the words after a command; logs which flags change nothing there.
+
+    Returns:
+      The flags.
 
     Raises:
-      ConfigError: unknown flags, values of the wrong kind, words that are no flags, or flags that are missing.
+      ConfigError: unknown flags, values of the wrong kind, words that the command does not take, or missing flags.
     """
     values = _flags_of(command)
     values.set_gnu_getopt()
@@ -25,16 +31,30 @@ def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
         words = values([PROGRAM, *(_gin_shorthand(word) for word in argv)])[1:]
     except flags.UnrecognizedFlagError as error:
         raise ConfigError(
-            f"{name} has no flag '--{error.flagname}'.{did_you_mean(error.flagname, values)} {see}"
+            f"{name} has no flag '--{error.flagname}'{_elsewhere(error.flagname, values)} {see}"
         ) from error
     except flags.Error as error:
         raise ConfigError(f"{error}. {see}") from error
-    if words:
+    if words and not hasattr(command, "WORDS"):
         raise ConfigError(f"{name} takes flags only; '{words[0]}' is none. {see}")
     missing = [f"--{flag}" for flag in command.REQUIRED if not values[flag].value]
     if missing:
         raise ConfigError(f"{name} needs {' and '.join(missing)}. Example: {command.EXAMPLE}")
+    for flag, why in getattr(command, "IDLE", {}).items():
+        if values[flag].present:
+            _logger.warning("--%s %s changes nothing: %s", flag, values[flag].value, why)
+    if words:
+        values[command.WORDS].value = [*values[command.WORDS].value, *words]
     return values
+
+
+def _elsewhere(flag: str, values: flags.FlagValues) -> str:
+    """Says which commands have a flag; else, which flag of this command was meant."""
+    having = [name for name in COMMANDS if flag in _flags_of(load(name))]
+    if not having:
+        return f".{did_you_mean(flag, values)}"
+    *most, last = having
+    return f", which {', '.join(most)} and {last} have." if most else f", which {last} has."
 
 
 def _gin_shorthand(word: str) -> str:
@@ -72,9 +92,12 @@ def overview(commands: dict) -> str:
 
 def command_help(name: str, command) -> str:
     """The text of `mtf-imaging COMMAND --help`."""
-    values = _flags_of(command)
-    lines = [f"{PROGRAM} {name}: {command.SUMMARY}", "", "Example:", f"  {command.EXAMPLE}", "", "Flags:"]
-    for flag in (values[flag] for flag in values):
+    values, idle = _flags_of(command), getattr(command, "IDLE", {})
+    lines = [f"{PROGRAM} {name}: {command.SUMMARY}", "", "Example:", f"  {command.EXAMPLE}", ""]
+    if hasattr(command, "WORDS"):
+        lines += ["Usage:", f"  {PROGRAM} {name} [{command.WORDS.upper()} ...] [flags]", ""]
+    lines.append("Flags:")
+    for flag in (values[flag] for flag in values if flag not in idle):
         needed = " (needed)" if flag.name in command.REQUIRED else ""
         default = f" (default: {flag.default})" if flag.default not in (None, False, []) else ""
         lines.append(f"  --{flag.name}{needed}")
@@ -85,9 +108,9 @@ def command_help(name: str, command) -> str:
     return "\n".join(lines)
 
 
-def known(commands) -> str:
-    return f"Commands: {', '.join(commands)}. See: {PROGRAM} --help"
+def known() -> str:
+    return f"Commands: {', '.join(COMMANDS)}. See: {PROGRAM} --help"
 
 
-def unknown_command(name: str, commands) -> str:
-    return f"there is no command '{name}'.{did_you_mean(name, commands)} {known(commands)}"
+def unknown_command(name: str) -> str:
+    return f"there is no command '{name}'.{did_you_mean(name, COMMANDS)} {known()}"

@@ -46,12 +46,12 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
     jobs = {SERVER_JOB: [str(address) for address in addresses], _OWN_JOB: [str(here)]}
     try:
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(jobs), job_name=_OWN_JOB, task_index=0)
+        return default_devices()
     except tf.errors.OpError as error:
         raise ClusterError(
             f"cluster '{servers}': TensorFlow cannot join its servers: {reason(error)}. Fix: `mtf-imaging serve` anew "
             f"on each host, all with TensorFlow {tf.__version__} as here."
         ) from error
-    return default_devices()
 
 
 def peak_memory(number: int) -> int | None:

@@ -77,7 +77,7 @@ def test_a_layout_file_of_ones_own(tmp_path):
         (["--setup=4x4", "--mesh_shape=rows:2", "--layout=x:rows"], "Fix: --setup 'rows:2/x:rows' instead of --mesh_"),
         (["--setup=4x4", "--layout=x:rows"], "--layout beside --setup: each --setup is a mesh and a layout itself."),
         (["--setup=4x4", "--input_partition_dims=[1,2,2,1,1]"], "Fix: --setup 'MESH/LAYOUT' instead of --input_part"),
-        (["--cluster=localhost:2222"], "bench measures the devices of this machine. Fix: leave --cluster out."),
+        (["--cluster=localhost:2222"], "bench has no flag '--cluster', which train, evaluate and predict have."),
         (["--steps=0"], "flag --steps=0"),
     ],
 )

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mtf_imaging.cli import commands, demo, main, usage
+from mtf_imaging.cli import all_commands, commands, demo, main, usage
 from mtf_imaging.errors import DataError, MtfImagingError
 
 
@@ -73,7 +73,7 @@ def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, cap
     for command, values in lines:
         words = [f"--gin_file={name}" for name in values.pop("gin_file", [])]
         words += [f"--{name}={value}" for name, value in values.items()]
-        usage.parse_flags(command, main._command(command), words)
+        usage.parse_flags(command, all_commands.load(command), words)
     report = capsys.readouterr().out
     assert "step 2           0.250000000000   0.250000000000\n" in report
     assert "case 3                         0.900   0.500\n" in report

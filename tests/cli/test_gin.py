@@ -5,7 +5,7 @@ import re
 import gin
 import pytest
 
-from mtf_imaging.cli import gin_config, main, resources, setup_flags, usage
+from mtf_imaging.cli import all_commands, gin_config, main, resources, setup_flags, usage
 from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
 from mtf_imaging.errors import ConfigError, LayoutError
 from mtf_imaging.layout import check_names, parse_shape
@@ -19,14 +19,14 @@ def toy(num_steps=1, rate=0.1, child=None):
 
 
 def setup_of(*argv, saved=None, **bound_flags):
-    values = usage.parse_flags("train", main._command("train"), ["--data_dir=a", "--model_dir=b", *argv])
+    values = usage.parse_flags("train", all_commands.load("train"), ["--data_dir=a", "--model_dir=b", *argv])
     return setup_flags.Configuration(values, saved, **bound_flags).bind()
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_a_folder_that_no_run_wrote_is_told(tmp_path, capsys, command):
     (tmp_path / "empty").mkdir()
-    words = dict.fromkeys(main._command(command).REQUIRED, "x")
+    words = dict.fromkeys(all_commands.load(command).REQUIRED, "x")
     for folder, what in (("none", "is no folder"), ("empty", "holds no config.gin")):
         argv = [f"--{flag}={value}" for flag, value in (words | {"model_dir": tmp_path / folder}).items()]
         for more in ([], ["--gin_file=2x2"]):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from mtf_imaging.cli import main, usage
+from mtf_imaging.cli import all_commands, main, usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 
 FIX = "Fix: a smaller --batch_size, or more devices."
@@ -60,7 +60,7 @@ def test_help_lists_every_command_with_an_example(capsys):
 @pytest.mark.parametrize("command", main.COMMANDS)
 def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, command):
     code, out, _ = run(capsys, command, "--help")
-    module = main._command(command)
+    module = all_commands.load(command)
     assert code == 0
     assert f"Example:\n  {module.EXAMPLE}\n" in out
     assert all(f"  --{flag} (needed)" in out for flag in module.REQUIRED)
@@ -72,14 +72,53 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
 def test_setup_flags_are_the_same(command):
-    values = usage._flags_of(main._command(command))
+    values = usage._flags_of(all_commands.load(command))
     expected = ["gin_file", "gin_param", "mesh_shape", "layout", "mesh_impl", "resolution", "batch_size"]
     assert [name for name in values if name in expected] == expected
+
+
+# What the help of a command must not show, because it changes nothing there. Scripts may give the first ones all the
+# same: the setup flags are the same everywhere.
+NO_EFFECT = {
+    "evaluate": (["batch_size"], ["micro_batches", "num_steps", "seed", "eval_dir"]),
+    "predict": (["batch_size"], ["micro_batches", "num_steps", "seed", "fold"]),
+    "explain": (["mesh_impl"], ["cluster", "num_steps"]),
+    "search": (["mesh_shape", "layout", "mesh_impl"], ["cluster", "input_partition_dims", "num_cores_per_replica"]),
+    "bench": ([], ["cluster", "num_steps"]),
+}
+
+
+@pytest.mark.parametrize("command", NO_EFFECT)
+def test_help_has_only_the_flags_that_act(capsys, command):
+    idle, others = NO_EFFECT[command]
+    out = run(capsys, command, "--help")[1]
+    assert "  --gin_file" in out
+    assert not [flag for flag in (*idle, *others) if f"  --{flag}\n" in out]
+
+
+@pytest.mark.parametrize("command", NO_EFFECT)
+def test_a_setup_flag_that_changes_nothing_is_taken_and_said(caplog, command):
+    module = all_commands.load(command)
+    for flag in NO_EFFECT[command][0]:
+        caplog.clear()
+        value = {"batch_size": "2", "mesh_shape": "rows:2", "layout": "x:rows", "mesh_impl": "stacked"}[flag]
+        usage.parse_flags(command, module, [*module.EXAMPLE.split()[2:], f"--{flag}={value}"])
+        (said,) = [record.getMessage() for record in caplog.records]
+        assert said.startswith(f"--{flag} {value} changes nothing: ")
+    caplog.clear()
+    usage.parse_flags(command, module, module.EXAMPLE.split()[2:])
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
+        (
+            ["predict", "--micro_batches=2"],
+            "no flag '--micro_batches', which train, explain, search and bench have.",
+        ),
+        (["evaluate", "--num_steps=2"], "evaluate has no flag '--num_steps', which train and study have. See: mtf-im"),
+        (["search", "--cluster=a:1"], "search has no flag '--cluster', which train, evaluate and predict have."),
         (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
         (["upload"], "there is no command 'upload'. "),
         (["--seed=1", "train"], "the command comes first: mtf-imaging COMMAND [flags]."),
@@ -151,7 +190,7 @@ def _raise(error):
     ],
 )
 def test_failures_are_told_without_a_traceback(capsys, monkeypatch, failure, code, message):
-    monkeypatch.setattr(main._command("phantom"), "run", lambda values: failure())
+    monkeypatch.setattr(all_commands.load("phantom"), "run", lambda values: failure())
     assert run(capsys, "phantom", "--output_dir=x") == (code, "", message)
 
 
@@ -159,7 +198,7 @@ def test_failures_are_told_without_a_traceback(capsys, monkeypatch, failure, cod
     "error", [AssertionError("a bug"), tensorflow_error("InvalidArgumentError", "a bug")], ids=["python", "tensorflow"]
 )
 def test_a_bug_keeps_its_traceback(monkeypatch, error):
-    monkeypatch.setattr(main._command("phantom"), "run", lambda values: _raise(error))
+    monkeypatch.setattr(all_commands.load("phantom"), "run", lambda values: _raise(error))
     with pytest.raises(type(error), match="a bug"):
         main.main(["phantom", "--output_dir=x"])
 
@@ -173,7 +212,7 @@ def test_the_help_of_train_says_what_signals_do(capsys):
 
 def test_gin_shorthand_keeps_its_place_among_gin_params():
     argv = ["--data_dir=a", "--model_dir=b", "--gin.f.x=1", "--gin_param=f.x=2", "--gin.f.y='a=b'"]
-    values = usage.parse_flags("train", main._command("train"), argv)
+    values = usage.parse_flags("train", all_commands.load("train"), argv)
     assert isinstance(values, flags.FlagValues)
     assert values.gin_param == ["f.x=1", "f.x=2", "f.y='a=b'"]
 

@@ -5,7 +5,7 @@ import logging
 import gin
 import pytest
 
-from mtf_imaging.cli import main, setup_flags, usage
+from mtf_imaging.cli import all_commands, setup_flags, usage
 from mtf_imaging.errors import ConfigError, LayoutError
 
 
@@ -26,9 +26,9 @@ def _fresh_gin():
 
 
 def setup_of(*argv, command="train"):
-    words = dict.fromkeys(main._command(command).REQUIRED, "x")
+    words = dict.fromkeys(all_commands.load(command).REQUIRED, "x")
     values = usage.parse_flags(
-        command, main._command(command), [*(f"--{flag}={value}" for flag, value in words.items()), *argv]
+        command, all_commands.load(command), [*(f"--{flag}={value}" for flag, value in words.items()), *argv]
     )
     return setup_flags.Configuration(values).bind()
 

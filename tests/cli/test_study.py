@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mtf_imaging.cli import main, study, usage
+from mtf_imaging.cli import all_commands, main, study, usage
 from mtf_imaging.evaluation.metrics import write_metrics
 from mtf_imaging.evaluation.scoring.case import score_case
 from tests.cli.test_demo import make_cases
@@ -16,7 +16,7 @@ def lines(monkeypatch):
 
     def run(command, **values):
         asked.append((command, values))
-        assert usage.parse_flags(command, main._command(command), _words(values))
+        assert usage.parse_flags(command, all_commands.load(command), _words(values))
         if command == "phantom":
             make_cases(values["output_dir"], values["num_cases"])
         if command == "evaluate":
