@@ -8,6 +8,7 @@ from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.bench_setups import parse_setup
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.training.run_folder import CONFIG
 
 SUMMARY = "takes steps of a job under several layouts in turn: time, memory and exchange, beside what explain says."
 EXAMPLE = "mtf-imaging bench --gin_file unet3d_demo --resolution 64 --setup / --setup 4x4 --setup rows:2/x:rows"
@@ -45,7 +46,7 @@ def run(values: flags.FlagValues) -> None:
         )
     setups = [parse_setup(text) for text in values.setup or []]
     configuration = setup_flags.Configuration(
-        values, values.model_dir and Path(values.model_dir) / "config.gin", job="unet3d_demo"
+        values, values.model_dir and Path(values.model_dir) / CONFIG, job="unet3d_demo"
     )
     import_tensorflow()
     from mtf_imaging.cli import benching

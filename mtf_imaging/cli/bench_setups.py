@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from gin import config_parser
-
 from mtf_imaging.cli.gin_config import find_gin_file
+from mtf_imaging.cli.gin_text import read_gin_text
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import parse_layout, parse_shape
 
@@ -50,31 +49,16 @@ def parse_setup(text: str) -> NamedSetup:
     return NamedSetup(f"{mesh_shape}/{layout}", mesh_shape, layout)
 
 
-class _NoReferences(config_parser.ParserDelegate):
-    """Stands for what gin would look up: a layout's file has nothing of it."""
-
-    def configurable_reference(self, scoped_configurable_name, evaluate):
-        return None
-
-    def macro(self, macro_name):
-        return None
-
-
 def _of_file(name: str) -> NamedSetup:
     """A layout file is read, not bound: gin's one configuration is that of the job."""
-    path, bound = find_gin_file(name), {}
+    path = find_gin_file(name)
     try:
-        parser = config_parser.ConfigParser(path.read_text(), _NoReferences())
-        while (statement := parser.parse_statement()) is not None:
-            if isinstance(statement, config_parser.BindingStatement):
-                bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value
-            elif isinstance(statement, config_parser.ImportStatement | config_parser.IncludeStatement):
-                bound[type(statement).__name__.removesuffix("Statement").lower()] = None
+        bound, uses = read_gin_text([path])
     except SyntaxError as error:
         raise ConfigError(f"--setup {name}, gin file {path}: {error}") from error
-    others = sorted(set(bound) - {f"setup.{parameter}" for parameter in _BOUND})
+    others = sorted({*bound, *uses} - {f"setup.{parameter}" for parameter in _BOUND})
     if others or not bound:
-        says = f"also says {', '.join(others)}" if bound else "says nothing"
+        says = f"also says {', '.join(others)}" if others else "says nothing"
         raise ConfigError(
             f"--setup {name}, gin file {path}: {says}; that of a layout binds setup.mesh_shape and setup.layout. "
             f"Fix: --gin_file {name} for what all setups share, and --setup MESH/LAYOUT."

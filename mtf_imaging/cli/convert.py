@@ -5,6 +5,7 @@ from absl import flags
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.data.workers import default_workers
+from mtf_imaging.training.run_folder import check_no_run
 
 SUMMARY = "resamples cases to voxels that all of them share and writes the records that train reads."
 EXAMPLE = "mtf-imaging convert --input_dir cases --output_dir records --resolution 64"
@@ -42,6 +43,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> None:
+    check_no_run(values.output_dir)
     from mtf_imaging.data.convert import WORKER_BYTES, convert
 
     convert(

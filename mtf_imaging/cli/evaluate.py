@@ -9,6 +9,7 @@ from mtf_imaging.cli.folds import held_out_keys
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.data.spacing_table import read_spacing_table
 from mtf_imaging.data.splits import FILE
+from mtf_imaging.training.run_folder import CONFIG, weights_folder
 
 SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
@@ -36,11 +37,15 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> None:
     known = read_spacing_table(values.spacing_csv)
     only = held_out_keys(values.fold, values.splits_file, values.model_dir)
-    configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin", needs_job=True)
+    configuration = setup_flags.Configuration(values, Path(values.model_dir) / CONFIG, needs_job=True)
+    weights_folder(values.model_dir, values.checkpoint)
+    from mtf_imaging.evaluation.evaluate import cases_to_evaluate
+
+    cases = cases_to_evaluate(values.input_dir, values.output_dir, only, known)
     import_tensorflow()
     from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
     with cluster.joined(setup):
-        options = {"known": known, "only": only}
+        options = {"known": known, "cases": cases}
         job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint, **options)

@@ -9,6 +9,7 @@ from absl import flags
 from mtf_imaging.cli import messages, planning_flags, setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.training.run_folder import CONFIG
 
 SUMMARY = "shows what a layout costs in memory, exchange and time, or all that is wrong with it; uses no device."
 EXAMPLE = "mtf-imaging explain --gin_file unet3d_lits --resolution 512 --hardware h200 --picture layout.png"
@@ -34,7 +35,7 @@ def run(values: flags.FlagValues) -> None:
         raise ConfigError(f"--picture {values.picture}: it is a PNG. Fix: --picture {Path(values.picture).stem}.png")
     configuration = setup_flags.Configuration(
         values,
-        values.model_dir and Path(values.model_dir) / "config.gin",
+        values.model_dir and Path(values.model_dir) / CONFIG,
         job="unet3d_demo",
         more_files=planning_flags.hardware_files(values.hardware),
     )

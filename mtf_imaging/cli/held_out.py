@@ -11,14 +11,14 @@ from mtf_imaging.data.sampling import format_spacing
 from mtf_imaging.data.splits import Subset
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
-from mtf_imaging.training import best
+from mtf_imaging.training.best import BestCheckpoint
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.evaluator import Evaluator, check_measure
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers
+from mtf_imaging.training.run_folder import BEST, EVAL
 
 _logger = logging.getLogger(__name__)
-SCORES = "eval"  # the folder of the scores, in that of the run
 
 
 def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, sizes: tuple[int, ...]) -> Callable:
@@ -66,12 +66,12 @@ def make_evaluator(
     folder = Path(model_dir)
     network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, **setup.of_program())
     return Evaluator(
-        folder / SCORES,
+        folder / EVAL,
         evaluate,
         network,
         program=program,
         checkpoints=checkpoints,
-        best=best.BestCheckpoint(folder / best.FOLDER, program),
+        best=BestCheckpoint(folder / BEST, program),
         best_by=training.best,
         every=training.eval_every or training.checkpoint_every,
         num_steps=training.num_steps,

@@ -11,9 +11,9 @@ import gin
 from mtf_imaging.data import lock
 from mtf_imaging.data.atomic import is_partial, write_bytes
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.training.run_folder import CONFIG
 
 _logger = logging.getLogger(__name__)
-_CONFIG = "config.gin"
 _TASK = re.compile(r"^(?:mtf_imaging\.)?job\.task = @(\S+)\(\)$", re.MULTILINE)
 
 
@@ -39,9 +39,9 @@ def check(model_dir: str | Path) -> None:
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as --model_dir.")
     others = sorted(p.name for p in path.glob("*") if not is_partial(p) and p.name != lock.NAME)
-    if others and _CONFIG not in others:
+    if others and CONFIG not in others:
         raise ConfigError(
-            f"{path}: holds {others[0]} and no {_CONFIG}, so it is not the folder of a run. "
+            f"{path}: holds {others[0]} and no {CONFIG}, so it is not the folder of a run. "
             "Fix: give train a folder of its own as --model_dir."
         )
 
@@ -84,7 +84,7 @@ def save_config(model_dir: str | Path, resolved: dict) -> str:
     # What was bound comes last, for it wins: what was used is from before the data decided.
     used, bound = gin.operative_config_str(), gin.config_str()
     text = f"# All that was used, with the defaults:\n\n{used}\n# What was bound:\n\n{bound}"
-    path = Path(model_dir) / _CONFIG
+    path = Path(model_dir) / CONFIG
     if path.is_file():
         before = set(path.read_text().splitlines())
         changed = [line for line in bound.splitlines() if "=" in line and line not in before]

@@ -2,6 +2,8 @@
 
 from absl import flags
 
+from mtf_imaging.training.run_folder import check_no_run
+
 SUMMARY = "writes LiTS-shaped CT cases of a made-up abdomen, to try everything without patient data."
 EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
 REQUIRED = ("output_dir",)
@@ -22,6 +24,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> None:
+    check_no_run(values.output_dir)
     from mtf_imaging.data.phantom import write_phantom
 
     write_phantom(values.output_dir, values.num_cases, values.seed, kind=values.kind)

@@ -7,6 +7,7 @@ from absl import flags
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.data.spacing_table import read_spacing_table
+from mtf_imaging.training.run_folder import CONFIG, weights_folder
 
 SUMMARY = "segments a volume, or a folder of them, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
@@ -32,11 +33,15 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> None:
     known = read_spacing_table(values.spacing_csv)
-    configuration = setup_flags.Configuration(values, Path(values.model_dir) / "config.gin", needs_job=True)
+    configuration = setup_flags.Configuration(values, Path(values.model_dir) / CONFIG, needs_job=True)
+    weights_folder(values.model_dir, values.checkpoint)
+    from mtf_imaging.evaluation.predict import plan_predictions
+
+    planned = plan_predictions(values.input, values.output, values.overwrite, values.submission, known)
     import_tensorflow()
     from mtf_imaging.cli import cluster, job
 
     setup = configuration.bind()
     with cluster.joined(setup):
-        options = {"overwrite": values.overwrite, "submission": values.submission, "known": known}
+        options = {"submission": values.submission, "known": known, "planned": planned}
         job.predict(values.model_dir, values.input, values.output, setup, values.checkpoint, **options)

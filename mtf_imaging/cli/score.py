@@ -4,6 +4,7 @@ from absl import flags
 
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.data.spacing_table import read_spacing_table
+from mtf_imaging.training.run_folder import check_no_run
 
 SUMMARY = "scores a folder of segmentations against references by the rules of the LiTS challenge."
 EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
@@ -33,6 +34,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> None:
+    check_no_run(values.output_dir)
     from mtf_imaging.evaluation.score import score_folders
 
     score_folders(

@@ -11,6 +11,7 @@ import gin
 from absl import flags
 
 from mtf_imaging.cli import gin_config, model_dir, partition_flags
+from mtf_imaging.cli.gin_text import read_gin_text
 from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
 from mtf_imaging.errors import ConfigError
 
@@ -116,6 +117,17 @@ class Configuration:
         self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
         self._bindings = values.gin_param
         self._values = {parameters[name]: value for name, value in given.items()}
+
+    def says(self, name: str) -> bool:
+        """Whether a parameter, "train.data", is bound to something other than None, as far as can be read.
+
+        A file that cannot be read counts as one that binds it: `bind` explains what is wrong with it.
+        """
+        try:
+            bound = read_gin_text(self._files, self._bindings, follow=True).bound
+        except (SyntaxError, ConfigError):
+            return True
+        return bound.get(name) is not None
 
     def bind(self) -> JobSetup:
         """Binds everything and returns the setup."""

@@ -9,6 +9,8 @@ from mtf_imaging.cli import model_dir as model_dirs
 from mtf_imaging.cli import setup_flags
 from mtf_imaging.cli.quiet import import_tensorflow
 from mtf_imaging.cli.stop_signals import StopSignals
+from mtf_imaging.data.manifest import open_records
+from mtf_imaging.training.run_folder import CONFIG
 
 SUMMARY = "trains the network on records under a layout; started again, it goes on where it was."
 EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3d_demo --gin_file 4x4"
@@ -62,13 +64,14 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> None:
-    saved = Path(values.model_dir) / "config.gin"
+    saved = Path(values.model_dir) / CONFIG
     configuration = setup_flags.Configuration(
         values,
         saved,
         job="unet3d_demo",
         **{name: f"train.{name}" for name in ("num_steps", "seed", "fold", "num_folds", "splits_file")},
     )
+    _check_records(values, configuration)
     with StopSignals() as signals, _folder(values):
         import_tensorflow()
         from mtf_imaging.cli import cluster, training
@@ -84,6 +87,20 @@ def run(values: flags.FlagValues) -> None:
                 stop=signals.reason,
                 profile_steps=values.profile_steps,
             )
+
+
+def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
+    """Checks the folders of records, unless the job reads something else or nothing.
+
+    Raises:
+      DataError: a folder holds no finished records.
+    """
+    if values.dry_run or configuration.says("train.data"):
+        return
+    open_records(values.data_dir)
+    has_own = configuration.says("train.evaluation") or values.fold is not None  # which goes with no --eval_dir
+    if values.eval_dir and not has_own:
+        open_records(values.eval_dir)
 
 
 def _folder(values: flags.FlagValues) -> contextlib.AbstractContextManager:

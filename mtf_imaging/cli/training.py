@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.cli import folds, messages
 from mtf_imaging.cli import model_dir as model_dirs
-from mtf_imaging.cli.held_out import SCORES, make_evaluator, open_held_out
+from mtf_imaging.cli.held_out import make_evaluator, open_held_out
 from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
 from mtf_imaging.cli.planning import Planned
@@ -24,6 +24,7 @@ from mtf_imaging.training.describe import describe_run, describe_slices, fenced
 from mtf_imaging.training.events import TrainingEvents
 from mtf_imaging.training.losses import LossLog
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
+from mtf_imaging.training.run_folder import EVAL, TRAIN
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 from mtf_imaging.training.trace import StepTrace, parse_steps
@@ -72,7 +73,7 @@ def train(
         if training.data is not None:  # and with what a user's own code makes of them
             next(first)
     evaluate = eval_dir and open_held_out(training, job, data, data_dir, eval_dir, sizes)
-    if not eval_dir and (Path(model_dir) / SCORES).is_dir():
+    if not eval_dir and (Path(model_dir) / EVAL).is_dir():
         _logger.warning(
             "%s: held-out cases were scored so far, and no longer are. Fix: to go on, give --eval_dir", model_dir
         )
@@ -106,7 +107,7 @@ def train(
         parted.save(model_dir)
     observers.insert(1, _events(model_dir, training, setup, network, inputs, config))
     if traced:
-        observers.append(StepTrace(Path(model_dir) / "train", traced))
+        observers.append(StepTrace(Path(model_dir) / TRAIN, traced))
     loop.train(
         program=program,
         step=step,
@@ -120,12 +121,12 @@ def train(
 
 def _progress(model_dir, training) -> progress.Progress:
     folder, every = Path(model_dir), [training.checkpoint_every, training.eval_every or training.checkpoint_every]
-    tables = [folder / "losses.csv", folder / SCORES / "scores.csv"]
+    tables = [folder / "losses.csv", folder / EVAL / "scores.csv"]
     options = {"every": every, "num_steps": training.num_steps, "best_by": training.best}
     return progress.Progress(folder / progress.NAME, *tables, **options)
 
 
 def _events(model_dir, training, setup, network, inputs, config) -> TrainingEvents:
     texts = {"layout": describe_run(network, inputs), "config": "\n".join(fenced(config))}
-    rate, folder = training.optimizer.learning_rate, Path(model_dir) / "train"
+    rate, folder = training.optimizer.learning_rate, Path(model_dir) / TRAIN
     return TrainingEvents(folder, learning_rate=rate, batch_size=setup.batch_size, texts=texts)

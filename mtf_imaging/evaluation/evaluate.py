@@ -1,13 +1,13 @@
 """Segment and score the cases of a folder."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.atomic import is_partial
 from mtf_imaging.data.cases import Case, find_cases, natural_key
 from mtf_imaging.data.cropping import warn_of_cropped_labels
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
+from mtf_imaging.data.nifti import read_geometry, read_labels, read_volume, write_labels
 from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.reading import memory_named
 from mtf_imaging.data.sampling import Sampling
@@ -21,6 +21,9 @@ from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, 
 from mtf_imaging.evaluation.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
+from mtf_imaging.training.run_folder import check_no_run
+
+_RESULTS = ("metrics.json", "metrics.csv", "report.html")
 
 
 def evaluate(
@@ -33,7 +36,7 @@ def evaluate(
     progress: bool = True,
     cleanup: Cleanup = AS_FOUND,
     known: SpacingTable = NO_TABLE,
-    only: Collection[str] | None = None,
+    cases: Sequence[Case] | None = None,
 ) -> list[CaseScore]:
     """Segments each case, scores it at its own resolution while the next is segmented, and writes what came out.
 
@@ -51,19 +54,18 @@ def evaluate(
       progress: whether to show a progress bar and print the tables.
       cleanup: what is removed of what the network finds, before it is scored and written.
       known: voxel sizes of files whose headers have lost them.
-      only: keys of the cases to evaluate, for instance those that a fold holds out; None for all.
+      cases: those of the input folder to evaluate, as `cases_to_evaluate` returns them; None for all.
 
     Returns:
       The scores.
 
     Raises:
-      DataError: a case cannot be used, or the output folder holds predictions of other cases, or lies in the input
-        folder.
+      DataError: as `cases_to_evaluate`; or a case cannot be used.
       ConfigError: another process is writing to the output folder.
     """
-    cases = find_cases(input_dir) if only is None else _those(find_cases(input_dir), only, input_dir)
     output_dir = Path(output_dir)
-    _check_output(output_dir, Path(input_dir), cases)
+    if cases is None:
+        cases = cases_to_evaluate(input_dir, output_dir, known=known)
 
     def segment(number: int, case: Case) -> Pair:
         volume = read_volume(case.volume, known)
@@ -85,6 +87,29 @@ def evaluate(
         return write_scores(output_dir, scored, progress)
 
 
+def cases_to_evaluate(
+    input_dir: str | Path,
+    output_dir: str | Path,
+    only: Collection[str] | None = None,
+    known: SpacingTable = NO_TABLE,
+) -> list[Case]:
+    """Finds the cases to evaluate, and checks them and the output folder, before any network is built.
+
+    Args:
+      input_dir, output_dir, known: as of `evaluate`.
+      only: keys of the cases, for instance those that a fold holds out; None for all.
+
+    Raises:
+      DataError: the input is missing, or the header of a volume cannot be read; or the output folder holds results that
+        are not of these cases, lies in the input folder, or is that of a run.
+    """
+    cases = find_cases(input_dir) if only is None else _those(find_cases(input_dir), only, input_dir)
+    _check_output(Path(output_dir), Path(input_dir), cases)
+    for case in cases:
+        read_geometry(case.volume, known)
+    return cases
+
+
 def _those(cases: list[Case], only: Collection[str], input_dir: str | Path) -> list[Case]:
     unknown = sorted({*only} - {case.key for case in cases}, key=natural_key)
     if unknown:
@@ -96,8 +121,9 @@ def _those(cases: list[Case], only: Collection[str], input_dir: str | Path) -> l
 
 
 def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
-    """Predictions never land among the references, or beside those of other cases."""
+    """Results never land among references or checkpoints, beside those of other cases, or on other people's files."""
     check_outside(output_dir, input_dir)
+    check_no_run(output_dir)
     predictions = output_dir / "predictions"
     ours = {case.prediction_name for case in cases}
     foreign = sorted(p.name for p in predictions.glob("*.nii*") if p.name not in ours and not is_partial(p))
@@ -105,4 +131,10 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
         raise DataError(
             f"{predictions}: holds {len(foreign)} prediction(s) of cases that {input_dir} does not have, such as "
             f"{foreign[0]}. Fix: write to another folder, or delete this one."
+        )
+    there = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
+    if there and not any((predictions / name).exists() for name in ours):
+        raise DataError(
+            f"{there[0]}: is there already, and is not of these cases: there is none of their predictions in "
+            f"{predictions}. Fix: write to another folder, or delete this one."
         )

@@ -11,7 +11,7 @@ from mtf_imaging.data.cases import Case, find_cases
 from mtf_imaging.data.cropping import warn_of_cropped_volume
 from mtf_imaging.data.geometry import Geometry
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
-from mtf_imaging.data.nifti import Volume, read_volume, write_labels
+from mtf_imaging.data.nifti import Volume, read_geometry, read_volume, write_labels
 from mtf_imaging.data.output_folder import writing_to
 from mtf_imaging.data.reading import memory_named
 from mtf_imaging.data.resample import resample_linear, resample_to_labels
@@ -21,6 +21,7 @@ from mtf_imaging.data.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.submission import how_to_submit, submission_names
+from mtf_imaging.training.run_folder import check_no_run
 
 # image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
@@ -107,6 +108,7 @@ def predict_cases(
     cleanup: Cleanup = AS_FOUND,
     submission: bool = False,
     known: SpacingTable = NO_TABLE,
+    planned: list[tuple[Case, Path]] | None = None,
 ) -> list[Path]:
     """Segments a file, or the volumes of a folder, each in its own geometry.
 
@@ -122,22 +124,19 @@ def predict_cases(
       cleanup: what is removed of what the network finds.
       submission: whether a folder's test cases are stored as the LiTS challenge takes them, see `submission_names`.
       known: voxel sizes of files whose headers have lost them.
+      planned: what `plan_predictions` returned of these arguments, where it was called before.
 
     Returns:
       The files that were written.
 
     Raises:
-      DataError: the input cannot be read, or the output would overwrite it, or is there already; or a submission is
-        asked for of what is no folder of test cases.
+      DataError: as `plan_predictions`; or a volume cannot be read.
       ConfigError: another process is writing to the output folder.
     """
     input_path, output_path = Path(input_path), Path(output_path)
-    cases = find_cases(input_path, need_labels=False)
-    outputs = _outputs(input_path, output_path, cases, submission)
-    there = [output for output in outputs if output.exists()]
-    if there and not overwrite:
-        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
+    if planned is None:
+        planned = plan_predictions(input_path, output_path, overwrite, submission, known)
+    cases, outputs = map(list, zip(*planned, strict=True))
     is_folder = input_path.is_dir() or output_path.is_dir()
     with writing_to(output_path) if is_folder else contextlib.nullcontext():
         for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
@@ -146,6 +145,39 @@ def predict_cases(
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs
+
+
+def plan_predictions(
+    input_path: str | Path,
+    output_path: str | Path,
+    overwrite: bool = False,
+    submission: bool = False,
+    known: SpacingTable = NO_TABLE,
+) -> list[tuple[Case, Path]]:
+    """Finds the volumes to segment and the files to write, and checks both, before any network is built.
+
+    Args:
+      input_path, output_path, overwrite, submission, known: as of `predict_cases`.
+
+    Returns:
+      Pairs (case, file to write).
+
+    Raises:
+      DataError: the input is missing, or the header of a volume cannot be read; the output would overwrite the input,
+        is there already, or lies among the cases or in the folder of a run; or a submission is asked for of what is no
+        folder of test cases.
+    """
+    input_path, output_path = Path(input_path), Path(output_path)
+    cases = find_cases(input_path, need_labels=False)
+    outputs = _outputs(input_path, output_path, cases, submission)
+    check_no_run(outputs[0].parent)
+    there = [output for output in outputs if output.exists()]
+    if there and not overwrite:
+        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
+    for case in cases:
+        read_geometry(case.volume, known)
+    return list(zip(cases, outputs, strict=True))
 
 
 def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission: bool) -> list[Path]:

@@ -6,8 +6,6 @@ from pathlib import Path
 from mtf_imaging.training import checkpoint_files
 from mtf_imaging.training.checkpoints import Checkpoints
 
-FOLDER = "best"
-
 
 class BestCheckpoint:
     """Keeps one checkpoint in a folder, `ckpt-STEP`: that of the highest score, the earliest of equal ones.

@@ -1,13 +1,11 @@
 """A trained network as a function of an image, on a layout of its own."""
 
 import logging
-from pathlib import Path
 
-from mtf_imaging.errors import CheckpointError
 from mtf_imaging.layout import format_layout, parse_layout, restrict
 from mtf_imaging.program import Program
-from mtf_imaging.training import best
-from mtf_imaging.training.checkpoints import last_checkpoint, load_weights
+from mtf_imaging.training.checkpoints import load_weights
+from mtf_imaging.training.run_folder import weights_folder
 from mtf_imaging.training.task import task_inputs
 
 _logger = logging.getLogger(__name__)
@@ -32,15 +30,8 @@ def predictor(
     Raises:
       CheckpointError: no checkpoint, or one of another network.
     """
+    folder = weights_folder(model_dir, checkpoint)
     program = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl)
-    folder = Path(model_dir)
-    if checkpoint == "best":
-        folder = folder / best.FOLDER
-        if last_checkpoint(folder) is None:
-            raise CheckpointError(
-                f"{model_dir}: holds no best checkpoint, for no held-out cases were evaluated while it was trained. "
-                "Fix: train with --eval_dir, or take the last one with --checkpoint last."
-            )
     path = load_weights(folder, program)
     _logger.info("weights of step %d, %s", int(program.step), path)
     return _one_volume_at_a_time(program)

@@ -201,9 +201,16 @@ def test_a_server_says_what_it_offers_and_how_much_memory_it_took(tmp_path):
     assert re.fullmatch(rf"{socket.gethostname()}:\d+ ends; its peak memory was [\d,]+ MiB\n", last)
 
 
-def test_a_server_that_is_not_there_is_missed_soon(capsys):
+def test_a_server_that_is_not_there_is_missed_soon(data, capsys):
     missing = f"localhost:{free_port()}"
-    words = ["train", "--data_dir=none", "--model_dir=none", f"--cluster={missing}", "--gin.setup.cluster_timeout=0.5"]
+    words = [
+        "train",
+        "--data_dir",
+        data / "records",
+        "--model_dir=none",
+        f"--cluster={missing}",
+        "--gin.setup.cluster_timeout=0.5",
+    ]
     begin = time.monotonic()
     assert run(*words) == 1
     assert time.monotonic() - begin < SOON
@@ -214,9 +221,9 @@ def test_a_server_that_is_not_there_is_missed_soon(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", [grpc_service, web_server])
-def test_another_service_on_a_servers_port_ends_in_a_message(tmp_path, service):
+def test_another_service_on_a_servers_port_ends_in_a_message(data, tmp_path, service):
     with service() as server:
-        words = ["train", "--data_dir=none", f"--model_dir={tmp_path / 'run'}", f"--cluster={server}"]
+        words = ["train", "--data_dir", data / "records", f"--model_dir={tmp_path / 'run'}", f"--cluster={server}"]
         code, _, err = chief(*words, cwd=tmp_path, limit=SOON)
     assert code == 1
     assert "Traceback" not in err

