@@ -1,5 +1,7 @@
 """Classification: what goes in, the loss, and how it is judged while it trains."""
 
+from collections.abc import Callable
+
 import gin
 import tensorflow as tf
 
@@ -16,7 +18,7 @@ class Classification:
       channels: of the images.
     """
 
-    def __init__(self, network=None, channels=3):
+    def __init__(self, network: Callable | None = None, channels=3):
         if not isinstance(channels, int) or channels < 1:
             raise mi.ConfigError(f"Classification.channels = {channels!r}: it must be a number, at least 1.")
         self.network = network or ResNet()

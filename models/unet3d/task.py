@@ -1,5 +1,7 @@
 """Liver and lesion segmentation: what goes in, the loss, and how it is judged while it trains."""
 
+from collections.abc import Callable
+
 import gin
 import tensorflow as tf
 
@@ -35,7 +37,7 @@ class Task:
 
     def __init__(
         self,
-        network=None,
+        network: Callable | None = None,
         class_weights=(1.0, 8.0, 16.0),
         dice_weight=0.2,
         dice="lesion",

@@ -13,7 +13,7 @@ import importlib
 # None imports TensorFlow before it runs, so that help and mistakes are answered at once.
 COMMANDS = (
     *("phantom", "convert", "train", "evaluate", "predict", "score"),
-    *("explain", "search", "bench", "study", "serve", "demo"),
+    *("explain", "search", "bench", "parameters", "study", "serve", "demo"),
 )
 
 

@@ -1,8 +1,10 @@
 """The evaluation of held-out cases while a job trains: what the gin parameters and flags say of it, put together."""
 
+import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from mtf_imaging.cli.job import Job
 from mtf_imaging.cli.job_setup import JobSetup
@@ -12,16 +14,32 @@ from mtf_imaging.data.splits import Subset
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.training.best import BestCheckpoint
+from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.evaluation import Evaluation
-from mtf_imaging.training.evaluator import Evaluator, check_measure
+from mtf_imaging.training.evaluator import LOSS, Evaluator, check_measure
+from mtf_imaging.training.held_out_loss import HeldOutLoss
+from mtf_imaging.training.micro_batches import part_inputs, split_batches
 from mtf_imaging.training.prediction import predictor_of
-from mtf_imaging.training.protocols import check_offers
+from mtf_imaging.training.protocols import check_offers, check_takes
 from mtf_imaging.training.run_folder import BEST, EVAL
+from mtf_imaging.training.task import task_inputs
 
 _logger = logging.getLogger(__name__)
 
 
-def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, sizes: tuple[int, ...]) -> Callable:
+class HeldOut(NamedTuple):
+    """The held-out cases of a run.
+
+    Attributes:
+      evaluate: a function of the network, as `Evaluation.open` returns it.
+      batches: a function that returns the batches to compute the held-out loss of; None for no loss.
+    """
+
+    evaluate: Callable
+    batches: Callable | None
+
+
+def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, setup: JobSetup, sizes) -> HeldOut:
     """Opens the folder of held-out cases.
 
     Args:
@@ -30,10 +48,8 @@ def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, sizes:
       data: the data set that is trained on.
       data_dir: its folder.
       eval_dir: the folder of the held-out cases.
+      setup: the setup.
       sizes: of the images that the network takes.
-
-    Returns:
-      A function of the network, as `Evaluation.open` returns it.
 
     Raises:
       ConfigError: there is no evaluation for this data set, or not the measure to choose the best checkpoint by.
@@ -46,7 +62,11 @@ def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, sizes:
     check_measure(training.best, getattr(evaluation, "measures", ()))
     if not isinstance(eval_dir, Subset) and Path(eval_dir).resolve() == Path(data_dir).resolve():
         _logger.warning("--eval_dir is --data_dir: scores of cases that are trained on say nothing about others")
-    return evaluation.open(eval_dir, sizes)
+    batches = None
+    if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
+        check_takes(evaluation, "loss_batches", "train.evaluation", ["eval_dir"], ["batch_size", "sizes"])
+        batches = functools.partial(evaluation.loss_batches, eval_dir, batch_size=setup.batch_size, sizes=sizes)
+    return HeldOut(evaluation.open(eval_dir, sizes), batches)
 
 
 def _of_records(data, job: Job, data_dir: str) -> HeldOutRecords:
@@ -60,14 +80,16 @@ def _of_records(data, job: Job, data_dir: str) -> HeldOutRecords:
 
 
 def make_evaluator(
-    evaluate: Callable, training, job: Job, setup: JobSetup, *, program, checkpoints, model_dir: str, sizes, stop
+    held_out: HeldOut, training, job: Job, setup: JobSetup, *, program, checkpoints, model_dir: str, sizes, stop
 ) -> Evaluator:
-    """Builds the network for prediction, on the variables of the program that trains, and the observer that uses it."""
+    """Builds the networks for prediction and for the loss, on the variables of the program that trains, and the
+    observer that uses them.
+    """
     folder = Path(model_dir)
     network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, **setup.of_program())
     return Evaluator(
         folder / EVAL,
-        evaluate,
+        held_out.evaluate,
         network,
         program=program,
         checkpoints=checkpoints,
@@ -76,4 +98,27 @@ def make_evaluator(
         every=training.eval_every or training.checkpoint_every,
         num_steps=training.num_steps,
         stop=stop,
+        loss=held_out.batches and _held_out_loss(held_out.batches, job, setup, program, sizes),
     )
+
+
+def _held_out_loss(batches: Callable, job: Job, setup: JobSetup, program, sizes) -> Callable:
+    """The held-out loss, as an `Evaluator` takes it: in batches and micro-batches as those of training."""
+    count = setup.micro_batches
+    whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
+    loss = HeldOutLoss(job.task, part_inputs(whole, count), count, variables=program, **setup.of_program())
+
+    def compute(check_stop):
+        found = checked_batches(batches(), whole, "held-out cases")
+        if count > 1:
+            found = split_batches(found, whole, count)
+
+        def each():
+            for batch in found:
+                check_stop()
+                batch.pop("cases")
+                yield batch["parts"] if count > 1 else batch
+
+        return loss(each())
+
+    return compute

@@ -13,6 +13,7 @@ from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.flips import check_flips, over_flips
 from mtf_imaging.evaluation.predict import predict_cases
 from mtf_imaging.training.prediction import predictor
+from mtf_imaging.training.task import Task
 
 DTYPES = ("float32", "bfloat16", "float64")
 
@@ -33,7 +34,7 @@ class Job:
         take 2^n times as long.
     """
 
-    task: object = gin.REQUIRED
+    task: Task = gin.REQUIRED
     window: tuple[float, float] = DEFAULT_WINDOW
     dtype: str = "float32"
     largest_liver: bool = False

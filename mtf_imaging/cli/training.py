@@ -72,7 +72,7 @@ def train(
         first = batches(0)
         if training.data is not None:  # and with what a user's own code makes of them
             next(first)
-    evaluate = eval_dir and open_held_out(training, job, data, data_dir, eval_dir, sizes)
+    held_out = eval_dir and open_held_out(training, job, data, data_dir, eval_dir, setup, sizes)
     if not eval_dir and (Path(model_dir) / EVAL).is_dir():
         _logger.warning(
             "%s: held-out cases were scored so far, and no longer are. Fix: to go on, give --eval_dir", model_dir
@@ -90,9 +90,9 @@ def train(
 
     checkpoints = Checkpoints(model_dir, program, training.checkpoint_every, training.checkpoints_kept)
     observers = [LossLog(Path(model_dir) / "losses.csv"), _progress(model_dir, training)]
-    if evaluate:
+    if held_out:
         held = {"program": program, "checkpoints": checkpoints, "model_dir": model_dir, "sizes": sizes, "stop": stop}
-        observers.append(make_evaluator(evaluate, training, job, setup, **held))
+        observers.append(make_evaluator(held_out, training, job, setup, **held))
     checkpoints.restore()
     decided = {"setup.resolution": format_grid(sizes)}
     if isinstance(data, Records):

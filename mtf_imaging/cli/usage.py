@@ -84,7 +84,10 @@ def overview(commands: dict) -> str:
             "",
             *lines,
             "",
-            f"{PROGRAM} COMMAND --help lists the flags of a command. To see it all at work:",
+            f"{PROGRAM} COMMAND --help lists the flags of a command. To see what gin files can set, for instance of "
+            "the U-Net:",
+            f"  {commands['parameters'].EXAMPLE}",
+            "To see it all at work:",
             f"  {commands['demo'].EXAMPLE}",
         ]
     )

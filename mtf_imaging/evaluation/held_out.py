@@ -1,6 +1,8 @@
 """Scores of held-out records, as a network that is being trained segments them."""
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from tqdm import tqdm
 from mtf_imaging.data.grid import Grid, format_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
 from mtf_imaging.data.manifest import open_records, record_path
+from mtf_imaging.data.pipeline import training_batches
 from mtf_imaging.data.records import Record, read_record
 from mtf_imaging.data.voxel_values import NUM_CLASSES
 from mtf_imaging.errors import DataError, ShapeError
@@ -57,6 +60,13 @@ class HeldOutRecords:
             return {name: dice_per_case(overlaps, name) for name in MASKS}, pictures
 
         return score
+
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: Grid) -> Iterator[dict]:
+        """All cases in batches, in the order of their keys; the first ones fill up the last batch."""
+        number = len(open_records(eval_dir, tuple(sizes), self.spacing).cases)
+        options = {"resolution": format_grid(sizes), "spacing": self.spacing, "window": self.window}
+        found = training_batches(eval_dir, batch_size, seed=0, shuffle=False, **options)
+        return itertools.islice(found, math.ceil(number / batch_size))
 
     def _score_case(self, path, manifest, predict, pictures):
         """The overlaps of a case; the first is added to the pictures. Its arrays are gone before the next is read."""

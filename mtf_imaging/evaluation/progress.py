@@ -19,6 +19,7 @@ NAME = "progress.png"
 _POINTS = 1000  # of a curve, that are drawn one by one
 _SHARE = 0.02  # of a run's time, that drawing may take
 _COLORS = {"loss": "#1f4e79", "liver": "#2a9d4a", "lesion": "#d62828"}
+_HELD_OUT_LOSS = "#c77700"
 _OTHERS = ("#7b4fa3", "#c77700", "#008b8b", "#6b6b6b")  # of measures of one's own
 
 
@@ -83,7 +84,7 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
     Args:
       path: file to write.
       train: columns by name, `[rows]`: "step", "loss", and the measures of training.
-      held_out: "step" and the measures of held-out cases; {} for none.
+      held_out: "step", the measures of held-out cases and, where it was computed, their "loss"; {} for none.
       num_steps: of the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
@@ -92,9 +93,16 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
     figure.suptitle(f"step {done:,} of {num_steps:,}", fontsize=11)
     names = [name for name in dict.fromkeys([*train, *held_out]) if name not in ("step", "loss")]
     panels = figure.subplots(1, 2 if names else 1, squeeze=False)[0]
-    _curve(panels[0], train["step"] + 1, train["loss"], _COLORS["loss"], "")
-    panels[0].set_title("loss of training", fontsize=10)
-    finite = train["loss"][np.isfinite(train["loss"])]
+    _curve(panels[0], train["step"] + 1, train["loss"], _COLORS["loss"], "loss, training")
+    losses = train["loss"]
+    if "loss" in held_out:
+        panels[0].plot(
+            held_out["step"], held_out["loss"], "o--", color=_HELD_OUT_LOSS, ms=4, lw=1, label="loss, held out"
+        )
+        _legend(panels[0])
+        losses = np.concatenate([losses, held_out["loss"]])
+    panels[0].set_title("loss", fontsize=10)
+    finite = losses[np.isfinite(losses)]
     if finite.size and finite.min() > 0 and finite.max() > 20 * finite.min():
         panels[0].set_yscale("log")
     if names:
@@ -131,7 +139,11 @@ def _measures(axes, train, held_out, names, best_by):
     if is_share:
         axes.set_ylim(0, 1)
     axes.set_title("Dice" if is_share and set(names) <= set(_COLORS) else "measures", fontsize=10)
-    # Below, where it hides no curve.
+    _legend(axes)
+
+
+def _legend(axes):
+    """Below, where it hides no curve."""
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes.random import random_mask
+from mtf_imaging.ops.inference import is_inference
 
 
 class LeakyRelu(mtf.Operation):
@@ -100,7 +101,7 @@ def dropout(x, keep_prob, name=None):
 
     Args:
       x: Tensor[...]
-      keep_prob: above 0, at most 1; 1 returns `x` itself.
+      keep_prob: above 0, at most 1; 1 returns `x` itself, as always within `inference`.
       name: name of the operation.
 
     Raises:
@@ -108,4 +109,4 @@ def dropout(x, keep_prob, name=None):
     """
     if not 0 < keep_prob <= 1:
         raise ShapeError(f"dropout '{name or 'dropout'}': keep_prob must be above 0 and at most 1, not {keep_prob}")
-    return x if keep_prob == 1 else Dropout(x, keep_prob, name=name).outputs[0]
+    return x if keep_prob == 1 or is_inference() else Dropout(x, keep_prob, name=name).outputs[0]

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.inference import is_inference
 from mtf_imaging.ops.normalisation import Normalise, Sharing
 from mtf_imaging.ops.precision import master_dtype
 
@@ -27,7 +28,8 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
 
     Args:
       x: Tensor[batch..., x, y, z, channels]
-      is_training: a bool: normalise by the batch's statistics and update the moving ones, or normalise by these.
+      is_training: a bool: normalise by the batch's statistics and update the moving ones, or normalise by these, as
+        always within `inference`.
       momentum: how much of the moving statistics a call keeps.
       epsilon: added to the variance.
       name: variable scope.
@@ -41,7 +43,7 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
             _variable(x, "moving_mean", 0.0, False),
             _variable(x, "moving_variance", 1.0, False),
         )
-        if is_training:
+        if is_training and not is_inference():
             y, mean, variance = Normalise("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
             for moving, value in ((moving_mean, mean), (moving_variance, variance)):
                 mtf.assign(moving, moving * momentum + mtf.stop_gradient(value) * (1 - momentum))

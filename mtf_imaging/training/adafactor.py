@@ -1,6 +1,7 @@
 """Adafactor (Shazeer and Stern 2018): mesh_tensorflow's, on the variables and the step of a program."""
 
 import types
+from collections.abc import Callable
 
 import gin
 
@@ -36,15 +37,15 @@ class Adafactor(Optimizer):
 
     def __init__(
         self,
-        learning_rate=0.01,
-        multiply_by_parameter_scale=True,
-        decay_exponent=0.8,
-        beta1=0.0,
-        clipping_threshold=1.0,
-        factored=True,
-        min_dim_size_to_factor=128,
-        epsilon1=1e-30,
-        epsilon2=1e-3,
+        learning_rate: float | Callable = 0.01,
+        multiply_by_parameter_scale: bool = True,
+        decay_exponent: float = 0.8,
+        beta1: float = 0.0,
+        clipping_threshold: float | None = 1.0,
+        factored: bool = True,
+        min_dim_size_to_factor: int = 128,
+        epsilon1: float = 1e-30,
+        epsilon2: float = 1e-3,
     ):
         super().__init__(learning_rate)
         self._decay_exponent, self._beta1 = decay_exponent, beta1

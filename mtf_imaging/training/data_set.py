@@ -72,12 +72,36 @@ def data_batches(data, data_dir, inputs, *, batch_size, sizes, seed, start_step)
     """
     check_offers(data, DataSet, "train.data")
     found = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))
+    return _endless(checked_batches(found, inputs, _title(data), start_step), _title(data), start_step)
+
+
+def _endless(batches, title, step):
+    for batch in batches:
+        yield batch
+        step += 1
+    raise DataError(
+        f"{title}: there is no batch for step {step}; batches must go on without end. "
+        "Fix: begin again with the first image, for instance in a loop over itertools.count(start_step)."
+    )
+
+
+def checked_batches(found, inputs, title, step=0):
+    """Checks batches, one after the other, and makes tensors of them.
+
+    Args:
+      found: an iterator of batches.
+      inputs: {name: (shape string, tf.DType)}.
+      title: where they come from, for messages.
+      step: number of the first of them.
+
+    Yields:
+      Dicts of a tensor for each input, and "cases", a list of strings.
+
+    Raises:
+      DataError: a batch is not what the inputs are.
+    """
     shapes = {name: parse_shape(shape, what=f"shape of input '{name}'") for name, (shape, _) in inputs.items()}
     dtypes = {name: dtype for name, (_, dtype) in inputs.items()}
-    return _checked(found, shapes, dtypes, _title(data), start_step)
-
-
-def _checked(found, shapes, dtypes, title, step):
     for batch in found:
         where = f"{title}: the batch of step {step}"
         if not isinstance(batch, dict):
@@ -90,10 +114,6 @@ def _checked(found, shapes, dtypes, title, step):
         cases = batch.get("cases", ())
         yield {**tensors, "cases": [cases] if isinstance(cases, str) else [str(case) for case in cases]}
         step += 1
-    raise DataError(
-        f"{title}: there is no batch for step {step}; batches must go on without end. "
-        "Fix: begin again with the first image, for instance in a loop over itertools.count(start_step)."
-    )
 
 
 def _tensor(value, shape, dtype, name, where):

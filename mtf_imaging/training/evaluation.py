@@ -14,6 +14,12 @@ Evaluated = tuple[dict[str, float], dict[str, np.ndarray]]
 class Evaluation(Protocol):
     """Cases that are not trained on, and measures of what a network makes of them.
 
+    For the held-out loss, which is shown beside that of training, it may offer one more method:
+
+        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as those of `DataSet.batches`
+
+    of all cases, in the same order every time; where the cases do not fill the last batch, the first ones fill it up.
+
     Attributes:
       measures: their names; more is better.
     """

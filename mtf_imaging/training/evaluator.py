@@ -13,6 +13,7 @@ from mtf_imaging.training.observer import Observer
 from mtf_imaging.training.step_table import StepTable
 
 _logger = logging.getLogger(__name__)
+LOSS = "loss"  # as the loss of training is called, so that TensorBoard shows both in one chart
 
 
 class _Stopped(Exception):
@@ -37,11 +38,25 @@ class Evaluator(Observer):
       every: steps between evaluations.
       num_steps: of the run.
       stop: as of `loop.train`: asked before each case; an evaluation that is stopped leaves no row.
+      loss: a function of a function to be called before each batch, that returns the held-out loss; None for no loss.
     """
 
     def __init__(
-        self, folder, evaluate, predict, *, program, checkpoints, best, best_by, every, num_steps, stop=lambda: None
+        self,
+        folder,
+        evaluate,
+        predict,
+        *,
+        program,
+        checkpoints,
+        best,
+        best_by,
+        every,
+        num_steps,
+        stop=lambda: None,
+        loss=None,
     ):
+        self._loss = loss
         self._folder, self._evaluate, self._predict, self._stop = Path(folder), evaluate, predict, stop
         self._program, self._checkpoints, self._best, self._best_by = program, checkpoints, best, best_by
         self._every, self._num_steps = every, num_steps
@@ -75,27 +90,32 @@ class Evaluator(Observer):
     def _run(self, step):
         began = time.monotonic()
         try:
+            loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
             scores, pictures = self._evaluate(self._predict_unless_stopped)
         except _Stopped as why:
             _logger.info("step %d: the evaluation is left out, to be made when the run goes on: %s", step, why)
             return
+        scores = loss | scores
         self._events.scalars(step, scores)
         for name, pixels in pictures.items():
             self._events.picture(step, name, pixels)
         self._table.append(step, scores)
         self._scores[step] = scores[self._best_by]
         best = self._best.keep(self._scores)
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+        shown = ", ".join(f"{name} {value:.{4 if name == LOSS else 3}f}" for name, value in scores.items())
         seconds = time.monotonic() - began
         _logger.info(
             "step %d: held-out cases: %s (%.1f s); best %s: step %s", step, shown, seconds, self._best_by, best
         )
 
     def _predict_unless_stopped(self, image):
+        self._check_stop()
+        return self._predict(image)
+
+    def _check_stop(self):
         why = self._stop()
         if why is not None:
             raise _Stopped(why)
-        return self._predict(image)
 
 
 def check_measure(name, measures):

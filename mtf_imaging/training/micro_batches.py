@@ -16,6 +16,50 @@ from mtf_imaging.training.task import loss_of
 _BATCH = "batch"
 
 
+def part_of(count):
+    """What a `Program` takes as `part_of`, for one of `count` parts of a batch."""
+    return _BATCH, count
+
+
+class SumsOverBatch:
+    """The sums over a batch that a loss is a function of (`ops.over_batch`), found in a forward pass of their own.
+
+    Args:
+      loss: a function (**inputs) -> Tensor[].
+      inputs: of one part: (shape string, dtype) by name.
+      count: number of parts.
+      **options: what else a `Program` takes.
+
+    Attributes:
+      program: the `Program` of one part's sums; it has the variables of the loss, even where there are no sums.
+      specs: (shape string, dtype) of the sums, by the names of inputs that stand for them.
+    """
+
+    def __init__(self, loss, inputs, count, **options):
+        found = FirstPass()
+        collected = []
+
+        def sums(**tensors):
+            with in_pass(found):
+                value = loss(**tensors)
+            collected[:] = [(str(format_shape((d.name, d.size) for d in x.shape.dims)), x.dtype) for x in found.sums]
+            return tuple(found.sums) or value
+
+        self.program = Program(sums, inputs, part_of=part_of(count), **options | {"updates": "none"})
+        self.specs = {f"sum_over_batch_{i}": spec for i, spec in enumerate(collected)}
+
+    def pop(self, tensors):
+        """Takes the sums out of a dict of inputs."""
+        return [tensors.pop(name) for name in self.specs]
+
+    def __call__(self, parts):
+        """The sums over a whole batch by name, given the inputs of each part."""
+        if not self.specs:
+            return {}
+        values = [self.program.call_part(i, **inputs) for i, inputs in enumerate(parts)]
+        return {name: tf.add_n(sums) for name, sums in zip(self.specs, zip(*values), strict=True)}
+
+
 class MicroBatches:
     """What `training_step` does in one program, for a batch in `count` equal parts: the mean of their gradients.
 
@@ -40,30 +84,18 @@ class MicroBatches:
     def __init__(self, task, optimizer, inputs, count, *, seed=0, mesh_shape="", layout="", **options):
         self._count = count
         mesh = {"mesh_shape": mesh_shape, "layout": layout, "seed": seed, **options}
-        part = {**mesh, "part_of": (_BATCH, count)}
-
-        first = FirstPass()
-        collected = []
-
-        def sums(**tensors):
-            with in_pass(first):
-                loss, _ = loss_of(task, tensors)
-            collected[:] = [(str(format_shape((d.name, d.size) for d in x.shape.dims)), x.dtype) for x in first.sums]
-            return tuple(first.sums) or loss
-
-        sums = Program(sums, inputs, updates="none", **part)
-        self._sums = sums if collected else None
-        whole = {f"sum_over_batch_{i}": spec for i, spec in enumerate(collected)}
+        self._sums = SumsOverBatch(lambda **tensors: loss_of(task, tensors)[0], inputs, count, **mesh)
         variables = []
 
         def gradients(**tensors):
-            with in_pass(SecondPass([tensors.pop(name) for name in whole], count)):
+            with in_pass(SecondPass(self._sums.pop(tensors), count)):
                 loss, measures = loss_of(task, tensors)
             variables[:], found = gradients_of(loss)
             found = [mtf.cast(gradient, variable.master_dtype) for variable, gradient in zip(variables, found)]
             return {"measures": {"loss": loss, **measures}, "gradients": found}
 
-        self.gradients = Program(gradients, inputs | whole, updates="variables", variables=sums, **part)
+        options = {"updates": "variables", "variables": self._sums.program, "part_of": part_of(count)}
+        self.gradients = Program(gradients, inputs | self._sums.specs, **options, **mesh)
         shapes = {
             f"gradient_{i}": (format_shape((d.name, d.size) for d in v.shape.dims), v.master_dtype)
             for i, v in enumerate(variables)
@@ -83,7 +115,7 @@ class MicroBatches:
     @property
     def of_each_part(self):
         """The programs that a step calls for each part."""
-        return [self.gradients] if self._sums is None else [self._sums, self.gradients]
+        return [self._sums.program, self.gradients] if self._sums.specs else [self.gradients]
 
     def __call__(self, parts):
         """Makes a step.
@@ -95,11 +127,7 @@ class MicroBatches:
           Tensors[] by name, from before the update: "loss" and the task's measures, means over the parts.
         """
         with tf.device(self.program.mesh_impl.host):  # where the results of programs lie; by default on the first GPU
-            whole = {}
-            if self._sums is not None:
-                values = [self._sums.call_part(i, **inputs) for i, inputs in enumerate(parts)]
-                whole = {f"sum_over_batch_{i}": tf.add_n(sums) for i, sums in enumerate(zip(*values))}
-            total = None
+            whole, total = self._sums(parts), None
             for i, inputs in enumerate(parts):
                 found = self.gradients.call_part(i, **inputs, **whole)
                 total = found if total is None else tf.nest.map_structure(tf.add, total, found)

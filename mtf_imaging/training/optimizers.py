@@ -3,6 +3,8 @@
 mesh_tensorflow's own are not used: its momentum applies the velocity of the step before, and its Adam corrects no bias.
 """
 
+from collections.abc import Callable
+
 import gin
 import tensorflow as tf
 
@@ -60,9 +62,14 @@ def _slot(variable, name):
 
 @gin.configurable(module="mtf_imaging")
 class SGD(Optimizer):
-    """`velocity = momentum velocity + gradient; variable -= learning_rate velocity`."""
+    """`velocity = momentum velocity + gradient; variable -= learning_rate velocity`.
 
-    def __init__(self, learning_rate=0.01, momentum=0.9):
+    Args:
+      learning_rate: a number, or a function of the step; see `schedules`.
+      momentum: how much of the velocity a step keeps, 0 to below 1; 0 keeps no velocity.
+    """
+
+    def __init__(self, learning_rate: float | Callable = 0.01, momentum: float = 0.9):
         super().__init__(learning_rate)
         self._momentum = momentum
 
@@ -81,9 +88,21 @@ class Adam(Optimizer):
 
     `m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;`
     `variable -= learning_rate m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon)` in step t = 1, 2, ...
+
+    Args:
+      learning_rate: a number, or a function of the step; see `schedules`.
+      beta1: b1, how much of the mean gradient m a step keeps.
+      beta2: b2, how much of the mean squared gradient v a step keeps.
+      epsilon: added to the root of v.
     """
 
-    def __init__(self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    def __init__(
+        self,
+        learning_rate: float | Callable = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ):
         super().__init__(learning_rate)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
 

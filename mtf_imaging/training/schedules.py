@@ -18,6 +18,11 @@ class StepDecay:
 
     >>> StepDecay(1.0, factor=0.5, every=10)(25)
     0.25
+
+    Attributes:
+      initial: learning rate of the first steps.
+      factor: what the learning rate is multiplied by after every `every` steps.
+      every: steps with the same learning rate.
     """
 
     initial: float = 0.003
@@ -38,6 +43,11 @@ class ExponentialDecay:
 
     >>> ExponentialDecay(1.0, factor=0.25, every=10)(5)
     0.5
+
+    Attributes:
+      initial: learning rate of the first step.
+      factor: what the learning rate is multiplied by over `every` steps, a little in each.
+      every: steps that multiply it by `factor`.
     """
 
     initial: float = 0.003
@@ -60,6 +70,11 @@ class CosineDecay:
 
     >>> CosineDecay(1.0, steps=10)(5)
     0.5
+
+    Attributes:
+      initial: learning rate of the first step.
+      steps: steps until `final`, usually as train.num_steps.
+      final: learning rate of the last step and all later ones.
     """
 
     initial: float = 0.003
@@ -84,6 +99,11 @@ class PolyDecay:
 
     >>> PolyDecay(1.0, steps=10, power=2)(5)
     0.25
+
+    Attributes:
+      initial: learning rate of the first step.
+      steps: steps until 0, usually as train.num_steps.
+      power: exponent of the share of steps that remain; 1 is a straight line.
     """
 
     initial: float = 0.01

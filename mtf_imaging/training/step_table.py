@@ -1,6 +1,7 @@
 """A CSV file with a row a step, in full precision, which a run that goes on continues from the right row."""
 
 import csv
+import math
 from pathlib import Path
 
 from mtf_imaging.errors import about
@@ -27,34 +28,47 @@ class StepTable:
         if self._path.is_file():
             with open(self._path, newline="") as file:
                 rows = list(csv.reader(file))
-        kept = rows[:1] + [row for row in rows[1:] if len(row) == len(rows[0]) and int(row[0]) < step]
+        kept = [row for row in rows[1:] if len(row) == len(rows[0]) and int(row[0]) < step]
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._columns = rows[0] if kept else []
+        self._rewrite([self._columns, *kept] if kept else [])
+        return [dict(zip(self._columns, row, strict=True)) for row in kept]
+
+    def _rewrite(self, rows):
+        """Writes the file anew, whole or not at all, and opens it for more."""
+        self.close()
         part = self._path.with_name(self._path.name + ".part")
         try:
             with about(self._path), open(part, "w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(kept if len(kept) > 1 else [])
+                csv.writer(file, lineterminator="\n").writerows(rows)
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
         self._file = open(self._path, "a", newline="")  # noqa: SIM115  open as long as the run
-        self._has_header = len(kept) > 1
-        return [dict(zip(kept[0], row, strict=True)) for row in kept[1:]]
 
     def append(self, step, values):
         """Writes a row at once.
 
         Args:
           step: its number.
-          values: numbers and strings by column, the same columns every time.
+          values: numbers and strings by column. Columns that earlier rows do not have are "nan" there, as are in this
+            row those that only they have.
         """
-        writer = csv.writer(self._file, lineterminator="\n")
-        if not self._has_header:
-            writer.writerow(["step", *values])
-            self._has_header = True
+        if set(values) - set(self._columns):
+            self._add_columns(["step", *values])
         # str of a number has as many digits as tell it from its neighbours.
-        writer.writerow([step, *map(str, values.values())])
+        row = [step, *(str(values.get(name, math.nan)) for name in self._columns[1:])]
+        csv.writer(self._file, lineterminator="\n").writerow(row)
         with about(self._path):
             self._file.flush()
+
+    def _add_columns(self, columns):
+        rows = []
+        if self._columns:  # an earlier release, or an earlier configuration, measured less
+            with open(self._path, newline="") as file:
+                rows = [{name: row[name] for name in self._columns} for row in csv.DictReader(file)]
+        self._columns = [*columns, *(name for name in self._columns if name not in columns)]
+        self._rewrite([self._columns, *([row.get(name, "nan") for name in self._columns] for row in rows)])
 
     def close(self):
         if self._file:

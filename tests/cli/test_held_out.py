@@ -52,12 +52,35 @@ def test_events_are_the_losses_and_the_scores(folder):
     assert [int(row["step"]) for row in scores] == [2, 4, 5]
     for name, table in (("train", losses), ("eval", scores)):
         shown = read(folder / "run" / name)
-        for column in ("liver", "lesion"):
+        for column in ("loss", "liver", "lesion"):
             assert shown[column] == [(int(row["step"]), np.float32(row[column])) for row in table]
     shown = read(folder / "run/train")
     assert shown["loss"] == [(int(row["step"]), np.float32(row["loss"])) for row in losses]
     assert shown["learning_rate"] == [(step, np.float32(0.003)) for step in range(5)]
     assert all(speed > 0 for _, speed in shown["volumes_per_second"])
+
+
+IN_PARTS = ["--batch_size", 4, "--micro_batches", 2, *LAYOUTS["stacked"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], IN_PARTS], ids=["whole", "in parts"])
+def test_the_held_out_loss_is_that_of_training_on_the_same_cases(folder, tmp_path, more):
+    """One case, held out and trained on: after k steps its loss is what step k, counted from 0, begins with."""
+    records = tmp_path / "records"
+    cases = ["--input_dir", folder / "one", "--output_dir", records, "--resolution", 16, "--workers", 1]
+    assert run("phantom", "--output_dir", folder / "one", "--num_cases", 1) == 0
+    assert run("convert", *cases) == 0
+    data = ["--data_dir", records, "--eval_dir", records, "--model_dir", tmp_path / "run", *TINY, *more]
+    exact = ["--gin.UNet3D.keep_prob=1.0", "--gin.UNet3D.norm='instance'", "--gin.job.dtype='float64'"]
+    assert run("train", *data, *exact, "--num_steps", 3, "--gin.train.eval_every=1") == 0
+    losses = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/losses.csv")}
+    scores = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/eval/scores.csv")}
+    assert losses.keys() == {0, 1, 2}
+    assert scores.keys() == {1, 2, 3}
+    for step in (1, 2):
+        assert scores[step] == pytest.approx(losses[step], rel=1e-12)
+    assert [step for step, _ in read(tmp_path / "run/eval")["loss"]] == [1, 2, 3]
 
 
 def test_texts_say_what_ran(folder):
@@ -147,7 +170,25 @@ class OwnEvaluation:
 def open_own(evaluation, folder, best="sharpness"):
     own_data = object()
     training = SimpleNamespace(evaluation=evaluation, eval_every=None, best=best)
-    return open_held_out(training, SimpleNamespace(window=(0.0, 1.0)), own_data, "data", folder, (4, 4))
+    setup = SimpleNamespace(batch_size=2)
+    return open_held_out(training, SimpleNamespace(window=(0.0, 1.0)), own_data, "data", folder, setup, (4, 4))
+
+
+class WithLoss(OwnEvaluation):
+    def loss_batches(self, eval_dir, *, batch_size, sizes):
+        return [(eval_dir, batch_size, sizes)]
+
+
+def test_an_evaluation_of_ones_own_may_offer_batches_for_the_loss(tmp_path):
+    assert open_own(WithLoss(), tmp_path).batches() == [(tmp_path, 2, (4, 4))]
+    wrong = WithLoss()
+    wrong.loss_batches = lambda eval_dir: []
+    with pytest.raises(
+        ConfigError, match=r"train\.evaluation, a WithLoss: loss_batches.* will be called as loss_batches"
+    ):
+        open_own(wrong, tmp_path)
+    wrong.measures = ("lesion", "sharpness", "loss")
+    assert open_own(wrong, tmp_path).batches is None, "its own loss is shown"
 
 
 def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
@@ -155,8 +196,9 @@ def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
         ConfigError, match=r"train\.data is a object, .* Fix: bind train\.evaluation to an evaluation of"
     ):
         open_own(None, tmp_path)
-    evaluate = open_own(OwnEvaluation(), tmp_path)
-    assert evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
+    held_out = open_own(OwnEvaluation(), tmp_path)
+    assert held_out.evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
+    assert held_out.batches is None
     with pytest.raises(ConfigError, match="'liver' is no measure of the evaluation, which has lesion, sharpness"):
         open_own(OwnEvaluation(), tmp_path, best="liver")
     with pytest.raises(ConfigError, match=r"train\.evaluation is a object, which has no method open"):

@@ -54,6 +54,7 @@ def test_help_lists_every_command_with_an_example(capsys):
     assert (code, err) == (0, "")
     assert all(f"\n  {command} " in out for command in main.COMMANDS)
     assert "mtf-imaging demo --output_dir demo" in out
+    assert "mtf-imaging parameters UNet3D\n" in out
     assert run(capsys) == (0, out, "")
 
 

@@ -55,12 +55,21 @@ def test_it_takes_no_more_of_a_run_than_its_share(drawn, tmp_path, monkeypatch):
 def test_pictures_of_short_and_long_runs(steps, tmp_path):
     train = {"step": np.arange(steps, dtype=float), "loss": np.exp(-np.arange(steps)), "own": np.arange(steps) * -1.0}
     held_out = {"step": np.array([1.0, 2.0]), "liver": np.array([0.5, np.nan])}
-    for table in (held_out, {}):
+    for table in (held_out, held_out | {"loss": np.array([np.nan, 0.5])}, {}):
         options = {"num_steps": 3000, "best_by": "liver"}
         progress.draw(tmp_path / "progress.png", train, table, **options)
         height, width, _ = imread(tmp_path / "progress.png").shape
         assert (height, width) == (506, 1210)
     assert [path.name for path in tmp_path.iterdir()] == ["progress.png"]
+
+
+def test_the_held_out_loss_is_drawn_beside_that_of_training(tmp_path):
+    train = {"step": np.arange(9.0), "loss": np.linspace(1.0, 0.5, 9)}
+    orange = np.array([0xC7, 0x77, 0x00]) / 255
+    for held_out, is_drawn in (({}, False), ({"step": np.array([4.0, 8.0]), "loss": np.array([0.9, 0.8])}, True)):
+        progress.draw(tmp_path / "progress.png", train, held_out, num_steps=9, best_by="liver")
+        pixels = imread(tmp_path / "progress.png")[..., :3]
+        assert (np.abs(pixels - orange).max(axis=-1) < 0.01).any() == is_drawn
 
 
 def test_a_loss_that_is_not_finite_is_a_gap(tmp_path):

@@ -34,7 +34,17 @@ def evaluate(predict):
     return {"near": -abs(size - 12.0), "size": size}, {"case 0": np.zeros((4, 4, 3), np.uint8)}
 
 
-def run(folder, num_steps=9, *, batches=linear.batches, evaluate=evaluate, every=2, best_by="near", stop=lambda: None):
+def run(
+    folder,
+    num_steps=9,
+    *,
+    batches=linear.batches,
+    evaluate=evaluate,
+    every=2,
+    best_by="near",
+    stop=lambda: None,
+    loss=None,
+):
     """Trains a new program on the folder, as a new process would; checkpoints and evaluations are out of step."""
     program = linear.program(Adam(0.05))
     checkpoints = Checkpoints(folder, program, every=3)
@@ -53,6 +63,7 @@ def run(folder, num_steps=9, *, batches=linear.batches, evaluate=evaluate, every
         every=every,
         num_steps=num_steps,
         stop=stop,
+        loss=loss,
     )
     checkpoints.restore()
     train(
@@ -224,6 +235,38 @@ def test_told_to_stop_in_the_evaluation_that_it_makes_up_for(whole, tmp_path):
         assert not rows(tmp_path)
     run(tmp_path)
     check_same(tmp_path, whole)
+
+
+def test_the_held_out_loss_is_shown_as_that_of_training_is(whole, tmp_path):
+    """Also where the run began without one, as runs of earlier releases did."""
+    asked = []
+
+    def loss(check_stop):
+        check_stop()
+        asked.append(0.1 + len(asked))
+        return asked[-1]
+
+    run(tmp_path, 5)
+    run(tmp_path, loss=loss)
+    found = rows(tmp_path)
+    assert [row["loss"] for row in found] == ["nan", "nan", "nan", "0.1", "1.1", "2.1"]
+    assert [int(row["step"]) for row in found] == [2, 4, 5, 6, 8, 9]
+    near = {row["step"]: row["near"] for row in found}
+    assert near.items() >= {row["step"]: row["near"] for row in rows(whole)}.items()
+    assert read(tmp_path / "eval")["loss"] == [(6, np.float32(0.1)), (8, np.float32(1.1)), (9, np.float32(2.1))]
+
+
+def test_a_run_that_is_told_to_stop_leaves_the_loss_to_be_computed(tmp_path):
+    stopped = []
+
+    def loss(check_stop):
+        stopped.append(True)
+        check_stop()
+        raise AssertionError("it went on")
+
+    with pytest.raises(Interrupted, match="stopped after 2 steps"):
+        run(tmp_path, loss=loss, stop=lambda: "told to" if stopped else None)
+    assert not rows(tmp_path)
 
 
 def test_a_longer_run_goes_on_from_a_finished_one(whole, tmp_path):

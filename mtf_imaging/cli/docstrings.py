@@ -1,0 +1,48 @@
+"""What docstrings in Google's style say of parameters."""
+
+import inspect
+import re
+
+_SECTION = re.compile(r"(Args|Attributes):$")
+_ENTRY = re.compile(r"  (?P<names>\*{0,2}\w+(?:, \w+)*)(?: \([^)]*\))?: +(?P<text>\S.*)$")
+
+
+def parameter_meanings(thing: type | object) -> dict[str, str]:
+    """Returns what a function or class says of its parameters: {name: text, on one line}.
+
+    Args:
+      thing: a function; or a class, whose own docstring, that of its `__init__` and those of its base classes count,
+        the more special first.
+
+    >>> def f(size):
+    ...     '''Draws.
+    ...
+    ...     Args:
+    ...       size: pixels, along
+    ...         each axis.
+    ...     '''
+    >>> parameter_meanings(f)
+    {'size': 'pixels, along each axis.'}
+    """
+    docs = [thing]
+    if inspect.isclass(thing):
+        docs = [doc for base in thing.__mro__ if base is not object for doc in (base, vars(base).get("__init__"))]
+    found = {}
+    for doc in docs:
+        own = vars(doc).get("__doc__") if inspect.isclass(doc) else getattr(doc, "__doc__", None)
+        for name, text in _of_docstring(own or "").items():
+            found.setdefault(name, text)
+    return found
+
+
+def _of_docstring(doc):
+    found, names, is_section = {}, (), False
+    for line in inspect.cleandoc(doc).splitlines():
+        if line and not line.startswith(" "):
+            is_section, names = _SECTION.match(line) is not None, ()
+        elif is_section and (match := _ENTRY.match(line)):
+            names = match["names"].replace("*", "").split(", ")
+            found |= dict.fromkeys(names, match["text"].strip())
+        elif is_section and line.startswith("    "):
+            found |= {name: f"{found[name]} {line.strip()}" for name in names}
+    return found

@@ -1,0 +1,123 @@
+"""`mtf-imaging parameters`: every gin parameter has a type and a meaning, and one's own are shown, too."""
+
+import json
+
+import gin
+import pytest
+
+from mtf_imaging.cli import configurables
+from mtf_imaging.cli.docstrings import parameter_meanings
+from mtf_imaging.cli.main import main
+
+MODULE = '''
+import dataclasses
+import gin
+
+@gin.configurable(module="mine")
+@dataclasses.dataclass
+class Widths:
+    """Widths.
+
+    Attributes:
+      least, most: voxels of a thing that is
+        kept.
+    """
+    least: int
+    most: "int | None" = None
+    names: list = dataclasses.field(default_factory=list)
+
+@gin.configurable(module="mine", denylist=["hidden"])
+def unknown(number=3, hidden=1):
+    """Says nothing."""
+'''
+
+
+@pytest.fixture(scope="module")
+def found():
+    configurables.import_all()
+    own = [one for one in configurables.parameters() if not one.name.startswith("mine.")]
+    return {one.name: one for one in own}
+
+
+def test_every_parameter_says_what_it_means(found):
+    """A new one needs a line under Args or Attributes of its docstring."""
+    assert [name for name, one in found.items() if not one.meaning.strip()] == []
+
+
+def test_every_parameter_has_a_type(found):
+    assert [name for name, one in found.items() if one.type in ("any", "object", "NoneType")] == []
+
+
+def test_parameters_are_those_that_gin_files_set(found):
+    assert {
+        *("job.task", "setup.mesh_shape", "train.num_steps", "hardware.memory", "Adam.learning_rate"),
+        *("unet3d.UNet3D.depth", "resnet.ResNet.blocks", "Augmentation.flips", "PolyDecay.power"),
+    } <= found.keys()
+    assert not [name for name in found if "mesh_tensorflow" in name or name.startswith("gin.")]
+    assert found["train.num_steps"][:3] == ("train.num_steps", "int", None)
+    assert found["unet3d.UNet3D.depth"][1:] == ("int", "4", None, "number of resolutions.")
+    assert found["setup.resolution"].type == "str | int | None"
+    assert found["setup.mesh_shape"].default == "''"
+    assert "parameters" not in " ".join(found)
+
+
+def test_parameters_of_ones_own_modules_and_values_of_gin_files(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_widths.py").write_text(MODULE)
+    (tmp_path / "own.gin").write_text("import own_widths\nmine.Widths.least = 3\nsetup.layout = 'x:rows'\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["parameters", "mine.", "--gin_file=own.gin"]) == 0
+    assert capsys.readouterr().out == (
+        "mine.unknown.number: int (default: 3)\n"
+        "mine.Widths.least: int (needed, set to 3)\n      voxels of a thing that is kept.\n"
+        "mine.Widths.most: int | None (default: None)\n      voxels of a thing that is kept.\n"
+        "mine.Widths.names: list (default: [])\n"
+    )
+    gin.clear_config()
+    assert main(["parameters", "--json", "--gin_file=own.gin", "SETUP.LAYOUT"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["name"], one["type"], one["default"], one["value"]) == ("setup.layout", "str", "''", "'x:rows'")
+
+
+def test_words_filter_names_and_meanings(capsys):
+    assert main(["parameters", "batch", "norm", "--filter=moving"]) == 0
+    out = capsys.readouterr().out
+    assert "unet3d.UNet3D.norm_momentum: float (default: 0.9)\n      of the batch norm's moving statistics.\n" in out
+    assert "resnet.ResNet.norm_momentum" in out
+    assert "UNet3D.depth" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["UNet4D"], "no parameter has 'UNet4D' in its name or meaning. Did you mean 'UNet3D'? Fix: another word"),
+        (["--gin_file=none"], "there is no gin file 'none'"),
+        (["--gin_param=UNet3D.deph=1"], "Did you mean 'depth'?"),
+    ],
+)
+def test_mistakes(words, text, capsys):
+    assert main(["parameters", *words]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_docstrings_of_base_classes_count_after_ones_own():
+    class Base:
+        """A base.
+
+        Args:
+          first: of the base.
+          second (int): of the base,
+            on two lines.
+
+        Returns:
+          third: nothing.
+        """
+
+    class Own(Base):
+        def __init__(self, first, second):
+            """Makes it.
+
+            Args:
+              first: of its own.
+            """
+
+    assert parameter_meanings(Own) == {"first": "of its own.", "second": "of the base, on two lines."}
