@@ -14,6 +14,7 @@ from mtf_imaging.data.splits import Subset
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.training.best import BestCheckpoint
+from mtf_imaging.training.building import building
 from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.evaluator import LOSS, Evaluator, check_measure
@@ -86,7 +87,7 @@ def make_evaluator(
     observer that uses them.
     """
     folder = Path(model_dir)
-    network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, **setup.of_program())
+    network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, progress=True, **setup.of_program())
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,
@@ -106,7 +107,8 @@ def _held_out_loss(batches: Callable, job: Job, setup: JobSetup, program, sizes)
     """The held-out loss, as an `Evaluator` takes it: in batches and micro-batches as those of training."""
     count = setup.micro_batches
     whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
-    loss = HeldOutLoss(job.task, part_inputs(whole, count), count, variables=program, **setup.of_program())
+    with building("building the held-out loss"):
+        loss = HeldOutLoss(job.task, part_inputs(whole, count), count, variables=program, **setup.of_program())
 
     def compute(check_stop):
         found = checked_batches(batches(), whole, "held-out cases")

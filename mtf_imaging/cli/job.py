@@ -75,4 +75,5 @@ def _sampling(setup: JobSetup) -> Sampling:
 
 def _predictor(job: Job, model_dir: str, setup: JobSetup, checkpoint: str):
     network = {"task": job.task, "sizes": _sampling(setup).grid, "dtype": job.dtype, **setup.of_program()}
+    network["progress"] = True
     return over_flips(predictor(model_dir=model_dir, checkpoint=checkpoint, **network), job.flips)

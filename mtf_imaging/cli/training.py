@@ -18,6 +18,7 @@ from mtf_imaging.evaluation import progress
 from mtf_imaging.planner.report import text
 from mtf_imaging.program import Program
 from mtf_imaging.training import loop
+from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints import Checkpoints
 from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
@@ -78,11 +79,12 @@ def train(
             "%s: held-out cases were scored so far, and no longer are. Fix: to go on, give --eval_dir", model_dir
         )
     options = {"seed": seed, **setup.of_program()}
-    if count == 1:
-        program = step = network = Program(training_step(job.task, training.optimizer), inputs, **options)
-    else:
-        step = MicroBatches(job.task, training.optimizer, inputs, count, **options)
-        program, network = step.program, step.gradients
+    with building("building the step"):
+        if count == 1:
+            program = step = network = Program(training_step(job.task, training.optimizer), inputs, **options)
+        else:
+            step = MicroBatches(job.task, training.optimizer, inputs, count, **options)
+            program, network = step.program, step.gradients
     if dry_run:
         print(text(Planned(setup, job, training, sizes).explain(), colours=messages.colours()))
         print(f"\n{describe_slices(network, inputs)}")

@@ -1,15 +1,18 @@
 """The training loop: batches through a program, with checkpoints on the way."""
 
 import collections
+import contextlib
 import logging
 import statistics
 import time
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
 from mtf_imaging.errors import Interrupted, TrainingError
+from mtf_imaging.training.building import building
 
 _logger = logging.getLogger(__name__)
 _TIMED_STEPS = 20
@@ -54,7 +57,10 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
         ) as bar:
             for number in range(start, num_steps):
                 _check_stop(stop, number, start, checkpoints)
-                measures = _step(step or program, number, found, observers, checkpoints, bar, times)
+                is_first = number == start
+                with building("building the first step", bar) if is_first else contextlib.nullcontext():
+                    made = _compute(step or program, number, found)
+                measures = _tell(made, number, observers, checkpoints, bar, times)
                 done = number + 1
                 if done % checkpoints.every == 0 or done == num_steps:
                     checkpoints.save_once()
@@ -78,8 +84,17 @@ def _check_stop(stop, number, start, checkpoints):
     )
 
 
-def _step(step, number, batches, observers, checkpoints, bar, times):
-    """One step: returns its measures when they are found to be finite."""
+class _Made(NamedTuple):
+    """A step: its values, the cases of its batch, its seconds, and the share of them that it waited for the batch."""
+
+    values: dict
+    cases: list[str]
+    seconds: float
+    waited: float
+
+
+def _compute(step, number, batches):
+    """Makes one step."""
     began = time.perf_counter()
     with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # by which a trace tells steps apart
         batch = next(batches)
@@ -88,8 +103,14 @@ def _step(step, number, batches, observers, checkpoints, bar, times):
         cases = batch.get("cases", [])
         values = {name: value.numpy() for name, value in step(**inputs).items()}
     ended = time.perf_counter()
-    times.append(ended - began)
-    seconds, waited = statistics.median(times), (came - began) / (ended - began)
+    return _Made(values, cases, ended - began, (came - began) / (ended - began))
+
+
+def _tell(made, number, observers, checkpoints, bar, times):
+    """Shows a step: returns its measures when they are found to be finite."""
+    values, cases, seconds, waited = made
+    times.append(seconds)
+    seconds = statistics.median(times)
     for observer in observers:
         observer.after(number, values, cases, seconds, waited)
     if not np.isfinite(values["loss"]):

@@ -4,15 +4,26 @@ import logging
 
 from mtf_imaging.layout import format_layout, parse_layout, restrict
 from mtf_imaging.program import Program
+from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints import load_weights
 from mtf_imaging.training.run_folder import weights_folder
 from mtf_imaging.training.task import task_inputs
 
 _logger = logging.getLogger(__name__)
+_BUILDING = "building the network"
 
 
 def predictor(
-    *, task, sizes, model_dir, checkpoint="last", dtype="float32", mesh_shape="", layout="", mesh_impl="auto"
+    *,
+    task,
+    sizes,
+    model_dir,
+    checkpoint="last",
+    dtype="float32",
+    mesh_shape="",
+    layout="",
+    mesh_impl="auto",
+    progress=False,
 ):
     """Builds the network for one volume at a time, with the weights of a checkpoint.
 
@@ -23,6 +34,7 @@ def predictor(
       checkpoint: "last", or "best" for that of the best evaluation while training.
       dtype: of images and all that is computed of them.
       mesh_shape, layout, mesh_impl: as of a `Program`; they may differ from training's. Rules for `batch` are dropped.
+      progress: whether to show on stderr that the network is being built.
 
     Returns:
       A function: image, array [x, y, z, channels] -> probabilities, array [x, y, z, classes].
@@ -31,20 +43,23 @@ def predictor(
       CheckpointError: no checkpoint, or one of another network.
     """
     folder = weights_folder(model_dir, checkpoint)
-    program = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl)
+    with building(_BUILDING, progress=progress):
+        program = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl)
     path = load_weights(folder, program)
     _logger.info("weights of step %d, %s", int(program.step), path)
-    return _one_volume_at_a_time(program)
+    return one_volume_at_a_time(program, progress)
 
 
-def predictor_of(program, *, task, sizes, dtype="float32", mesh_shape="", layout="", mesh_impl="auto"):
+def predictor_of(program, *, task, sizes, dtype="float32", mesh_shape="", layout="", mesh_impl="auto", progress=False):
     """As `predictor`, with the weights of a program that trains, as they are whenever the function is called.
 
     Args:
       program: the `Program` that holds the variables.
-      task, sizes, dtype, mesh_shape, layout, mesh_impl: as of `predictor`.
+      task, sizes, dtype, mesh_shape, layout, mesh_impl, progress: as of `predictor`.
     """
-    return _one_volume_at_a_time(_program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=program))
+    with building(_BUILDING, progress=progress):
+        network = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=program)
+    return one_volume_at_a_time(network, progress)
 
 
 def _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=None):
@@ -53,8 +68,18 @@ def _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=None):
     return Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl, variables=variables)
 
 
-def _one_volume_at_a_time(program):
-    return lambda image: program(image=image[None]).numpy()[0]
+def one_volume_at_a_time(program, progress=False):
+    """A program as a function of one image; with `progress`, shows in the first call that the network is built."""
+    is_built = False
+
+    def predict(image):
+        nonlocal is_built
+        with building(_BUILDING, progress=progress and not is_built):  # TensorFlow prepares its graph in the first call
+            result = program(image=image[None]).numpy()[0]
+        is_built = True
+        return result
+
+    return predict
 
 
 def for_one_volume(mesh_shape, layout):

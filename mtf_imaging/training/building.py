@@ -1,0 +1,50 @@
+"""Shows that a program is being built: TensorFlow takes seconds to minutes for that, and prints nothing."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+
+from tqdm import tqdm
+
+_EVERY = 1.0  # seconds between updates, on a terminal
+
+
+@contextlib.contextmanager
+def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Iterator[None]:
+    """Within the block, shows on stderr what is being built, and for how long.
+
+    Args:
+      what: for instance "building the network".
+      bar: a progress bar that shows it beside its own title; its rate does not count the block. None for a line that
+        disappears with the end of the block.
+      progress: False shows nothing.
+    """
+    if not progress or (bar is not None and bar.disable):
+        yield
+        return
+    own = tqdm(desc=what, bar_format="{desc} [{elapsed}]", leave=False, dynamic_ncols=True) if bar is None else None
+    shown = bar if own is None else own
+    title = shown.desc
+    if bar is not None:
+        bar.set_description_str(f"{title.removesuffix(': ')}: {what}")
+    ended = threading.Event()
+    ticker = threading.Thread(target=_tick, args=[shown, ended], daemon=True)
+    if sys.stderr.isatty():  # in a log, a line is enough
+        ticker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if ticker.ident is not None:
+            ticker.join()
+        if own is not None:
+            own.close()
+        else:
+            bar.set_description_str(title, refresh=False)
+            bar.unpause()
+
+
+def _tick(bar, ended):
+    while not ended.wait(_EVERY):
+        bar.refresh()

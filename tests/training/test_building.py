@@ -1,0 +1,69 @@
+"""What is shown while TensorFlow builds a program: a bar that stands at 0 says why."""
+
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tqdm import tqdm
+
+from mtf_imaging.training import building as module
+from mtf_imaging.training.building import building
+from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.loop import train
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.prediction import one_volume_at_a_time
+from tests.training import linear
+
+FIRST = "train: building the first step"
+
+
+def test_the_first_step_is_said_to_be_built_and_no_other(tmp_path, capsys):
+    program, shown = linear.program(SGD(0.1)), []
+
+    def step(**inputs):
+        shown.append(capsys.readouterr().err)
+        return program(**inputs)
+
+    checkpoints = Checkpoints(tmp_path, program)
+    train(program=program, step=step, batches=linear.batches, num_steps=3, checkpoints=checkpoints)
+    shown.append(capsys.readouterr().err)
+    assert [FIRST in text for text in shown] == [True, False, False, False]
+    assert "train: 100%" in shown[-1]
+    train(program=program, step=step, batches=linear.batches, num_steps=4, checkpoints=checkpoints, progress=False)
+    assert shown[-1] == "", "nothing where no progress is wanted"
+
+
+def test_the_first_volume_is_said_to_be_built_and_no_other(capsys):
+    shown = []
+
+    def program(image):
+        shown.append(capsys.readouterr().err)
+        return tf.constant(image)
+
+    for progress, expected in ((True, [True, False]), (False, [False, False])):
+        shown.clear()
+        predict = one_volume_at_a_time(program, progress)
+        for _ in range(2):
+            np.testing.assert_array_equal(predict(np.ones((2, 3))), np.ones((2, 3)))
+        assert ["building the network" in text for text in shown] == expected
+
+
+def test_on_a_terminal_the_seconds_count_up_until_it_ends(capsys, monkeypatch):
+    monkeypatch.setattr(module, "_EVERY", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with building("building the network"):
+        time.sleep(0.2)
+    first = capsys.readouterr().err
+    assert first.count("building the network [00:00]") > 3
+    assert first.endswith("\r"), "the line is gone"
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failure_while_building_passes_and_the_bar_has_its_title_again():
+    with tqdm(total=3, desc="train") as bar:
+        with pytest.raises(ValueError, match="no"), building("building the first step", bar):
+            raise ValueError("no")
+        assert bar.desc.removesuffix(": ") == "train"
