@@ -71,8 +71,8 @@ def run(values: flags.FlagValues) -> None:
         job="unet3d_demo",
         **{name: f"train.{name}" for name in ("num_steps", "seed", "fold", "num_folds", "splits_file")},
     )
-    _check_records(values, configuration)
     with StopSignals() as signals, _folder(values):
+        _check_records(values, configuration)
         import_tensorflow()
         from mtf_imaging.cli import cluster, training
 

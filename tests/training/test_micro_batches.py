@@ -100,7 +100,7 @@ def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once
 
 def test_a_loss_without_sums_over_the_batch_needs_no_pass_of_its_own():
     task = linear.Linear(keep_prob=0.6)
-    assert MicroBatches(task, SGD(0.1), task.inputs(1), 2)._sums is None
+    assert len(MicroBatches(task, SGD(0.1), task.inputs(1), 2).of_each_part) == 1
     given, split = list(linear.take(3)), {"mesh_shape": "rows:2", "layout": "x:rows"}  # the weights, too
     whole, one, _ = train(1, task=task, inputs=task.inputs(2), given=given)
     parts, two, _ = train(2, task=task, inputs=task.inputs(2), given=given, **split)
