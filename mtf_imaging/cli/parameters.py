@@ -45,7 +45,7 @@ def run(values: flags.FlagValues) -> None:
     words = [word.lower() for word in values.filter]
     shown = [one for one in found if all(word in f"{one.name} {one.meaning}".lower() for word in words)]
     if not shown:
-        names = {part for one in found for part in one.name.split(".")}
+        names = sorted({part for one in found for part in one.name.split(".")[-2:]})  # classes and parameters
         hint = "".join(did_you_mean(word, names) for word in values.filter[:1])
         raise ConfigError(
             f"no parameter has '{' '.join(values.filter)}' in its name or meaning.{hint} Fix: another word, or none "

@@ -3,13 +3,15 @@
 import pytest
 
 from mtf_imaging.cli.main import main
+from mtf_imaging.data.convert import convert
+from tests.evaluation.test_evaluate import store
 
 UNET = "import mtf_imaging.models.unet3d\njob.task = @unet3d.Task()\nsetup.resolution = 'x:16,y:16,z:16'\n"
 CLASSIFIER = "import mtf_imaging.models.resnet\njob.task = @resnet.Classification()\nsetup.resolution = 'x:64,y:64'\n"
 WORDS = {
-    "train": ["--data_dir=none"],
-    "evaluate": ["--input_dir=none", "--output_dir=out"],
-    "predict": ["--input=none", "--output=out"],
+    "train": ["--data_dir={records}"],
+    "evaluate": ["--input_dir={cases}", "--output_dir={out}"],
+    "predict": ["--input={cases}", "--output={out}"],
 }
 
 
@@ -18,6 +20,7 @@ def folder(tmp_path):
     def make(config):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "config.gin").write_text(config)
+        (tmp_path / "run" / "ckpt-1.index").touch()
         return tmp_path / "run"
 
     return make
@@ -32,9 +35,12 @@ def folder(tmp_path):
     ],
     ids=["a classifier in a U-Net's", "a U-Net in a classifier's"],
 )
-def test_a_job_in_the_folder_of_another_network_is_refused(folder, command, config, made, job, asked, capsys):
-    model_dir = folder(config)
-    assert main([command, f"--model_dir={model_dir}", f"--gin_file={job}", *WORDS[command]]) == 2
+def test_a_job_in_the_folder_of_another_network_is_refused(folder, tmp_path, command, config, made, job, asked, capsys):
+    model_dir, paths = folder(config), {name: tmp_path / name for name in ("cases", "records", "out")}
+    store(paths["cases"], 1, "RAS")
+    convert(paths["cases"], paths["records"], 16, workers=1, progress=False)
+    words = [word.format(**paths) for word in WORDS[command]]
+    assert main([command, f"--model_dir={model_dir}", f"--gin_file={job}", *words]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"mtf-imaging: {model_dir}: was made by job.task = {made}, asked for is job.task = {asked}. Fix: another "
         "--model_dir, or the job that made it; where both make one network, write the new job.task into config.gin."
@@ -45,5 +51,5 @@ def test_a_job_in_the_folder_of_another_network_is_refused(folder, command, conf
 def test_another_spelling_of_the_same_task_is_the_same(folder, capsys):
     """`none` is no folder of records, which is what comes next."""
     words = ["train", f"--model_dir={folder(UNET)}", "--gin_file=unet3d_demo", "--gin.job.task=@Task()"]
-    assert main([*words, *WORDS["train"]]) == 1
+    assert main([*words, "--data_dir=none"]) == 1
     assert "none: this folder of records does not exist" in capsys.readouterr().err
