@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import itertools
+import threading
 import zlib
 
 import numpy as np
@@ -40,6 +41,10 @@ class Masters(tf.Module):
       seed: an int.
       devices: device strings, over which variables are spread in turn, each with what the optimizer keeps of it.
       shared: `Masters` of another program, or None.
+
+    Attributes:
+      step: int64 `tf.Variable`.
+      lock: held by a call from its first read to its last assignment, of all programs that share the variables.
     """
 
     def __init__(self, seed, devices, shared=None):
@@ -47,9 +52,9 @@ class Masters(tf.Module):
         self._seed, self._next_device = seed, itertools.cycle(devices)
         self._pending = {}
         if shared is not None:
-            self._named, self.step = shared._named, shared.step
+            self._named, self.step, self.lock = shared._named, shared.step, shared.lock
         else:
-            self._named = {}
+            self._named, self.lock = {}, threading.Lock()
             self.step = tf.Variable(0, dtype=tf.int64, name="step", trainable=False)
         self._step_read = None
 

@@ -24,6 +24,9 @@ class Program(tf.Module):
     update. Initial values of variables depend on (seed, variable name) alone, and random operations on (seed, step,
     operation, position in the whole tensor): a layout changes speed and memory, never results.
 
+    Several threads may call a program, and programs that share its variables: calls run one after the other, so none
+    reads variables while another assigns to them, and no update is lost.
+
     `tf.train.Checkpoint(program=p)` holds whole variables and the step, and is free of the layout.
 
     Args:
@@ -133,7 +136,9 @@ class Program(tf.Module):
         part = None if index is None else tf.constant(index, tf.int32)
         # TensorFlow puts what has no device of its own where the call is made, by default on the first GPU.
         with memory.shortage_explained(lambda: self._demand), tf.device(self.mesh_impl.host):
-            return self.function({key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}, part)
+            inputs = {key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}
+            with self._masters.lock:
+                return self.function(inputs, part)
 
     def _checked(self, spec, value):
         with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do

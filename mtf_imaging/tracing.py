@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging import lowering
+from mtf_imaging import lowering, upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout import check_names, parse_layout, parse_shape
@@ -47,7 +47,7 @@ class Traced(NamedTuple):
     @property
     def needed(self):
         """The operations of the graph that outputs or assignments come of, in its order."""
-        return lowering.needed(self.graph, tf.nest.flatten(self.outputs))
+        return upstream.needed(self.graph, tf.nest.flatten(self.outputs))
 
 
 def trace(fn: Callable, inputs: dict, tensors: dict, mesh_shape: str, layout: str, masters: Masters) -> Traced:

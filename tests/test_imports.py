@@ -19,6 +19,7 @@ LAYERS = [
     {"compat", "gpus"},
     {"meshes"},
     {"ops"},
+    {"upstream"},
     {"lowering", "masters"},
     {"memory", "tracing"},
     {"program"},

@@ -1,5 +1,6 @@
 """The contract of `Program`: structure, variables, the order of updates, the step, seeds, sharing, errors."""
 
+import concurrent.futures
 import logging
 
 import numpy as np
@@ -138,6 +139,28 @@ def test_upstreams_adafactor_finds_the_step():
         assert int(p.step) == 8
     assert losses[0][-1] < losses[0][0]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+
+
+def test_calls_of_several_threads_lose_no_update():
+    """Each call reads a variable, takes a while, and assigns one more; a second program shares the variable."""
+
+    def counting(image):
+        count = mtf.get_variable(image.mesh, "count", mtf.Shape([]), initializer=tf.zeros_initializer())
+        rows, cols = mtf.Dimension("rows", 256), mtf.Dimension("cols", 256)
+        product = mtf.ones(image.mesh, mtf.Shape([rows, cols])) * (count + 1.0)
+        for _ in range(4):
+            product = mtf.einsum([product, mtf.rename_dimension(product, "cols", "to")], reduced_dims=[rows]) / 65536
+            product = mtf.rename_dimension(mtf.rename_dimension(product, "cols", "rows"), "to", "cols")
+        mtf.assign(count, count + 1.0 + 0.0 * mtf.reduce_max(product))
+        return count
+
+    p = mi.Program(counting, {"image": SHAPE}, "rows:2,cols:2", "x:rows,y:cols")
+    q = mi.Program(counting, {"image": SHAPE}, variables=p)
+    image = _image()
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda program: program(image=image), [p, q] * 100))
+    assert int(p.step) == 200
+    assert float(p.variables["count"]) == 200
 
 
 def test_checkpoints_are_free_of_the_layout(tmp_path):

@@ -5,6 +5,7 @@ of one), and what lies between (fewer devices than processors). Its graph grows 
 processors.
 """
 
+import copy
 import math
 
 import numpy as np
@@ -45,6 +46,8 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     def __init__(self, shape, layout, devices, random_state=None):
         super().__init__(shape, layout)
+        single = {dim.name for dim in self.shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
+        self._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[1] not in single})
         self.grid = BlockGrid.make(self.shape.to_integer_list, len(devices))
         self.devices = list(devices)[: self.grid.num_blocks]
         self.host = host_device()
@@ -54,13 +57,15 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     # What a layout says of a tensor.
 
-    def split_axes(self, shape):
-        """For each dimension of `shape` the mesh axis that splits it, or None;
+    def without(self, names):
+        """The same mesh under a layout without the rules for the dimensions of these names."""
+        mesh = copy.copy(self)
+        mesh._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[0] not in names})
+        return mesh
 
-        A mesh dimension of size 1 splits nothing.
-        """
-        axes = self.tensor_layout(shape).tensor_axis_to_mesh_axis
-        return [axis if axis is not None and self.shape[axis].size > 1 else None for axis in axes]
+    def split_axes(self, shape):
+        """For each dimension of `shape` the mesh axis that splits it, or None."""
+        return list(self.tensor_layout(shape).tensor_axis_to_mesh_axis)
 
     def is_split(self, shape):
         return any(axis is not None for axis in self.split_axes(shape))
@@ -190,8 +195,8 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     def receive(self, x, mesh_axis, source_pcoord, fill=0):
         """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""
-        distance = next((to - source for to, source in enumerate(source_pcoord) if source is not None), None)
-        if distance is not None:  # there is none where a margin is wider than all neighbours together
+        distances = {to - source for to, source in enumerate(source_pcoord) if source is not None} - {0}
+        for distance in sorted(distances):  # none where a margin is wider than all neighbours together
             self._note("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.receive(stacks, self.grid, self.devices, mesh_axis, source_pcoord, fill))

@@ -4,7 +4,9 @@
 order. The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
 """
 
+import contextlib
 import itertools
+import logging
 import math
 
 import tensorflow as tf
@@ -38,7 +40,7 @@ def map_slices(fn, args, stacked):
     """Calls `fn` on each slice of the stacks among `args`, those marked in `stacked`; the others go in as they are.
 
     Values held once give a result held once. Elementwise functions are called on the stack as it is, all others are
-    vectorised over it.
+    vectorised over it, or called once a slice where TensorFlow cannot vectorise them.
     """
     ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
     if fn in _ELEMENTWISE and len(ranks) == 1:
@@ -57,7 +59,25 @@ def map_slices(fn, args, stacked):
         result = fn(*slices)
         return tuple(result) if isinstance(result, list) else result
 
-    return tf.vectorized_map(call, tuple(args[i] for i in many), fallback_to_while_loop=False)
+    stacks = tuple(args[i] for i in many)
+    try:
+        with _silence():
+            return tf.vectorized_map(call, stacks, fallback_to_while_loop=False)
+    except ValueError:  # some operations, such as a convolution with a filter of every slice, cannot be vectorised
+        results = [call(one_slice_each) for one_slice_each in zip(*map(tf.unstack, stacks))]
+        return tf.nest.map_structure(lambda *slices: tf.stack(slices), *results)
+
+
+@contextlib.contextmanager
+def _silence():
+    """Keeps TensorFlow from printing a failed vectorisation, page by page."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def to_grid(stack, local):

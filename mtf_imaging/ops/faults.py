@@ -20,7 +20,7 @@ class LayoutFault:
     way_out: str = ""
 
 
-def cannot_split(title, dim, mesh_dim, parts, why):
+def cannot_split(title, dim, mesh_dim, parts, why, fix=""):
     """The fault of an operation for which a dimension must stay whole.
 
     Args:
@@ -29,9 +29,10 @@ def cannot_split(title, dim, mesh_dim, parts, why):
       mesh_dim: name of the mesh dimension that the layout splits it over.
       parts: size of that.
       why: the reason, a clause.
+      fix: another fix than to drop the rule, a clause, or "".
     """
     text = (
         f"{title}: cannot split '{dim.name}' (size {dim.size}) over '{mesh_dim}' (size {parts}): {why}. "
-        f"Fix: drop '{dim.name}:{mesh_dim}'."
+        f"Fix: drop '{dim.name}:{mesh_dim}'{fix and f', or {fix}'}."
     )
     return LayoutFault(text, frozenset({(dim.name, dim.size)}), (why, dim, mesh_dim))

@@ -188,6 +188,11 @@ class _PlannedMesh(BlockMeshImpl):
         super().__init__(*options)
         self._slices, self._axes = {}, {}
 
+    def without(self, names):
+        mesh = super().without(names)
+        mesh._slices, mesh._axes = {}, {}
+        return mesh
+
     def slice_shape(self, shape):
         key = tuple(shape.dims)
         if key not in self._slices:

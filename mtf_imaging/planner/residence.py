@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.planner.traffic import passed_on, rounds
@@ -40,7 +41,7 @@ def peak(operations: Iterable[mtf.Operation], mesh: BlockMeshImpl, together: int
     last = {}
     for number, op in enumerate(operations):
         same.update({y: same.get(x, x) for y, x in passed_on(op).items()})
-        reads = [same.get(x, x) for x in op.inputs]
+        reads = [same.get(x, x) for x in upstream.reads(op)]
         reads += [(same.get(once[0], once[0]), once[1]) for _, once, _ in rounds(op, mesh) if once is not None]
         needs.append(list(dict.fromkeys(reads)))
         for needed in needs[-1]:

@@ -1,10 +1,9 @@
 """What the operations of a step send between processors, each exchange where it is made."""
 
-import math
 from collections.abc import Iterable
 
+from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
-from mtf_imaging.lowering import reshaped_axes
 from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
@@ -30,7 +29,7 @@ def traffic(operations: Iterable[mtf.Operation], mesh: BlockMeshImpl) -> dict[mt
             found.setdefault(op, []).extend(exchanges)
 
     for op in operations:
-        inputs = [same.get(tensor, tensor) for tensor in op.inputs]
+        inputs = [same.get(tensor, tensor) for tensor in upstream.reads(op)]
         put_off = _stays_lazy(op, inputs, lazy)
         unchanged = passed_on(op)
         same.update({y: same.get(x, x) for y, x in unchanged.items()})
@@ -86,15 +85,4 @@ def rounds(op: mtf.Operation, mesh: BlockMeshImpl) -> list[Round]:
         return sum_over(
             axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=getattr(op, "_reduction_fn_string", "SUM") == "SUM"
         )
-    if isinstance(op, mtf.ReshapeOperation):
-        return _reshaped(op, mesh)
-    return []
-
-
-def _reshaped(op, mesh):
-    """See `lower_reshape`."""
-    (x,), changes = op.inputs, reshaped_axes(op, mesh)
-    sent = tuple(axis for axis, (before, _) in changes.items() if before is not None)
-    kind = "all-to-all" if len(changes) == 1 and all(after is not None for _, after in changes.values()) else "gather"
-    nbytes = math.prod(mesh.slice_shape(x.shape)) * x.dtype.size
-    return [Round([Exchange(kind, sent, nbytes)])] if sent else []
+    return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)

@@ -33,9 +33,8 @@ def recorded():
     window_sum, gather, alltoall = BlockMeshImpl.window_sum, BlockMeshImpl.gather, BlockMeshImpl.alltoall
 
     def noted_receive(self, x, mesh_axis, source_pcoord, fill=0):
-        hops = {target - source for target, source in enumerate(source_pcoord) if source is not None}
-        if hops:  # none where a margin is wider than all neighbours together
-            (distance,) = hops
+        hops = {target - source for target, source in enumerate(source_pcoord) if source is not None} - {0}
+        for distance in hops:  # none where a margin is wider than all neighbours together
             found.append(Exchange("halo", (mesh_axis,), _nbytes(x.to_laid_out_tensor()), distance))
         return receive(self, x, mesh_axis, source_pcoord, fill)
 

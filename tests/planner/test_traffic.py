@@ -104,11 +104,31 @@ def _reshaped(image, kernel):
     return mtf.gradients([mtf.reduce_sum(mtf.square(y)) + mtf.reduce_max(y)], [image, kernel])
 
 
+def _along_splits(image, kernel):
+    """Operations of mesh_tensorflow along dimensions that the layouts below split."""
+    x, channels = image.shape.dims[1], image.shape.dims[-1]
+    y = mtf.slice(mtf.concat([image, image * 2], "x"), 4, 16, "x") + mtf.pad(mtf.split(image, x, 2)[1], [8, 0], "x")
+    y = mtf.shift(y, 3, x, wrap=True) + mtf.shift(y, -5, x, wrap=False) + mtf.stack(mtf.unstack(y, x), "x", 1)
+    values, indices = mtf.top_k(image, channels, mtf.Dimension("k", 1))
+    values = mtf.reduce_sum(values * mtf.cast(indices, values.dtype))
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y)) * values], [image, kernel])[0]
+
+
+def _of_other_shapes(image, kernel):
+    scale = mtf.reduce_sum(
+        mtf.reduce_sum(kernel, output_shape=mtf.Shape(kernel.shape.dims[-2:])), reduced_dim=kernel.shape.dims[-1]
+    )
+    y = mtf.maximum(mtf.cwise(lambda u, v: tf.sinh(u) * v, [image, scale]), scale)
+    return mtf.gradients([mtf.reduce_sum(y)], [image, kernel])
+
+
 def _sum_of_sums(image, kernel):
     return mi.ops.conv3d(image, kernel) + mi.ops.conv3d(image, kernel * 2), mtf.reduce_max(image)
 
 
-@pytest.mark.parametrize("fn", [_conv, _strided, _dilated, _resized, _reshaped, _sum_of_sums])
+@pytest.mark.parametrize(
+    "fn", [_conv, _strided, _dilated, _resized, _reshaped, _along_splits, _of_other_shapes, _sum_of_sums]
+)
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"),
     [("rows:2,cols:4", "x:rows,y:cols"), ("rows:2", "channels:rows"), ("rows:2,cols:2", "out:rows,z:cols")],

@@ -1,0 +1,75 @@
+"""Methods of mesh_tensorflow 0.1.21 that are wrong while the graph is made, before anything is lowered: replacements.
+
+Most are gradients: `mtf.gradients` calls the `gradient` of every operation on its way.
+"""
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.upstream.faults import title
+
+_slicewise_init = mtf.SlicewiseOperation.__init__
+
+
+def _with_defaults(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims, *options, **names):
+    """Takes the default of `mtf.slicewise`, no splittable dimensions, which mesh_tensorflow itself cannot read."""
+    _slicewise_init(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims or [], *options, **names)
+
+
+def _min_max(op, grad_ys):
+    """Sums the gradient to a broadcast input over the dimensions that it lacks."""
+    (dy,), (y,) = grad_ys, op.outputs
+    return [
+        mtf.reduce_sum(dy * mtf.cast(mtf.equal(x, y, output_shape=y.shape), dy.dtype), output_shape=x.shape)
+        for x in op.inputs
+    ]
+
+
+def _known(op, grad_ys):
+    """Zeros for the gradients of outputs that nothing uses."""
+    return [mtf.zeros_like(y) if dy is None else dy for y, dy in zip(op.outputs, grad_ys, strict=True)]
+
+
+def _unstack(op, grad_ys):
+    return [mtf.stack(_known(op, grad_ys), op._dim.name, op._axis)]
+
+
+def _generic(op, grad_ys):
+    gradients = mtf.GenericGradOperation(op, _known(op, grad_ys)).outputs
+    return [dx if x.dtype.is_floating else None for x, dx in zip(op.inputs, gradients, strict=True)]
+
+
+def _slicewise(op, grad_ys):
+    if op._grad_function is None:
+        return _generic(op, grad_ys)
+    return op._grad_function(op, *grad_ys)
+
+
+def _pool(op, grad_ys):
+    (x,), (dy,) = op.inputs, grad_ys
+    for dim, size in zip(x.shape.dims[-1 - len(op._ksize) : -1], op._ksize):
+        if dim.size % size:
+            raise NotSupportedError(
+                f"{title(op)}: its gradient needs windows that cover all of '{dim.name}' (size {dim.size}), but "
+                f"windows of {size} leave {dim.size % size} over. Fix: use the pools of mi.ops, which take any size."
+            )
+    return [mtf.pool_backprop(x, op.outputs[0], dy, op._ksize, op._strides, op._pool_fn_string)]
+
+
+def _missing(op, grad_ys):
+    del grad_ys
+    raise NotSupportedError(
+        f"{title(op)} has no gradient, so nothing can be differentiated through it. "
+        "Fix: use another operation, or mtf.stop_gradient on its inputs."
+    )
+
+
+def apply():
+    """Replaces the methods."""
+    mtf.Operation.gradient = _missing
+    mtf.BinaryOpWithBroadcasting.gradient = _missing
+    mtf.MinMaxOperation.gradient = _min_max
+    mtf.UnstackOperation.gradient = _unstack
+    mtf.SlicewiseOperation.__init__ = _with_defaults
+    mtf.SlicewiseOperation.gradient = _slicewise
+    mtf.GenericGradOperation.gradient = _generic
+    mtf.PoolOperation.gradient = _pool

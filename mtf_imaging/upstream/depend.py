@@ -1,0 +1,18 @@
+"""`mtf.depend` on tensors and operations that nothing else needs."""
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+
+
+def lower(op, lowering):
+    """Lowers an `mtf.Depend`: its output is its input, once all that it depends on is computed.
+
+    Assignments run after all reads, whatever depends on them.
+    """
+    (x,), (y,) = op.inputs, op.outputs
+    tensors = [t for d in op._dependencies for t in ([d] if isinstance(d, mtf.Tensor) else d.outputs)]
+    earlier = [stack for t in tensors for stack in lowering.tensors[t].to_laid_out_tensor().tensor_list]
+    with tf.control_dependencies(earlier):
+        value = lowering.mesh_impl(op).map_stacks(tf.identity, lowering.tensors[x].to_laid_out_tensor())
+    lowering.set_tensor_lowering(y, value)

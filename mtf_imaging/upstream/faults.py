@@ -1,0 +1,54 @@
+"""Splits under which operations of mesh_tensorflow cannot be lowered, each with a fix."""
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.ops.faults import cannot_split
+
+_KINDS = {mtf.ImportOperation: "input", mtf.Variable: "variable"}
+_CONVOLUTIONS = {
+    mtf.Conv2dOperation: "conv2d",
+    mtf.Conv3dOperation: "conv3d",
+    mtf.Conv2dTransposeOperation: "conv2d_transpose",
+    mtf.Conv3dTransposeOperation: "conv3d_transpose",
+}
+
+
+def title(op):
+    """Kind and name of an operation, for messages."""
+    kind = getattr(op, "kind", None) or _KINDS.get(type(op), type(op).__name__)
+    return f"{kind} '{op.name}'"
+
+
+def layout_faults(op, mesh_sizes, rules):
+    """The splits that an operation of mesh_tensorflow cannot do, as `LayoutFault`s.
+
+    Args:
+      op: an `mtf.Operation`.
+      mesh_sizes: {mesh dimension: size}.
+      rules: {tensor dimension: mesh dimension}.
+    """
+    reasons = _reasons(op)
+    found = []
+    for dim in dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims):
+        mesh_dim = rules.get(dim.name)
+        if mesh_sizes.get(mesh_dim, 1) > 1 and (dim in reasons or dim.name in reasons):
+            why, fix = reasons.get(dim) or reasons[dim.name]
+            found.append(cannot_split(title(op), dim, mesh_dim, mesh_sizes[mesh_dim], why, fix))
+    return found
+
+
+def _reasons(op):
+    """{dimension or its name: (why it must stay whole, another fix than dropping the rule)}."""
+    if isinstance(op, mtf.SlicewiseOperation):
+        fix = "declare it in splittable_dims if the function computes every slice on its own"
+        return dict.fromkeys(op.unsplittable_dims, ("it is not among the splittable_dims of the operation", fix))
+    if type(op) in _CONVOLUTIONS:
+        fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which exchanges halos"
+        return dict.fromkeys(op.unsplittable_dims, ("it is a dimension that the filter slides over or spans", fix))
+    if isinstance(op, mtf.PoolOperation):
+        dims = op.inputs[0].shape.dims[-1 - len(op._ksize) : -1]
+        ragged = {dim: size for dim, size in zip(dims, op._ksize) if dim.size % size}
+        fix = (
+            f"use mi.ops.{'max' if 'MAX' in op._pool_fn_string else 'avg'}_pool{len(op._ksize)}d, which exchanges halos"
+        )
+        return {dim: (f"windows of {size} do not cover it evenly", fix) for dim, size in ragged.items()}
+    return {}

@@ -1,0 +1,141 @@
+"""`mtf.slicewise`, `mtf.cwise`, and their gradient, which is summed over processors where an input is smaller."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.meshes.exchange import sum_over
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+
+
+class LocalResult(NamedTuple):
+    """A result of a call of every processor on its slices.
+
+    Attributes:
+      output: index of the output that it is, or is a summand of.
+      value: a laid-out tensor of stacks of all processors, not canonical.
+      axes: mesh axes along which slices differ.
+    """
+
+    output: int
+    value: LaidOutTensor
+    axes: frozenset
+
+
+class LocalCall(NamedTuple):
+    """A call of every processor on its slices, for its gradient.
+
+    Attributes:
+      arguments: a laid-out tensor for each input of the operation, of stacks of all processors; None for one that the
+        results do not come from.
+      results: `LocalResult`s.
+    """
+
+    arguments: list
+    results: list
+
+
+def _axes(mesh, shape):
+    return frozenset(axis for axis in mesh.split_axes(shape) if axis is not None)
+
+
+def _result_axes(op, mesh):
+    """The distinct sets of mesh axes along which the slices of an operation's `LocalResult`s differ, in order."""
+    if isinstance(op, mtf.GenericGradOperation):
+        return _result_axes(op._forward_op, mesh)
+    return list(dict.fromkeys(_axes(mesh, y.shape) for y in op.outputs if y.dtype.is_floating))
+
+
+def _sources(op):
+    """Indices of the inputs of an operation that its `LocalResult`s are differentiated with respect to."""
+    found = range(len(op.inputs))
+    if isinstance(op, mtf.GenericGradOperation):  # its inputs: those of the forward operation, its outputs, cotangents
+        number = len(op._forward_op.inputs)
+        found = [*_sources(op._forward_op), *found[number + len(op._forward_op.outputs) :]]
+    return [i for i in found if op.inputs[i].dtype.is_floating]
+
+
+def _of_all(mesh, op, x):
+    """A laid-out tensor with stacks of all processors, where the layout splits any tensor of an operation.
+
+    A gradient with respect to it is then one of each processor.
+    """
+    n = mesh.grid.stack_size if any(mesh.is_split(t.shape) for t in op.inputs + op.outputs) else 1
+    x = x.to_laid_out_tensor()
+    if x.tensor_list[0].shape[0] == n:
+        return x
+    return mesh.map_stacks(lambda stack: tf.broadcast_to(stack, [n, *stack.shape[1:]]), x)
+
+
+def lower(op, lowering):
+    """Lowers an `mtf.SlicewiseOperation`."""
+    mesh = lowering.mesh_impl(op)
+    arguments = [_of_all(mesh, op, lowering.tensors[x]) for x in op.inputs]
+    values = mesh.slicewise(op._tf_fn, *arguments)
+    values = [values] if len(op.outputs) == 1 else values
+    results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
+    lowering.local_calls[op] = LocalCall(arguments, results)
+    for y, value in zip(op.outputs, values):
+        lowering.set_tensor_lowering(y, value)
+
+
+def lower_gradient(op, lowering):
+    """Lowers an `mtf.GenericGradOperation`.
+
+    Every processor differentiates its own call. Where a mesh dimension splits a result and not an input, the gradient
+    to that input is the sum over the mesh dimension. Where it splits neither, all processors along it have computed
+    the same, which counts once.
+    """
+    mesh, forward = lowering.mesh_impl(op), op._forward_op
+    call = lowering.local_calls[forward]
+    cotangents = [_of_all(mesh, forward, lowering.tensors[dy]) for dy in op._grad_ys]
+    sources, summands, totals = _sources(forward), [], {}
+    for axes in _result_axes(forward, mesh):
+        alike = [r for r in call.results if r.axes == axes and r.value.dtype.is_floating]
+        gradients = _local_gradients(
+            mesh,
+            [r.value for r in alike],
+            [call.arguments[i] for i in sources],
+            [cotangents[r.output] for r in alike],
+        )
+        for i, gradient in zip(sources, gradients):
+            summands.append(LocalResult(i, gradient, axes))
+            summed = sorted(axes - _axes(mesh, forward.inputs[i].shape))
+            gradient = mesh.allreduce(gradient, summed, "SUM") if summed else gradient
+            gradient = mesh.canonical(gradient, forward.inputs[i].shape)
+            totals[i] = mesh.map_stacks(tf.add, totals[i], gradient) if i in totals else gradient
+    unused = [None] * len(forward.outputs)
+    lowering.local_calls[op] = LocalCall([*call.arguments, *unused, *cotangents], summands)
+    for i, dx in enumerate(op.outputs):
+        lowering.set_tensor_lowering(dx, totals[i] if i in totals else _zeros(mesh, dx))
+
+
+def _local_gradients(mesh, ys, xs, dys):
+    """Gradients of every processor's results to its own arguments, as laid-out tensors."""
+    found = []
+    for block, device in enumerate(mesh.devices):
+        with tf.device(device):
+            found.append(
+                tf.gradients(
+                    [y.tensor_list[block] for y in ys],
+                    [x.tensor_list[block] for x in xs],
+                    [dy.tensor_list[block] for dy in dys],
+                    unconnected_gradients=tf.UnconnectedGradients.ZERO,
+                )
+            )
+    return [LaidOutTensor(stacks) for stacks in zip(*found)]
+
+
+def _zeros(mesh, tensor):
+    shape = mesh.slice_shape(tensor.shape)
+    return mesh.canonical(mesh.slicewise(lambda: tf.zeros(shape, tensor.dtype)), tensor.shape)
+
+
+def gradient_exchanges(op, mesh):
+    """What `lower_gradient` exchanges, as `Round`s."""
+    forward, rounds = op._forward_op, []
+    for axes in _result_axes(forward, mesh):
+        for x in (forward.inputs[i] for i in _sources(forward)):
+            rounds += sum_over(axes - _axes(mesh, x.shape), mesh.slice_shape(x.shape), x.dtype.size)
+    return rounds

@@ -1,0 +1,73 @@
+"""Operations that need a dimension whole: `concat`, `slice`, `pad`, `split`, `stack`, `unstack`, `top_k` along it.
+
+mesh_tensorflow refuses them where the layout splits that dimension. Here the slices are gathered along it, the
+operation is lowered as under a layout without the rule, and every processor keeps its own slice of the result.
+"""
+
+import math
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.meshes.exchange import Exchange, Round
+
+# Each of them declares the dimension, and no other, as unsplittable; top_k that of its results.
+OPERATIONS = {
+    mtf.ConcatOperation,
+    mtf.PadOperation,
+    mtf.SliceOperation,
+    mtf.SplitOperation,
+    mtf.StackOperation,
+    mtf.TopKOperation,
+    mtf.UnstackOperation,
+}
+
+
+def _split_along(op, shape, mesh):
+    """The splits of a shape along dimensions that an operation needs whole: {mesh axis: dimension}."""
+    axes = enumerate(zip(mesh.split_axes(shape), shape.dims, strict=True))
+    return {axis: i for i, (axis, dim) in axes if axis is not None and dim.name in op.unsplittable_dims}
+
+
+class _WholeLowering:
+    """What an operation sees of a `Lowering`: inputs gathered along some dimensions, outputs split again.
+
+    Args:
+      lowering: the `Lowering`.
+      op: the operation.
+    """
+
+    def __init__(self, lowering, op):
+        self._lowering, self._op = lowering, op
+        self._mesh = lowering.mesh_impl(op)
+        self._without = self._mesh.without(op.unsplittable_dims)
+        self.tensors = self
+
+    def mesh_impl(self, m):
+        del m
+        return self._without
+
+    def __getitem__(self, tensor):
+        value = self._lowering.tensors[tensor].to_laid_out_tensor()
+        value = self._mesh.gather(value, _split_along(self._op, tensor.shape, self._mesh))
+        return self._without.canonical(value, tensor.shape)
+
+    def set_tensor_lowering(self, tensor, value):
+        value = self._without.canonical(value.to_laid_out_tensor(), tensor.shape)
+        value = self._mesh.scatter(value, _split_along(self._op, tensor.shape, self._mesh))
+        self._lowering.set_tensor_lowering(tensor, value)
+
+
+def lower(op, lowering):
+    """Lowers one of `OPERATIONS`."""
+    mesh = lowering.mesh_impl(op)
+    split = any(_split_along(op, tensor.shape, mesh) for tensor in op.inputs + op.outputs)
+    type(op).lower(op, _WholeLowering(lowering, op) if split else lowering)
+
+
+def exchanges(op, mesh):
+    """What `lower` exchanges, as `Round`s: each input that is split along the dimension."""
+    found = []
+    for x in op.inputs:
+        axes = tuple(_split_along(op, x.shape, mesh))
+        if axes:
+            found.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
+    return found

@@ -1,0 +1,109 @@
+"""Operations of mesh_tensorflow: numbers known by hand, and refusals that name the operation, the sizes and a fix."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+
+mtf = mi.mtf
+Dim = mtf.Dimension
+DEVICES = [f"CPU:{number}" for number in range(8)]
+
+
+@pytest.mark.parametrize(("mesh_impl", "num_devices"), [("stacked", 1), ("placement", 2), ("placement", 8)])
+@pytest.mark.parametrize("op", [mtf.cwise, mtf.slicewise])
+def test_the_gradient_to_a_smaller_input_is_summed_over_processors_once(op, mesh_impl, num_devices):
+    """The mesh dimension k splits nothing: its processors all compute the same."""
+
+    def fn(x, scale):
+        options = {"splittable_dims": x.shape.dims} if op is mtf.slicewise else {}
+        y = op(lambda u, v: u * v, [x, scale], **options)
+        return mtf.gradients([mtf.reduce_sum(y)], [x, scale])
+
+    inputs = {"x": "rows:6,c:4", "scale": "c:4"}
+    p = mi.Program(fn, inputs, "m:3,k:2", "rows:m", mesh_impl, DEVICES[:num_devices])
+    dx, dscale = p(x=np.ones([6, 4]), scale=[1, 2, 3, 4])
+    assert dscale.numpy().tolist() == [6, 6, 6, 6]
+    assert dx.numpy().tolist() == [[1, 2, 3, 4]] * 6
+
+
+def test_slicewise_needs_no_list_of_splittable_dimensions():
+    p = mi.Program(lambda x: mtf.slicewise(tf.square, [x]), {"x": "x:4,y:2"})
+    assert p(x=[[1, 2]] * 4).numpy().tolist() == [[1, 4]] * 4
+
+
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout"),
+    [("m:4", "out:m"), ("m:2,k:2", "out:m,batch:k"), ("m:2,k:2", "channels:m,out:k"), ("m:1,k:4", "x:m,channels:k")],
+)
+def test_a_convolution_of_mesh_tensorflow_with_a_split_filter(mesh_shape, layout, mesh_impl):
+    def fn(x):
+        y = mtf.layers.conv1d(x, Dim("out", 4), 3, name="conv")
+        (kernel,) = x.mesh.graph.trainable_variables
+        return y, *mtf.gradients([mtf.reduce_sum(mtf.square(y))], [x, kernel.value])
+
+    x = np.random.default_rng(0).standard_normal([2, 6, 4]).astype(np.float32)
+    inputs = {"x": "batch:2,x:6,channels:4"}
+    whole = mi.Program(fn, inputs)(x=x)
+    for value, expected in zip(
+        mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, DEVICES[:2])(x=x), whole, strict=True
+    ):
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
+
+
+def _fault(fn, mesh_shape, layout, shape="batch:2,x:8,y:4,channels:4"):
+    with pytest.raises(mi.LayoutError) as error:
+        mi.Program(fn, {"x": shape}, mesh_shape, layout)
+    return str(error.value)
+
+
+def test_a_split_that_slicewise_does_not_declare():
+    text = _fault(lambda x: mtf.slicewise(tf.cumsum, [x], splittable_dims=x.shape.dims[1:]), "m:2", "batch:m")
+    assert "SlicewiseOperation 'slicewise': cannot split 'batch' (size 2) over 'm' (size 2): it is not among" in text
+    assert "Fix: drop 'batch:m', or declare it in splittable_dims" in text
+
+
+@pytest.mark.parametrize(
+    ("fn", "fix"),
+    [
+        (lambda x: mtf.layers.conv2d(x, Dim("out", 2)), "mi.ops.conv2d"),
+        (lambda x: mtf.layers.conv1d(mtf.reduce_sum(x, reduced_dim=x.shape.dims[2]), Dim("out", 2)), "mi.ops.conv2d"),
+        (lambda x: mtf.layers.conv2d_transpose(x, Dim("out", 2)), "mi.ops.conv2d_transpose"),
+        (lambda x: mtf.layers.max_pool2d(mtf.pad(x, [0, 2], "x"), (3, 2)), "mi.ops.max_pool2d"),
+    ],
+)
+def test_windows_of_mesh_tensorflow_are_not_split(fn, fix):
+    assert f"Fix: drop 'x:m', or use {fix}, which exchanges halos" in _fault(fn, "m:2", "x:m")
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (
+            lambda x: mtf.while_loop(lambda t: mtf.less(mtf.reduce_sum(t), 9.0), lambda t: [t * 2.0], [x])[0],
+            "WhileLoopOperation 'while_loop' has no gradient",
+        ),
+        (lambda x: mtf.floordiv(x, 2.0), "has no gradient"),
+        (lambda x: mtf.layers.max_pool2d(x, (3, 2)), r"cover all of 'x' \(size 8\), but windows of 3 leave 2 over"),
+    ],
+)
+def test_what_has_no_gradient_says_so(fn, message):
+    with pytest.raises(mi.NotSupportedError, match=message):
+        mi.Program(lambda x: mtf.gradients([mtf.reduce_sum(fn(x))], [x])[0], {"x": "batch:1,x:8,y:4,channels:2"})
+
+
+def test_a_loop_does_not_assign():
+    def fn(x):
+        variable = mtf.get_variable(x.mesh, "sum", x.shape)
+
+        def body(i, t):
+            mtf.assign(variable, t)
+            return [i + 1, t * 2.0]
+
+        start = mtf.constant(x.mesh, 0, dtype=tf.int32)
+        return mtf.while_loop(lambda i, t: mtf.less(i, 2), body, [start, x])[1]
+
+    with pytest.raises(mi.NotSupportedError, match=r"its body assigns to a variable.*assign it afterwards"):
+        mi.Program(fn, {"x": "x:2"})
