@@ -133,7 +133,7 @@ SETUPS = [
     pytest.param("rows:2,cols:2", "x:rows,y:cols", "stacked", 1, marks=pytest.mark.slow),
     pytest.param("m:2,spare:3,k:2", "channels:m,x:k", "stacked", 1, marks=pytest.mark.slow),
     pytest.param("rows:1,cols:2", "x:rows,y:cols", "placement", 2, marks=pytest.mark.slow),
-    pytest.param("cols:2,rows:2,cores:2", "y:rows,x:cols,batch:cores", "placement", 8, marks=pytest.mark.slow),
+    pytest.param("cols:2,rows:2,cores:2", "y:rows,x:cols,channels:cores", "placement", 8, marks=pytest.mark.slow),
 ]
 
 
