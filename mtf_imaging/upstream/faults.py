@@ -43,7 +43,11 @@ def _reasons(op):
         return dict.fromkeys(op.unsplittable_dims, ("it is not among the splittable_dims of the operation", fix))
     if type(op) in _CONVOLUTIONS:
         fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which exchanges halos"
-        return dict.fromkeys(op.unsplittable_dims, ("it is a dimension that the filter slides over or spans", fix))
+        found = dict.fromkeys(op.unsplittable_dims, ("it is a dimension that the filter slides over or spans", fix))
+        if isinstance(op, mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation):
+            fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which splits it"
+            found[op._out_dim] = "every processor computes all output channels", fix
+        return found
     if isinstance(op, mtf.PoolOperation):
         dims = op.inputs[0].shape.dims[-1 - len(op._ksize) : -1]
         ragged = {dim: size for dim, size in zip(dims, op._ksize) if dim.size % size}

@@ -78,6 +78,12 @@ def test_windows_of_mesh_tensorflow_are_not_split(fn, fix):
     assert f"Fix: drop 'x:m', or use {fix}, which exchanges halos" in _fault(fn, "m:2", "x:m")
 
 
+def test_transposed_convolutions_of_mesh_tensorflow_do_not_split_their_output_channels():
+    text = _fault(lambda x: mtf.layers.conv2d_transpose(x, Dim("out", 4)), "m:2", "out:m")
+    assert "cannot split 'out' (size 4) over 'm' (size 2): every processor computes all output channels" in text
+    assert "Fix: drop 'out:m', or use mi.ops.conv2d_transpose, which splits it" in text
+
+
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
