@@ -132,11 +132,12 @@ class _Taps:
 def _native(kernel, strides, padding, dilations):
     """Arguments of TensorFlow's kernels.
 
-    The dilation of a single tap has no effect: along the last two dimensions it is set to the other's, so that both
-    are equal (see `_axis_by_tap`).
+    The dilation of a single tap has no effect, so it is left out: some kernels refuse any dilation. Along the last two
+    dimensions it is set to the other's, so that both are equal (see `_axis_by_tap`).
     """
+    dilations = [1 if taps == 1 else d for taps, d in zip(kernel, dilations, strict=True)]
     if len(kernel) == 3 and min(kernel[1:]) == 1:
-        dilations = [dilations[0]] + [dilations[2] if kernel[1] == 1 else dilations[1]] * 2
+        dilations = [dilations[0], *[max(dilations[1:])] * 2]
     return {"strides": _around(strides), "padding": padding, "dilations": _around(dilations)}
 
 

@@ -151,3 +151,22 @@ def test_an_infinite_voxel_reaches_under_a_layout_what_it_reaches_without():
         )
         counts.add(int((~np.isfinite(program(image=image, kernel=kernel))).sum()))
     assert counts == {27}
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.parametrize("kernel", [(1, 3, 1), (1, 1, 2), (2, 1, 1), (1, 1)])
+def test_the_dilation_of_a_single_tap_has_no_effect(kernel, dtype):
+    """TensorFlow has no dilated kernels of float64, where there is nothing to dilate either."""
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.standard_normal([2, *[6] * len(kernel), 3]), dtype)
+    f = tf.constant(rng.standard_normal([*kernel, 3, 4]), dtype)
+    ones, dilations = [1] * len(kernel), [2 if taps == 1 else 1 for taps in kernel]
+
+    @tf.function
+    def both(dilations):
+        y = local_conv.conv(x, f, ones, "VALID", dilations)
+        dx = local_conv.conv_input_grad(x.shape, f, y, ones, "VALID", dilations)
+        return y, dx, local_conv.conv_filter_grad(x, f.shape, y, ones, "VALID", dilations)
+
+    for dilated, plain in zip(both(dilations), both(ones), strict=True):
+        np.testing.assert_allclose(dilated, plain, rtol=1e-5, atol=1e-5)
