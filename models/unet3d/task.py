@@ -128,12 +128,12 @@ class Task:
         return mi.ops.softmax(logits, logits.shape.dims[-1])
 
     def _precise(self, logits):
-        """Logits in float32 at least: probabilities, and sums of them over a volume, need its digits."""
+        """Checks the number of classes and casts the logits to at least float32, as sums over a volume need."""
         classes = logits.shape.dims[-1].size
         if classes != _CLASSES:
             raise mi.ConfigError(
-                f"Task.network: gives {classes} classes, needed are {_CLASSES}: background, liver and lesion. "
-                f"Fix: a network of {_CLASSES} classes (UNet3D.classes = {_CLASSES})."
+                f"Task.network: the network has {classes} classes, but this task needs {_CLASSES}: background, liver "
+                f"and lesion. Fix: use a network with {_CLASSES} classes (UNet3D.classes = {_CLASSES})."
             )
         return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 

@@ -69,7 +69,7 @@ _EXPECTED = (
     "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
     "imagesTr/NAME_0000.nii.gz with labelsTr/NAME.nii.gz (nnU-Net)"
 )
-_CHANNEL = re.compile(r"(.+)_(\d{4})")  # of nnU-Net: NAME_0000 is the first channel of case NAME
+_CHANNEL = re.compile(r"(.+)_(\d{4})")  # nnU-Net: NAME_0000 is the first channel of case NAME
 _log = logging.getLogger(__name__)
 
 
@@ -94,8 +94,8 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
       The cases, at least one.
 
     Raises:
-      DataError: the folder is missing, cannot be read or holds no cases, a file's partner or what a link leads to is
-        missing, a case has several channels, or two files claim one key.
+      DataError: the folder is missing, unreadable or without cases; a file lacks its partner; a link points to a
+        missing file; a case has several channels; or two files claim one key.
     """
     path = Path(path)
     if path.is_file() and not need_labels:
@@ -168,7 +168,7 @@ def _pick_scheme(folder: Path, need_labels: bool) -> tuple[_Scheme, dict, dict]:
 
 
 def _check_channels(folder: Path, names: dict[Path, str], scheme: _Scheme, volumes: dict) -> None:
-    """Refuses cases of several channels where names say so for certain, and warns where they may."""
+    """Refuses nnU-Net cases with several channels, and warns about other files with such names."""
     channels = collections.defaultdict(list)
     for file, name in names.items():
         if match := _CHANNEL.fullmatch(name):
@@ -177,15 +177,15 @@ def _check_channels(folder: Path, names: dict[Path, str], scheme: _Scheme, volum
     several = {name: files for name, files in channels.items() if f"{name}_0000" in first and len(files) > 1}
     if several and scheme is _SCHEMES["nnU-Net"]:
         name, files = next(iter(several.items()))
-        more = f", as {len(several) - 1} other case(s) have several" if len(several) > 1 else ""
+        more = f"; {len(several) - 1} other case(s) have several, too" if len(several) > 1 else ""
         raise DataError(
-            f"{folder}: case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}; "
-            "only one is supported. Fix: keep one channel of each case, the CT, as NAME_0000."
+            f"{folder}: case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}. "
+            "Only one channel is supported. Fix: keep only the CT of each case, as NAME_0000."
         )
     if scheme is _ANY:
         for files in several.values():
             _log.warning(
-                "%s: %s: named like channels of one case; each is taken as a volume by itself",
+                "%s: the names %s look like the channels of one case; each file is read as a separate volume",
                 folder,
                 ", ".join(file.name for file in files),
             )

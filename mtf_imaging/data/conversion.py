@@ -14,11 +14,11 @@ from mtf_imaging.errors import DataError
 
 @dataclass(frozen=True)
 class Converted:
-    """What is known of a case that has its record.
+    """The result of converting a case.
 
     Attributes:
       source: what the record was made from.
-      is_labeled: whether the record has a voxel of liver or lesion.
+      is_labeled: whether any voxel of the record is liver or lesion.
     """
 
     source: Source

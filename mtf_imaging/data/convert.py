@@ -65,8 +65,8 @@ def convert(
       The keys of the cases, in natural order.
 
     Raises:
-      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder holds another run's
-        records. Nothing of those is overwritten.
+      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder holds records of
+        another conversion, which are never overwritten.
       ConfigError: another process is writing to the output folder.
     """
     mm = parse_spacing(spacing)
@@ -161,8 +161,8 @@ def _check_foreign(job: Conversion, cases: list[Case]) -> None:
 def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
     if not any(one.is_labeled for one in done.values()):
         raise DataError(
-            f"{job.input_dir}: none of its {len(done)} cases has a voxel of liver or lesion at {job.sampling}. "
-            "Fix: give the masks with the labels 1 liver and 2 lesion, or more voxels."
+            f"{job.input_dir}: none of the {len(done)} cases has a voxel of liver or lesion at {job.sampling}. "
+            "Fix: give masks that label the liver 1 and lesions 2, or choose a finer resolution."
         )
 
 

@@ -65,7 +65,7 @@ class Geometry:
 
     @property
     def header_spacing(self) -> tuple[float, float, float]:
-        """Voxel size in mm along the axes as stored, as the header gives it, right or wrong."""
+        """The header's voxel size in mm along the axes as stored, without corrections."""
         return tuple(float(mm) for mm in self.header.get_zooms()[:3])
 
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The NIfTI files of a folder: none is left out without a word."""
+"""Lists the NIfTI files of a folder and reports broken links."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 def nifti_stem(path: Path) -> str | None:
-    """Returns the name of a NIfTI file without `.nii[.gz]`, or None for a file of another suffix.
+    """Returns the name of a NIfTI file without `.nii[.gz]`, or None for any other file.
 
     >>> nifti_stem(Path("lits/volume-0.nii.gz")), nifti_stem(Path("notes.txt"))
     ('volume-0', None)
@@ -26,21 +26,21 @@ def nifti_stem(path: Path) -> str | None:
 def nifti_files(
     folder: str | Path, subfolders: bool = True, accept: Callable[[str], bool] = bool, needed: bool = True
 ) -> list[Path]:
-    """Lists the NIfTI files of a folder, sorted by path; names that begin with a dot are left out.
+    """Lists the NIfTI files of a folder, sorted by path.
 
-    Linked folders are read like others, each folder once.
+    Skips names that begin with a dot. Follows links to folders, and reads each folder once.
 
     Args:
       folder: the folder.
-      subfolders: whether the files of its subfolders are listed, too.
-      accept: whether a file of this name is listed; default: all are.
-      needed: whether a link to a missing file is an error, or only warned about.
+      subfolders: whether to list the files of subfolders, too.
+      accept: a function of a file's name that returns whether to list the file; the default lists all.
+      needed: whether a link to a missing NIfTI file is an error; otherwise it is a warning.
 
     Returns:
       The files.
 
     Raises:
-      DataError: a folder cannot be read, or a link leads to a NIfTI file that does not exist.
+      DataError: a folder cannot be read, or `needed` is set and a link points to a missing NIfTI file.
     """
 
     def is_wanted(path: Path) -> bool:
@@ -53,7 +53,7 @@ def nifti_files(
         here = waiting.pop()
         with access_named(here):
             real = here.resolve(strict=True)
-            if real in visited:  # through a link
+            if real in visited:  # already listed, through a link
                 continue
             visited.add(real)
             with os.scandir(here) as entries:
@@ -69,10 +69,10 @@ def nifti_files(
     missing = [f"{link} -> {os.readlink(link)}" for link in sorted(dangling) if is_wanted(link)]
     if missing and needed:
         raise DataError(
-            f"{len(missing)} link(s) to files that do not exist: {'; '.join(missing)}. "
+            f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
             "Fix: restore the files, or delete the links."
         )
     for link in sorted(dangling):
-        if is_wanted(link) or nifti_stem(link) is None:  # what has no suffix may have led to a folder of them
-            _log.warning("%s: this link leads to %s, which does not exist", link, os.readlink(link))
+        if is_wanted(link) or nifti_stem(link) is None:  # a name without .nii may be a folder's
+            _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))
     return sorted(files)

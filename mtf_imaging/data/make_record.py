@@ -17,7 +17,7 @@ from mtf_imaging.data.voxel_values import AIR_HU, warn_if_empty
 def make_record(case: Case, sampling: Sampling, known: SpacingTable = NO_TABLE) -> Record:
     """Reads a case and samples it, the image linearly and the labels to the nearest.
 
-    Warns where there is no liver, and where liver or lesion is cropped away.
+    Warns if the mask is empty, or if liver or lesion is cropped.
 
     Args:
       case: a case with its segmentation.

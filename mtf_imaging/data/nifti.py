@@ -121,7 +121,7 @@ def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segme
 
 
 def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
-    """Reads the labels of the segmentation of `volume`, uint8 `[x, y, z]`; see `read_mask`."""
+    """Reads the labels of the segmentation of `volume` as uint8 `[x, y, z]`; see `read_mask`."""
     return read_mask(path, volume).labels
 
 
@@ -133,9 +133,9 @@ def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
       volume: the volume it belongs to, or another segmentation of that.
 
     Returns:
-      The labels, voxel for voxel on `volume`, with the geometry of the mask's file. A mask stored along other axes of
-      the same voxels is turned. One whose affine contradicts that of `volume` is laid on it voxel for voxel, with a
-      warning.
+      The labels, voxel for voxel on `volume`, with the geometry of the mask's file. A mask that stores the same voxels
+      along other axes is reoriented. If the affine of the mask contradicts that of `volume`, voxels are matched by
+      their indices, with a warning.
 
     Raises:
       DataError: as `read_volume`; or the mask has another shape than `volume`, or labels other than 0, 1, 2.
@@ -192,11 +192,12 @@ def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
     """Reads the header; the geometry is as it says, right or wrong."""
     with access_named(path):
         if not path.is_file():
-            raise DataError(f"{path}: there is no such file.")
+            raise DataError(f"{path}: this file does not exist. Fix: check the path.")
     image = open_image(path)
     if is_compressed(path) != path.name.endswith(".gz"):
-        what = "not compressed" if path.name.endswith(".gz") else "compressed by gzip"
-        warn_once(f"{path}: is {what}, which its name denies; read as it is.")
+        is_plain = path.name.endswith(".gz")
+        what = "not compressed, but its name ends" if is_plain else "compressed, but its name does not end"
+        warn_once(f"{path}: this file is {what} in .gz; it is read by its content.")
     dtype = image.get_data_dtype()
     if dtype.kind not in "iuf":
         raise DataError(
@@ -214,9 +215,9 @@ def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
 
 
 def _is_flat(affine: np.ndarray) -> bool:
-    """Whether two axes of an affine lie along each other, or one of the three in the plane of the others."""
+    """Returns whether the three axes of an affine are linearly dependent."""
     flat = abs(np.linalg.det(affine[:3, :3])) < 1e-9
-    return flat or bool(np.isnan(nibabel.io_orientation(affine)).any())  # nibabel's measure is relative
+    return flat or bool(np.isnan(nibabel.io_orientation(affine)).any())  # nibabel's threshold is relative
 
 
 def _same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int]) -> bool:

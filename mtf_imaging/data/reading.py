@@ -1,4 +1,4 @@
-"""Errors that name the file: permissions and disks that keep it from being read, memory that cannot hold it."""
+"""Context managers that name the file in errors about access and memory."""
 
 import contextlib
 import errno
@@ -10,11 +10,11 @@ from mtf_imaging.errors import DataError
 
 @contextlib.contextmanager
 def access_named(path: str | os.PathLike) -> Iterator[None]:
-    """Turns what the operating system refuses in the block into a DataError that names the file."""
+    """Converts an error of the operating system into a DataError that names the file."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # not the operating system's: gzip's, for instance
+        if error.errno is None:  # not from the operating system but, for instance, from gzip
             raise
         is_barred = error.errno in (errno.EACCES, errno.EPERM)
         fix = "allow this user to read it" if is_barred else "check the path and the disk"
@@ -23,12 +23,12 @@ def access_named(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_named(path: str | os.PathLike) -> Iterator[None]:
-    """Turns running out of memory in the block into a DataError that names the volume that takes it."""
+    """Converts a MemoryError into a DataError that names the volume."""
     try:
         yield
     except MemoryError as error:
         what = f" ({error})" if str(error) else ""
         raise DataError(
-            f"{path}: too little memory{what}. Fix: free some, fewer --workers where there are several, or a machine "
-            "with more."
+            f"{path}: not enough memory{what}. Fix: free memory, lower --workers if there are several, or use a "
+            "machine with more memory."
         ) from error

@@ -20,9 +20,9 @@ from mtf_imaging.errors import DataError
 
 # A TFRecord is a length of 8 bytes and its checksum, then the data and theirs.
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
-_MAX_BYTES = 2 << 30  # of a protocol buffer, and so of a record
+_MAX_BYTES = 2 << 30  # the limit of a protocol buffer, and so of a record
 _BLOCK = 4 << 20
-_REMAKE = "Fix: run convert again, which makes damaged records anew."
+_REMAKE = "Fix: run convert again; it replaces damaged records."
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,10 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
             source=_bytes_of(feature["source"]).decode(),
         )
     except tf.errors.DataLossError as error:
-        raise DataError(f"{path}: is damaged: its bytes and their checksum differ. {_REMAKE}") from error
-    # protobuf's DecodeError, and ours for what is inside
+        raise DataError(f"{path}: is damaged: its checksum does not match. {_REMAKE}") from error
+    # protobuf raises DecodeError; the lines above raise the others if the content is something else
     except (DecodeError, ValueError, IndexError) as error:
-        raise DataError(f"{path}: is no record of this program. {_REMAKE}") from error
+        raise DataError(f"{path}: is not a record of this program. {_REMAKE}") from error
     if sampling is not None and record.sampling != sampling:
         raise DataError(
             f"{path}: this record has resolution {record.sampling}, asked for was {sampling}. "
@@ -150,10 +150,10 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
 
 
 def _check_framing(path: str | Path) -> None:
-    """Checks that a file can be read, and that it is as long as its record says."""
+    """Checks that a record file is readable and has the length that its header declares."""
     with access_named(path):
         if not Path(path).is_file():
-            raise DataError(f"{path}: there is no such record. Fix: run convert again; it adds what is missing.")
+            raise DataError(f"{path}: this record does not exist. Fix: run convert again; it adds missing records.")
         with open(path, "rb") as file:
             header = file.read(_HEADER_BYTES)
             size = file.seek(0, os.SEEK_END)
@@ -161,9 +161,9 @@ def _check_framing(path: str | Path) -> None:
         raise DataError(f"{path}: is empty. {_REMAKE}")
     needed = _HEADER_BYTES + int.from_bytes(header[:8], "little") + _FOOTER_BYTES
     if size != needed <= _MAX_BYTES:
-        raise DataError(f"{path}: has {size} bytes, and its record says {needed}: truncated or damaged. {_REMAKE}")
+        raise DataError(f"{path}: has {size} bytes, but should have {needed}: truncated or damaged. {_REMAKE}")
     if size != needed:
-        raise DataError(f"{path}: is no record of this program. {_REMAKE}")
+        raise DataError(f"{path}: is not a record of this program. {_REMAKE}")
 
 
 def parse_record(serialized, grid: Grid) -> tuple:

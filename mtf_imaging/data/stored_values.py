@@ -57,7 +57,7 @@ class StoredValues:
         """Yields (planes along k, the numbers `[i, j, planes]` in the file), in order, each read when it is asked for.
 
         Raises:
-          DataError: the file ends too early or is damaged; where it is compressed, after the last slab at the latest.
+          DataError: the file ends too early or is damaged. A wrong checksum is reported after the last slab.
         """
         in_plane, num_planes = self.shape[:2], self.shape[2]
         plane = int(np.prod(in_plane))
@@ -74,7 +74,7 @@ class StoredValues:
                     numbers = np.frombuffer(data, self.dtype, count)  # a ValueError where there are fewer
                 yield at, numbers.reshape(*in_plane, -1, order="F")
             with damage_named(self.path):
-                while isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):  # its end is where the checksum is
+                while isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):  # the checksum is at the end
                     pass
 
     def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:

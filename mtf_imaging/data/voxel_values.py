@@ -16,20 +16,20 @@ NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 AIR_HU = -1024
 _MAX_HU = 32767
 _NO_AIR_HU = -200  # above fat: a CT without lower values shows no air around the patient and none within
-_WHOLE = 1e-3  # how far from whole numbers scaling leaves them
-_LEAST_SPAN = 20  # HU: the noise of any CT alone spans more; normalized images span 1, 2, or a few standard deviations
+_WHOLE = 1e-3  # the rounding error that scaling leaves on whole numbers
+_LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image only 1, 2 or a few standard deviations
 _log = logging.getLogger(__name__)
 
 
 def hounsfield(stored: StoredValues) -> np.ndarray:
     """HU of a CT, int16 `[i, j, k]`, at least -1024.
 
-    NaN becomes air, what is out of range the nearest bound, and negative HU that were stored as unsigned 16-bit numbers
-    are read as signed; each with a warning. Fractions of HU, as resampling leaves them, are rounded.
+    NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned 16-bit
+    numbers are read as signed. Each of these logs a warning. Fractions of HU, from resampling, are rounded.
 
     Raises:
-      DataError: no voxel has a value, most of them have none that is HU, or the image was normalized: fractions that
-        span less than any CT does.
+      DataError: all voxels are NaN, most are above the range of HU, or the image was normalized: it has fractions that
+        span less than those of any CT.
     """
     path, size = stored.path, stored.size
     hu = np.empty(stored.shape, np.int16, order="F")
@@ -101,17 +101,17 @@ def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
         num_above += np.count_nonzero(slab > _MAX_HU)
         np.clip(slab, AIR_HU, _MAX_HU, out=slab)
         hu[..., at] = whole = np.rint(slab)
-        if fractions[1] - fractions[0] < _LEAST_SPAN:  # else they are those of a CT, as the first slab shows
+        if fractions[1] - fractions[0] < _LEAST_SPAN:  # wider fractions are a CT's
             everything = _widened(everything, slab[~nan] if nan.any() else slab)
             is_fraction = np.abs(np.subtract(slab, whole, out=whole), out=whole) > _WHOLE
             num_fractions += np.count_nonzero(is_fraction)
             fractions = _widened(fractions, slab[is_fraction])
-    # Fractions alone where they are many: what was normalized may have been padded since.
+    # If there are many fractions, only they count: a normalized image may have been padded afterwards.
     low, high = fractions if num_fractions > stored.size // 10 else everything
     if num_fractions and high - low < _LEAST_SPAN:
         raise DataError(
-            f"{stored.path}: holds fractions from {low:.3g} to {high:.3g}, no CT in HU, which spans hundreds of whole "
-            "numbers: was it normalized? Fix: give the CT as it was before."
+            f"{stored.path}: its fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds "
+            "of whole numbers. The image was probably normalized. Fix: give the original CT."
         )
     return num_nan, num_below, num_above
 
@@ -140,14 +140,16 @@ def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
 
 
 def warn_if_empty(path: Path, labels: np.ndarray) -> None:
-    """Warns where a mask marks nothing, not even the liver that every CT of it shows.
+    """Warns if a mask has no voxel of liver or lesion.
 
     Args:
       path: file of the mask.
       labels: `[x, y, z]`.
     """
     if not labels.any():
-        warn_once(f"{path}: marks no voxel as liver or lesion; it is taken as it is. Is it the mask of this CT?")
+        warn_once(
+            f"{path}: this mask has no voxel of liver or lesion; it is used anyway. Check that it belongs to this CT."
+        )
 
 
 @functools.cache

@@ -82,21 +82,21 @@ def _begin(prepare):
     threading.Thread(target=end_with_parent, daemon=True).start()
     if prepare:
         prepare()
-    signal.signal(signal.SIGTERM, _end_call)  # until here SIGTERM ends the worker without a traceback
+    signal.signal(signal.SIGTERM, _end_call)  # before this line, SIGTERM ends the worker without a traceback
 
 
 class _State:
-    """What the handler of SIGTERM in a worker knows of it."""
+    """The state of a worker that its handler of SIGTERM shares with `_call`."""
 
     is_working = False
     is_ending = False
 
 
 def _end_call(*_):
-    """Ends the call in progress, through `finally`, so that no half-written file stays, and those to come.
+    """Ends the call in progress, and every later one, when SIGTERM arrives.
 
-    Between calls it interrupts nothing: the worker may hold the lock of the pool's queue, and with it all others. The
-    pool then tells it to end.
+    The call ends through `finally`, which deletes half-written files. Between calls the handler interrupts nothing,
+    because the worker may hold the lock of the pool's queue, which all workers share. The pool then ends the worker.
     """
     _State.is_ending = True
     if _State.is_working:

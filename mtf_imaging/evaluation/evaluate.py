@@ -54,7 +54,7 @@ def evaluate(
       progress: whether to show a progress bar and print the tables.
       cleanup: what is removed of what the network finds, before it is scored and written.
       known: voxel sizes of files whose headers have lost them.
-      cases: those of the input folder to evaluate, as `cases_to_evaluate` returns them; None for all.
+      cases: the cases to evaluate, as `cases_to_evaluate` returns them; None for all cases of the input folder.
 
     Returns:
       The scores.
@@ -93,15 +93,20 @@ def cases_to_evaluate(
     only: Collection[str] | None = None,
     known: SpacingTable = NO_TABLE,
 ) -> list[Case]:
-    """Finds the cases to evaluate, and checks them and the output folder, before any network is built.
+    """Finds the cases to evaluate, and checks them and the output folder before a network is built.
 
     Args:
-      input_dir, output_dir, known: as of `evaluate`.
-      only: keys of the cases, for instance those that a fold holds out; None for all.
+      input_dir: as for `evaluate`.
+      output_dir: as for `evaluate`.
+      only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None for all.
+      known: as for `evaluate`.
+
+    Returns:
+      The cases.
 
     Raises:
-      DataError: the input is missing, or the header of a volume cannot be read; or the output folder holds results that
-        are not of these cases, lies in the input folder, or is that of a run.
+      DataError: the input is missing, or the header of a volume cannot be read; or the output folder holds results of
+        other cases, lies in the input folder, or is the folder of a run.
     """
     cases = find_cases(input_dir) if only is None else _those(find_cases(input_dir), only, input_dir)
     _check_output(Path(output_dir), Path(input_dir), cases)
@@ -121,7 +126,7 @@ def _those(cases: list[Case], only: Collection[str], input_dir: str | Path) -> l
 
 
 def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
-    """Results never land among references or checkpoints, beside those of other cases, or on other people's files."""
+    """Refuses an output folder that holds references, a run, or results of other cases."""
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
     predictions = output_dir / "predictions"
@@ -135,6 +140,6 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     there = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
     if there and not any((predictions / name).exists() for name in ours):
         raise DataError(
-            f"{there[0]}: is there already, and is not of these cases: there is none of their predictions in "
-            f"{predictions}. Fix: write to another folder, or delete this one."
+            f"{there[0]}: already exists and belongs to other cases: {predictions} holds no predictions of these "
+            "cases. Fix: write to another folder, or delete the old results."
         )

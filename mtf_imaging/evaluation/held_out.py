@@ -62,7 +62,7 @@ class HeldOutRecords:
         return score
 
     def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: Grid) -> Iterator[dict]:
-        """All cases in batches, in the order of their keys; the first ones fill up the last batch."""
+        """Returns all cases in batches, in the order of their keys; the first cases fill up the last batch."""
         number = len(open_records(eval_dir, tuple(sizes), self.spacing).cases)
         options = {"resolution": format_grid(sizes), "spacing": self.spacing, "window": self.window}
         found = training_batches(eval_dir, batch_size, seed=0, shuffle=False, **options)

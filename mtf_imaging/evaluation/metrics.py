@@ -1,4 +1,4 @@
-"""Write scores: `metrics.json` for programs, a CSV with a row per case for spreadsheets, tables for people."""
+"""Write scores: `metrics.json` for programs, a CSV file with one row per case, and text tables for people."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ def metrics_dict(cases: list[CaseScore]) -> dict:
     Returns:
       `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...}, "lesion": {...},
       "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ..., ...}, "lesion":
-      {...}, ...}`. `official_scores` defines "official", which a case has by itself, too; `summarize` the rest.
+      {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize` defines the rest.
     """
     return {
         "official": official_scores(case.official for case in cases),
@@ -83,12 +83,12 @@ def dice_table(cases: list[CaseScore]) -> str:
 
 
 def scores_text(cases: list[CaseScore]) -> str:
-    """The tables of Dice, of the official scores and of our own measures."""
+    """Returns the tables of Dice, of the official scores and of our own measures."""
     return "\n\n".join([dice_table(cases), official_table(cases), summary_table(cases)])
 
 
 def official_table(cases: list[CaseScore]) -> str:
-    """A plain-text table of the scores of the challenge's original program."""
+    """Returns a plain-text table of the scores of the challenge's original program."""
     scores = official_scores(case.official for case in cases)
     lines = [f"{'official':16}{'precision':>10}{'recall':>10}"]
     for name, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero")):
@@ -105,7 +105,7 @@ def official_table(cases: list[CaseScore]) -> str:
 
 
 def summary_table(cases: list[CaseScore]) -> str:
-    """A plain-text table of our own measures: of livers, of lesions as one mask a case, of each detected lesion."""
+    """Returns a plain-text table of our measures of livers, of all lesions as one mask, and of detected lesions."""
     summary = summarize(cases)
     columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
     lines = [f"{'our measures':16}" + "".join(f"{name:>10}" for name in columns)]

@@ -52,8 +52,8 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
       At least one pair.
 
     Raises:
-      DataError: a folder is missing, empty or cannot be read, a file has no partner, two files claim one case, or
-        a link leads to a file that does not exist.
+      DataError: a folder is missing, empty or unreadable; a file has no partner; two files claim one case; or a link
+        points to a missing file.
     """
     folders = Path(reference_dir), Path(prediction_dir)
     files = [_segmentations(folder) for folder in folders]

@@ -124,7 +124,7 @@ def predict_cases(
       cleanup: what is removed of what the network finds.
       submission: whether a folder's test cases are stored as the LiTS challenge takes them, see `submission_names`.
       known: voxel sizes of files whose headers have lost them.
-      planned: what `plan_predictions` returned of these arguments, where it was called before.
+      planned: the result of `plan_predictions` for these arguments; None calls it.
 
     Returns:
       The files that were written.
@@ -154,18 +154,22 @@ def plan_predictions(
     submission: bool = False,
     known: SpacingTable = NO_TABLE,
 ) -> list[tuple[Case, Path]]:
-    """Finds the volumes to segment and the files to write, and checks both, before any network is built.
+    """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
     Args:
-      input_path, output_path, overwrite, submission, known: as of `predict_cases`.
+      input_path: as for `predict_cases`.
+      output_path: as for `predict_cases`.
+      overwrite: as for `predict_cases`.
+      submission: as for `predict_cases`.
+      known: as for `predict_cases`.
 
     Returns:
       Pairs (case, file to write).
 
     Raises:
-      DataError: the input is missing, or the header of a volume cannot be read; the output would overwrite the input,
-        is there already, or lies among the cases or in the folder of a run; or a submission is asked for of what is no
-        folder of test cases.
+      DataError: the input is missing, or the header of a volume cannot be read; the output already exists, would
+        overwrite the input, or lies among the cases or in the folder of a run; or `submission` is set and the input is
+        not a folder of test cases.
     """
     input_path, output_path = Path(input_path), Path(output_path)
     cases = find_cases(input_path, need_labels=False)
@@ -174,7 +178,7 @@ def plan_predictions(
     there = [output for output in outputs if output.exists()]
     if there and not overwrite:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise DataError(f"{there[0]}{more}: is there already. Fix: give another output, or --overwrite.")
+        raise DataError(f"{there[0]}{more}: already exists. Fix: give another output, or --overwrite.")
     for case in cases:
         read_geometry(case.volume, known)
     return list(zip(cases, outputs, strict=True))

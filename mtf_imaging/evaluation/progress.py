@@ -84,7 +84,7 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
     Args:
       path: file to write.
       train: columns by name, `[rows]`: "step", "loss", and the measures of training.
-      held_out: "step", the measures of held-out cases and, where it was computed, their "loss"; {} for none.
+      held_out: columns by name: "step", the measures of held-out cases and, if computed, "loss"; {} for none.
       num_steps: of the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
@@ -143,7 +143,7 @@ def _measures(axes, train, held_out, names, best_by):
 
 
 def _legend(axes):
-    """Below, where it hides no curve."""
+    """Draws the legend below the axes, where it hides no curve."""
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
 
 

@@ -69,7 +69,7 @@ def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
     with memory_named(pair.reference):
         prediction, reference, geometry, hu = _read(pair, known)
         overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
-        del hu  # and with it the scan
+        del hu  # frees the CT
         score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
         return ScoredPair(score, overlays)
 
@@ -94,7 +94,7 @@ def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: boo
 
 
 def _read(pair: Pair, known: SpacingTable):
-    """The prediction's labels, the reference, the geometry of both, and the CT, or None where there is none.
+    """Returns the labels of the prediction, the reference, their geometry, and the CT or None.
 
     Where there is a CT, its header says how voxels lie, as in every other command: masks lose theirs more often.
     """

@@ -125,8 +125,8 @@ def restore_last(directory, checkpoint, program, everything):
       everything: whether the checkpoint must hold no other variables than the program's.
 
     Raises:
-      CheckpointError: all are damaged, or the last whole one is of another network.
-      OSError: one may not be read.
+      CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
+      OSError: a checkpoint cannot be read.
     """
     checkpoint_files.check_access(directory)
     paths = checkpoint_files.paths(directory)

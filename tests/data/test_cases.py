@@ -110,7 +110,7 @@ def test_folders_without_cases(tmp_path):
         find_cases(tmp_path)
 
 
-def test_links_that_lead_nowhere_are_named(tmp_path):
+def test_broken_links_are_named(tmp_path):
     touch(tmp_path, "volume-1.nii", "segmentation-1.nii")
     for name in ("volume-2.nii.gz", "segmentation-2.nii.gz"):
         (tmp_path / name).symlink_to(tmp_path / "gone" / name)
@@ -119,15 +119,15 @@ def test_links_that_lead_nowhere_are_named(tmp_path):
             find_cases(tmp_path, need_labels)
         for name in ("volume-2.nii.gz", "segmentation-2.nii.gz"):
             assert f"{tmp_path / name} -> {tmp_path / 'gone' / name}" in str(error.value)
-        assert "2 link(s) to files that do not exist" in str(error.value)
+        assert "2 link(s) point to missing files" in str(error.value)
         assert "Fix: restore the files, or delete the links." in str(error.value)
 
 
-def test_a_link_to_a_missing_folder_is_warned_about(tmp_path, caplog):
+def test_a_link_to_a_missing_folder_logs_a_warning(tmp_path, caplog):
     touch(tmp_path, "volume-1.nii", "segmentation-1.nii")
     (tmp_path / "more").symlink_to(tmp_path / "gone")
     assert [case.key for case in find_cases(tmp_path)] == ["1"]
-    assert f"{tmp_path / 'more'}: this link leads to {tmp_path / 'gone'}, which does not exist" in caplog.text
+    assert f"{tmp_path / 'more'}: this link points to {tmp_path / 'gone'}, which does not exist" in caplog.text
 
 
 def test_cases_behind_linked_folders_are_read(tmp_path):
@@ -140,7 +140,7 @@ def test_cases_behind_linked_folders_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["set", "set/imagesTr"])
-def test_a_folder_that_may_not_be_read_is_named(open_folder, closed):
+def test_an_unreadable_folder_is_named(open_folder, closed):
     touch(open_folder, "set/imagesTr/a.nii", "set/labelsTr/a.nii")
     (open_folder / closed).chmod(0)
     with as_nobody(), pytest.raises(DataError, match=rf"{open_folder / closed}: Permission denied\. Fix: allow"):
@@ -151,12 +151,12 @@ def test_a_folder_that_may_not_be_read_is_named(open_folder, closed):
 def test_several_channels_are_refused(tmp_path, need_labels):
     channels = [f"imagesTr/{case}_000{n}.nii.gz" for case in ("a", "b") for n in range(3)]
     touch(tmp_path, *channels, "labelsTr/a.nii.gz", "labelsTr/b.nii.gz")
-    text = r"case 'a' has 3 channels \(a_0000\.nii\.gz, a_0001\.nii\.gz, a_0002\.nii\.gz\), as 1 other case.*Fix: keep"
+    text = r"case 'a' has 3 channels \(a_0000\.nii\.gz, a_0001\.nii\.gz, a_0002\.nii\.gz\); 1 other case.*Fix: keep"
     with pytest.raises(DataError, match=text):
         find_cases(tmp_path, need_labels)
 
 
-def test_volumes_that_look_like_channels_are_warned_about(tmp_path, caplog):
+def test_volumes_with_names_of_channels_log_a_warning(tmp_path, caplog):
     touch(tmp_path, "a_0000.nii", "a_0001.nii", "b_0000.nii")
     assert len(find_cases(tmp_path, need_labels=False)) == 3
-    assert "a_0000.nii, a_0001.nii: named like channels of one case" in caplog.text
+    assert "the names a_0000.nii, a_0001.nii look like the channels of one case" in caplog.text

@@ -255,7 +255,7 @@ def test_the_header_alone_gives_shape_and_spacing(tmp_path, store, arrays, codes
 
 
 def gzip_stored(data, flip):
-    """Bytes of a gzip file that stores its data as it is, one byte of it flipped: only the checksum tells."""
+    """Returns an uncompressed gzip file with one flipped byte, which only the checksum reveals."""
     whole = bytearray(gzip.compress(data, 0))
     whole[flip] ^= 1
     return bytes(whole)
@@ -276,11 +276,11 @@ def test_damaged_files_are_named(tmp_path, store, arrays):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(DataError, match=name.replace(".", r"\.") + ".*cannot be read as NIfTI"):
             read_volume(tmp_path / name)
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="this file does not exist"):
         read_volume(tmp_path / "missing.nii")
 
 
-# Its first two axes point the same way, to the last digit.
+# Its first two axes are parallel up to rounding.
 FLAT = np.array([[1e18, 1e18, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
@@ -302,14 +302,14 @@ def test_files_that_are_not_one_volume(tmp_path):
 
 @pytest.mark.parametrize("kind", [nibabel.Nifti1Image, nibabel.Nifti2Image])
 @pytest.mark.parametrize(("written", "name"), [("a.nii", "volume-0.nii.gz"), ("a.nii.gz", "volume-0.nii")])
-def test_content_says_whether_a_file_is_compressed(tmp_path, arrays, kind, written, name, caplog):
+def test_compression_is_detected_from_the_content(tmp_path, arrays, kind, written, name, caplog):
     hu, labels = arrays()
     nibabel.save(kind(hu, np.diag([1.5, 2, 3, 1])), tmp_path / written)
     (tmp_path / written).rename(tmp_path / name)
     volume = read_volume(tmp_path / name)
     np.testing.assert_array_equal(volume.hu, hu)
-    what = "not compressed" if name.endswith(".gz") else "compressed by gzip"
-    assert caplog.text.count(f"{name}: is {what}, which its name denies; read as it is") == 1
+    what = "not compressed, but its name ends" if name.endswith(".gz") else "compressed, but its name does not end"
+    assert caplog.text.count(f"{name}: this file is {what} in .gz; it is read by its content.") == 1
     write_labels(tmp_path / "out.nii.gz", labels, volume.geometry)
     assert type(nibabel.load(tmp_path / "out.nii.gz")) is kind
 
@@ -318,22 +318,22 @@ def test_content_says_whether_a_file_is_compressed(tmp_path, arrays, kind, writt
     "scaled", [lambda hu: hu / 2000 + 0.5, lambda hu: (hu - 40) / 200, lambda hu: hu / 1000], ids=["0..1", "z", "-1..1"]
 )
 @pytest.mark.parametrize("as_scale", [False, True], ids=["float32", "int16 with a scale"])
-def test_images_that_were_normalized_are_refused(tmp_path, arrays, scaled, as_scale):
+def test_normalized_images_are_refused(tmp_path, arrays, scaled, as_scale):
     values = scaled(arrays()[0].astype(np.float64))
     image = nibabel.Nifti1Image(values.astype(np.float32), np.diag([1.5, 2, 3, 1]))
     if as_scale:
         image.set_data_dtype(np.int16)  # nibabel then chooses a slope
     nibabel.save(image, tmp_path / "volume-0.nii")
     fractions = values[np.abs(values - np.rint(values)) > 1e-3]
-    with pytest.raises(DataError, match=r"/volume-0\.nii: holds fractions .*no CT in HU.* Fix: give the CT") as error:
+    with pytest.raises(DataError, match=r"/volume-0\.nii: its fractional values .*CT in HU.* Fix: give the ") as error:
         read_volume(tmp_path / "volume-0.nii")
-    shown = re.search("from (.*) to (.*), no CT", str(error.value)).groups()
+    shown = re.search("from (.*) to (.*), but a CT", str(error.value)).groups()
     np.testing.assert_allclose([float(bound) for bound in shown], [fractions.min(), fractions.max()], rtol=0.01)
     if not as_scale:
         values[0], values[1] = -1024, np.nan  # padded afterwards
         values[3, :, 0] = np.round(values[3, :, 0])
         nibabel.save(nibabel.Nifti1Image(values, np.diag([1.5, 2, 3, 1])), tmp_path / "padded.nii")
-        with pytest.raises(DataError, match=r"padded\.nii: holds fractions from"):
+        with pytest.raises(DataError, match=r"padded\.nii: its fractional values range from"):
             read_volume(tmp_path / "padded.nii")
 
 
@@ -341,25 +341,25 @@ def test_fractions_of_hu_are_rounded(tmp_path, store, arrays, caplog):
     hu, _ = arrays()
     for name, offset in (("resampled.nii", 0.3), ("noise.nii", 1e-5)):
         np.testing.assert_array_equal(read_volume(store(tmp_path / name, (hu + offset).astype(np.float32))).hu, hu)
-    flat = np.full(hu.shape, -1000.00001)  # of one value, up to what scaling leaves
+    flat = np.full(hu.shape, -1000.00001)  # one value, with the rounding error of scaling
     np.testing.assert_array_equal(read_volume(store(tmp_path / "flat.nii", flat)).hu, np.rint(flat))
     assert not caplog.records
 
 
 @pytest.mark.parametrize("reader", [read_volume, read_geometry, read_segmentation])
 @pytest.mark.parametrize("name", ["volume-0.nii", "volume-0.nii.gz"])
-def test_a_header_of_more_voxels_than_the_file_can_hold_is_told(tmp_path, store, arrays, reader, name):
+def test_a_header_with_more_voxels_than_the_file_is_refused(tmp_path, store, arrays, reader, name):
     path = store(tmp_path / name, arrays()[0])
     data = bytearray(nibabel.load(path).to_bytes())
     data[42:48] = np.full(3, 32767, "<i2").tobytes()  # dim[1:4]
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     size, needed = path.stat().st_size, 352 + 2 * 32767**3
-    text = rf"{name}: cannot be read as NIfTI: its header says 32767 x 32767 x 32767 voxels of int16, {needed} bytes"
-    with pytest.raises(DataError, match=rf"{text}, and the file has {size} .*bytes.* Fix: fetch it again\."):
+    text = rf"{name}: cannot be read as NIfTI: its header declares 32767 x 32767 x 32767 voxels of int16"
+    with pytest.raises(DataError, match=rf"{text} \({needed} bytes\), but the file has {size} .*bytes.* Fix: fetch"):
         reader(path)
 
 
-def test_a_header_of_negative_sizes_is_told(tmp_path, store, arrays):
+def test_a_header_with_negative_sizes_is_refused(tmp_path, store, arrays):
     path = store(tmp_path / "volume-0.nii", arrays()[0])
     data = bytearray(path.read_bytes())
     data[42:44] = np.array(-7, "<i2").tobytes()
@@ -368,8 +368,8 @@ def test_a_header_of_negative_sizes_is_told(tmp_path, store, arrays):
         read_volume(path)
 
 
-def test_a_volume_that_memory_cannot_hold_is_named(tmp_path):
-    """Its file is whole: 8 GB of nothing, which take no room on the disk."""
+def test_a_volume_too_large_for_memory_is_named(tmp_path):
+    """The file is complete: 8 GB of zeros, stored sparsely."""
     path, shape = tmp_path / "volume-0.nii", (2048, 2048, 1000)
     header = nibabel.Nifti1Image(np.zeros((1, 1, 1), np.int16), np.diag([1.0, 1, 2, 1])).header
     header.set_data_shape(shape)
@@ -388,12 +388,12 @@ for reader in (read_volume, read_segmentation):
 """
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
     for line, size, dtype in zip(done.stdout.splitlines(), ("7.81", "3.91"), ("int16", "uint8"), strict=True):
-        assert line.startswith(f"DataError {path}: too little memory (")
+        assert line.startswith(f"DataError {path}: not enough memory (")
         assert f"{size} GiB for an array with shape (2048, 2048, 1000) and data type {dtype}" in line
         assert "Fix: " in line
 
 
-def test_a_file_that_may_not_be_read_is_told(open_folder, store, arrays):
+def test_an_unreadable_file_is_named(open_folder, store, arrays):
     path = store(open_folder / "volume-0.nii.gz", arrays()[0])
     path.chmod(0)
     with as_nobody(), pytest.raises(DataError, match=rf"^{path}: Permission denied\. Fix: allow"):

@@ -46,19 +46,19 @@ def test_damaged_records_are_named(tmp_path, record):
     whole = path.read_bytes()
     flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (3, 200, len(whole) - 2)]
     damages = {
-        whole[:-20]: f"has {len(whole) - 20} bytes, and its record says {len(whole)}: truncated or damaged",
+        whole[:-20]: f"has {len(whole) - 20} bytes, but should have {len(whole)}: truncated or damaged",
         b"": "is empty",
-        flipped[0]: f"has {len(whole)} bytes, and its record says {len(whole) ^ 1 << 24}: truncated or damaged",
-        flipped[1]: "is damaged: its bytes and their checksum differ",
-        flipped[2]: "is damaged: its bytes and their checksum differ",
-        b"something else entirely, long enough for a header" * 3: "is no record of this program",
+        flipped[0]: f"has {len(whole)} bytes, but should have {len(whole) ^ 1 << 24}: truncated or damaged",
+        flipped[1]: "is damaged: its checksum does not match",
+        flipped[2]: "is damaged: its checksum does not match",
+        b"something else entirely, long enough for a header" * 3: "is not a record of this program",
     }
     for data, text in damages.items():
         path.write_bytes(data)
         with pytest.raises(DataError) as error:
             read_record(path)
-        assert str(error.value) == f"{path}: {text}. Fix: run convert again, which makes damaged records anew."
-    with pytest.raises(DataError, match="there is no such record"):
+        assert str(error.value) == f"{path}: {text}. Fix: run convert again; it replaces damaged records."
+    with pytest.raises(DataError, match="this record does not exist"):
         read_record(tmp_path / "missing")
 
 
@@ -69,7 +69,7 @@ def test_records_of_another_kind_or_resolution(tmp_path, record):
     for payload in (tf.train.Example().SerializeToString(), b"\xff\xff\xff"):
         with tf.io.TFRecordWriter(str(path)) as writer:
             writer.write(payload)
-        with pytest.raises(DataError, match="no record of this program"):
+        with pytest.raises(DataError, match="not a record of this program"):
             read_record(path)
     write_record(path, record)
     with pytest.raises(DataError, match=r"resolution x:4,y:5,z:6, asked for was x:8,y:8,z:8"):
@@ -255,7 +255,7 @@ def test_a_record_that_is_not_the_manifests_is_refused_by_training(tmp_path, lit
     assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)
 
 
-def test_a_record_that_may_not_be_read_is_told(open_folder, record):
+def test_an_unreadable_record_is_named(open_folder, record):
     path = open_folder / "case-2.tfrecord"
     write_record(path, record)
     path.chmod(0)
@@ -263,28 +263,28 @@ def test_a_record_that_may_not_be_read_is_told(open_folder, record):
         read_record(path)
 
 
-def test_a_mask_without_liver_is_warned_about(tmp_path, lits_dir, store, caplog):
+def test_an_empty_mask_logs_a_warning(tmp_path, lits_dir, store, caplog):
     mask = store(lits_dir / "segmentation-9.nii", np.zeros((7, 6, 5), np.uint8), "LPS")
-    for _ in range(2):  # made, then kept
+    for _ in range(2):  # converted, then kept
         assert convert(lits_dir, tmp_path / "out", 4, progress=False) == ["2", "9", "10"]
-    assert caplog.text.count(f"{mask}: marks no voxel as liver or lesion") == 1
+    assert caplog.text.count(f"{mask}: this mask has no voxel of liver or lesion") == 1
 
 
-def test_masks_that_are_all_empty_are_refused(tmp_path, lits_dir, store):
+def test_a_folder_of_empty_masks_is_refused(tmp_path, lits_dir, store):
     for path in lits_dir.glob("segmentation-*.nii"):
         store(path, np.zeros(nibabel.load(path).shape, np.uint8))
-    for _ in range(2):  # when they are made, and when they are there
-        with pytest.raises(DataError, match=rf"{lits_dir}: none of its 3 cases has a voxel of liver or lesion.* Fix: "):
+    for _ in range(2):  # converted, then kept
+        with pytest.raises(DataError, match=rf"{lits_dir}: none of the 3 cases has a voxel of liver or lesion.* Fix: "):
             convert(lits_dir, tmp_path / "out", 4, progress=False)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
-def test_a_case_that_memory_cannot_hold_is_named(tmp_path, lits_dir, monkeypatch):
+def test_a_case_too_large_for_memory_is_named(tmp_path, lits_dir, monkeypatch):
     def resample(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
     monkeypatch.setattr("mtf_imaging.data.make_record.resample_linear", resample)
     with pytest.raises(
-        DataError, match=r"volume-2\.nii\.gz: too little memory \(Unable to allocate 9 GiB\).*--workers"
+        DataError, match=r"volume-2\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\).*--workers"
     ):
         convert(lits_dir, tmp_path / "out", 4, progress=False)

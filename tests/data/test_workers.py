@@ -159,7 +159,7 @@ def work(path):
     if sys.argv[1] == "working":
         try:
             os.kill(os.getpid(), signal.SIGTERM)
-            print("it went on")
+            print("still running")
         finally:
             print("cleaned up", flush=True)
     return path
@@ -175,11 +175,11 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("when", "shown"),
     [
-        ("sending", ["['a']"]),  # with the lock that all workers share
+        ("sending", ["['a']"]),  # while it holds the lock that all workers share
         ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start the command again."]),
     ],
 )
-def test_a_worker_that_is_terminated_locks_up_nobody(tmp_path, when, shown):
+def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, shown):
     (tmp_path / "terminated.py").write_text(TERMINATED)
     command = [sys.executable, tmp_path / "terminated.py", when]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

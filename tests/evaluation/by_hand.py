@@ -1,4 +1,4 @@
-"""Lesions paired voxel by voxel on sets of tuples: slow, and sharing no code with the package."""
+"""Pairs lesions voxel by voxel on sets of tuples: slow, but independent of the code of the package."""
 
 import itertools
 

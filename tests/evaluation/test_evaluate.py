@@ -107,7 +107,7 @@ def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
     (tmp_path / "out").mkdir()
     kept = tmp_path / "out/segmentation-4.nii.gz"
     kept.write_bytes(b"someone's work")
-    with pytest.raises(DataError, match=r"segmentation-4\.nii\.gz: is there already"):
+    with pytest.raises(DataError, match=r"segmentation-4\.nii\.gz: already exists"):
         predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [kept.name]
     assert kept.read_bytes() == b"someone's work"
@@ -180,18 +180,18 @@ def test_pictures_show_the_largest_lesion_else_the_liver(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
-def test_a_case_that_memory_cannot_hold_is_named(tmp_path, folder, monkeypatch, command):
+def test_a_case_too_large_for_memory_is_named(tmp_path, folder, monkeypatch, command):
     def too_large(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
     monkeypatch.setattr("mtf_imaging.evaluation.predict.resample_linear", too_large)
     function = evaluate if command == "evaluate" else predict_cases
-    with pytest.raises(DataError, match=r"volume-3\.nii\.gz: too little memory \(Unable to allocate 9 GiB\)"):
+    with pytest.raises(DataError, match=r"volume-3\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         function(folder, tmp_path / "out", GRID, oracle, progress=False)
 
 
 @pytest.mark.parametrize(("there", "name"), [("config.gin", ""), ("ckpt-20.index", ""), ("config.gin", "eval")])
-def test_results_never_land_among_the_files_of_a_run(tmp_path, folder, there, name):
+def test_results_are_not_written_to_the_folder_of_a_run(tmp_path, folder, there, name):
     run = tmp_path / "run"
     run.mkdir()
     (run / there).touch()
@@ -207,20 +207,20 @@ def test_results_never_land_among_the_files_of_a_run(tmp_path, folder, there, na
     evaluate(folder, run / "evaluation", GRID, oracle, num_pictures=0, progress=False)
 
 
-def test_results_replace_those_of_the_same_cases_alone(tmp_path, folder):
+def test_results_of_other_cases_are_not_replaced(tmp_path, folder):
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.html").write_text("of something else")
-    with pytest.raises(DataError, match=r"report\.html: is there already, and is not of these cases"):
+    with pytest.raises(DataError, match=r"report\.html: already exists and belongs to other cases"):
         evaluate(folder, out, GRID, oracle, progress=False)
     assert (out / "report.html").read_text() == "of something else"
 
 
-def test_a_volume_that_cannot_be_read_is_told_before_any_is_segmented(tmp_path, folder):
+def test_an_unreadable_volume_is_reported_before_any_is_segmented(tmp_path, folder):
     (folder / "volume-12.nii.gz").write_bytes(b"no NIfTI")
 
     def predict(image):
-        raise AssertionError("it began")
+        raise AssertionError("segmentation began")
 
     with pytest.raises(DataError, match=r"volume-12\.nii\.gz: "):
         predict_cases(folder, tmp_path / "out", GRID, predict, progress=False)

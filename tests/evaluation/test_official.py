@@ -1,4 +1,4 @@
-"""The official scores against the numbers that the challenge's original program gave for the same files."""
+"""Compares the official scores with those of the challenge's original program for the same files."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ EXPECTED = json.loads((PAIRS / "scores.json").read_text())
 
 
 def score(tmp_path, pairs):
-    """The contents of `metrics.json` of pairs by name."""
+    """Scores pairs, given by name, and returns the contents of `metrics.json`."""
     for kind in ("reference", "prediction"):
         (tmp_path / kind).mkdir()
         for name in pairs:
@@ -36,7 +36,7 @@ def metrics(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:.*its affine is the identity")
 @pytest.mark.parametrize("name", EXPECTED)
-def test_each_pair_scores_as_by_the_original_program(metrics, name):
+def test_scores_of_each_pair_equal_those_of_the_original_program(metrics, name):
     assert metrics[1]["cases"][name]["official"] == pytest.approx(EXPECTED[name], abs=1e-6)
 
 
@@ -51,7 +51,7 @@ def test_the_csv_has_the_scores_of_each_case(metrics):
 
 def test_lesions_count_one_by_one_over_all_cases(metrics):
     official = metrics[1]["official"]
-    lesions = [pair for name, pair in EXPECTED.items() for _ in range(3 if name == "13_diag_touch" else 1)]  # it has 3
+    lesions = [pair for name, pair in EXPECTED.items() for _ in range(3 if name == "13_diag_touch" else 1)]  # 3 lesions
     lesions = [pair for pair in lesions if pair["lesion_assd"] != 9001]
     for measure in ("dice", "rvd", "assd", "msd"):
         expected = np.mean([pair[f"liver_{measure}"] for pair in EXPECTED.values()])
@@ -63,14 +63,14 @@ def test_lesions_count_one_by_one_over_all_cases(metrics):
 
 
 def random_lesions(seed):
-    """A prediction and a reference `[5, 4, 3]` of many lesions that bridge each other."""
+    """Returns a prediction and a reference `[5, 4, 3]` with many lesions that connect each other."""
     rng = np.random.default_rng(seed)
     reference, prediction = (np.where(rng.random((5, 4, 3)) < 0.35, 2, 1).astype(np.uint8) for _ in range(2))
     return prediction, reference
 
 
 def test_lesions_are_numbered_along_the_axes_of_the_file(tmp_path):
-    """The program's counts depend on the order of the voxels, which is the file's, not that of RAS+."""
+    """The program's counts depend on the order of the voxels in the file, not in RAS+."""
     prediction, reference = random_lesions(0)
     affine = np.diag([-1.0, 1, 1.5, 1])
     stored = official_scores([official_case(prediction, reference, (1, 1, 1.5))])
@@ -83,8 +83,8 @@ def test_lesions_are_numbered_along_the_axes_of_the_file(tmp_path):
     assert found == pytest.approx(stored, abs=1e-6)
 
 
-def test_distances_are_by_the_header_of_the_reference():
-    """A voxel size that a table corrects counts for our measures; the program knows the header only."""
+def test_official_distances_use_the_header_of_the_reference():
+    """Our measures use the corrected voxel size of a table; the official scores use the header's."""
     prediction, reference = random_lesions(0)
     header = nibabel.Nifti1Header()
     header.set_data_shape(reference.shape)
@@ -97,7 +97,7 @@ def test_distances_are_by_the_header_of_the_reference():
     )
 
 
-def test_where_the_program_ends_in_an_error():
+def test_scores_are_none_where_the_program_stops_with_an_error():
     empty, liver = np.zeros((3, 3, 3), np.uint8), np.ones((3, 3, 3), np.uint8)
     no_lesion = official_scores([official_case(liver, liver, (1, 1, 1))])
     assert (no_lesion["lesion_dice_per_case"], no_lesion["lesion_dice_global"]) == (1, None)

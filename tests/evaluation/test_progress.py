@@ -63,7 +63,7 @@ def test_pictures_of_short_and_long_runs(steps, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["progress.png"]
 
 
-def test_the_held_out_loss_is_drawn_beside_that_of_training(tmp_path):
+def test_the_held_out_loss_is_drawn_with_the_training_loss(tmp_path):
     train = {"step": np.arange(9.0), "loss": np.linspace(1.0, 0.5, 9)}
     orange = np.array([0xC7, 0x77, 0x00]) / 255
     for held_out, is_drawn in (({}, False), ({"step": np.array([4.0, 8.0]), "loss": np.array([0.9, 0.8])}, True)):

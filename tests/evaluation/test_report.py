@@ -212,7 +212,7 @@ def test_names_are_escaped(page, scored):
     assert not [node for node in page.all("b") if node.text.startswith("&")]
 
 
-def test_the_headline_is_official_with_the_criterion_of_the_challenge_first(page):
+def test_the_headline_shows_official_scores_at_the_challenge_threshold_first(page):
     boxes = [box.text for box in page.one("div", class_="overview").all("div")]
     thresholds = [text.split("IoU > ")[1] for text in boxes if "IoU" in text]
     assert thresholds == ["0.5", "0.5", "0", "0"]
@@ -220,7 +220,7 @@ def test_the_headline_is_official_with_the_criterion_of_the_challenge_first(page
     assert titles[:2] == ["Official scores", "Our measures"]
 
 
-def test_the_page_names_its_writer_and_the_definitions(page):
+def test_the_footer_names_the_program_and_the_definitions(page):
     assert "mtf-imaging 0.1.0" in page.one("footer").text
     assert "docs/scoring.md" in page.one("footer").text
 

@@ -54,16 +54,16 @@ def test_what_cannot_be_paired(tmp_path, references, predictions, message):
         find_pairs(touch(tmp_path / "r", *references), touch(tmp_path / "p", *predictions))
 
 
-def test_links_that_lead_nowhere_are_named(tmp_path):
+def test_broken_links_are_named(tmp_path):
     folders = [touch(tmp_path / name, "s-1.nii") for name in "rp"]
     for folder in folders:
         (folder / "s-2.nii").symlink_to(tmp_path / "gone.nii")
-    with pytest.raises(DataError, match=r"1 link\(s\) to files that do not exist: .*s-2\.nii -> .*gone\.nii\. Fix: "):
+    with pytest.raises(DataError, match=r"1 link\(s\) point to missing files: .*s-2\.nii -> .*gone\.nii\. Fix: "):
         find_pairs(*folders)
 
 
-def test_a_folder_that_may_not_be_read_is_told(tmp_path, monkeypatch):
-    """As the operating system says it, whoever runs the tests; tests/data has it say so itself."""
+def test_an_unreadable_folder_is_named(tmp_path, monkeypatch):
+    """Simulates the error, so that it occurs for every user; `tests/data` tests a real one."""
     folders = [touch(tmp_path / name, "s-1.nii") for name in "rp"]
 
     def scandir(path):

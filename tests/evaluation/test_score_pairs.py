@@ -168,24 +168,24 @@ def test_a_folder_of_other_cts(tmp_path, caplog):
     assert "ct: no CT of 1 reference(s): a-1.nii" in caplog.text
 
 
-def test_a_reference_without_liver_is_warned_about_and_scored(tmp_path, caplog):
+def test_an_empty_reference_is_scored_with_a_warning(tmp_path, caplog):
     (pair,) = pairs_of(tmp_path, 7)
     empty = tmp_path / "segmentation-07.nii.gz"
     mask = nibabel.load(pair.reference)
     nibabel.save(nibabel.Nifti1Image(np.zeros(mask.shape, np.uint8), mask.affine), empty)
     scored = score_pair(dataclasses.replace(pair, reference=empty))
     assert scored.score.overlaps["liver"].dice == 0
-    assert f"{empty}: marks no voxel as liver or lesion" in caplog.text
+    assert f"{empty}: this mask has no voxel of liver or lesion" in caplog.text
     caplog.clear()
-    score_pair(dataclasses.replace(pair, prediction=empty))  # what a network does not find is a score, no fault
+    score_pair(dataclasses.replace(pair, prediction=empty))  # an empty prediction is scored without a warning
     assert not caplog.records
 
 
-def test_a_case_that_memory_cannot_hold_is_named(tmp_path, monkeypatch):
+def test_a_case_too_large_for_memory_is_named(tmp_path, monkeypatch):
     def too_large(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
     (pair,) = pairs_of(tmp_path, 7)
     monkeypatch.setattr("mtf_imaging.evaluation.score_pairs.score_case", too_large)
-    with pytest.raises(DataError, match=r"segmentation-7\.nii\.gz: too little memory \(Unable to allocate 9 GiB\)"):
+    with pytest.raises(DataError, match=r"segmentation-7\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         score_pair(pair)

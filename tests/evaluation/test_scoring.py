@@ -1,4 +1,4 @@
-"""Our own measures against counts of voxels, on random masks and empty ones; `test_official` has the challenge's."""
+"""Compares our own measures with voxel counts, on random and empty masks; see `test_official` for official scores."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def row(text):
         (".........", ".........", []),
     ],
 )
-def test_lesions_that_one_of_the_other_mask_bridges_are_merged(prediction, reference, expected):
+def test_lesions_connected_by_a_lesion_of_the_other_mask_are_merged(prediction, reference, expected):
     found = find_lesions(find_components(row(prediction), row(reference)), (1, 1, 1))
     assert sorted(shape_of(lesion.overlap) for lesion in found) == expected
 
@@ -102,7 +102,7 @@ def test_surfaces_end_at_the_edge_of_the_volume():
 
 
 def test_the_surface_includes_voxels_with_an_outside_neighbor_across_an_edge():
-    """A cube of 5 voxels a side lacks one edge: the voxels behind that edge are surface by 18 neighbors, not by 6."""
+    """A cube of 5 voxels a side lacks one edge; with 18 neighbors, the voxels behind that edge are surface."""
     cube = np.ones((5, 5, 5), bool)
     notched = cube.copy()
     notched[0, 0, :] = False

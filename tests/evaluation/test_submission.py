@@ -85,7 +85,7 @@ def test_a_submission_is_of_a_folder_and_replaced_only_when_asked(tmp_path):
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         submit(folder, folder / "out")
     submit(folder, tmp_path / "out")
-    with pytest.raises(DataError, match=r"test-segmentation-3\.nii: is there already"):
+    with pytest.raises(DataError, match=r"test-segmentation-3\.nii: already exists"):
         submit(folder, tmp_path / "out")
     submit(folder, tmp_path / "out", overwrite=True)
 

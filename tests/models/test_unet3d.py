@@ -143,9 +143,9 @@ def test_a_size_that_cannot_be_halved_names_the_nearest():
 
 @pytest.mark.parametrize("labels", [True, False], ids=["loss", "predict"])
 @pytest.mark.parametrize("supervised", [0, 1])
-def test_a_network_of_another_number_of_classes_is_refused(labels, supervised):
+def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervised):
     task = Task(UNet3D(classes=2, base_filters=2, depth=3, deep_supervision=supervised))
-    text = r"Task\.network: gives 2 classes, needed are 3: .* Fix: a network of 3 classes \(UNet3D\.classes = 3\)"
+    text = r"Task\.network: the network has 2 classes, but this task needs 3: .* Fix: .* \(UNet3D\.classes = 3\)"
     with pytest.raises(mi.ConfigError, match=text):
         mi.Program(task.loss if labels else task.predict, task.inputs(1, (4, 4, 4), labels=labels))
 

@@ -69,7 +69,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, damage, cap
 
 
 @pytest.mark.parametrize("closed", ["ckpt-2.index", "ckpt-2.data-00000-of-00001", ""])
-def test_a_checkpoint_that_may_not_be_read_is_no_damage(open_folder, closed, caplog):
+def test_an_unreadable_checkpoint_is_not_treated_as_damaged(open_folder, closed, caplog):
     trained(open_folder, 2)
     (open_folder / closed).chmod(0o311)
     program = linear.program(Adam(0.1))

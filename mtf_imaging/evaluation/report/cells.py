@@ -21,7 +21,7 @@ _FORMATS = {"rvd": "+.3f", "mm": ".1f"} | dict.fromkeys((*DISTANCES, "msd"), ".2
 
 
 def shown(value: float | int | None, name: str = "") -> str:
-    """Formats a number for people; `name` ends with the measure.
+    """Formats a number for people; `name` ends with the name of its measure.
 
     >>> shown(0.98765), shown(1.5, "liver_rvd"), shown(12.3456, "lesion.assd"), shown(3), shown(None) == DASH
     ('0.988', '+1.500', '12.35', '3', True)

@@ -1,4 +1,5 @@
-// Sorts the table of cases, and the pictures with it; hides outlines; marks tables that scroll. The address may name a column to sort by:
+// Sorts the table of cases and the pictures, hides outlines, and marks tables that scroll. The address may name a
+// column to sort by:
 // report.html#sort=liver_dice, or #sort=-liver_dice from the highest on.
 "use strict";
 (() => {

@@ -1,4 +1,4 @@
-"""The tables over all cases: everything in `metrics.json` except the single cases."""
+"""The tables over all cases: everything in `metrics.json` except the scores of single cases."""
 
 from mtf_imaging.evaluation.report.cells import MEASURES, number_cell, shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -8,17 +8,17 @@ from mtf_imaging.evaluation.scoring.summary import DISTANCES, IOUS
 
 _OFFICIAL_BURDEN = {"RMSE_Tumorburden": "root mean square error", "MAXERROR_Tumorburden": "largest signed error"}
 _OFFICIAL_NAMES = {
-    "dice_per_case": ("Dice per case", "mean over cases of the Dice of the whole masks"),
-    "dice_global": ("Dice global", "Dice of all cases taken as one"),
+    "dice_per_case": ("Dice per case", "mean over cases of the Dice of whole masks"),
+    "dice_global": ("Dice global", "Dice of all cases together"),
     "jaccard": ("Jaccard", "shared voxels / union"),
     "rvd": ("RVD", "relative volume difference, (reference - prediction) / prediction"),
     "msd": ("MSD (mm)", "maximum symmetric surface distance"),
 }
-_UNDIVIDED = "undefined: nothing to divide by"
+_UNDIVIDED = "undefined: the denominator is 0"
 
 
 def overview(metrics: dict) -> Markup:
-    """The figures that are quoted, large: official ones, the challenge's criterion of a detection first."""
+    """Returns the headline figures: the official scores, with detection at the challenge's IoU threshold first."""
     figures = (
         ("lesion_dice_per_case", "Lesion Dice", "per case"),
         ("lesion_dice_global", "Lesion Dice", "global"),
@@ -37,7 +37,7 @@ def overview(metrics: dict) -> Markup:
 
 
 def official(metrics: dict) -> Markup:
-    """The scores of the challenge's original program."""
+    """Returns the tables of the official scores."""
     scores = metrics["official"]
 
     def row(names, title, what=None):
@@ -58,12 +58,12 @@ def official(metrics: dict) -> Markup:
 
 
 def our_measures(metrics: dict) -> Markup:
-    """Our own measures."""
+    """Returns the tables of our own measures."""
     return join(_overlap_table(metrics), _detection_table(metrics), _burden_table(metrics))
 
 
 def _official_name(name: str) -> tuple[str, str]:
-    """The title of an official measure, and what it is."""
+    """Returns the title and the explanation of an official measure."""
     if name in _OFFICIAL_NAMES:
         return _OFFICIAL_NAMES[name]
     title, what = MEASURES[name]
@@ -104,7 +104,7 @@ def _detection_table(metrics: dict) -> Markup:
 
 
 def _burden_table(metrics: dict) -> Markup:
-    """Errors of the tumor burden."""
+    """Returns the table of the errors of the tumor burden."""
     why = "undefined: no case has a liver in both"
     names = {"rmse": "root mean square error", "max_error": "largest error", "undefined": "cases left out"}
     rows = [

@@ -22,9 +22,9 @@ class CaseScore:
     Attributes:
       key: the case.
       overlaps: `{"liver": Overlap, "lesion": Overlap}` of the whole masks.
-      distances: `{"liver": SurfaceDistances, "lesion": SurfaceDistances}`, in mm; None where a mask is empty.
+      distances: `{"liver": SurfaceDistances, "lesion": SurfaceDistances}`, in mm; None if a mask is empty.
       lesions: lesions of the reference and of the prediction, one by one.
-      official: what the challenge's original program collects from the case.
+      official: the values that the challenge's original program collects from the case.
     """
 
     key: str
@@ -61,8 +61,8 @@ def score_case(
       prediction: labels `[x, y, z]`, 0 background, 1 liver, 2 lesion.
       reference: labels `[x, y, z]` of the reference.
       spacing: voxel size in mm.
-      file: geometry of the reference's file. The official scores are those of the arrays as stored, by the voxel size
-        of the header. None takes the arrays and `spacing` as stored.
+      file: geometry of the reference's file. The official scores use its stored axes and the voxel size of its header.
+        None means that the arrays and `spacing` are as stored.
 
     Raises:
       DataError: the arrays differ in shape.

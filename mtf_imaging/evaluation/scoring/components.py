@@ -26,12 +26,12 @@ class Components:
 
     @functools.cached_property
     def predicted_sizes(self) -> np.ndarray:
-        """int64 `[predicted components + 1]`: voxels of the background and of each component."""
+        """The number of voxels of the background and of each component, int64 `[predicted components + 1]`."""
         return np.bincount(self.prediction.ravel(), minlength=self.num_predicted + 1)
 
     @functools.cached_property
     def reference_sizes(self) -> np.ndarray:
-        """int64 `[reference components + 1]`: voxels of the background and of each component."""
+        """The number of voxels of the background and of each component, int64 `[reference components + 1]`."""
         return np.bincount(self.reference.ravel(), minlength=self.num_reference + 1)
 
     @property
@@ -44,7 +44,7 @@ class Components:
 
 
 def find_components(prediction: np.ndarray, reference: np.ndarray) -> Components:
-    """Finds the components of two masks: voxels that touch by faces belong together.
+    """Finds the components of two masks; voxels that share a face belong together.
 
     Args:
       prediction: bool `[x, y, z]`.

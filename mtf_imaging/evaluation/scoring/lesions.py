@@ -1,4 +1,4 @@
-"""Lesions one by one: which lesions of the reference are found, and which findings are false."""
+"""Lesions one by one: which reference lesions are detected, and which predicted lesions are false."""
 
 import itertools
 from dataclasses import dataclass
@@ -40,18 +40,18 @@ class Lesion:
 
 
 def find_lesions(components: Components, spacing: tuple[float, float, float]) -> list[Lesion]:
-    """Pairs predicted lesions with lesions of the reference; lesions that one of the other mask bridges are merged.
+    """Pairs predicted lesions with reference lesions, and merges lesions that a lesion of the other mask connects.
 
-    Components of the reference that have their largest overlap with the same predicted component are merged. Then each
-    predicted component is assigned to the lesion of the reference, merged or not, with which it shares most voxels, and
-    all components assigned to one lesion are merged. Where overlaps are equal, the component that comes first wins.
+    First, reference components that have their largest overlap with the same predicted component are merged. Each
+    predicted component is then assigned to the reference lesion with which it shares the most voxels, and all
+    components assigned to one lesion are merged. If overlaps are equal, the first component wins.
 
     Args:
       components: the lesions of prediction and reference.
       spacing: voxel size in mm.
 
     Returns:
-      The lesions after merging: first those of the reference, then predictions that overlap none.
+      The lesions after merging: first the reference lesions, then predicted lesions without overlap.
     """
     of_found, of_real = _lesion_numbers(components.shared)
     found = np.concatenate([[0], of_found])[components.prediction]

@@ -1,6 +1,6 @@
 """The scores of the LiTS challenge as its original program computes them, quirks included.
 
-The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. `docs/scoring.md` lists where it differs
+The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. `docs/scoring.md` lists the differences
 from the measures in `summary`.
 """
 
@@ -33,16 +33,16 @@ _DETECTION = {0.5: "", 0.0: "_greater_zero"}  # intersection over union -> suffi
 
 @dataclass(frozen=True)
 class OfficialCase:
-    """What the program collects from one case.
+    """The values that the program collects from one case.
 
     Attributes:
-      detected: by intersection over union, the lesions detected above it.
-      num_predicted: components of the predicted lesion mask.
-      num_reference: components of the lesion mask of the reference.
+      detected: the number of lesions detected above each threshold of intersection over union.
+      num_predicted: number of components of the predicted lesion mask.
+      num_reference: number of components of the lesion mask of the reference.
       lesions: the scores of each lesion that is detected above 0.5.
       liver: the scores of the liver.
-      overlaps: `{"liver": Overlap, "lesion": Overlap}`, without a predicted liver where no voxel is labeled 1.
-      burden_error: tumor burden, lesion voxels / liver voxels, of the reference - that of the prediction; None where
+      overlaps: `{"liver": Overlap, "lesion": Overlap}`, without a predicted liver if no voxel is labeled 1.
+      burden_error: tumor burden (lesion voxels / liver voxels) of the reference minus that of the prediction; None if
         the reference has no liver.
     """
 
@@ -61,14 +61,14 @@ def official_case(
     spacing: tuple[float, float, float],
     liver_distances: SurfaceDistances | None = None,
 ) -> OfficialCase:
-    """Collects what the program needs of a case.
+    """Collects the values that the program takes from a case.
 
     Args:
       prediction: labels `[i, j, k]` along the axes that the reference's file stores: the program numbers lesions in
         that order, and some of its results depend on it.
       reference: the labels of the reference, in the same order.
-      spacing: voxel size in mm along these axes, by the header of the reference's file.
-      liver_distances: between the liver masks by this spacing, where they have been measured; None measures them.
+      spacing: voxel size in mm along these axes, from the header of the reference's file.
+      liver_distances: surface distances between the liver masks at this spacing; None measures them.
     """
     overlaps = label_overlaps(prediction, reference)
     liver = overlaps["liver"]
@@ -96,14 +96,14 @@ def official_scores(cases: Iterable[OfficialCase]) -> dict[str, float | None]:
       cases: at least one.
 
     Returns:
-      The scores by the names that the program gives them. None where the program divides by zero and ends: the global
-      Dice where no case has the mask, the tumor burden where a reference has no liver.
+      The scores under the names that the program gives them. A score is None if the program stops with a division by
+      zero: the global Dice if no case has the mask, the tumor burden if a reference has no liver.
     """
     cases = list(cases)
     scores = {}
     for iou, suffix in _DETECTION.items():
         detected = sum(case.detected[iou] for case in cases)
-        # False findings are all predicted components less the detections, so this is the number of all components.
+        # The program counts all predicted components except the detections as false, so the sum is all components.
         scores[f"lesion_precision{suffix}"] = _ratio(detected, sum(case.num_predicted for case in cases)) or 0.0
         scores[f"lesion_recall{suffix}"] = _ratio(detected, sum(case.num_reference for case in cases)) or 0.0
     rows = {"lesion": [lesion for case in cases for lesion in case.lesions] or [_MISSED]}
@@ -124,7 +124,7 @@ def official_scores(cases: Iterable[OfficialCase]) -> dict[str, float | None]:
 def _lesion_scores(
     components: Components, detection: OfficialDetection, spacing: tuple[float, float, float]
 ) -> list[dict[str, float]]:
-    """Scores each detected lesion; the program scores none where its count is not above 0."""
+    """Scores each detected lesion; like the program, returns no scores if the count is not positive."""
     if detection.count <= 0:
         return []
     prediction, reference = detection.prediction[components.prediction], detection.reference[components.reference]
@@ -138,7 +138,7 @@ def _lesion_scores(
 
 
 def _scores(counts: Overlap, distances: SurfaceDistances | None) -> dict[str, float]:
-    """The scores of one pair of masks."""
+    """Returns the scores of one pair of masks."""
     if not counts.prediction or not counts.reference:
         return _MISSED
     return {
@@ -153,12 +153,12 @@ def _scores(counts: Overlap, distances: SurfaceDistances | None) -> dict[str, fl
 
 
 def _dice_of_case(mask: str, counts: Overlap) -> float:
-    """Dice of a case, 1 where no lesion is there and none is predicted; 0 where no liver is predicted."""
+    """Returns the Dice of a case: 1 if neither mask has a lesion, 0 if no liver is predicted."""
     return 0.0 if mask == "liver" and not counts.prediction else counts.dice
 
 
 def _burden_error(liver: Overlap, lesion: Overlap) -> float | None:
-    """Tumor burden of the reference - that of the prediction, which is 9001 where no liver is predicted."""
+    """Returns the tumor burden of the reference minus that of the prediction, which is 9001 without a liver."""
     if not liver.reference:
         return None
     predicted = lesion.prediction / liver.prediction if liver.prediction else _LARGE

@@ -1,9 +1,9 @@
-"""Which lesions the challenge's original program counts as detected, step by step as that program does it.
+"""Reproduces, step by step, which lesions the challenge's original program counts as detected.
 
 The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. It merges and renumbers components in
-place, and some steps read numbers that earlier ones have replaced. The scores of the challenge include the effects, so
-they are reproduced here; `lesions` counts lesions without them. Only tables of voxel counts are needed, so the cost
-does not grow with the volume.
+place, and some steps read numbers that earlier steps have replaced. The scores of the challenge include these effects,
+so this module reproduces them; `lesions` counts lesions without them. Only tables of voxel counts are needed, so the
+cost does not grow with the volume.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ class OfficialDetection:
     """Detected lesions at one threshold.
 
     Attributes:
-      count: the number of detections; below 0 where an undetected lesion had been merged from several.
+      count: the number of detected lesions. An undetected lesion subtracts the number of components that it was merged
+        from, so the count can fall below 0.
       prediction: int64 `[predicted components + 1]`, the lesion number of each component; 0 if not detected.
       reference: int64 `[reference components + 1]`, the lesion number of each component after merging.
     """
@@ -31,7 +32,7 @@ class OfficialDetection:
 
 
 def detect_lesions(components: Components, min_iou: float) -> OfficialDetection:
-    """Pairs predicted lesions with those of the reference and counts the detected ones.
+    """Pairs predicted lesions with reference lesions and counts the detected ones.
 
     Args:
       components: lesions of prediction and reference, numbered along the axes that the files store.
@@ -44,7 +45,7 @@ def detect_lesions(components: Components, min_iou: float) -> OfficialDetection:
 
     shared, merged_from = _merge_reference(shared, reference)
     shared = _keep_largest(shared)
-    numbers = np.unique(reference)[1:]  # of the columns
+    numbers = np.unique(reference)[1:]  # the lesion number of each column
     shared, predicted = _merge_prediction(shared, predicted, numbers, prediction)
 
     count = len(predicted)
@@ -62,12 +63,12 @@ def _merge_reference(shared: np.ndarray, reference: np.ndarray) -> tuple[np.ndar
 
     Args:
       shared: `[predicted lesions, reference lesions]`, shared voxels.
-      reference: the number of each reference component; merged ones get the lowest of theirs.
+      reference: the lesion number of each reference component. Merged components get their lowest number in place.
 
     Returns:
-      `shared` with a column for each lesion after merging, and by number of how many components each was merged.
+      `shared` with one column per lesion after merging, and the number of merged components by lesion number.
     """
-    numbers = reference[1:].copy()  # of the columns
+    numbers = reference[1:].copy()  # the lesion number of each column
     merged_from = dict.fromkeys(numbers.tolist(), 1)
     for row in range(len(shared)):
         columns = shared[row].nonzero()[0]
@@ -81,7 +82,7 @@ def _merge_reference(shared: np.ndarray, reference: np.ndarray) -> tuple[np.ndar
 
 
 def _keep_largest(shared: np.ndarray) -> np.ndarray:
-    """Assigns each predicted lesion to the reference lesion with the largest overlap, the first of equal ones."""
+    """Assigns each predicted lesion to the reference lesion with the largest overlap; the first wins a tie."""
     rows = np.arange(len(shared))
     kept = np.zeros_like(shared)
     if shared.size:
@@ -96,10 +97,10 @@ def _merge_prediction(
     """Merges the predicted lesions that belong to one reference lesion, and gives them its number.
 
     Args:
-      shared: `[predicted lesions, reference lesions]`, with one nonzero entry a row.
-      predicted: the numbers of the rows.
-      numbers: the numbers of the columns.
-      prediction: the lesion number of each predicted component, written here.
+      shared: `[predicted lesions, reference lesions]`, with one nonzero entry per row.
+      predicted: the component number of each row.
+      numbers: the lesion number of each column.
+      prediction: the lesion number of each predicted component, which this function sets.
 
     Returns:
       `shared` and `predicted` after merging.
@@ -114,13 +115,19 @@ def _merge_prediction(
 
 
 def _add_up(shared: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
-    """Replaces rows or columns by their sum, in the place of the first."""
+    """Replaces rows or columns with their sum, at the position of the first."""
     total = shared.take(indices, axis).sum(axis, keepdims=True)
     rest = np.delete(shared, indices, axis)
     return np.insert(rest, indices[0], total.squeeze(axis), axis)
 
 
 def _union(components: Components, predicted: np.ndarray, real: np.ndarray) -> int:
-    """Voxels of the chosen components, bool `[components + 1]` each, of prediction or reference."""
+    """Counts the voxels in the union of the chosen components.
+
+    Args:
+      components: the components of both masks.
+      predicted: bool `[predicted components + 1]`, the chosen components of the prediction.
+      real: bool `[reference components + 1]`, the chosen components of the reference.
+    """
     both = components.shared[np.ix_(predicted[1:], real[1:])].sum()
     return components.predicted_sizes[predicted].sum() + components.reference_sizes[real].sum() - both

@@ -35,7 +35,7 @@ def summarize(cases: list[CaseScore]) -> dict:
 
     Returns:
       `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden": {...}}`. A
-      mean leaves out what is undefined and is None where nothing is left; `undefined` says how many were left out.
+      mean leaves out undefined values and is None if no value is left; `undefined` counts the omitted values.
     """
     overlaps = [case.overlaps for case in cases]
     summary = {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage, spatial
 
-# Voxels that share a face or an edge, 18 in 3-D: what the challenge's scorer erodes a mask with.
+# The 18 neighbors that share a face or an edge. The challenge's scorer erodes masks with them.
 _NEIGHBORS = ndimage.generate_binary_structure(3, 2)
 
 
@@ -41,7 +41,7 @@ def surface_distances(
       spacing: voxel size in mm.
 
     Returns:
-      The distances, or None where a mask is empty.
+      The distances, or None if a mask is empty.
     """
     first, second = (surface_points(mask, spacing) for mask in (prediction, reference))
     if not len(first) or not len(second):
