@@ -11,12 +11,12 @@ from mtf_imaging.upstream.faults import title
 
 
 def _operations(graph):
-    """Every operation of a graph, those inside loops, too, in its order."""
+    """Returns every operation of a graph in order, including the operations inside loops."""
     return [each for op in graph.operations for each in [*upstream.inner_operations(op), op]]
 
 
 def tensors_of(graph):
-    """Every tensor of a graph with the operation that makes it, in the order of the graph."""
+    """Returns pairs (operation, output tensor) of a graph, in order."""
     return [(op, tensor) for op in _operations(graph) for tensor in op.outputs]
 
 
@@ -100,12 +100,12 @@ class Lowering(mtf.Lowering):
 
     Args:
       graph: an `mtf.Graph`.
-      operations: those of it that are needed.
+      operations: the operations to lower.
       mesh_to_impl: {mesh: its implementation}.
       random_state: `RandomState` that the operations draw from.
 
     Attributes:
-      local_calls: what processors computed in slicewise operations, for gradients: {operation: `LocalCall`}.
+      local_calls: {slicewise operation: `LocalCall`}, from which gradients are computed.
     """
 
     def __init__(self, graph, operations, mesh_to_impl, random_state):
@@ -121,7 +121,7 @@ class Lowering(mtf.Lowering):
         """Lowers an operation.
 
         Raises:
-          LayoutError: it cannot be lowered.
+          LayoutError: the operation cannot be lowered under the layout.
         """
         try:
             with tf.name_scope(op.name):

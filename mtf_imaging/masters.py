@@ -44,7 +44,8 @@ class Masters(tf.Module):
 
     Attributes:
       step: int64 `tf.Variable`.
-      lock: held by a call from its first read to its last assignment, of all programs that share the variables.
+      lock: a lock that all programs with these variables share. A call holds it from its first read to its last
+        assignment.
     """
 
     def __init__(self, seed, devices, shared=None):

@@ -24,8 +24,8 @@ class Program(tf.Module):
     update. Initial values of variables depend on (seed, variable name) alone, and random operations on (seed, step,
     operation, position in the whole tensor): a layout changes speed and memory, never results.
 
-    Several threads may call a program, and programs that share its variables: calls run one after the other, so none
-    reads variables while another assigns to them, and no update is lost.
+    Programs are thread-safe, also if they share variables. Calls run one after the other, so no call reads a variable
+    while another call assigns to it, and no update is lost.
 
     `tf.train.Checkpoint(program=p)` holds whole variables and the step, and is free of the layout.
 

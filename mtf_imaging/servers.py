@@ -23,9 +23,9 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]
 _FRAME_HEADER, _TYPE_AT, _SETTINGS = 9, 3, 4
 _DATA, _HEADERS, _RST_STREAM, _GOAWAY = 0, 1, 3, 7
 _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
-_STREAM = 1  # of the only question that is asked
-_STRANGER = "something answers that is no TensorFlow server"
-_OTHER_SERVICE = "something answers that is a gRPC or HTTP/2 service other than TensorFlow's"
+_STREAM = 1  # the number of the only stream
+_STRANGER = "another service, not a TensorFlow server, answers on this port"
+_OTHER_SERVICE = "another gRPC or HTTP/2 service, not a TensorFlow server, answers on this port"
 
 
 class Server(NamedTuple):
@@ -100,18 +100,18 @@ def silence(server: Server, timeout: float) -> str | None:
     except OSError as error:
         return reason(error)
     if not header:
-        return "it closes the connection"
+        return "connection closed"
     return None if header[_TYPE_AT:][:1] == bytes([_SETTINGS]) else _STRANGER
 
 
 def stranger(server: Server, timeout: float) -> str | None:
-    """Says what answers in place of a TensorFlow server; None for a TensorFlow server.
+    """Describes the service that answers instead of a TensorFlow server; returns None for a TensorFlow server.
 
-    Any gRPC service sends the frame that `silence` waits for. So the server is asked for its status, by a method that
-    only TensorFlow's have: others answer with trailers alone, or with a page.
+    Any gRPC service sends the frame that `silence` waits for. Therefore the function calls a status method that only
+    TensorFlow servers have. Other services answer with trailers only, or with a web page.
 
     Raises:
-      OSError: the connection fails, or there is no answer within `timeout` seconds.
+      OSError: the connection fails, or the service does not answer within `timeout` seconds.
     """
     with socket.create_connection(server, timeout) as connection, connection.makefile("rb") as answer:
         connection.sendall(_HELLO + _status_request(server))
@@ -127,7 +127,7 @@ def stranger(server: Server, timeout: float) -> str | None:
 
 
 def _status_request(server):
-    """A call of a method of TensorFlow's workers, without arguments, as HTTP/2 frames."""
+    """Encodes a call of TensorFlow's `GetStatus`, without arguments, as HTTP/2 frames."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -136,7 +136,7 @@ def _status_request(server):
         "content-type": "application/grpc",
         "te": "trailers",
     }
-    # HPACK, RFC 7541, section 6.2.2: literals, without an index and without Huffman's code.
+    # HPACK, RFC 7541, section 6.2.2: literals, without index and without Huffman coding.
     words = [[bytes([len(word)]) + word.encode() for word in field] for field in fields.items()]
     block = b"".join(b"\0" + name + value for name, value in words)
     return _frame(_HEADERS, _END_HEADERS, block) + _frame(_DATA, _END_STREAM, bytes(5))
@@ -147,10 +147,10 @@ def _frame(kind, flags, payload):
 
 
 def wait_for(servers: Sequence[Server], timeout: float) -> None:
-    """Returns when all servers answer as TensorFlow's do.
+    """Waits until all servers answer as TensorFlow servers.
 
     Raises:
-      ClusterError: after `timeout` seconds, naming those that do not answer; or at once, where another service does.
+      ClusterError: servers do not answer within `timeout` seconds; or, at once, another service answers.
     """
     watch = Watch(servers)
     try:
@@ -162,8 +162,8 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
             what = stranger(server, timeout)
         except OSError as error:
             raise ClusterError(
-                f"{server}: answered, and then did not: {reason(error)}. "
-                f"Fix: `mtf-imaging serve --port {server.port}` on {server.host}."
+                f"{server}: stopped answering: {reason(error)}. "
+                f"Fix: restart `mtf-imaging serve --port {server.port}` on {server.host}."
             ) from error
         if what:
             raise _refused(server, what)
@@ -171,8 +171,8 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
 
 def _refused(server, what):
     return ClusterError(
-        f"{server}: {what}. Fix: start `mtf-imaging serve` on {server.host} with a --port that is free, for instance "
-        f"--port {server.port % _HIGHEST_PORT + 1}, and name that port in --cluster."
+        f"{server}: {what}. Fix: start `mtf-imaging serve` on {server.host} on a free port, for instance "
+        f"--port {server.port % _HIGHEST_PORT + 1}, and use that port in --cluster."
     )
 
 
@@ -226,7 +226,7 @@ class Watch:
         """Returns when all have answered.
 
         Raises:
-          ClusterError: after `timeout` seconds; names those that have not. At once, where another service answers.
+          ClusterError: servers do not answer within `timeout` seconds; or, at once, another service answers.
         """
         end = time.monotonic() + timeout
         while missing := self.silent(float("inf")):

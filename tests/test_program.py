@@ -141,7 +141,7 @@ def test_upstreams_adafactor_finds_the_step():
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
 
 
-def test_calls_of_several_threads_lose_no_update():
+def test_calls_from_several_threads_lose_no_update():
     """Each call reads a variable, takes a while, and assigns one more; a second program shares the variable."""
 
     def counting(image):

@@ -78,8 +78,9 @@ def listener(answer):
     ("answer", "why"),
     [
         (b"\0\0\6\4\0\0\0\0\0\0\0\0\0\0\0", None),  # an HTTP/2 settings frame
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something answers that is no TensorFlow server"),
-        (b"\x15\x03\x03\0\2\2\x50\0\0\0", "something answers that is no TensorFlow server"),  # a TLS alert
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "another service, not a TensorFlow server, answers on this port"),
+        # A TLS alert.
+        (b"\x15\x03\x03\0\2\2\x50\0\0\0", "another service, not a TensorFlow server, answers on this port"),
         (b"", "no answer"),
     ],
 )
@@ -137,7 +138,10 @@ def web_server():
 
 @pytest.mark.parametrize(
     ("service", "what"),
-    [(grpc_service, "a gRPC or HTTP/2 service other than TensorFlow's"), (web_server, "no TensorFlow server")],
+    [
+        (grpc_service, "another gRPC or HTTP/2 service, not a TensorFlow server"),
+        (web_server, "another service, not a TensorFlow server"),
+    ],
 )
 def test_another_service_on_the_port_is_refused_at_once(service, what):
     began = time.monotonic()
@@ -145,9 +149,9 @@ def test_another_service_on_the_port_is_refused_at_once(service, what):
         wait_for([server], 30.0)
     assert time.monotonic() - began < 10.0, "it will not become TensorFlow's"
     text = str(error.value)
-    assert text.startswith(f"{server}: something answers that is ")
+    assert text.startswith(f"{server}: another ")
     assert what in text
-    assert f"Fix: start `mtf-imaging serve` on {server.host} with a --port that is free" in text
+    assert f"Fix: start `mtf-imaging serve` on {server.host} on a free port" in text
 
 
 def http2_frame(kind, flags, stream, payload=b""):
@@ -165,7 +169,7 @@ def http2_frame(kind, flags, stream, payload=b""):
         ([(7, 0, 0, b"\0" * 8)], False),  # goes away
     ],
 )
-def test_tensorflow_is_told_from_others_by_its_answer(frames, is_tensorflow):
+def test_the_answer_identifies_a_tensorflow_server(frames, is_tensorflow):
     with listener(b"".join(http2_frame(*frame) for frame in [(4, 0, 0), *frames])) as server:
         assert (stranger(server, 1.0) is None) == is_tensorflow
 

@@ -1,16 +1,17 @@
-"""The commands by name."""
+"""The table of commands."""
 
 import importlib
 
 # Each is a module of this package with
 #   SUMMARY, EXAMPLE: strings for its help.
-#   REQUIRED: the flags that it needs.
-#   define_flags(flags), run(flags): its flags, and what it does.
-# and, where there is more to say,
+#   REQUIRED: the flags that must be given.
+#   define_flags(flags): defines its flags.
+#   run(flags): runs it.
+# and, optionally,
 #   NOTES: paragraphs for its help.
-#   WORDS: the flag, of several values, that words without a flag are values of.
-#   IDLE: {flag: why it changes nothing here}, of setup flags that are taken and not shown.
-# None imports TensorFlow before it runs, so that help and mistakes are answered at once.
+#   WORDS: the name of a repeatable flag that takes the positional arguments.
+#   IDLE: {flag: reason}, the setup flags that it accepts but that have no effect; its help leaves them out.
+# No module imports TensorFlow before `run`, so help and errors in the command line appear at once.
 COMMANDS = (
     *("phantom", "convert", "train", "evaluate", "predict", "score"),
     *("explain", "search", "bench", "parameters", "study", "serve", "demo"),
@@ -18,5 +19,5 @@ COMMANDS = (
 
 
 def load(name: str):
-    """Returns the module of a command."""
+    """Imports the module of a command and returns it."""
     return importlib.import_module(f"mtf_imaging.cli.{name}")

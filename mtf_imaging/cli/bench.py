@@ -33,7 +33,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
     flags.DEFINE_string("data_dir", None, "Records, or other data, whose resolution is meant.", flag_values=values)
     flags.DEFINE_string("model_dir", None, "Folder of a run, whose config.gin is read.", flag_values=values)
-    setup_flags.define(values, without=["cluster"])  # it measures the devices of this machine
+    setup_flags.define(values, without=["cluster"])  # bench runs on the devices of this machine
 
 
 def run(values: flags.FlagValues) -> None:

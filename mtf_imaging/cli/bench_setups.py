@@ -58,9 +58,9 @@ def _of_file(name: str) -> NamedSetup:
         raise ConfigError(f"--setup {name}, gin file {path}: {error}") from error
     others = sorted({*bound, *uses} - {f"setup.{parameter}" for parameter in _BOUND})
     if others or not bound:
-        says = f"also says {', '.join(others)}" if others else "says nothing"
+        says = f"has {', '.join(others)}" if others else "binds nothing"
         raise ConfigError(
-            f"--setup {name}, gin file {path}: {says}; that of a layout binds setup.mesh_shape and setup.layout. "
+            f"--setup {name}, gin file {path}: {says}; a layout file binds only setup.mesh_shape and setup.layout. "
             f"Fix: --gin_file {name} for what all setups share, and --setup MESH/LAYOUT."
         )
     mesh_shape, layout = (bound.get(f"setup.{parameter}", "") for parameter in _BOUND)

@@ -1,4 +1,4 @@
-"""What can be configured: the gin parameters of the package, of its models, and of modules that gin files import."""
+"""Lists the gin parameters of the package, of its models, and of modules that gin files import."""
 
 import dataclasses
 import importlib
@@ -15,7 +15,7 @@ from mtf_imaging.cli.docstrings import parameter_meanings
 
 _PACKAGE = mtf_imaging.__name__
 _ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.training", f"{_PACKAGE}.cli.planning")
-_OTHERS = ("gin.", "mesh_tensorflow.")  # what these make configurable, no job uses
+_OTHERS = ("gin.", "mesh_tensorflow.")  # no job uses the configurables of these
 _PATH = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
@@ -23,11 +23,11 @@ class Parameter(NamedTuple):
     """A parameter that gin can bind.
 
     Attributes:
-      name: as gin files call it, "train.num_steps".
-      type: what it is, "int | None".
-      default: as Python writes it; None where there is none: a value must be given.
-      value: what is bound to it, as gin writes it; None where nothing is.
-      meaning: what it does; "" where nobody says.
+      name: the name in gin files, such as "train.num_steps".
+      type: the type annotation, such as "int | None".
+      default: the `repr` of the default; None if the parameter is required.
+      value: the bound value in gin syntax; None if the parameter is not bound.
+      meaning: the description in the docstring; "" if the docstring has none.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Parameter(NamedTuple):
 
 
 def import_all() -> None:
-    """Imports everything of the package that has parameters, its models included."""
+    """Imports all modules of the package that have parameters, including its models."""
     models = mtf_imaging.models
     names = [f"{models.__name__}.{module.name}" for module in pkgutil.iter_modules(models.__path__)]
     for name in (*_ALL_OF_PACKAGE, *names):
@@ -46,7 +46,7 @@ def import_all() -> None:
 
 
 def parameters() -> list[Parameter]:
-    """Returns all parameters: those of the package first, then those of models and of the user's own modules."""
+    """Returns all parameters: first of the package, then of its models and of the user's own modules."""
     found = []
     for selector, configurable in gin.config._REGISTRY.items():  # gin has no public list
         if selector.startswith(_OTHERS):
@@ -92,7 +92,7 @@ def _type(parameter, default):
     if annotation is parameter.empty:
         return "any" if default in (None, gin.REQUIRED) else type(default).__name__
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return _PATH.sub("", text)  # where a type is defined says nothing in a gin file
+    return _PATH.sub("", text)  # a gin file does not need the module of a type
 
 
 def _shown(value):

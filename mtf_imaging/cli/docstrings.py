@@ -1,4 +1,4 @@
-"""What docstrings in Google's style say of parameters."""
+"""Reads the descriptions of parameters from docstrings in Google's style."""
 
 import inspect
 import re
@@ -8,11 +8,11 @@ _ENTRY = re.compile(r"  (?P<names>\*{0,2}\w+(?:, \w+)*)(?: \([^)]*\))?: +(?P<tex
 
 
 def parameter_meanings(thing: type | object) -> dict[str, str]:
-    """Returns what a function or class says of its parameters: {name: text, on one line}.
+    """Returns the descriptions of the parameters of a function or class: {name: text on one line}.
 
     Args:
-      thing: a function; or a class, whose own docstring, that of its `__init__` and those of its base classes count,
-        the more special first.
+      thing: a function or a class. For a class, the docstrings of the class, of its `__init__` and of its base classes
+        are read; the most derived class takes precedence.
 
     >>> def f(size):
     ...     '''Draws.

@@ -14,7 +14,7 @@ from mtf_imaging.training.run_folder import CONFIG, weights_folder
 SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 REQUIRED = ("model_dir", "input_dir", "output_dir")
-IDLE = {"batch_size": "volumes are segmented one at a time."}
+IDLE = {"batch_size": "evaluate segments one volume at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:

@@ -18,7 +18,7 @@ NOTES = (
     "The figures are of a model of one training step: what is sent and held follows from the geometry that the step is "
     "lowered by; times follow from a few numbers of the hardware, which are printed. bench measures.",
 )
-IDLE = {"mesh_impl": "explain plans for a device a processor."}
+IDLE = {"mesh_impl": "explain assumes one device per processor."}
 
 
 def define_flags(values: flags.FlagValues) -> None:

@@ -1,4 +1,4 @@
-"""What gin files say, read without binding or importing anything: before TensorFlow is loaded."""
+"""Reads gin files without binding or importing anything, before TensorFlow is loaded."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,11 +10,11 @@ from mtf_imaging.cli.gin_config import find_gin_file
 
 
 class GinText(NamedTuple):
-    """What gin files and parameters say.
+    """The contents of gin files and parameters.
 
     Attributes:
-      bound: {"name.parameter": value}, without the package's own module; a reference or macro is an `object`.
-      uses: what the files import or include.
+      bound: {"name.parameter": value}; names omit the module `mtf_imaging`. A reference or macro is an `object`.
+      uses: "import" or "include" for each such statement.
     """
 
     bound: dict[str, object]
@@ -22,7 +22,7 @@ class GinText(NamedTuple):
 
 
 class _NoReferences(config_parser.ParserDelegate):
-    """Stands for what gin would look up."""
+    """Replaces each reference and macro by a placeholder instead of looking it up."""
 
     def configurable_reference(self, scoped_configurable_name, evaluate):
         return object()
@@ -32,15 +32,15 @@ class _NoReferences(config_parser.ParserDelegate):
 
 
 def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: bool = False) -> GinText:
-    """Reads gin files, then parameters; what comes later wins.
+    """Reads gin files, then parameters; later bindings take precedence.
 
     Args:
-      files: the files.
-      bindings: of the form `name.parameter = value`.
-      follow: whether to read what the files include, too.
+      files: paths of gin files.
+      bindings: strings of the form `name.parameter = value`.
+      follow: whether to read included files, too.
 
     Raises:
-      SyntaxError: they cannot be read.
+      SyntaxError: a file or binding is not valid gin.
       ConfigError: an included file does not exist.
     """
     said = GinText({}, [])

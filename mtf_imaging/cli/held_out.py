@@ -32,8 +32,8 @@ class HeldOut(NamedTuple):
     """The held-out cases of a run.
 
     Attributes:
-      evaluate: a function of the network, as `Evaluation.open` returns it.
-      batches: a function that returns the batches to compute the held-out loss of; None for no loss.
+      evaluate: the function of the network that `Evaluation.open` returns.
+      batches: a function that returns the batches for the held-out loss; None for no held-out loss.
     """
 
     evaluate: Callable
@@ -83,8 +83,9 @@ def _of_records(data, job: Job, data_dir: str) -> HeldOutRecords:
 def make_evaluator(
     held_out: HeldOut, training, job: Job, setup: JobSetup, *, program, checkpoints, model_dir: str, sizes, stop
 ) -> Evaluator:
-    """Builds the networks for prediction and for the loss, on the variables of the program that trains, and the
-    observer that uses them.
+    """Builds the observer that evaluates held-out cases, and its networks for prediction and for the loss.
+
+    The networks share the variables of the program that trains.
     """
     folder = Path(model_dir)
     network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, progress=True, **setup.of_program())
@@ -104,7 +105,7 @@ def make_evaluator(
 
 
 def _held_out_loss(batches: Callable, job: Job, setup: JobSetup, program, sizes) -> Callable:
-    """The held-out loss, as an `Evaluator` takes it: in batches and micro-batches as those of training."""
+    """Returns the held-out loss for `Evaluator`; batches and micro-batches have the same size as in training."""
     count = setup.micro_batches
     whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
     with building("building the held-out loss"):

@@ -1,4 +1,4 @@
-"""`mtf-imaging parameters`: lists the parameters that gin files set."""
+"""`mtf-imaging parameters`: lists the gin parameters."""
 
 import json
 import textwrap
@@ -14,19 +14,22 @@ EXAMPLE = "mtf-imaging parameters UNet3D"
 REQUIRED = ()
 WORDS = "filter"
 NOTES = (
-    "Set a parameter in a gin file, NAME = VALUE, or on the command line, --gin.NAME=VALUE. In a gin file, "
-    "@unet3d.UNet3D() is an object with its parameters.",
-    "Parameters of your own modules are listed, too, where a --gin_file imports them.",
+    "Set a parameter in a gin file with NAME = VALUE, or on the command line with --gin.NAME=VALUE. In a gin file, "
+    "@unet3d.UNet3D() creates a UNet3D with the parameters that are set.",
+    "To list the parameters of your own modules, too, give a --gin_file that imports them.",
 )
 _WIDTH, _INDENT = 100, " " * 6
 
 
 def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_multi_string(
-        "filter", [], "Only parameters whose name or meaning has all of these words.", flag_values=values
+        "filter", [], "A word; lists only parameters with all given words in their name or meaning.", flag_values=values
     )
     flags.DEFINE_multi_string(
-        "gin_file", [], "A gin file, whose values and modules are shown, too; may be repeated.", flag_values=values
+        "gin_file",
+        [],
+        "A gin file, whose values and imported modules are listed, too; may be repeated.",
+        flag_values=values,
     )
     flags.DEFINE_multi_string("gin_param", [], "NAME=VALUE; may be repeated.", flag_values=values)
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
@@ -48,8 +51,8 @@ def run(values: flags.FlagValues) -> None:
         names = sorted({part for one in found for part in one.name.split(".")[-2:]})  # classes and parameters
         hint = "".join(did_you_mean(word, names) for word in values.filter[:1])
         raise ConfigError(
-            f"no parameter has '{' '.join(values.filter)}' in its name or meaning.{hint} Fix: another word, or none "
-            "for all parameters."
+            f"no parameter has '{' '.join(values.filter)}' in its name or meaning.{hint} Fix: try another word, or "
+            "give none to list all parameters."
         )
     print(json.dumps([one._asdict() for one in shown], indent=1) if values.json else _text(shown))
 

@@ -44,8 +44,10 @@ def define(values: flags.FlagValues) -> None:
 
 
 def read(values: flags.FlagValues) -> PartitionDims | None:
-    """Reads and checks the flags, whatever the job calls its dimensions; None where they are not given, or the command
-    has none.
+    """Reads and checks the flags; the names of the job's dimensions are not needed yet.
+
+    Returns:
+      The flags; None if they are not given, or if the command does not define them.
 
     Raises:
       LayoutError: numbers that make no layout.

@@ -12,7 +12,7 @@ from mtf_imaging.training.run_folder import CONFIG, weights_folder
 SUMMARY = "segments a volume, or a folder of them, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 REQUIRED = ("model_dir", "input", "output")
-IDLE = {"batch_size": "volumes are segmented one at a time."}
+IDLE = {"batch_size": "predict segments one volume at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:

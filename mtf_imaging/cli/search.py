@@ -12,10 +12,10 @@ SUMMARY = "ranks the layouts that some devices allow, by a model; or finds the l
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 REQUIRED = ("num_devices", "hardware")
 NOTES = (
-    "All devices are used, one processor each; layouts split the batch and the image's dimensions. explain shows what "
-    "the chosen one costs, bench what it really takes.",
+    "search uses all devices, one processor each. Its layouts split the batch and the image's dimensions. Estimate the "
+    "cost of a layout with explain; measure it with bench.",
 )
-IDLE = dict.fromkeys(("mesh_shape", "layout", "mesh_impl"), "search goes through all layouts of --num_devices.")
+IDLE = dict.fromkeys(("mesh_shape", "layout", "mesh_impl"), "search tries all layouts for --num_devices devices.")
 
 
 def define_flags(values: flags.FlagValues) -> None:

@@ -1,6 +1,6 @@
-"""The setup flags, the same for all commands that run a job: swap the command word and the experiment stays.
+"""The setup flags. All commands that run a job share them: the same flags describe the same experiment.
 
-A command says in IDLE which of them change nothing there; it takes them, so that scripts need not tell commands apart.
+Scripts can pass the same flags to every command. A command lists in IDLE the flags that have no effect on it.
 """
 
 import logging
@@ -28,16 +28,16 @@ _SETUP = {
 }
 _COUNTS = {
     "batch_size": "Volumes in a step, over all processors.",
-    "micro_batches": "Parts that a step computes its batch in, in the memory of one.",
+    "micro_batches": "Micro-batches of a step, computed one after the other; memory is needed for only one.",
 }
 
 
 def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
-    """Defines the setup flags. The order of precedence: flags, then --gin_param, then the last --gin_file.
+    """Defines the setup flags. Flags take precedence over --gin_param, and --gin_param over the last --gin_file.
 
     Args:
       values: the flags of the command.
-      without: those that the command does not take.
+      without: names of flags to leave out.
     """
     flags.DEFINE_multi_string(
         "gin_file", [], "A gin file, here or shipped (unet3d_demo, 4x4); may be repeated.", flag_values=values
@@ -112,16 +112,16 @@ class Configuration:
             earlier = [gin_config.find_gin_file(job)]
         elif needs_job and not has_job and not any("job.task" in text for text in values.gin_param):
             folder = Path(saved).parent
-            what = f"holds no {Path(saved).name}" if folder.is_dir() else "is no folder"
-            raise ConfigError(f"{folder}: {what}, so it is not that of a run. Fix: give the --model_dir of one.")
+            what = f"this folder holds no {Path(saved).name}" if folder.is_dir() else "there is no such folder"
+            raise ConfigError(f"{folder}: {what}. Fix: give the folder of a run as --model_dir.")
         self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
         self._bindings = values.gin_param
         self._values = {parameters[name]: value for name, value in given.items()}
 
     def says(self, name: str) -> bool:
-        """Whether a parameter, "train.data", is bound to something other than None, as far as can be read.
+        """Returns whether a parameter, such as "train.data", is bound to a value other than None.
 
-        A file that cannot be read counts as one that binds it: `bind` explains what is wrong with it.
+        If a file cannot be read, the answer is True: `bind` reports the error later.
         """
         try:
             bound = read_gin_text(self._files, self._bindings, follow=True).bound

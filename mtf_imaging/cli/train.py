@@ -90,7 +90,7 @@ def run(values: flags.FlagValues) -> None:
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
-    """Checks the folders of records, unless the job reads something else or nothing.
+    """Checks the folders of records. A dry run or a data set other than records needs no check.
 
     Raises:
       DataError: a folder holds no finished records.
@@ -98,7 +98,7 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.says("train.data"):
         return
     open_records(values.data_dir)
-    has_own = configuration.says("train.evaluation") or values.fold is not None  # which goes with no --eval_dir
+    has_own = configuration.says("train.evaluation") or values.fold is not None  # neither reads records of --eval_dir
     if values.eval_dir and not has_own:
         open_records(values.eval_dir)
 

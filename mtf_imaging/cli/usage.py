@@ -16,13 +16,13 @@ _WIDTH = 100
 
 
 def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
-    """Parses the words after a command; logs which flags change nothing there.
+    """Parses the arguments of a command and warns about flags that have no effect on it.
 
     Returns:
       The flags.
 
     Raises:
-      ConfigError: unknown flags, values of the wrong kind, words that the command does not take, or missing flags.
+      ConfigError: an unknown flag, a value of the wrong type, an unexpected argument, or a missing flag.
     """
     values = _flags_of(command)
     values.set_gnu_getopt()
@@ -42,14 +42,14 @@ def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
         raise ConfigError(f"{name} needs {' and '.join(missing)}. Example: {command.EXAMPLE}")
     for flag, why in getattr(command, "IDLE", {}).items():
         if values[flag].present:
-            _logger.warning("--%s %s changes nothing: %s", flag, values[flag].value, why)
+            _logger.warning("--%s %s has no effect: %s", flag, values[flag].value, why)
     if words:
         values[command.WORDS].value = [*values[command.WORDS].value, *words]
     return values
 
 
 def _elsewhere(flag: str, values: flags.FlagValues) -> str:
-    """Says which commands have a flag; else, which flag of this command was meant."""
+    """Names the commands that have a flag. If there are none, suggests a similar flag of this command."""
     having = [name for name in COMMANDS if flag in _flags_of(load(name))]
     if not having:
         return f".{did_you_mean(flag, values)}"
@@ -84,10 +84,10 @@ def overview(commands: dict) -> str:
             "",
             *lines,
             "",
-            f"{PROGRAM} COMMAND --help lists the flags of a command. To see what gin files can set, for instance of "
-            "the U-Net:",
+            f"{PROGRAM} COMMAND --help lists the flags of a command.",
+            "To list the gin parameters, for instance of the U-Net:",
             f"  {commands['parameters'].EXAMPLE}",
-            "To see it all at work:",
+            "To try a short example of the whole workflow:",
             f"  {commands['demo'].EXAMPLE}",
         ]
     )

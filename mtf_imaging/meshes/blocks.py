@@ -58,13 +58,13 @@ class BlockMeshImpl(mtf.MeshImpl):
     # What a layout says of a tensor.
 
     def without(self, names):
-        """The same mesh under a layout without the rules for the dimensions of these names."""
+        """Returns the same mesh under a layout without the rules for the named dimensions."""
         mesh = copy.copy(self)
         mesh._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[0] not in names})
         return mesh
 
     def split_axes(self, shape):
-        """For each dimension of `shape` the mesh axis that splits it, or None."""
+        """Returns, for each dimension of `shape`, the mesh axis that splits it, or None."""
         return list(self.tensor_layout(shape).tensor_axis_to_mesh_axis)
 
     def is_split(self, shape):
@@ -196,7 +196,7 @@ class BlockMeshImpl(mtf.MeshImpl):
     def receive(self, x, mesh_axis, source_pcoord, fill=0):
         """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""
         distances = {to - source for to, source in enumerate(source_pcoord) if source is not None} - {0}
-        for distance in sorted(distances):  # none where a margin is wider than all neighbours together
+        for distance in sorted(distances):  # empty if a margin is wider than all neighbors together
             self._note("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.receive(stacks, self.grid, self.devices, mesh_axis, source_pcoord, fill))

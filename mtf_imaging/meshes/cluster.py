@@ -31,7 +31,7 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
 
     Raises:
       ConfigError: addresses that cannot be, or TensorFlow is at work already.
-      ClusterError: servers that are not there, other services on their ports, or servers that TensorFlow cannot join.
+      ClusterError: a server does not answer, another service uses its port, or TensorFlow cannot connect to it.
     """
     addresses = parse_servers(servers)
     if not addresses:
@@ -49,8 +49,8 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
         return default_devices()
     except tf.errors.OpError as error:
         raise ClusterError(
-            f"cluster '{servers}': TensorFlow cannot join its servers: {reason(error)}. Fix: `mtf-imaging serve` anew "
-            f"on each host, all with TensorFlow {tf.__version__} as here."
+            f"cluster '{servers}': TensorFlow cannot connect to the servers: {reason(error)}. Fix: restart "
+            f"`mtf-imaging serve` on each host with TensorFlow {tf.__version__}, the version of this process."
         ) from error
 
 

@@ -1,8 +1,8 @@
-"""Halos that reach past the next slice: what one device needs of another is sent at once.
+"""Halos that reach past the next slice, sent in one message per pair of devices.
 
-A line is what a block holds along one dimension: its slices, one after the other. A block receives one piece of the
-line of every block that its halo reaches, and cuts its widened slices, which overlap, from the widened line. Slice by
-slice, the graph would hold a message for every slice that the halo of a block reaches.
+A block is the group of slices on one device. Its line along one dimension is these slices, concatenated. A block
+receives one piece of the line of every block that its halo reaches. From the widened line it cuts its widened slices,
+which overlap. An exchange slice by slice would need one message for every slice that the halo reaches.
 """
 
 import math
@@ -15,14 +15,14 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 
 
 class _Message(NamedTuple):
-    """Voxels of one block's line that another block's widened line holds (or the same block's).
+    """The voxels of one block's line that belong to the widened line of another block, or of the same block.
 
     Attributes:
       source: number of the block that owns the voxels.
-      target: number of the block that needs them.
-      voxels: how many.
-      read: where they begin in the source's line.
-      write: where they begin in the target's widened line.
+      target: number of the block that needs the voxels.
+      voxels: number of voxels along the line.
+      read: index of the first voxel in the source's line.
+      write: index of the first voxel in the target's widened line.
     """
 
     source: int
@@ -33,7 +33,7 @@ class _Message(NamedTuple):
 
 
 def _messages(mesh, margin):
-    """Yields every `_Message`, for each target in the order of the voxels."""
+    """Yields every `_Message`; the messages to one target are in the order of their voxels."""
     length = mesh.grid.local[margin.mesh_axis] * margin.size
     for group in mesh.grid.groups([margin.mesh_axis]):
         for to, target in enumerate(group):
@@ -73,7 +73,7 @@ def widen(mesh, x, margin, fill):
 
 
 def narrow(mesh, dx, margin):
-    """The adjoint of `widen`: adds what margins received to the voxels that they came from."""
+    """The adjoint of `widen`: adds the values in the margins to the voxels that they were copied from."""
     lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
     length, received = mesh.grid.local[margin.mesh_axis] * margin.size, [[] for _ in lines]
     for message in _messages(mesh, margin):
@@ -94,7 +94,7 @@ def _part(line, begin, voxels):
 
 
 def _by_slice(mesh, stack, margin):
-    """A stack as `[others, slices of a line, voxels of a slice, inner]`."""
+    """Reshapes a stack to `[others, slices of a line, voxels of a slice, inner]`."""
     local, axis, dim = mesh.grid.local, margin.mesh_axis, margin.dim
     outer, between = math.prod(local[:axis]), math.prod(local[axis + 1 :]) * math.prod(stack.shape[1 : dim + 1])
     shape = [outer, local[axis], between, stack.shape[dim + 1], math.prod(stack.shape[dim + 2 :])]
@@ -103,7 +103,7 @@ def _by_slice(mesh, stack, margin):
 
 
 def _stack(mesh, slices, margin, slice_shape):
-    """The stack of `[others, slices of a line, voxels of a slice, inner]`, the inverse of `_by_slice`."""
+    """Reshapes `[others, slices of a line, voxels of a slice, inner]` to a stack: the inverse of `_by_slice`."""
     local, axis, dim = mesh.grid.local, margin.mesh_axis, margin.dim
     outer, voxels = math.prod(local[:axis]), slices.shape[2]
     view = tf.reshape(slices, [outer, slices.shape[0] // outer, local[axis], voxels, slices.shape[3]])
@@ -116,26 +116,27 @@ def _line(slices):
 
 
 def _places(mesh, margin):
-    """Array[slices of a line, voxels of a widened slice] of the place of each voxel in the widened line."""
+    """Returns the index of each voxel in the widened line: Array[slices of a line, voxels of a widened slice]."""
     width = margin.before + margin.size + margin.after
     return np.arange(mesh.grid.local[margin.mesh_axis])[:, np.newaxis] * margin.size + np.arange(width)
 
 
 def _cut(mesh, line, margin):
-    """The widened slices of a widened line."""
+    """Cuts the widened slices from a widened line."""
     return tf.gather(line, _places(mesh, margin), axis=1)
 
 
 def _add(slices, margin):
     """The adjoint of `_cut`.
 
-    Voxel i of the line is voxel `i - k size` of slice k: gathered for every slice that holds it (a row of zeros stands
-    for those that do not), and added.
+    Voxel i of the line is voxel `i - k size` of slice k. Its values are gathered from every slice that contains it,
+    with zeros for the other slices, and added.
     """
     number, width = slices.shape[1:3]
     length = (number - 1) * margin.size + width
     holders = min(number, -(-width // margin.size))
-    last = np.minimum(np.arange(length) // margin.size, number - 1)[:, np.newaxis]  # slice that holds a voxel
+    # The last slice that contains each voxel.
+    last = np.minimum(np.arange(length) // margin.size, number - 1)[:, np.newaxis]
     slice_number = last - np.arange(holders)
     at = np.arange(length)[:, np.newaxis] - slice_number * margin.size
     rows = np.where((slice_number >= 0) & (at < width), slice_number * width + at, number * width)

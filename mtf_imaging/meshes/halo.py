@@ -1,10 +1,11 @@
-"""Halo exchange: slices widened by voxels of their neighbors, and the adjoint of that.
+"""Halo exchange: widens slices by the voxels of their neighbors. The module also has the adjoint.
 
-Where neighbors share a device, widened slices are gathered (`halo_gather`). Elsewhere slices are padded along all
-dimensions at once, and the margins that belong to neighbors are then written in place, one dimension after the other.
-Each dimension's margins are read from the already widened tensor; that is how corners arrive. The adjoint adds what
-margins received to the voxels that they came from, in the opposite order, and cuts the slice out, again one copy.
-Margins that reach past the next slice are exchanged by device instead (`far_halo`), each in its turn.
+If neighbors share a device, widened slices are gathered (`halo_gather`). Otherwise slices are padded along all
+dimensions at once. The margins that belong to neighbors are then written in place, one dimension after the other.
+Each dimension's margins are read from the already widened tensor, so corners arrive, too. The adjoint adds the values
+in the margins to the voxels that they were copied from, in the opposite order, and cuts out the slice, again in one
+copy.
+Margins that reach past the next slice are exchanged device by device instead (`far_halo`), one after the other.
 """
 
 import dataclasses
@@ -24,10 +25,10 @@ class Piece:
     """The part of a margin that comes from one neighbor.
 
     Attributes:
-      voxels: how many.
-      distance: of the neighbor, in slices; positive for one before.
-      source: where the neighbor's own voxels begin, in its widened slice.
-      target: where they begin in the margin, likewise.
+      voxels: number of voxels.
+      distance: distance to the neighbor, in slices; positive if the neighbor comes before.
+      source: index of the first of these voxels in the neighbor's widened slice.
+      target: index of the first of these voxels in the receiving widened slice.
     """
 
     voxels: int
@@ -45,8 +46,8 @@ class Margin:
       size: voxels of the slice.
       before: voxels added before it.
       after: voxels added after it.
-      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None where the dimension is not split
-        and the margins are padding.
+      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None if the dimension is not split and
+        the margins are padding.
       split: the `SplitPlan`, where it is split.
     """
 
@@ -58,7 +59,7 @@ class Margin:
     split: SplitPlan | None = None
 
     def pieces(self, parts):
-        """The `Piece`s that margins are made of, for a dimension of `parts` slices: one for each neighbor in reach."""
+        """Returns the `Piece`s of the margins, one per neighbor in reach, for a dimension of `parts` slices."""
         pieces = []
         for hop in range(1, min(-(-self.before // self.size), parts - 1) + 1):
             voxels = min(self.size, self.before - (hop - 1) * self.size)
@@ -75,21 +76,21 @@ def _pieces(mesh, margin):
 
 
 def _is_far(mesh, margin):
-    """Whether a margin reaches past the next slice."""
+    """Returns whether a margin reaches past the next slice."""
     return any(abs(piece.distance) > 1 for piece in _pieces(mesh, margin))
 
 
 class _Stage(NamedTuple):
-    """Margins that are made together, or one far margin alone."""
+    """Margins that are widened together, or a single far margin."""
 
     far: bool
     margins: list
 
 
 def _stages(mesh, margins, gathered=()):
-    """The stages of an exchange, in order.
+    """Returns the stages of an exchange, in order.
 
-    Margins that are gathered come first. Those that are padded only come last: no neighbor needs them.
+    Gathered margins come first. Margins that are only padding come last, because no neighbor needs them.
     """
     ordered = sorted(margins, key=lambda m: (m not in gathered, m.mesh_axis is None))
     stages = []
@@ -138,7 +139,7 @@ def _shifted(mesh, x, axis, distance, fill):
 def _strips(mesh, margins):
     """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
 
-    Of dimensions that come later, and of those that are padded only, neighbors need no more than a slice's own voxels.
+    Along dimensions that come later or are only padded, neighbors need only a slice's own voxels.
     """
     own = list(margins)
     for margin in [m for m in margins if m.mesh_axis is not None]:
@@ -177,7 +178,7 @@ def _read_strip(stack, dim, begin, size, own):
 
 
 def _fill_margin(mesh, x, margin, piece, own, fill):
-    """Writes the piece of a margin that a neighbor owns."""
+    """Writes into a margin the piece that a neighbor owns."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
     values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
@@ -224,7 +225,7 @@ def widen(mesh, x, margins, fill=0):
 
 
 def _widen_together(mesh, x, margins, reached, fill):
-    """Widens slices by the margins of one stage; `reached` is what `halo_gather.reach` says of the whole exchange."""
+    """Widens slices by the margins of one stage; `reached` is `halo_gather.reach` of the whole exchange."""
     gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
     axes = {m.mesh_axis for m in gathered}
     sent = exchanges(mesh, margins, x.slice_shape, x.dtype.size)

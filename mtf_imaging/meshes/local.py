@@ -39,8 +39,8 @@ _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.so
 def map_slices(fn, args, stacked):
     """Calls `fn` on each slice of the stacks among `args`, those marked in `stacked`; the others go in as they are.
 
-    Values held once give a result held once. Elementwise functions are called on the stack as it is, all others are
-    vectorised over it, or called once a slice where TensorFlow cannot vectorise them.
+    Values held once give a result held once. Elementwise functions are called on the whole stack. All other functions
+    are vectorized over the stack; if TensorFlow cannot vectorize a function, it is called once per slice.
     """
     ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
     if fn in _ELEMENTWISE and len(ranks) == 1:
@@ -63,14 +63,14 @@ def map_slices(fn, args, stacked):
     try:
         with _silence():
             return tf.vectorized_map(call, stacks, fallback_to_while_loop=False)
-    except ValueError:  # some operations, such as a convolution with a filter of every slice, cannot be vectorised
+    except ValueError:  # some operations cannot be vectorized, such as a convolution with a different filter per slice
         results = [call(one_slice_each) for one_slice_each in zip(*map(tf.unstack, stacks))]
         return tf.nest.map_structure(lambda *slices: tf.stack(slices), *results)
 
 
 @contextlib.contextmanager
 def _silence():
-    """Keeps TensorFlow from printing a failed vectorisation, page by page."""
+    """Suppresses the pages that TensorFlow logs when it cannot vectorize a function."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

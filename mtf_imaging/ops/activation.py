@@ -101,7 +101,7 @@ def dropout(x, keep_prob, name=None):
 
     Args:
       x: Tensor[...]
-      keep_prob: above 0, at most 1; 1 returns `x` itself, as always within `inference`.
+      keep_prob: above 0, at most 1. With 1, and within `inference`, `x` itself is returned.
       name: name of the operation.
 
     Raises:

@@ -29,7 +29,7 @@ def cannot_split(title, dim, mesh_dim, parts, why, fix=""):
       mesh_dim: name of the mesh dimension that the layout splits it over.
       parts: size of that.
       why: the reason, a clause.
-      fix: another fix than to drop the rule, a clause, or "".
+      fix: a clause with an alternative to dropping the rule, or "".
     """
     text = (
         f"{title}: cannot split '{dim.name}' (size {dim.size}) over '{mesh_dim}' (size {parts}): {why}. "

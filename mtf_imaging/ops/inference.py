@@ -1,4 +1,4 @@
-"""A network as it is built for training, computing as it does for prediction: for the loss of held-out cases."""
+"""Makes dropout and batch norm compute as for prediction, to compute the loss of held-out cases."""
 
 import contextlib
 import contextvars
@@ -9,10 +9,10 @@ _inferring = contextvars.ContextVar("_inferring", default=False)
 
 @contextlib.contextmanager
 def inference() -> Iterator[None]:
-    """Within the block, `dropout` keeps everything, and `batch_norm` uses its moving statistics and leaves them alone.
+    """Within the block, `dropout` keeps all values, and `batch_norm` uses its moving statistics without updating them.
 
-    Whatever a network adds in training, such as the logits of deep supervision, it still adds: a loss can be computed
-    of the same outputs as in training.
+    The outputs that a network has only in training, such as the logits of deep supervision, stay. A loss can therefore
+    be computed from the same outputs as in training.
     """
     token = _inferring.set(True)
     try:
@@ -22,5 +22,5 @@ def inference() -> Iterator[None]:
 
 
 def is_inference() -> bool:
-    """Whether `inference` is in effect."""
+    """Returns whether the caller is within an `inference` block."""
     return _inferring.get()

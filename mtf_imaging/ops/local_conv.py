@@ -2,8 +2,9 @@
 
 All take `[batch, spatial..., channels]`, filters `[kernel..., in, out]`.
 
-TensorFlow's kernels fail for some windows. There the taps along one dimension are convolved one at a time: each with
-the voxels that it reads, which a strided slice takes, so with stride 1 and no dilation along that dimension.
+TensorFlow's kernels fail for some windows. For these, the taps along one dimension are convolved one at a time. Each
+tap is convolved with only the voxels that it reads, so the convolution has stride 1 and no dilation along that
+dimension.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from mtf_imaging.windows import Window
 
-# TensorFlow's CPU kernels dilate in these types only (oneDNN).
+# TensorFlow's CPU kernels (oneDNN) support dilation only for these dtypes.
 _DILATING = (tf.float32, tf.bfloat16, tf.float16)
 
 
@@ -26,7 +27,7 @@ def _replaced(values, axis, value):
 
 
 def _axis_by_tap(dtype, kernel, strides, dilations):
-    """The spatial dimension whose taps are convolved one at a time, or None where TensorFlow takes all at once."""
+    """Returns the spatial dimension whose taps are convolved one at a time; None if TensorFlow convolves them."""
     for axis, (taps, stride) in enumerate(zip(kernel, strides)):
         # oneDNN's filter gradient (TensorFlow 2.21) corrupts memory for strided kernels of one tap and few channels.
         if taps == 1 and stride > 1:
@@ -45,10 +46,10 @@ class _Taps:
     """The taps of a filter along one spatial dimension, one at a time.
 
     Attributes:
-      axis: number of the dimension in a tensor (in a filter it is one less).
-      window: its `Window`.
-      size: voxels along it, without padding.
-      rest: strides, padding and dilations of a convolution with one of the taps.
+      axis: axis of the dimension in a tensor; in a filter, the axis is one less.
+      window: the `Window` of the dimension.
+      size: voxels along the dimension, without padding.
+      rest: strides, padding and dilations of a convolution with one tap.
     """
 
     axis: int
@@ -58,7 +59,7 @@ class _Taps:
 
     @classmethod
     def make(cls, dtype, sizes, kernel, strides, padding, dilations):
-        """The taps that are convolved one at a time, or None where TensorFlow takes all at once."""
+        """Returns the taps that are convolved one at a time, or None if TensorFlow convolves them all."""
         axis = _axis_by_tap(dtype, kernel, strides, dilations)
         if axis is None:
             return None
@@ -75,19 +76,19 @@ class _Taps:
         return self.window.output_size(self.size)
 
     def of_filter(self, f, tap):
-        """The filter with one tap alone."""
+        """Returns the filter with a single tap."""
         return f if self.window.kernel == 1 else tf.split(f, self.window.kernel, self.axis - 1)[tap]
 
     def _folded(self, shape):
-        """A shape with all other dimensions folded: TensorFlow copies three dimensions fastest."""
+        """Folds all other dimensions of a shape, because TensorFlow copies tensors of three dimensions fastest."""
         return [math.prod(shape[: self.axis]), shape[self.axis], math.prod(shape[self.axis + 1 :])]
 
     def _unfolded(self, x, shape):
-        """`x` in a shape, except for its own size along the dimension."""
+        """Reshapes `x` to a shape, but keeps its size along the dimension."""
         return tf.reshape(x, _replaced(shape, self.axis, x.shape[1]))
 
     def padded(self, x):
-        """`x` with the voxels of padding that the taps read."""
+        """Pads `x` with the zeros that the taps read."""
         before, after = self.window.pads(self.size)
         if not before and not after:
             return x
@@ -103,22 +104,22 @@ class _Taps:
         return self._unfolded(tf.reshape(dx, self._folded(shape))[:, before : before + self.size], shape)
 
     def read(self, x, tap):
-        """The voxels of a padded `x` that one tap reads, one for each output."""
+        """Returns the voxels of a padded `x` that one tap reads, one per output."""
         shape, first, stride = x.shape.as_list(), tap * self.window.dilation, self.window.stride
         x = tf.reshape(x, self._folded(shape))
         if stride == 1:
             x = x[:, first : first + self.outputs]
         else:
-            # On the CPU, a strided slice takes ten times as long.
+            # On a CPU, a strided slice takes ten times as long as a gather.
             x = tf.gather(x, list(range(first, first + self.outputs * stride, stride)), axis=1)
         return self._unfolded(x, shape)
 
     def read_shape(self, shape):
-        """The shape of what one tap reads of a tensor of a shape."""
+        """Returns the shape of the voxels that one tap reads from a tensor of a given shape."""
         return _replaced(shape, self.axis, self.outputs)
 
     def spread(self, values, tap):
-        """The adjoint of `read`: values at the voxels that one tap reads of a padded tensor, zeros at the others."""
+        """The adjoint of `read`: puts values at the voxels that one tap reads, and zeros at all others."""
         shape, first, stride = values.shape.as_list(), tap * self.window.dilation, self.window.stride
         outer, outputs, inner = self._folded(shape)
         size, span = self.size + sum(self.window.pads(self.size)), outputs * stride
@@ -130,10 +131,11 @@ class _Taps:
 
 
 def _native(kernel, strides, padding, dilations):
-    """Arguments of TensorFlow's kernels.
+    """Returns the arguments of TensorFlow's kernels.
 
-    The dilation of a single tap has no effect, so it is left out: some kernels refuse any dilation. Along the last two
-    dimensions it is set to the other's, so that both are equal (see `_axis_by_tap`).
+    The dilation of a single tap has no effect. It is set to 1, because some kernels refuse any dilation. If a filter
+    has a single tap along one of the last two dimensions, both dilations are set to the larger one (see
+    `_axis_by_tap`).
     """
     dilations = [1 if taps == 1 else d for taps, d in zip(kernel, dilations, strict=True)]
     if len(kernel) == 3 and min(kernel[1:]) == 1:

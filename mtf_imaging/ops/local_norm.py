@@ -54,23 +54,23 @@ class _Columns:
 
 
 def sums(x):
-    """The sum of each channel: float64, `[cases, 1, channels]`."""
+    """Returns the sum of each channel: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, to_sum=True)
     return columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2]))[:, tf.newaxis]
 
 
 def centered_squares(x, mean):
-    """The sum of squared deviations from `mean`: as `sums`."""
+    """Returns the sum of squared deviations from `mean`, in the shape of `sums`."""
     columns = _Columns(x, to_sum=True)
     squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
     return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))[:, tf.newaxis]
 
 
 def power_sums(x):
-    """The sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
+    """Returns the sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
 
-    One pass over `x` gives both. In float64 the variance follows from them with all the digits of float32: at 10,000
-    times the deviation, the mean squared is 1e8 variances, of which float64 keeps 1e-8.
+    One pass over `x` computes both. float64 has enough digits to compute a float32 variance from them: if the mean is
+    10,000 standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
     """
     columns = _Columns(x, to_sum=True)
     rows, x = columns.rows, columns.view(x)
@@ -78,13 +78,13 @@ def power_sums(x):
     _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
         x=x, scale=ones, offset=tf.zeros_like(ones), mean=nothing, variance=nothing
     )
-    variance *= (rows - 1) / rows  # the kernel's is that of a sample
+    variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
     return rows * tf.stack([columns.sum(mean), columns.sum(variance + tf.square(mean))], axis=1)
 
 
 def _normalize(x, mean, variance, scale, offset, epsilon):
-    """As `tf.nn.batch_normalization`, which multiplies first and loses the digits of a mean above the deviation."""
+    """Normalizes `x`. `tf.nn.batch_normalization` multiplies before subtracting, so it loses digits of a large mean."""
     return (x - mean) * (scale * tf.math.rsqrt(variance + epsilon)) + offset
 
 
@@ -108,7 +108,7 @@ def normalise(x, mean, variance, scale, offset, epsilon):
 
 
 def gradient_sums(x, dy, mean, variance, epsilon):
-    """The sums of `dy (x - mean) / sqrt(variance + epsilon)` and of `dy`: float64, `[cases, 2, channels]`."""
+    """Returns the sums of `dy (x - mean) / sqrt(variance + epsilon)` and `dy`: float64, `[cases, 2, channels]`."""
     columns = _Columns(x, to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
     if x.dtype in FUSED_DTYPES:

@@ -50,7 +50,7 @@ def max_pool(x, ksize, strides):
 
 
 def _first_largest(x, ksize, strides):
-    """For each tap a mask of the windows whose first largest voxel it sees: one tap for every window."""
+    """Yields for each tap the mask of windows whose first largest voxel it reads; each window is in one mask."""
     values = _tap_values(x, ksize, strides)
     y = functools.reduce(tf.maximum, values)
     taken = tf.zeros_like(y, tf.bool)
@@ -73,7 +73,7 @@ def max_pool_grad(x, dy, ksize, strides):
 
 
 def take_largest(x, values, ksize, strides):
-    """The value where each window of `x` has its first largest voxel: the adjoint of `max_pool_grad`."""
+    """Returns the value at the first largest voxel of each window of `x`: the adjoint of `max_pool_grad`."""
     taps = zip(_first_largest(x, ksize, strides), _tap_values(values, ksize, strides), strict=True)
     return tf.add_n([tf.where(first, value, tf.zeros_like(value)) for first, value in taps])
 

@@ -25,7 +25,7 @@ def _rows(stack):
 
 
 def _softmax_gradient(y, dy):
-    """Gradient to `x` of `y = softmax(x)`."""
+    """Returns the gradient of `y = softmax(x)` with respect to `x`."""
     return y * (dy - mtf.reduce_sum(y * dy, reduced_dim=y.shape.dims[-1]))
 
 

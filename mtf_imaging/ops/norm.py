@@ -23,13 +23,13 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
     1), which each training call moves by `1 - momentum` towards the batch's mean and (biased) variance. They are
     float32 where `x` has fewer bits.
 
-    Every dimension may be split: two sums a channel are exchanged forward, and two backward. The two forward sums are
-    one message, or two in float64, which sums the mean first and then squared deviations from it.
+    Every dimension may be split. Two sums per channel are exchanged forward, and two backward. The two forward sums
+    share one message. In float64 they are two messages: the mean, then the squared deviations from it.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]
-      is_training: a bool: normalise by the batch's statistics and update the moving ones, or normalise by these, as
-        always within `inference`.
+      is_training: a bool. If True, normalizes by the batch's statistics and updates the moving statistics. If False,
+        and within `inference`, normalizes by the moving statistics.
       momentum: how much of the moving statistics a call keeps.
       epsilon: added to the variance.
       name: variable scope.
@@ -79,8 +79,8 @@ def group_norm(x, groups, epsilon=1e-6, name=None):
     volume in `channels / groups` channels, one after the other, in training as in evaluation.
 
     Variables: `scale` (from 1) and `offset` (from 0) of each channel, float32 where `x` has fewer bits. Every dimension
-    may be split: two sums a channel and case are exchanged forward, and two backward, in as many messages as those of
-    `batch_norm`; where channels are split within a group, those of all channels.
+    may be split. Two sums per channel and case are exchanged forward, and two backward, in as many messages as for
+    `batch_norm`. If the layout splits the channels within a group, the means of all channels are exchanged, too.
 
     Args:
       x: Tensor[batch, x, y, z, channels]: the first dimension is the batch, all up to the last are the volume.

@@ -39,7 +39,7 @@ class _WholeBatch:
         self._channel_axes = [] if channel_axis is None else [channel_axis]
 
     def sums(self, fn, tensors, statistics=()):
-        """`fn(*tensors, *statistics) -> [cases, sums, channels]`, summed over processors."""
+        """Sums `fn(*tensors, *statistics) -> [cases, sums, channels]` over processors."""
 
         def local(*inputs):
             split = len(tensors)
@@ -61,7 +61,7 @@ class _WholeBatch:
         return sums
 
     def exchanged(self, shape, count):
-        """What `sums` of `[cases, count, channels]` exchanges, of slices of this shape."""
+        """Returns the exchanges of `sums` of `[cases, count, channels]`, for slices of this shape."""
         return sum_over(self._summed, [1, count, shape[-1]], _PRECISE)
 
     def exchanged_cases(self, shape):
@@ -126,7 +126,7 @@ class _NormOperation(mtf.Operation):
         return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else v[:, tf.newaxis], v) for v in values]
 
     def _means(self, mesh, sums):
-        """From `[cases, sums, channels]` of each channel to the means of what shares statistics."""
+        """Computes means over all values that share statistics from sums per channel, `[cases, sums, channels]`."""
         dims = self.inputs[0].shape.dims
         count = math.prod(d.size for d in dims[1 if self._sharing.by_case else 0 : -1])
         means = mesh.map_stacks(lambda s: s / count, sums)
@@ -151,7 +151,7 @@ class _NormOperation(mtf.Operation):
         return None if mesh.slice_shape(channels)[0] % self._sharing.group == 0 else mesh.split_axes(channels)[0]
 
     def _exchanged_means(self, mesh, count=2):
-        """What `count` sums, and the means of them, exchange."""
+        """Returns the exchanges of `count` sums and of their means."""
         shape, axis = mesh.slice_shape(self.inputs[0].shape), self._axis_within_groups(mesh)
         cases = shape[0] if self._sharing.by_case else 1
         means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * count * shape[-1] * _PRECISE)])]
@@ -176,9 +176,9 @@ class Normalise(_NormOperation):
 
     @property
     def _in_two_passes(self):
-        """Whether the mean is summed first, and squared deviations from it afterwards.
+        """Whether the mean is computed first, and the squared deviations from it in a second pass.
 
-        The difference of two power sums has too few digits for float64, and enough for all dtypes with fewer bits.
+        The difference of two power sums has too few digits for float64, but enough for all dtypes with fewer bits.
         """
         return self.inputs[0].dtype not in local_norm.FUSED_DTYPES
 
@@ -188,7 +188,7 @@ class Normalise(_NormOperation):
         return self._exchanged_means(mesh)
 
     def _moments(self, mesh, cases, x):
-        """Mean and variance of what shares statistics, `[cases, channels]`."""
+        """Returns the mean and the variance of the values that share statistics, `[cases, channels]`."""
         dtype = self.outputs[1].dtype
 
         def moments(means):
@@ -215,11 +215,11 @@ class Normalise(_NormOperation):
 
 
 class NormaliseGrad(_NormOperation):
-    """Gradients of `Normalise` to x, scale and offset, through the statistics.
+    """Gradients of `Normalise` with respect to x, scale and offset, through the statistics.
 
-    Its own gradient, for second derivatives, differentiates the same normalization written in mesh_tensorflow's
-    operations, which sum over processors themselves and can be differentiated any number of times. They take more time
-    and memory than the fused kernels.
+    For second derivatives, its own gradient differentiates the same normalization, built from mesh_tensorflow's
+    operations. These sum over processors and can be differentiated any number of times, but take more time and memory
+    than the fused kernels.
     """
 
     def __init__(self, kind, x, scale, mean, variance, dy, sharing, epsilon):
@@ -233,12 +233,12 @@ class NormaliseGrad(_NormOperation):
     def gradient(self, grad_ys):
         x, scale, _, _, dy = self.inputs
         gradients, operations = self.graph.capture_operations(lambda: self._elementary(x, scale, dy))
-        # These compute the statistics from x, so nothing is left for the inputs `mean` and `variance`.
+        # These compute the statistics from x, so the gradients of the inputs `mean` and `variance` are None.
         dx, dscale, ddy = mtf.gradients(gradients, [x, scale, dy], grad_ys, operations)
         return [dx, dscale, None, None, ddy]
 
     def _elementary(self, x, scale, dy):
-        """The outputs, computed by mesh_tensorflow's operations."""
+        """Computes the outputs with mesh_tensorflow's operations."""
 
         def normalized():
             centered = wide_x - self._elementary_mean(wide_x)
@@ -251,7 +251,7 @@ class NormaliseGrad(_NormOperation):
         return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
 
     def _elementary_mean(self, values):
-        """The mean over what shares statistics: `[cases, channels]`, or `[channels]` for a whole batch."""
+        """Returns the mean of the values that share statistics: `[cases, channels]`, or `[channels]` for a batch."""
         first, *_, channels = values.shape.dims
         means = mtf.reduce_mean(values, output_shape=mtf.Shape([first] * self._sharing.by_case + [channels]))
         size = self._sharing.group

@@ -84,8 +84,8 @@ class _Sum(mtf.Operation):
 class _SumGrad(mtf.Operation):
     """`dx = count dy` of a `_Sum`.
 
-    `dy` depends on the sum over the whole batch, so its own derivative is a sum over all micro-batches, which no single
-    one of them can compute.
+    `dy` depends on the sum over the whole batch, so its derivative is a sum over all micro-batches. A single
+    micro-batch cannot compute that sum.
     """
 
     def __init__(self, dy, count):
@@ -95,8 +95,8 @@ class _SumGrad(mtf.Operation):
 
     def gradient(self, grad_ys):
         raise NotSupportedError(
-            f"over_batch: '{self.name}' is a gradient through a sum over {self._count} micro-batches, and cannot be "
-            "differentiated a second time. Fix: 1 micro-batch (setup.micro_batches = 1), or a loss that is a mean over "
+            f"over_batch: '{self.name}' is a gradient through a sum over {self._count} micro-batches, so it cannot be "
+            "differentiated again. Fix: use 1 micro-batch (setup.micro_batches = 1), or a loss that is a mean over "
             "examples."
         )
 
@@ -131,8 +131,8 @@ def over_batch(x):
       Tensor[...] of the same dimensions, `sum over parts of x`; `x` itself where the batch comes at once.
 
     Raises:
-      NotSupportedError: it depends on another such sum, or a second derivative goes through it; both are found only
-        where the batch comes in parts.
+      NotSupportedError: `x` depends on another such sum, or a second derivative goes through it. Both are detected only
+        if a step has several micro-batches.
     """
     current = _passes.get()
     return current.sum(x) if current else x

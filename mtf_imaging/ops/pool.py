@@ -46,7 +46,7 @@ class MaxPool(_PoolOperation):
 
 
 class MaxPoolGrad(_PoolOperation):
-    """`dx` of `MaxPool`: linear in `dy`; its derivative with respect to `x` is zero."""
+    """The gradient `dx` of `MaxPool`: linear in `dy`, with a zero derivative with respect to `x`."""
 
     def __init__(self, kind, x, dy, geometry):
         super().__init__(kind, [x, dy], geometry, f"{kind}_dx")
@@ -69,7 +69,7 @@ class MaxPoolGrad(_PoolOperation):
 
 
 class TakeLargest(_PoolOperation):
-    """The value at the first largest voxel of every window of `x`: the adjoint of `MaxPoolGrad`, and its gradient."""
+    """The value at the first largest voxel of every window of `x`: the adjoint and the gradient of `MaxPoolGrad`."""
 
     def __init__(self, kind, x, values, geometry):
         super().__init__(kind, [x, values], geometry, f"{kind}_ddy")

@@ -57,9 +57,9 @@ class Plan:
       forward_passes: forward passes for each backward one.
       weights: bytes of the weights that the fullest device keeps between steps.
       state: of what the fullest one keeps beside: the optimizer's, moving statistics, the gradient of parts so far.
-      weights_read: bytes of the weights that each device reads in a pass.
-      state_read: bytes of everything else that each device reads in a step. The device that keeps a variable updates it
-        alone, unless the layout splits the variable: then each device updates its own slice.
+      weights_read: bytes of weights that each device reads in a pass.
+      state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
+        device updates its own slice; otherwise the device that keeps the variable updates it alone.
       peak: of what else a device holds.
     """
 
@@ -101,12 +101,12 @@ class Plan:
 
     @property
     def weights_sent(self) -> int:
-        """Bytes of weights that each device is sent in a step: once for every program that a step calls with them."""
+        """Bytes of weights that each device receives in a step: once per forward pass of each micro-batch."""
         return self.weights_read * self.parts * self.forward_passes if self.devices > 1 else 0
 
     @property
     def state_sent(self) -> int:
-        """Bytes of the optimizer's state that each device is sent in a step."""
+        """Bytes of optimizer state that each device receives in a step."""
         return self.state_read if self.devices > 1 else 0
 
     def times(self, phase: str) -> int:

@@ -61,7 +61,7 @@ def _summary(explained, paint):
     if moved:
         yield f"  slices gathered: {format_bytes(moved)} sent by a processor"
     if plan.devices > 1:
-        state = f"; of what the optimizer keeps {format_bytes(plan.state_sent)}" if plan.state_sent else ""
+        state = f"; optimizer state: {format_bytes(plan.state_sent)}" if plan.state_sent else ""
         yield f"  weights: {format_bytes(plan.weights_sent)} sent to each device{state}"
     if time is not None:
         said = f"{format_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"

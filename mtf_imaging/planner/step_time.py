@@ -47,7 +47,7 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
 def sent_by_device(exchange: Exchange, grid: BlockGrid) -> int:
     """Bytes that a device in the interior of the mesh sends to others.
 
-    Of a halo, each voxel is sent once, however many processors of a device need it. A sum is first made on each device.
+    Each voxel of a halo is sent once, even if several processors of a device need it. Sums start within each device.
     """
     others = math.prod(grid.blocks[axis] for axis in exchange.axes)
     if others == 1:
@@ -62,9 +62,9 @@ def sent_by_device(exchange: Exchange, grid: BlockGrid) -> int:
 
 
 def messages(exchange: Exchange, grid: BlockGrid) -> int:
-    """Messages of an exchange from a device to others: 0 where nothing leaves it, or joins what is sent already.
+    """Returns the number of messages that a device sends for an exchange, 0 or 1.
 
-    All voxels of a halo that one device needs of another are one message: that of the nearest slice counts.
+    All halo voxels that one device needs from another are one message, counted with the exchange of the nearest slice.
     """
     if not sent_by_device(exchange, grid):
         return 0

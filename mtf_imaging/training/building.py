@@ -1,4 +1,4 @@
-"""Shows that a program is being built: TensorFlow takes seconds to minutes for that, and prints nothing."""
+"""Shows progress while a program is built: TensorFlow takes seconds to minutes and prints nothing."""
 
 import contextlib
 import sys
@@ -12,13 +12,13 @@ _EVERY = 1.0  # seconds between updates, on a terminal
 
 @contextlib.contextmanager
 def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Iterator[None]:
-    """Within the block, shows on stderr what is being built, and for how long.
+    """Within the block, shows a description and the elapsed time on stderr.
 
     Args:
-      what: for instance "building the network".
-      bar: a progress bar that shows it beside its own title; its rate does not count the block. None for a line that
-        disappears with the end of the block.
-      progress: False shows nothing.
+      what: the description, for instance "building the network".
+      bar: a progress bar to show the description in, after its title; its rate excludes the time of the block. None
+        shows a separate line, which disappears at the end of the block.
+      progress: whether to show anything.
     """
     if not progress or (bar is not None and bar.disable):
         yield
@@ -30,7 +30,7 @@ def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Itera
         bar.set_description_str(f"{title.removesuffix(': ')}: {what}")
     ended = threading.Event()
     ticker = threading.Thread(target=_tick, args=[shown, ended], daemon=True)
-    if sys.stderr.isatty():  # in a log, a line is enough
+    if sys.stderr.isatty():  # a log needs no updates
         ticker.start()
     try:
         yield

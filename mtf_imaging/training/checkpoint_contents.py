@@ -7,7 +7,7 @@ from mtf_imaging.errors import CheckpointError
 # How tf.train.Checkpoint(program=...) calls a variable of a program; in names, "/" is written ".S" and "." "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SHOWN = 4
-_FIX = "Fix: the configuration that it was trained with (config.gin beside it), or another --model_dir."
+_FIX = "Fix: use the configuration that it was trained with (config.gin in its folder), or another --model_dir."
 
 
 def check_contents(path, shapes, program, everything):
@@ -26,8 +26,8 @@ def check_contents(path, shapes, program, everything):
     wanted = {name: variable.shape.as_list() for name, variable in program.variables.items()}
     if saved and wanted and not saved.keys() & wanted.keys():
         raise CheckpointError(
-            f"{path}: it has none of the {len(wanted)} variables of this network, such as '{min(wanted)}'; its own "
-            f"{len(saved)}, such as '{min(saved)}', are of another. {_FIX}"
+            f"{path}: this checkpoint belongs to another network: it has {len(saved)} variables, such as "
+            f"'{min(saved)}', but none of the {len(wanted)} variables of this network, such as '{min(wanted)}'. {_FIX}"
         )
     faults = [
         f"'{name}' is {saved[name]} in it, {wanted[name]} here"
@@ -40,7 +40,8 @@ def check_contents(path, shapes, program, everything):
     if faults:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise CheckpointError(
-            f"{path}: this checkpoint is of another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. {_FIX}"
+            f"{path}: this checkpoint belongs to another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. "
+            f"{_FIX}"
         )
 
 

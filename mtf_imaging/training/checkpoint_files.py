@@ -23,13 +23,13 @@ def steps(directory: Path) -> list[int]:
 
 
 def check_access(directory: Path) -> None:
-    """Opens the files of all checkpoints, for TensorFlow takes one that may not be read for a damaged one.
+    """Checks that all checkpoint files can be opened. TensorFlow reports a file without read permission as damaged.
 
     Raises:
-      OSError: one of them cannot be opened.
+      OSError: a file cannot be opened.
     """
     for _, _, path in _files(directory):
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile by the run that trains
+        with contextlib.suppress(FileNotFoundError):  # a run that is training has deleted it
             path.open("rb").close()
 
 
@@ -87,5 +87,5 @@ def _files(directory):
     """Files of checkpoints: (step, "index" or "data-...", path)."""
     if not directory.is_dir():
         return []
-    # Not by a glob, to which a folder that may not be read is an empty one.
+    # `glob` would return nothing for a folder without read permission.
     return [(int(match[1]), match[2], path) for path in directory.iterdir() if (match := _NAME.match(path.name))]

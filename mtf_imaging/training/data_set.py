@@ -80,25 +80,25 @@ def _endless(batches, title, step):
         yield batch
         step += 1
     raise DataError(
-        f"{title}: there is no batch for step {step}; batches must go on without end. "
-        "Fix: begin again with the first image, for instance in a loop over itertools.count(start_step)."
+        f"{title}: there is no batch for step {step}; `batches` must never end. "
+        "Fix: start over with the first image, for instance in a loop over itertools.count(start_step)."
     )
 
 
 def checked_batches(found, inputs, title, step=0):
-    """Checks batches, one after the other, and makes tensors of them.
+    """Checks batches one by one and converts them to tensors.
 
     Args:
       found: an iterator of batches.
       inputs: {name: (shape string, tf.DType)}.
-      title: where they come from, for messages.
-      step: number of the first of them.
+      title: source of the batches, for error messages.
+      step: number of the first batch.
 
     Yields:
       Dicts of a tensor for each input, and "cases", a list of strings.
 
     Raises:
-      DataError: a batch is not what the inputs are.
+      DataError: a batch does not match the inputs.
     """
     shapes = {name: parse_shape(shape, what=f"shape of input '{name}'") for name, (shape, _) in inputs.items()}
     dtypes = {name: dtype for name, (_, dtype) in inputs.items()}

@@ -14,11 +14,11 @@ Evaluated = tuple[dict[str, float], dict[str, np.ndarray]]
 class Evaluation(Protocol):
     """Cases that are not trained on, and measures of what a network makes of them.
 
-    For the held-out loss, which is shown beside that of training, it may offer one more method:
+    To compute a held-out loss, an evaluation may define one more method:
 
-        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as those of `DataSet.batches`
+        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as from `DataSet.batches`
 
-    of all cases, in the same order every time; where the cases do not fill the last batch, the first ones fill it up.
+    It yields all cases, in the same order on every call. If the last batch is incomplete, the first cases fill it up.
 
     Attributes:
       measures: their names; more is better.

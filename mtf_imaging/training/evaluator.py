@@ -13,7 +13,7 @@ from mtf_imaging.training.observer import Observer
 from mtf_imaging.training.step_table import StepTable
 
 _logger = logging.getLogger(__name__)
-LOSS = "loss"  # as the loss of training is called, so that TensorBoard shows both in one chart
+LOSS = "loss"  # the name of the training loss, so that TensorBoard shows both in one chart
 
 
 class _Stopped(Exception):
@@ -38,7 +38,8 @@ class Evaluator(Observer):
       every: steps between evaluations.
       num_steps: of the run.
       stop: as of `loop.train`: asked before each case; an evaluation that is stopped leaves no row.
-      loss: a function of a function to be called before each batch, that returns the held-out loss; None for no loss.
+      loss: a function that returns the held-out loss, or None for no held-out loss. Its argument is a function that it
+        must call before each batch.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The loss of held-out batches: that of training, computed by the network as it predicts."""
+"""The loss of held-out batches: the training loss, computed by the network in inference mode."""
 
 from collections.abc import Iterable
 
@@ -12,18 +12,17 @@ from mtf_imaging.training.task import loss_of
 
 
 class HeldOutLoss:
-    """Computes the mean of a task's loss over batches; changes no variable.
+    """Computes the mean of a task's loss over batches, without changing any variable.
 
-    Nothing is dropped, and batch norms use their moving statistics: see `ops.inference.inference`. Batches are of the
-    size that is trained on, and come in the same micro-batches, so a loss that is a function of sums over a batch means
-    the same here as in training.
+    Dropout is off, and batch norms use their moving statistics: see `ops.inference.inference`. Batches and
+    micro-batches have the same size as in training, so a loss that depends on sums over a batch has the same meaning.
 
     Args:
       task: a `Task`.
-      inputs: of a batch, or of one part of it: (shape string, dtype) by name.
-      count: number of parts.
+      inputs: {name: (shape string, dtype)} of one micro-batch.
+      count: number of micro-batches.
       variables: the `Program` that holds the variables.
-      **layout: what else a `Program` takes: mesh_shape, layout, mesh_impl, devices.
+      **layout: keyword arguments for `Program`: mesh_shape, layout, mesh_impl, devices.
     """
 
     def __init__(self, task, inputs: dict, count: int = 1, *, variables: Program, **layout):
@@ -46,7 +45,7 @@ class HeldOutLoss:
         self._program = Program(loss_of_part, inputs | self._sums.specs, **options, part_of=part_of(count))
 
     def __call__(self, batches: Iterable) -> float:
-        """The mean over batches, each a dict of the inputs, or a list of them, one a part."""
+        """Returns the mean over batches. A batch is a dict of inputs, or a list of dicts, one per micro-batch."""
         return float(np.mean([self._of_batch(batch) for batch in batches], dtype=np.float64))
 
     def _of_batch(self, batch):

@@ -85,7 +85,7 @@ def _check_stop(stop, number, start, checkpoints):
 
 
 class _Made(NamedTuple):
-    """A step: its values, the cases of its batch, its seconds, and the share of them that it waited for the batch."""
+    """A step: its values, the cases of its batch, its seconds, and the share of these spent waiting for the batch."""
 
     values: dict
     cases: list[str]
@@ -94,7 +94,7 @@ class _Made(NamedTuple):
 
 
 def _compute(step, number, batches):
-    """Makes one step."""
+    """Computes one step."""
     began = time.perf_counter()
     with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # by which a trace tells steps apart
         batch = next(batches)
@@ -107,7 +107,7 @@ def _compute(step, number, batches):
 
 
 def _tell(made, number, observers, checkpoints, bar, times):
-    """Shows a step: returns its measures when they are found to be finite."""
+    """Reports a step to the observers and the progress bar; returns its measures if the loss is finite."""
     values, cases, seconds, waited = made
     times.append(seconds)
     seconds = statistics.median(times)

@@ -17,22 +17,23 @@ _BATCH = "batch"
 
 
 def part_of(count):
-    """What a `Program` takes as `part_of`, for one of `count` parts of a batch."""
+    """Returns the argument `part_of` of `Program` for one of `count` micro-batches."""
     return _BATCH, count
 
 
 class SumsOverBatch:
-    """The sums over a batch that a loss is a function of (`ops.over_batch`), found in a forward pass of their own.
+    """Computes the sums over a batch that a loss depends on (`ops.over_batch`), in a separate forward pass.
 
     Args:
       loss: a function (**inputs) -> Tensor[].
-      inputs: of one part: (shape string, dtype) by name.
-      count: number of parts.
-      **options: what else a `Program` takes.
+      inputs: {name: (shape string, dtype)} of one micro-batch.
+      count: number of micro-batches.
+      **options: keyword arguments for `Program`.
 
     Attributes:
-      program: the `Program` of one part's sums; it has the variables of the loss, even where there are no sums.
-      specs: (shape string, dtype) of the sums, by the names of inputs that stand for them.
+      program: the `Program` that computes the sums of one micro-batch; it has the variables of the loss, even if there
+        are no sums.
+      specs: {input name: (shape string, dtype)}, one input per sum.
     """
 
     def __init__(self, loss, inputs, count, **options):
@@ -49,11 +50,11 @@ class SumsOverBatch:
         self.specs = {f"sum_over_batch_{i}": spec for i, spec in enumerate(collected)}
 
     def pop(self, tensors):
-        """Takes the sums out of a dict of inputs."""
+        """Removes the sums from a dict of inputs and returns them."""
         return [tensors.pop(name) for name in self.specs]
 
     def __call__(self, parts):
-        """The sums over a whole batch by name, given the inputs of each part."""
+        """Returns {input name: sum over the whole batch}, given the inputs of each micro-batch."""
         if not self.specs:
             return {}
         values = [self.program.call_part(i, **inputs) for i, inputs in enumerate(parts)]

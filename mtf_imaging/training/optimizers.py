@@ -66,7 +66,7 @@ class SGD(Optimizer):
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
-      momentum: how much of the velocity a step keeps, 0 to below 1; 0 keeps no velocity.
+      momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 needs no velocity.
     """
 
     def __init__(self, learning_rate: float | Callable = 0.01, momentum: float = 0.9):
@@ -91,9 +91,9 @@ class Adam(Optimizer):
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
-      beta1: b1, how much of the mean gradient m a step keeps.
-      beta2: b2, how much of the mean squared gradient v a step keeps.
-      epsilon: added to the root of v.
+      beta1: b1, the fraction of the mean gradient m that a step keeps.
+      beta2: b2, the fraction of the mean squared gradient v that a step keeps.
+      epsilon: a number added to the square root of v.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def predictor(
       checkpoint: "last", or "best" for that of the best evaluation while training.
       dtype: of images and all that is computed of them.
       mesh_shape, layout, mesh_impl: as of a `Program`; they may differ from training's. Rules for `batch` are dropped.
-      progress: whether to show on stderr that the network is being built.
+      progress: whether to show progress on stderr while the network is built.
 
     Returns:
       A function: image, array [x, y, z, channels] -> probabilities, array [x, y, z, classes].
@@ -69,7 +69,7 @@ def _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=None):
 
 
 def one_volume_at_a_time(program, progress=False):
-    """A program as a function of one image; with `progress`, shows in the first call that the network is built."""
+    """Wraps a program as a function of one image. With `progress`, the first call shows that the network is built."""
     is_built = False
 
     def predict(image):

@@ -1,4 +1,4 @@
-"""The folder of a run, `--model_dir`: what lies where, and keeping other files out of it. Pure Python."""
+"""Paths in the folder of a run, `--model_dir`, and a check that keeps other files out of it. Pure Python."""
 
 import re
 from pathlib import Path
@@ -6,43 +6,43 @@ from pathlib import Path
 from mtf_imaging.errors import CheckpointError, DataError
 
 CONFIG = "config.gin"
-TRAIN, EVAL, BEST = "train", "eval", "best"  # folders: events; scores and events; the best checkpoint
+TRAIN, EVAL, BEST = "train", "eval", "best"  # subfolders: events; scores and events; the best checkpoint
 _CHECKPOINT = re.compile(r"ckpt-\d+\.index")
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds the configuration or checkpoints of a run."""
+    """Returns whether a folder holds the configuration or checkpoints of a run."""
     return (folder / CONFIG).is_file() or _has_checkpoint(folder)
 
 
 def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:
-    """The folder of the last checkpoint of a run, or of its best.
+    """Returns the folder of the last or best checkpoint of a run.
 
     Args:
       model_dir: the folder of the run.
       checkpoint: "last" or "best".
 
     Raises:
-      CheckpointError: there is none.
+      CheckpointError: the run has no such checkpoint.
     """
     folder = Path(model_dir) / BEST if checkpoint == "best" else Path(model_dir)
     if _has_checkpoint(folder):
         return folder
     if checkpoint == "best":
         raise CheckpointError(
-            f"{model_dir}: holds no best checkpoint, because no held-out cases were evaluated while it was trained. "
-            "Fix: train with --eval_dir, or take the last one with --checkpoint last."
+            f"{model_dir}: this run has no best checkpoint, because training evaluated no held-out cases. "
+            "Fix: train with --eval_dir, or use the last checkpoint with --checkpoint last."
         )
-    raise CheckpointError(f"{model_dir}: holds no checkpoint. Fix: train first, with it as --model_dir.")
+    raise CheckpointError(f"{model_dir}: this folder holds no checkpoint. Fix: first train --model_dir {model_dir}.")
 
 
 def check_no_run(output_dir: str | Path) -> None:
-    """Checks that results would not land among the checkpoints, events or scores of a run.
+    """Checks that an output folder does not hold the checkpoints, events or scores of a run.
 
-    A folder of its own within that of a run is legal, `run/evaluation`.
+    A separate folder within a run is legal, for instance `run/evaluation`.
 
     Raises:
-      DataError: the folder is that of a run, or one that training writes to.
+      DataError: the folder is the folder of a run, or a subfolder that training writes to.
     """
     folder = Path(output_dir).resolve()
     if is_run(folder):
@@ -52,8 +52,8 @@ def check_no_run(output_dir: str | Path) -> None:
     else:
         return
     raise DataError(
-        f"{output_dir}: training writes to this folder; {run} is the folder of a run. "
-        f"Fix: give a folder of its own, for instance {run / 'evaluation'}."
+        f"{output_dir}: training writes to this folder, because {run} is the folder of a run. "
+        f"Fix: choose a separate folder, for instance {run / 'evaluation'}."
     )
 
 

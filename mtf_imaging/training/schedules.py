@@ -21,8 +21,8 @@ class StepDecay:
 
     Attributes:
       initial: learning rate of the first steps.
-      factor: what the learning rate is multiplied by after every `every` steps.
-      every: steps with the same learning rate.
+      factor: the number that multiplies the learning rate after every `every` steps.
+      every: number of steps with the same learning rate.
     """
 
     initial: float = 0.003
@@ -46,8 +46,8 @@ class ExponentialDecay:
 
     Attributes:
       initial: learning rate of the first step.
-      factor: what the learning rate is multiplied by over `every` steps, a little in each.
-      every: steps that multiply it by `factor`.
+      factor: the number that multiplies the learning rate over `every` steps, gradually.
+      every: number of steps after which the learning rate is multiplied by `factor`.
     """
 
     initial: float = 0.003
@@ -73,7 +73,7 @@ class CosineDecay:
 
     Attributes:
       initial: learning rate of the first step.
-      steps: steps until `final`, usually as train.num_steps.
+      steps: number of steps until `final`, usually train.num_steps.
       final: learning rate of the last step and all later ones.
     """
 
@@ -102,8 +102,8 @@ class PolyDecay:
 
     Attributes:
       initial: learning rate of the first step.
-      steps: steps until 0, usually as train.num_steps.
-      power: exponent of the share of steps that remain; 1 is a straight line.
+      steps: number of steps until 0, usually train.num_steps.
+      power: exponent of the fraction of remaining steps; 1 decays linearly.
     """
 
     initial: float = 0.01

@@ -35,7 +35,7 @@ class StepTable:
         return [dict(zip(self._columns, row, strict=True)) for row in kept]
 
     def _rewrite(self, rows):
-        """Writes the file anew, whole or not at all, and opens it for more."""
+        """Replaces the file atomically and opens it to append rows."""
         self.close()
         part = self._path.with_name(self._path.name + ".part")
         try:
@@ -51,8 +51,8 @@ class StepTable:
 
         Args:
           step: its number.
-          values: numbers and strings by column. Columns that earlier rows do not have are "nan" there, as are in this
-            row those that only they have.
+          values: numbers and strings by column. New columns are "nan" in earlier rows; columns that are missing
+            here are "nan" in this row.
         """
         if set(values) - set(self._columns):
             self._add_columns(["step", *values])
@@ -64,7 +64,7 @@ class StepTable:
 
     def _add_columns(self, columns):
         rows = []
-        if self._columns:  # an earlier release, or an earlier configuration, measured less
+        if self._columns:  # an earlier release or configuration wrote fewer columns
             with open(self._path, newline="") as file:
                 rows = [{name: row[name] for name in self._columns} for row in csv.DictReader(file)]
         self._columns = [*columns, *(name for name in self._columns if name not in columns)]

@@ -1,7 +1,8 @@
-"""Operations of mesh_tensorflow that version 0.1.21 lowers wrongly, only sometimes, or not at all, lowered here.
+"""Lowers operations that mesh_tensorflow 0.1.21 lowers incorrectly, only under some layouts, or not at all.
 
-`LOWERINGS` is the table: the class of the operation and the function that lowers it. All other operations,
-mesh_tensorflow's and those of `mtf_imaging.ops`, lower themselves. `EXCHANGES` says what they exchange.
+`LOWERINGS` maps the class of an operation to the function that lowers it. All other operations of mesh_tensorflow and
+all operations of `mtf_imaging.ops` lower themselves. `EXCHANGES` maps the class of an operation to the function that
+returns its exchanges.
 """
 
 from mtf_imaging.compat import mtf

@@ -1,6 +1,6 @@
-"""Methods of mesh_tensorflow 0.1.21 that are wrong while the graph is made, before anything is lowered: replacements.
+"""Replaces incorrect methods of mesh_tensorflow 0.1.21 that run while the graph is built, before lowering.
 
-Most are gradients: `mtf.gradients` calls the `gradient` of every operation on its way.
+Most are gradients: `mtf.gradients` calls the method `gradient` of every operation that it passes.
 """
 
 from mtf_imaging.compat import mtf
@@ -11,12 +11,12 @@ _slicewise_init = mtf.SlicewiseOperation.__init__
 
 
 def _with_defaults(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims, *options, **names):
-    """Takes the default of `mtf.slicewise`, no splittable dimensions, which mesh_tensorflow itself cannot read."""
+    """Accepts `splittable_dims=None`, the default of `mtf.slicewise`, which mesh_tensorflow cannot handle."""
     _slicewise_init(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims or [], *options, **names)
 
 
 def _min_max(op, grad_ys):
-    """Sums the gradient to a broadcast input over the dimensions that it lacks."""
+    """Sums the gradient of a broadcast input over the dimensions that the input lacks."""
     (dy,), (y,) = grad_ys, op.outputs
     return [
         mtf.reduce_sum(dy * mtf.cast(mtf.equal(x, y, output_shape=y.shape), dy.dtype), output_shape=x.shape)
@@ -25,7 +25,7 @@ def _min_max(op, grad_ys):
 
 
 def _known(op, grad_ys):
-    """Zeros for the gradients of outputs that nothing uses."""
+    """Replaces the missing gradients of unused outputs by zeros."""
     return [mtf.zeros_like(y) if dy is None else dy for y, dy in zip(op.outputs, grad_ys, strict=True)]
 
 
@@ -49,8 +49,8 @@ def _pool(op, grad_ys):
     for dim, size in zip(x.shape.dims[-1 - len(op._ksize) : -1], op._ksize):
         if dim.size % size:
             raise NotSupportedError(
-                f"{title(op)}: its gradient needs windows that cover all of '{dim.name}' (size {dim.size}), but "
-                f"windows of {size} leave {dim.size % size} over. Fix: use the pools of mi.ops, which take any size."
+                f"{title(op)}: its gradient needs windows that cover '{dim.name}' (size {dim.size}) evenly, but "
+                f"windows of {size} leave {dim.size % size} over. Fix: use the pools of mi.ops, which accept any size."
             )
     return [mtf.pool_backprop(x, op.outputs[0], dy, op._ksize, op._strides, op._pool_fn_string)]
 
@@ -58,8 +58,8 @@ def _pool(op, grad_ys):
 def _missing(op, grad_ys):
     del grad_ys
     raise NotSupportedError(
-        f"{title(op)} has no gradient, so nothing can be differentiated through it. "
-        "Fix: use another operation, or mtf.stop_gradient on its inputs."
+        f"{title(op)} has no gradient, so a loss cannot be differentiated through it. "
+        "Fix: use another operation, or apply mtf.stop_gradient to its inputs."
     )
 
 

@@ -1,4 +1,4 @@
-"""`mtf.depend` on tensors and operations that nothing else needs."""
+"""Lowers `mtf.depend`, also on tensors and operations that no output needs."""
 
 import tensorflow as tf
 
@@ -6,9 +6,9 @@ from mtf_imaging.compat import mtf
 
 
 def lower(op, lowering):
-    """Lowers an `mtf.Depend`: its output is its input, once all that it depends on is computed.
+    """Lowers an `mtf.Depend`: its output is its input, computed after all its dependencies.
 
-    Assignments run after all reads, whatever depends on them.
+    Assignments still run after all reads, even if an operation depends on them.
     """
     (x,), (y,) = op.inputs, op.outputs
     tensors = [t for d in op._dependencies for t in ([d] if isinstance(d, mtf.Tensor) else d.outputs)]

@@ -1,4 +1,4 @@
-"""Splits under which operations of mesh_tensorflow cannot be lowered, each with a fix."""
+"""Finds the splits that operations of mesh_tensorflow do not support, and suggests fixes."""
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.ops.faults import cannot_split
@@ -13,13 +13,13 @@ _CONVOLUTIONS = {
 
 
 def title(op):
-    """Kind and name of an operation, for messages."""
+    """Returns the kind and the name of an operation, for error messages."""
     kind = getattr(op, "kind", None) or _KINDS.get(type(op), type(op).__name__)
     return f"{kind} '{op.name}'"
 
 
 def layout_faults(op, mesh_sizes, rules):
-    """The splits that an operation of mesh_tensorflow cannot do, as `LayoutFault`s.
+    """Returns the splits that an operation of mesh_tensorflow does not support, as `LayoutFault`s.
 
     Args:
       op: an `mtf.Operation`.
@@ -37,13 +37,13 @@ def layout_faults(op, mesh_sizes, rules):
 
 
 def _reasons(op):
-    """{dimension or its name: (why it must stay whole, another fix than dropping the rule)}."""
+    """Returns {dimension or its name: (reason why it must not be split, alternative to dropping the rule)}."""
     if isinstance(op, mtf.SlicewiseOperation):
-        fix = "declare it in splittable_dims if the function computes every slice on its own"
-        return dict.fromkeys(op.unsplittable_dims, ("it is not among the splittable_dims of the operation", fix))
+        fix = "declare it in splittable_dims if the function computes each slice independently"
+        return dict.fromkeys(op.unsplittable_dims, ("the operation does not declare it in splittable_dims", fix))
     if type(op) in _CONVOLUTIONS:
         fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which exchanges halos"
-        found = dict.fromkeys(op.unsplittable_dims, ("it is a dimension that the filter slides over or spans", fix))
+        found = dict.fromkeys(op.unsplittable_dims, ("the filter slides over it or spans it", fix))
         if isinstance(op, mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation):
             fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which splits it"
             found[op._out_dim] = "every processor computes all output channels", fix

@@ -1,15 +1,15 @@
-"""What an operation reads: mesh_tensorflow does not list all of it among the inputs."""
+"""Finds the tensors that an operation reads: mesh_tensorflow does not list all of them as inputs."""
 
 from mtf_imaging.compat import mtf
 
 
 def inner_operations(op):
-    """The operations of the condition and the body of a loop; none of any other operation."""
+    """Returns the operations in the condition and the body of a loop; an empty list for any other operation."""
     return [*op._cond_ops, *op._body_ops] if isinstance(op, mtf.WhileLoopOperation) else []
 
 
 def reads(op):
-    """All tensors that an operation reads, in order; those of a loop are the tensors from outside."""
+    """Returns all tensors that an operation reads, in order; for a loop, the tensors from outside the loop."""
     found = op.inputs
     if isinstance(op, mtf.PrintOperation):
         found += op._data
@@ -24,7 +24,7 @@ def reads(op):
 
 
 def needed(graph, outputs):
-    """The operations of a graph, in its order, that tensors or an assignment need; gradients make others, too.
+    """Returns the operations that tensors or assignments need, in order; gradients also create unneeded operations.
 
     Args:
       graph: an `mtf.Graph`.
@@ -36,5 +36,5 @@ def needed(graph, outputs):
         if op not in found:
             found.add(op)
             todo += [tensor.operation for tensor in reads(op)]
-            todo += getattr(op, "_variables", [])  # assigned to
+            todo += getattr(op, "_variables", [])  # the variables that it assigns to
     return [op for op in graph.operations if op in found]

@@ -1,9 +1,9 @@
-"""`mtf.reshape` under every layout.
+"""Lowers `mtf.reshape` under every layout.
 
-mesh_tensorflow 0.1.21 changes the split of one mesh dimension after the other, which mixes up slices where two change
-at once (`reshape` of x:rows,y:cols to y:cols,x:rows of other sizes), and gives up on some others. Here an all-to-all
-changes a single split where the sizes allow it. Otherwise slices are gathered along the mesh dimensions that change,
-reshaped, and split again.
+mesh_tensorflow 0.1.21 changes the split of one mesh dimension after the other. This mixes up slices if two splits
+change at once (`reshape` of x:rows,y:cols to y:cols,x:rows of other sizes), and fails for some other layouts. Here an
+all-to-all changes a single split if the sizes allow it. Otherwise slices are gathered along the mesh dimensions whose
+split changes, reshaped, and split again.
 """
 
 import math
@@ -14,10 +14,10 @@ from mtf_imaging.meshes.exchange import Exchange, Round
 
 
 def _changes(op, mesh):
-    """The mesh axes along which a reshape changes the split: {axis: (before, after)}.
+    """Returns the mesh axes along which a reshape changes the split: {axis: (before, after)}.
 
-    `before` is the product of the sizes of all dimensions of the input before the one that the axis splits, or None
-    where it splits none; `after` is that of the output.
+    `before` is the product of the sizes of all input dimensions that precede the dimension that the axis splits, or
+    None if the axis splits no dimension. `after` is the same product for the output.
     """
     (x,), (y,) = op.inputs, op.outputs
     places = zip(mesh.mesh_axis_to_cumprod(x.shape), mesh.mesh_axis_to_cumprod(y.shape), strict=True)
@@ -25,7 +25,7 @@ def _changes(op, mesh):
 
 
 def _all_to_all(op, mesh, changes):
-    """(mesh axis, dimension to split, dimension to concatenate) of the all-to-all that does, or None."""
+    """Returns (mesh axis, dimension to split, dimension to concatenate) of a sufficient all-to-all, or None."""
     if len(changes) != 1:
         return None
     shape = op.inputs[0].shape
@@ -58,7 +58,7 @@ def lower(op, lowering):
 
 
 def exchanges(op, mesh):
-    """What `lower` exchanges, as `Round`s."""
+    """Returns the exchanges of `lower`, as `Round`s."""
     (x,), changes = op.inputs, _changes(op, mesh)
     sent = tuple(axis for axis, (before, _) in changes.items() if before is not None)
     kind = "all-to-all" if _all_to_all(op, mesh, changes) else "gather"

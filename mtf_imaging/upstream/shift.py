@@ -1,4 +1,4 @@
-"""What `mtf.shift` exchanges along a split dimension."""
+"""The exchanges of `mtf.shift` along a split dimension."""
 
 import math
 
@@ -7,7 +7,7 @@ from mtf_imaging.meshes.exchange import Exchange, Round
 
 
 def exchanges(op, mesh):
-    """What an `mtf.ShiftOperation` exchanges, as `Round`s: a part of every slice, or two, to processors further on."""
+    """Returns the exchanges of an `mtf.ShiftOperation`, as `Round`s: one or two pieces of each slice."""
     (x,) = op.inputs
     (axis,) = mesh.split_axes(mtf.Shape([op._dim]))
     if axis is None or (not op._wrap and abs(op._offset) >= op._dim.size):

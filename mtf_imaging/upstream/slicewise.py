@@ -1,4 +1,4 @@
-"""`mtf.slicewise`, `mtf.cwise`, and their gradient, which is summed over processors where an input is smaller."""
+"""Lowers `mtf.slicewise`, `mtf.cwise` and their gradients, which are summed over processors for smaller inputs."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 
 
 class LocalResult(NamedTuple):
-    """A result of a call of every processor on its slices.
+    """One result of a function that every processor calls on its slices.
 
     Attributes:
-      output: index of the output that it is, or is a summand of.
-      value: a laid-out tensor of stacks of all processors, not canonical.
+      output: index of the output that this result, or a sum of several results, gives.
+      value: a laid-out tensor with a slice for each processor, not canonical.
       axes: mesh axes along which slices differ.
     """
 
@@ -24,11 +24,11 @@ class LocalResult(NamedTuple):
 
 
 class LocalCall(NamedTuple):
-    """A call of every processor on its slices, for its gradient.
+    """The arguments and results of a function that every processor calls on its slices, kept for its gradient.
 
     Attributes:
-      arguments: a laid-out tensor for each input of the operation, of stacks of all processors; None for one that the
-        results do not come from.
+      arguments: for each input of the operation a laid-out tensor with a slice for each processor; None if the results
+        do not depend on the input.
       results: `LocalResult`s.
     """
 
@@ -41,25 +41,25 @@ def _axes(mesh, shape):
 
 
 def _result_axes(op, mesh):
-    """The distinct sets of mesh axes along which the slices of an operation's `LocalResult`s differ, in order."""
+    """Returns the distinct sets of mesh axes along which slices of an operation's `LocalResult`s differ, in order."""
     if isinstance(op, mtf.GenericGradOperation):
         return _result_axes(op._forward_op, mesh)
     return list(dict.fromkeys(_axes(mesh, y.shape) for y in op.outputs if y.dtype.is_floating))
 
 
 def _sources(op):
-    """Indices of the inputs of an operation that its `LocalResult`s are differentiated with respect to."""
+    """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
     found = range(len(op.inputs))
-    if isinstance(op, mtf.GenericGradOperation):  # its inputs: those of the forward operation, its outputs, cotangents
+    if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
         number = len(op._forward_op.inputs)
         found = [*_sources(op._forward_op), *found[number + len(op._forward_op.outputs) :]]
     return [i for i in found if op.inputs[i].dtype.is_floating]
 
 
 def _of_all(mesh, op, x):
-    """A laid-out tensor with stacks of all processors, where the layout splits any tensor of an operation.
+    """Expands a laid-out tensor to a slice for each processor, if the layout splits any tensor of an operation.
 
-    A gradient with respect to it is then one of each processor.
+    A gradient with respect to the tensor then has a separate value for each processor.
     """
     n = mesh.grid.stack_size if any(mesh.is_split(t.shape) for t in op.inputs + op.outputs) else 1
     x = x.to_laid_out_tensor()
@@ -83,9 +83,9 @@ def lower(op, lowering):
 def lower_gradient(op, lowering):
     """Lowers an `mtf.GenericGradOperation`.
 
-    Every processor differentiates its own call. Where a mesh dimension splits a result and not an input, the gradient
-    to that input is the sum over the mesh dimension. Where it splits neither, all processors along it have computed
-    the same, which counts once.
+    Every processor differentiates its own call. If a mesh dimension splits a result but not an input, the gradient of
+    that input is summed over the mesh dimension. If it splits neither, all processors along it compute the same value,
+    which counts once.
     """
     mesh, forward = lowering.mesh_impl(op), op._forward_op
     call = lowering.local_calls[forward]
@@ -112,7 +112,7 @@ def lower_gradient(op, lowering):
 
 
 def _local_gradients(mesh, ys, xs, dys):
-    """Gradients of every processor's results to its own arguments, as laid-out tensors."""
+    """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
     found = []
     for block, device in enumerate(mesh.devices):
         with tf.device(device):
@@ -133,7 +133,7 @@ def _zeros(mesh, tensor):
 
 
 def gradient_exchanges(op, mesh):
-    """What `lower_gradient` exchanges, as `Round`s."""
+    """Returns the exchanges of `lower_gradient`, as `Round`s."""
     forward, rounds = op._forward_op, []
     for axes in _result_axes(forward, mesh):
         for x in (forward.inputs[i] for i in _sources(forward)):

@@ -1,4 +1,4 @@
-"""What `mtf.top_k` exchanges: the candidates of every slice along the reduced dimension, values and indices."""
+"""The exchanges of `mtf.top_k`: values and indices of the candidates of each slice along the reduced dimension."""
 
 import math
 
@@ -10,7 +10,7 @@ from mtf_imaging.upstream import whole
 
 
 def exchanges(op, mesh):
-    """What an `mtf.TopKOperation` exchanges, as `Round`s."""
+    """Returns the exchanges of an `mtf.TopKOperation`, as `Round`s."""
     if op._reduced_dim.name == op._k_dim.name:
         return whole.exchanges(op, mesh)
     (axis,) = mesh.split_axes(mtf.Shape([op._reduced_dim]))

@@ -1,4 +1,4 @@
-"""`mtf.while_loop`, of whose body every operation is lowered as it is outside of a loop."""
+"""Lowers `mtf.while_loop`. Operations of its body are lowered in the same way as outside a loop."""
 
 import tensorflow as tf
 
@@ -11,23 +11,23 @@ from mtf_imaging.upstream.reads import inner_operations, reads
 def lower(op, lowering):
     """Lowers an `mtf.WhileLoopOperation`.
 
-    Outputs of the body beyond the loop's inputs are accumulators, summed over all iterations.
+    If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations.
 
     Raises:
       NotSupportedError: the body assigns to a variable.
     """
     if any(isinstance(inner, mtf.Assign) for inner in inner_operations(op)):
         raise NotSupportedError(
-            f"while_loop '{op.name}': its body assigns to a variable, but assignments run once a call, after all "
-            "reads. Fix: let the loop return the value, and assign it afterwards."
+            f"while_loop '{op.name}': its body assigns to a variable, but assignments run once per call, after "
+            "all reads. Fix: return the value from the loop and assign it afterwards."
         )
     mesh, number = lowering.mesh_impl(op), len(op.inputs)
     outside = {t: lowering.tensors[t].to_laid_out_tensor().tensor_list for t in reads(op)}
 
     def run(operations, placeholders, state, results):
-        """Stacks of the results of one condition or body."""
+        """Lowers one condition or body and returns the stacks of its results."""
         kept = dict(lowering.tensors)
-        # Fresh laid-out tensors: what an operation keeps on one for others must not leave the loop.
+        # New laid-out tensors: values that operations cache on them must not leave the loop.
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in outside.items()})
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in zip(placeholders, state)})
         for inner in operations:
@@ -53,7 +53,7 @@ def lower(op, lowering):
 
 
 def _zeros(mesh, tensor):
-    """Stacks of zeros, one a device."""
+    """Returns stacks of zeros, one per device."""
     n = mesh.grid.stack_size if mesh.is_split(tensor.shape) else 1
     stacks = []
     for device in mesh.devices:

@@ -1,7 +1,7 @@
-"""Operations that need a dimension whole: `concat`, `slice`, `pad`, `split`, `stack`, `unstack`, `top_k` along it.
+"""Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack` and `top_k` along a split dimension.
 
-mesh_tensorflow refuses them where the layout splits that dimension. Here the slices are gathered along it, the
-operation is lowered as under a layout without the rule, and every processor keeps its own slice of the result.
+mesh_tensorflow refuses this split. Here the slices are gathered along the dimension, the operation is lowered as under
+a layout without the rule, and every processor keeps its own slice of the result.
 """
 
 import math
@@ -9,7 +9,7 @@ import math
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.exchange import Exchange, Round
 
-# Each of them declares the dimension, and no other, as unsplittable; top_k that of its results.
+# Each operation declares only this dimension as unsplittable; top_k declares the new dimension of its results.
 OPERATIONS = {
     mtf.ConcatOperation,
     mtf.PadOperation,
@@ -22,13 +22,13 @@ OPERATIONS = {
 
 
 def _split_along(op, shape, mesh):
-    """The splits of a shape along dimensions that an operation needs whole: {mesh axis: dimension}."""
+    """Returns the splits of a shape that an operation does not support: {mesh axis: dimension}."""
     axes = enumerate(zip(mesh.split_axes(shape), shape.dims, strict=True))
     return {axis: i for i, (axis, dim) in axes if axis is not None and dim.name in op.unsplittable_dims}
 
 
 class _WholeLowering:
-    """What an operation sees of a `Lowering`: inputs gathered along some dimensions, outputs split again.
+    """Stands in for a `Lowering`: gathers the inputs of one operation and splits its outputs.
 
     Args:
       lowering: the `Lowering`.
@@ -64,7 +64,7 @@ def lower(op, lowering):
 
 
 def exchanges(op, mesh):
-    """What `lower` exchanges, as `Round`s: each input that is split along the dimension."""
+    """Returns the exchanges of `lower`, as `Round`s: each input that is split along the dimension."""
     found = []
     for x in op.inputs:
         axes = tuple(_split_along(op, x.shape, mesh))

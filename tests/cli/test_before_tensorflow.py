@@ -1,4 +1,4 @@
-"""Mistakes in what a command is to read or write are told before TensorFlow is loaded, which takes seconds."""
+"""Commands report missing or unusable files before they load TensorFlow, which takes seconds."""
 
 import json
 import subprocess
@@ -9,8 +9,8 @@ import pytest
 from mtf_imaging.cli.main import main
 from tests.evaluation.test_evaluate import store
 
-# Runs command lines one after the other, and says of each its exit code, what it wrote, seconds, and whether TensorFlow
-# had been loaded by then.
+# Runs command lines one after the other. Prints for each its exit code, stderr, seconds, and whether TensorFlow
+# has been loaded.
 _PROGRAM = """
 import contextlib, io, json, sys, time
 from mtf_imaging.cli.main import main
@@ -26,7 +26,7 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A run, as far as files tell; two cases; a volume that is none; segmentations; and records."""
+    """The files of a run, two cases, an invalid volume, segmentations, and records."""
     folder = tmp_path_factory.mktemp("files")
     for number in (3, 4):
         store(folder / "cases", number, "RAS")
@@ -61,27 +61,36 @@ MISTAKES = [
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
     ("predict --model_dir run --input cases --output there", "segmentation-4.nii.gz: already exists."),
     ("predict --model_dir run --input cases --output cases/out", "lies in the folder of the cases"),
-    ("predict --model_dir run --input cases --output run", "is the folder of a run. Fix: give a folder of its own"),
+    ("predict --model_dir run --input cases --output run", "is the folder of a run. Fix: choose a separate folder"),
     ("predict --model_dir run --input cases/volume-3.nii.gz --output out.png", "needs a name that ends in .nii"),
-    ("predict --model_dir untrained --input cases --output out", "untrained: holds no checkpoint. Fix: train first"),
-    (f"{PREDICT} --input cases --checkpoint best", "run: holds no best checkpoint, because no held-out cases"),
+    (
+        "predict --model_dir untrained --input cases --output out",
+        "untrained: this folder holds no checkpoint. Fix: first train",
+    ),
+    (
+        f"{PREDICT} --input cases --checkpoint best",
+        "run: this run has no best checkpoint, because training evaluated no held-out cases",
+    ),
     ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: holds no NIfTI file."),
-    (f"{EVALUATE} --output_dir run", "run: training writes to this folder; "),
-    (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder; "),
+    (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
+    (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir scores", "scores/metrics.json: already exists and belongs to other cases: "),
-    ("evaluate --model_dir untrained --input_dir cases --output_dir out", "untrained: holds no checkpoint."),
+    (
+        "evaluate --model_dir untrained --input_dir cases --output_dir out",
+        "untrained: this folder holds no checkpoint.",
+    ),
     (f"{TRAIN} --data_dir none", "none: this folder of records does not exist."),
     (f"{TRAIN} --data_dir records --eval_dir empty", "empty: this folder of records holds no records."),
     ("convert --input_dir none --output_dir new", "none: this folder of cases does not exist."),
-    ("convert --input_dir cases --output_dir run", "run: training writes to this folder; "),
-    ("phantom --output_dir run", "run: training writes to this folder; "),
-    ("score --reference_dir cases --prediction_dir cases --output_dir run", "training writes to this folder; "),
+    ("convert --input_dir cases --output_dir run", "run: training writes to this folder, because "),
+    ("phantom --output_dir run", "run: training writes to this folder, because "),
+    ("score --reference_dir cases --prediction_dir cases --output_dir run", "training writes to this folder, because "),
 ]
 
 
 @pytest.fixture(scope="module")
 def told(folder):
-    """What is said of each mistake, all by one process."""
+    """Returns {command line: its results}; one process runs them all."""
     before = _files(folder)
     lines = json.dumps([line.split() for line, _ in MISTAKES])
     done = subprocess.run([sys.executable, "-c", _PROGRAM, lines], cwd=folder, capture_output=True, text=True)
@@ -91,7 +100,7 @@ def told(folder):
 
 
 @pytest.mark.parametrize(("line", "message"), MISTAKES)
-def test_mistakes_are_told_before_tensorflow_is_loaded(told, line, message):
+def test_errors_are_reported_before_tensorflow_is_loaded(told, line, message):
     code, err, seconds, is_loaded = told[line]
     assert message in err.splitlines()[-1]
     assert code == 1

@@ -59,7 +59,7 @@ def test_mistakes_in_setups_are_explained(text, message):
 def test_a_layout_file_of_ones_own(tmp_path):
     file = tmp_path / "mine.gin"
     file.write_text("import mtf_imaging\nsetup.layout = 'x:rows'\n")
-    with pytest.raises(MtfImagingError, match="also says import; that of a layout binds"):
+    with pytest.raises(MtfImagingError, match="has import; a layout file binds only"):
         parse_setup(str(file))
     file.write_text("setup.mesh_shape = 'rows:2'\nsetup.layout = 2\n")
     with pytest.raises(MtfImagingError, match="are strings"):

@@ -201,7 +201,7 @@ def test_a_server_says_what_it_offers_and_how_much_memory_it_took(tmp_path):
     assert re.fullmatch(rf"{socket.gethostname()}:\d+ ends; its peak memory was [\d,]+ MiB\n", last)
 
 
-def test_a_server_that_is_not_there_is_missed_soon(data, capsys):
+def test_a_missing_server_is_reported_soon(data, capsys):
     missing = f"localhost:{free_port()}"
     words = [
         "train",
@@ -221,14 +221,14 @@ def test_a_server_that_is_not_there_is_missed_soon(data, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", [grpc_service, web_server])
-def test_another_service_on_a_servers_port_ends_in_a_message(data, tmp_path, service):
+def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, service):
     with service() as server:
         words = ["train", "--data_dir", data / "records", f"--model_dir={tmp_path / 'run'}", f"--cluster={server}"]
         code, _, err = chief(*words, cwd=tmp_path, limit=SOON)
     assert code == 1
     assert "Traceback" not in err
-    assert f"mtf-imaging: {server}: something answers that is " in err
-    assert "Fix: start `mtf-imaging serve` on localhost with a --port that is free" in err
+    assert f"mtf-imaging: {server}: another " in err
+    assert "Fix: start `mtf-imaging serve` on localhost on a free port" in err
 
 
 @pytest.mark.parametrize(

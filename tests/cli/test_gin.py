@@ -27,11 +27,11 @@ def setup_of(*argv, saved=None, **bound_flags):
 def test_a_folder_that_no_run_wrote_is_told(tmp_path, capsys, command):
     (tmp_path / "empty").mkdir()
     words = dict.fromkeys(all_commands.load(command).REQUIRED, "x")
-    for folder, what in (("none", "is no folder"), ("empty", "holds no config.gin")):
+    for folder, what in (("none", "there is no such folder"), ("empty", "this folder holds no config.gin")):
         argv = [f"--{flag}={value}" for flag, value in (words | {"model_dir": tmp_path / folder}).items()]
         for more in ([], ["--gin_file=2x2"]):
             assert main.main([command, *argv, *more]) == 2
-            message = f"{tmp_path / folder}: {what}, so it is not that of a run. Fix: give the --model_dir of one.\n"
+            message = f"{tmp_path / folder}: {what}. Fix: give the folder of a run as --model_dir.\n"
             assert capsys.readouterr().err == f"mtf-imaging: {message}"
 
 

@@ -65,7 +65,7 @@ IN_PARTS = ["--batch_size", 4, "--micro_batches", 2, *LAYOUTS["stacked"]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], IN_PARTS], ids=["whole", "in parts"])
-def test_the_held_out_loss_is_that_of_training_on_the_same_cases(folder, tmp_path, more):
+def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tmp_path, more):
     """One case, held out and trained on: after k steps its loss is what step k, counted from 0, begins with."""
     records = tmp_path / "records"
     cases = ["--input_dir", folder / "one", "--output_dir", records, "--resolution", 16, "--workers", 1]
@@ -138,7 +138,7 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
     volume = folder / "held_out_cases" / "volume-0.nii.gz"
     predict = ["predict", "--model_dir", tmp_path / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
     assert run(*predict, "--checkpoint", "best") == 1
-    text = "holds no best checkpoint, because no held-out cases were evaluated while it was trained. Fix: train with"
+    text = "this run has no best checkpoint, because training evaluated no held-out cases. Fix: train with"
     assert text in capsys.readouterr().err
     assert run(*predict, "--checkpoint", "last") == 0
 
@@ -179,7 +179,7 @@ class WithLoss(OwnEvaluation):
         return [(eval_dir, batch_size, sizes)]
 
 
-def test_an_evaluation_of_ones_own_may_offer_batches_for_the_loss(tmp_path):
+def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
     assert open_own(WithLoss(), tmp_path).batches() == [(tmp_path, 2, (4, 4))]
     wrong = WithLoss()
     wrong.loss_batches = lambda eval_dir: []

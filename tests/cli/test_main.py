@@ -90,7 +90,7 @@ NO_EFFECT = {
 
 
 @pytest.mark.parametrize("command", NO_EFFECT)
-def test_help_has_only_the_flags_that_act(capsys, command):
+def test_help_lists_only_flags_that_have_an_effect(capsys, command):
     idle, others = NO_EFFECT[command]
     out = run(capsys, command, "--help")[1]
     assert "  --gin_file" in out
@@ -98,14 +98,14 @@ def test_help_has_only_the_flags_that_act(capsys, command):
 
 
 @pytest.mark.parametrize("command", NO_EFFECT)
-def test_a_setup_flag_that_changes_nothing_is_taken_and_said(caplog, command):
+def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command):
     module = all_commands.load(command)
     for flag in NO_EFFECT[command][0]:
         caplog.clear()
         value = {"batch_size": "2", "mesh_shape": "rows:2", "layout": "x:rows", "mesh_impl": "stacked"}[flag]
         usage.parse_flags(command, module, [*module.EXAMPLE.split()[2:], f"--{flag}={value}"])
         (said,) = [record.getMessage() for record in caplog.records]
-        assert said.startswith(f"--{flag} {value} changes nothing: ")
+        assert said.startswith(f"--{flag} {value} has no effect: ")
     caplog.clear()
     usage.parse_flags(command, module, module.EXAMPLE.split()[2:])
     assert not caplog.records

@@ -42,7 +42,7 @@ def found():
     return {one["name"]: Parameter(**one) for one in json.loads(done.stdout)}
 
 
-def test_every_parameter_says_what_it_means(found):
+def test_every_parameter_has_a_meaning(found):
     """A new one needs a line under Args or Attributes of its docstring."""
     assert [name for name, one in found.items() if not one.meaning.strip()] == []
 
@@ -51,7 +51,7 @@ def test_every_parameter_has_a_type(found):
     assert [name for name, one in found.items() if one.type in ("any", "object", "NoneType")] == []
 
 
-def test_parameters_are_those_that_gin_files_set(found):
+def test_the_list_includes_every_parameter_of_the_gin_files(found):
     assert {
         *("job.task", "setup.mesh_shape", "train.num_steps", "hardware.memory", "Adam.learning_rate"),
         *("unet3d.UNet3D.depth", "resnet.ResNet.blocks", "Augmentation.flips", "PolyDecay.power"),
@@ -92,17 +92,17 @@ def test_words_filter_names_and_meanings(capsys):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["UNet4D"], "no parameter has 'UNet4D' in its name or meaning. Did you mean 'UNet3D'? Fix: another word"),
+        (["UNet4D"], "no parameter has 'UNet4D' in its name or meaning. Did you mean 'UNet3D'? Fix: try another word"),
         (["--gin_file=none"], "there is no gin file 'none'"),
         (["--gin_param=UNet3D.deph=1"], "Did you mean 'depth'?"),
     ],
 )
-def test_mistakes(words, text, capsys):
+def test_errors(words, text, capsys):
     assert main(["parameters", *words]) == 2
     assert text in capsys.readouterr().err
 
 
-def test_docstrings_of_base_classes_count_after_ones_own():
+def test_a_docstring_takes_precedence_over_those_of_base_classes():
     class Base:
         """A base.
 

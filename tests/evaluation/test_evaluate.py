@@ -196,7 +196,7 @@ def test_results_are_not_written_to_the_folder_of_a_run(tmp_path, folder, there,
     run.mkdir()
     (run / there).touch()
     with pytest.raises(
-        DataError, match=r"training writes to this folder; .*run is the folder of a run\. Fix: .*evaluat"
+        DataError, match=r"training writes to this folder, because .*run is the folder of a run\. Fix: .*evaluat"
     ):
         evaluate(folder, run / name, GRID, oracle, progress=False)
     with pytest.raises(DataError, match="training writes to this folder"):

@@ -62,7 +62,7 @@ def _kernels(program):
     [((1, 1), (2, 2)), ((1, 3), (2, 2)), ((1, 1, 1), (2, 2, 2)), ((3, 1, 2), (1, 2, 3)), ((2, 1, 1), (2, 4, 2))],
 )
 @pytest.mark.parametrize("transposed", [False, True])
-def test_tensorflow_strides_no_kernel_of_one_tap(kernel, strides, transposed):
+def test_tensorflow_kernels_of_one_tap_are_never_strided(kernel, strides, transposed):
     """Neither forward nor in gradients, nor in gradients of gradients."""
     names = ["x", "y", "z"][: len(kernel)]
     ops = {2: (mi.ops.conv2d, mi.ops.conv2d_transpose), 3: (mi.ops.conv3d, mi.ops.conv3d_transpose)}[len(kernel)]
@@ -106,7 +106,7 @@ def _infinite(fn, *args):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("dilations", [(1, 1, 2), (3, 1, 2), (2, 2, 2), (1, 3), (2, 2)], ids=str)
-def test_one_infinite_voxel_makes_infinite_what_reads_it_alone(dilations, padding, dtype):
+def test_an_infinite_voxel_affects_only_the_outputs_that_read_it(dilations, padding, dtype):
     """No voxel is multiplied by a zero between taps: not in the output, nor in the gradients."""
     sizes = [9, 8, 10][: len(dilations)]
     outputs = sizes if padding == "SAME" else [n - 2 * d for n, d in zip(sizes, dilations, strict=True)]

@@ -169,7 +169,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_weights_are_sent_without_what_the_optimizer_keeps(optimizer):
+def test_optimizer_state_is_not_sent_with_the_weights(optimizer):
     """Nobody but the device that keeps a weight that is not split computes its update."""
     options = {"base_filters": 4, "depth": 2, "optimizer": OPTIMIZERS[optimizer]()}
     plan = plan_of(32, "rows:2", "x:rows", **options)
@@ -181,7 +181,7 @@ def test_weights_are_sent_without_what_the_optimizer_keeps(optimizer):
 
 
 @pytest.mark.parametrize(("optimizer", "slots"), [("SGD", 0), ("momentum", 1), ("Adam", 2)])
-def test_a_split_weight_takes_its_slots_along(optimizer, slots):
+def test_the_slots_of_a_split_weight_are_split(optimizer, slots):
     task = Task(UNet3D(base_filters=6, depth=2))
     options = {"task": task, "optimizer": OPTIMIZERS[optimizer]()}
     plan = plan_of(30, "m:3", "filters:m", **options)
@@ -214,7 +214,7 @@ def _sent_from_home(program):
     return found
 
 
-def test_what_is_lowered_sends_weights_and_no_slots():
+def test_the_lowered_graph_sends_weights_but_no_slots():
     task = Task(UNet3D(base_filters=2, depth=2))
     inputs = task_inputs(task, 1, (8,) * 3)
     program = Program(training_step(task, Adam()), inputs, "rows:2", "x:rows", mesh_impl="placement")

@@ -19,7 +19,7 @@ from tests.training import linear
 FIRST = "train: building the first step"
 
 
-def test_the_first_step_is_said_to_be_built_and_no_other(tmp_path, capsys):
+def test_only_the_first_step_shows_that_it_is_built(tmp_path, capsys):
     program, shown = linear.program(SGD(0.1)), []
 
     def step(**inputs):
@@ -35,7 +35,7 @@ def test_the_first_step_is_said_to_be_built_and_no_other(tmp_path, capsys):
     assert shown[-1] == "", "nothing where no progress is wanted"
 
 
-def test_the_first_volume_is_said_to_be_built_and_no_other(capsys):
+def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
     shown = []
 
     def program(image):
@@ -62,7 +62,7 @@ def test_on_a_terminal_the_seconds_count_up_until_it_ends(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
-def test_a_failure_while_building_passes_and_the_bar_has_its_title_again():
+def test_an_error_while_building_propagates_and_restores_the_title():
     with tqdm(total=3, desc="train") as bar:
         with pytest.raises(ValueError, match="no"), building("building the first step", bar):
             raise ValueError("no")

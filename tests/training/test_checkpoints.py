@@ -219,8 +219,8 @@ def test_what_a_killed_save_leaves_is_swept_away(tmp_path):
         (
             Adam(0.1),
             linear.Linear(name="a.b"),
-            r"it has none of the \d variables of this network, such as 'a\.b/weights'; its own \d, such as "
-            r"'linear/weights', are of another",
+            r"it has \d variables, such as 'linear/weights', but none of the \d variables of this network, such as "
+            r"'a\.b/weights'",
         ),
         (Adam(0.1), linear.Linear(size=6), r"'linear/weights' is \[8\] in it, \[6\] here"),
     ],

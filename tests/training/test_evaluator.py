@@ -237,7 +237,7 @@ def test_told_to_stop_in_the_evaluation_that_it_makes_up_for(whole, tmp_path):
     check_same(tmp_path, whole)
 
 
-def test_the_held_out_loss_is_shown_as_that_of_training_is(whole, tmp_path):
+def test_the_held_out_loss_is_logged_like_the_training_loss(whole, tmp_path):
     """Also where the run began without one, as runs of earlier releases did."""
     asked = []
 
@@ -256,7 +256,7 @@ def test_the_held_out_loss_is_shown_as_that_of_training_is(whole, tmp_path):
     assert read(tmp_path / "eval")["loss"] == [(6, np.float32(0.1)), (8, np.float32(1.1)), (9, np.float32(2.1))]
 
 
-def test_a_run_that_is_told_to_stop_leaves_the_loss_to_be_computed(tmp_path):
+def test_a_stopped_run_computes_the_loss_when_it_resumes(tmp_path):
     stopped = []
 
     def loss(check_stop):

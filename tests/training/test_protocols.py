@@ -185,7 +185,7 @@ def test_a_batch_that_does_not_fit_names_the_data_set_and_the_step(change, messa
 def test_batches_that_end_end_no_run_in_silence():
     found = batches(Ones(count=7), start_step=5)
     next(found), next(found)
-    with pytest.raises(DataError, match=re.escape("data set Ones: there is no batch for step 7; batches must go on")):
+    with pytest.raises(DataError, match=re.escape("data set Ones: there is no batch for step 7; `batches` must")):
         next(found)
 
 

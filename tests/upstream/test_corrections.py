@@ -59,9 +59,9 @@ def _fault(fn, mesh_shape, layout, shape="batch:2,x:8,y:4,channels:4"):
     return str(error.value)
 
 
-def test_a_split_that_slicewise_does_not_declare():
+def test_an_undeclared_split_of_slicewise_is_refused():
     text = _fault(lambda x: mtf.slicewise(tf.cumsum, [x], splittable_dims=x.shape.dims[1:]), "m:2", "batch:m")
-    assert "SlicewiseOperation 'slicewise': cannot split 'batch' (size 2) over 'm' (size 2): it is not among" in text
+    assert "SlicewiseOperation 'slicewise': cannot split 'batch' (size 2) over 'm' (size 2): the operation does" in text
     assert "Fix: drop 'batch:m', or declare it in splittable_dims" in text
 
 
@@ -92,15 +92,15 @@ def test_transposed_convolutions_of_mesh_tensorflow_do_not_split_their_output_ch
             "WhileLoopOperation 'while_loop' has no gradient",
         ),
         (lambda x: mtf.floordiv(x, 2.0), "has no gradient"),
-        (lambda x: mtf.layers.max_pool2d(x, (3, 2)), r"cover all of 'x' \(size 8\), but windows of 3 leave 2 over"),
+        (lambda x: mtf.layers.max_pool2d(x, (3, 2)), r"cover 'x' \(size 8\) evenly, but windows of 3 leave 2 over"),
     ],
 )
-def test_what_has_no_gradient_says_so(fn, message):
+def test_operations_without_a_gradient_are_refused(fn, message):
     with pytest.raises(mi.NotSupportedError, match=message):
         mi.Program(lambda x: mtf.gradients([mtf.reduce_sum(fn(x))], [x])[0], {"x": "batch:1,x:8,y:4,channels:2"})
 
 
-def test_a_loop_does_not_assign():
+def test_an_assignment_in_a_loop_is_refused():
     def fn(x):
         variable = mtf.get_variable(x.mesh, "sum", x.shape)
 
