@@ -105,7 +105,7 @@ def load_weights(directory, program):
     """
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
     if path is None:
-        raise CheckpointError(f"{directory}: holds no checkpoint. Fix: train first, with it as --model_dir.")
+        raise CheckpointError(f"{directory}: this folder holds no checkpoint. Fix: first train --model_dir {directory}.")
     return path
 
 

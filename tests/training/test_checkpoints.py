@@ -51,7 +51,7 @@ def test_no_checkpoint(tmp_path):
     with pytest.raises(ConfigError, match="every 0 steps, 3 kept: each must be at least 1"):
         Checkpoints(tmp_path, program, every=0)
     assert Checkpoints(tmp_path / "new", program).restore() == 0
-    with pytest.raises(CheckpointError, match=r"holds no checkpoint\. Fix: train first"):
+    with pytest.raises(CheckpointError, match=r"holds no checkpoint\. Fix: first train"):
         load_weights(tmp_path, program)
 
 
