@@ -20,9 +20,12 @@ _JOB = "unet3d_study"
 def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("output_dir", None, "Folder for everything that the study writes.", flag_values=values)
     flags.DEFINE_string("input_dir", None, "Folder of LiTS cases; default: phantoms.", flag_values=values)
+    flags.DEFINE_string(
+        "held_out_dir", None, "Folder of cases to score; default: every fourth of the cases.", flag_values=values
+    )
     flags.DEFINE_integer("num_cases", 24, "How many phantoms, a quarter of them held out.", 2, flag_values=values)
     flags.DEFINE_list("resolutions", ["32", "64", "128"], "Voxels along each axis.", flag_values=values)
-    flags.DEFINE_list("seeds", ["1", "2"], "A training at every resolution for each.", flag_values=values)
+    flags.DEFINE_list("seeds", ["1", "2", "3"], "One training per seed at every resolution.", flag_values=values)
     flags.DEFINE_integer("num_steps", None, "Of each training; default: that of the job.", flag_values=values)
     flags.DEFINE_multi_string(
         "gin_file",
@@ -37,23 +40,27 @@ def run(values: flags.FlagValues) -> None:
     from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study
 
     resolutions, seeds = (_numbers(name, values[name].value) for name in ("resolutions", "seeds"))
+    if values.held_out_dir and not values.input_dir:
+        raise ConfigError("--held_out_dir needs the cases to train on. Fix: give them as --input_dir.")
     out = Path(values.output_dir)
     _keep_settings(out, values)
     cases = Path(values.input_dir or out / "cases")
     if not values.input_dir and not _has_cases(cases, values.num_cases):
         say("Write CT cases of made-up abdomens with many small lesions.")
         run_command("phantom", output_dir=cases, num_cases=values.num_cases, seed=1, kind="small_lesions")
-    folders = {name: out / name for name in ("train", "held_out")}
-    say(f"Keep every {HELD_OUT}th case for the test, in {folders['held_out']}; train on the others.")
-    hold_out(cases, *folders.values())
+    train, held_out = cases, values.held_out_dir
+    if not held_out:
+        train, held_out = out / "train", out / "held_out"
+        say(f"Keep every {HELD_OUT}th case for the test, in {held_out}; train on the others.")
+        hold_out(cases, train, held_out)
     runs = []
     for resolution in sorted(resolutions):
         records = out / f"records_{resolution}"
         if not all(_metrics(out, resolution, seed).is_file() for seed in seeds):
             say(f"Resample the cases to {resolution}^3 voxels.")
-            run_command("convert", input_dir=folders["train"], output_dir=records, resolution=resolution)
+            run_command("convert", input_dir=train, output_dir=records, resolution=resolution)
         for seed in seeds:
-            _train_and_score(out, resolution, seed, values, records, folders["held_out"])
+            _train_and_score(out, resolution, seed, values, records, held_out)
             runs.append(read_run(resolution, seed, _metrics(out, resolution, seed)))
             write_study(out, runs, _title(values, runs))
     print(f"\n{study_table(runs)}\n\nPicture: {out / 'study.png'}\nTable: {out / 'study.csv'}", flush=True)
@@ -103,7 +110,7 @@ def _keep_settings(out, values):
     Raises:
       ConfigError: the folder holds a study of other settings, or something else.
     """
-    shared = ("input_dir", "num_cases", "num_steps", "gin_file", "gin_param")
+    shared = ("input_dir", "held_out_dir", "num_cases", "num_steps", "gin_file", "gin_param")
     settings = {name: values[name].value for name in shared}
     path = out / _SETTINGS
     if not path.is_file():

@@ -50,9 +50,25 @@ def read_run(resolution: int, seed: int, metrics: str | Path) -> Run:
     return Run(resolution, seed, dice, count)
 
 
+def read_study(path: str | Path) -> list[Run]:
+    """Reads the runs of a `study.csv`."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    counted = [f"lesions {size}" for size in SIZE_BINS]
+    return [
+        Run(
+            int(row["resolution"]),
+            int(row["seed"]),
+            {name: float(row[name]) if row[name] else None for name in MEASURES},
+            {name: int(row[f"number of {name}"]) for name in counted},
+        )
+        for row in rows
+    ]
+
+
 def rises(runs: Sequence[Run], measure: str) -> bool:
     """Whether every seed at a resolution scores above every seed at the one below: more than seeds alone spread."""
-    by_resolution = [_values(runs, resolution, measure) for resolution in _resolutions(runs)]
+    by_resolution = [dice_values(runs, resolution, measure) for resolution in resolutions(runs)]
     pairs = itertools.pairwise(by_resolution)
     return all(low and high and max(low) < min(high) for low, high in pairs)
 
@@ -60,10 +76,10 @@ def rises(runs: Sequence[Run], measure: str) -> bool:
 def study_table(runs: Sequence[Run]) -> str:
     """A plain-text table: a row a resolution, the mean of the seeds, and lowest to highest of them."""
     lines = [f"{'Dice':>8}" + "".join(f"{name:>26}" for name in MEASURES)]
-    for resolution in _resolutions(runs):
-        cells = (_cell(_values(runs, resolution, name)) for name in MEASURES)
+    for resolution in resolutions(runs):
+        cells = (mean_and_range(dice_values(runs, resolution, name)) for name in MEASURES)
         lines.append(f"{f'{resolution}^3':>8}" + "".join(f"{cell:>26}" for cell in cells))
-    if len(_resolutions(runs)) > 1:
+    if len(resolutions(runs)) > 1:
         shown = ("yes" if rises(runs, name) else "no" for name in MEASURES)
         lines.append(f"{'rises':>8}" + "".join(f"{text:>26}" for text in shown))
         lines.append("rises: every seed scores higher than every seed at the resolution below.")
@@ -82,16 +98,23 @@ def write_study(output_dir: str | Path, runs: Sequence[Run], title: str) -> None
         _plot(runs, title).print_png(temporary)
 
 
-def _resolutions(runs):
+def resolutions(runs: Sequence[Run]) -> list[int]:
+    """The resolutions of the runs, the coarsest first."""
     return sorted({run.resolution for run in runs})
 
 
-def _values(runs, resolution, measure):
+def dice_values(runs: Sequence[Run], resolution: int, measure: str) -> list[float]:
+    """The Dice of each seed at a resolution, without undefined ones."""
     found = (run.dice[measure] for run in runs if run.resolution == resolution)
     return [dice for dice in found if dice is not None]
 
 
-def _cell(values):
+def mean_and_range(values: Sequence[float]) -> str:
+    """Formats the mean of the seeds with their range.
+
+    >>> mean_and_range([0.25, 0.5, 0.75])
+    '0.500 (0.250 to 0.750)'
+    """
     if not values:
         return "-"
     spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
@@ -102,12 +125,12 @@ def _plot(runs, title) -> FigureCanvasAgg:
     """Left the masks of cases, right lesions by size; a line through the means of the seeds, a dot each seed."""
     figure = Figure(figsize=(9, 4.8), dpi=110, layout="constrained")
     figure.suptitle(title, fontsize=11)
-    resolutions = _resolutions(runs)
+    sizes = resolutions(runs)
     panels = (("whole masks, mean of cases", MEASURES[:2]), ("lesion by lesion, 0 where missed", MEASURES[2:]))
     colors = iter(_COLORS)
     for axes, (name, measures) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
         for measure in measures:
-            points = [(r, _values(runs, r, measure)) for r in resolutions]
+            points = [(r, dice_values(runs, r, measure)) for r in sizes]
             points = [(r, values) for r, values in points if values]
             if not points:
                 continue
@@ -117,7 +140,7 @@ def _plot(runs, title) -> FigureCanvasAgg:
             for r, values in points:
                 axes.plot([r] * len(values), values, "o", color=color, markersize=4)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(resolutions, [f"{r}³" for r in resolutions])
+        axes.set_xticks(sizes, [f"{r}³" for r in sizes])
         axes.minorticks_off()
         axes.set_ylim(0, 1)
         axes.set_title(name, fontsize=10)

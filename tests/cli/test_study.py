@@ -46,22 +46,20 @@ def run(out, *words):
 def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_path, lines, capsys):
     assert run(tmp_path / "study", "--resolutions", "64,32", "--num_steps", "7", "--gin_param", "a.b=1") == 0
     commands = [command for command, _ in lines]
-    assert commands == ["phantom", *["convert", *["train", "evaluate"] * 2] * 2]
+    assert commands == ["phantom", *["convert", *["train", "evaluate"] * 3] * 2]
     trained = [values for command, values in lines if command == "train"]
     assert [(values["data_dir"].name, values["seed"]) for values in trained] == [
-        ("records_32", 1),
-        ("records_32", 2),
-        ("records_64", 1),
-        ("records_64", 2),
+        *(("records_32", seed) for seed in (1, 2, 3)),
+        *(("records_64", seed) for seed in (1, 2, 3)),
     ]
     assert {values["num_steps"] for values in trained} == {7}
-    assert len({values["model_dir"] for values in trained}) == 4
+    assert len({values["model_dir"] for values in trained}) == 6
     assert {values["input_dir"] for command, values in lines if command == "evaluate"} == {tmp_path / "study/held_out"}
     out = capsys.readouterr().out
     assert "32^3" in out
     assert out.index("32^3") < out.index("64^3")
     assert (tmp_path / "study/study.png").is_file()
-    assert (tmp_path / "study/study.csv").read_text().count("\n") == 5
+    assert (tmp_path / "study/study.csv").read_text().count("\n") == 7
 
 
 def test_what_was_scored_is_not_made_again_and_more_can_be_added(tmp_path, lines):
@@ -83,6 +81,17 @@ def test_cases_of_ones_own(tmp_path, lines):
     cases = make_cases(tmp_path / "cases", 4)
     assert run(tmp_path / "study", "--input_dir", str(cases), "--resolutions", "32", "--seeds", "1") == 0
     assert "phantom" not in [command for command, _ in lines]
+
+
+def test_held_out_cases_in_a_folder_of_their_own(tmp_path, lines, capsys):
+    cases, held_out = make_cases(tmp_path / "cases", 4), make_cases(tmp_path / "other", 2)
+    words = ["--held_out_dir", str(held_out), "--resolutions", "32", "--seeds", "1"]
+    assert run(tmp_path / "study", *words) == 2
+    assert "--held_out_dir needs the cases to train on. Fix: give them as --input_dir." in capsys.readouterr().err
+    assert run(tmp_path / "study", "--input_dir", str(cases), *words) == 0
+    (convert,) = [values for command, values in lines if command == "convert"]
+    (evaluate,) = [values for command, values in lines if command == "evaluate"]
+    assert (convert["input_dir"], evaluate["input_dir"]) == (cases, str(held_out))
 
 
 def test_what_cannot_be_is_told(tmp_path, lines, capsys):

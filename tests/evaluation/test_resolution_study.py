@@ -1,6 +1,7 @@
 """Dice against resolution: the numbers of `metrics.json`, by size of the lesion, and whether they rise."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image
 
 from mtf_imaging.evaluation.metrics import write_metrics
-from mtf_imaging.evaluation.resolution_study import MEASURES, Run, read_run, rises, study_table, write_study
+from mtf_imaging.evaluation.resolution_study import MEASURES, Run, read_run, read_study, rises, study_table, write_study
 from mtf_imaging.evaluation.scoring.case import score_case
 
 
@@ -56,6 +57,7 @@ def test_what_is_written(tmp_path):
     assert "32^3" in text
     assert "0.150 (0.100 to 0.200)" in text
     write_study(tmp_path, runs, "a study")
+    assert read_study(tmp_path / "study.csv") == [dataclasses.replace(run, count=runs[0].count) for run in runs]
     with open(tmp_path / "study.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["resolution"], row["seed"], row["lesion"]) for row in rows] == [

@@ -1,0 +1,115 @@
+"""Measures every Dice score that the documentation quotes, and writes it there.
+
+    python -m benchmarks.figures --output_dir figures                        # an hour and a half on 2 cores
+    python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # and the row of real CTs
+
+Each score is a mean over three seeds with its range. The runs are those of `mtf-imaging study`, so the command resumes
+where it was stopped. It keeps the score of every run in docs/figures/, and the tables and the figure of the
+documentation are made from these files. FOLDER holds LiTS cases in train/ and held-out ones in test/.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, mean_and_range, read_study, resolutions
+
+ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "docs/figures"
+# rows of the README's table: name of the study -> data, job
+JOBS = {
+    "demo": ("phantoms: 12 to train on, 4 held out", "`unet3d_demo`, 550 steps, 4 x 4 mesh"),
+    "real_ct": ("real CT, one patient warped: 12 to train on, 4 held out", "`unet3d_real_ct`, 600 steps"),
+}
+PAGES = {"quality": ROOT / "README.md", "resolution": ROOT / "docs/resolution.md"}
+
+
+def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
+    """Runs the studies and keeps their scores in `FIGURES`."""
+    demo_cases = output_dir / "demo_cases"
+    if not demo_cases.is_dir():
+        _command("phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
+    job = ["--resolutions", "64", "--seeds", "1,2,3", "--gin_file"]
+    studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"]}
+    if real_ct_dir:
+        folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
+        studies["real_ct"] = [*folders, *job, "unet3d_real_ct"]
+    studies["resolution"] = []
+    for name, words in studies.items():
+        _command("study", "--output_dir", output_dir / name, *words)
+        FIGURES.mkdir(exist_ok=True)
+        shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
+    shutil.copyfile(output_dir / "resolution/study.png", ROOT / "docs/resolution.png")
+
+
+def tables() -> dict[str, str]:
+    """The tables of the documentation, in Markdown, made from the files in `FIGURES`."""
+    return {
+        "quality": quality_table({name: read_study(FIGURES / f"{name}.csv") for name in JOBS}),
+        "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
+    }
+
+
+def quality_table(studies: dict[str, Sequence[Run]]) -> str:
+    """A row per job of `JOBS`."""
+    rows = [
+        [*JOBS[name], *(mean_and_range(dice_values(runs, 64, mask)) for mask in ("liver", "lesion"))]
+        for name, runs in studies.items()
+    ]
+    return _markdown(["data, at 64^3 with 8 base filters", "job", "liver Dice per case", "lesion Dice per case"], rows)
+
+
+def resolution_table(runs: Sequence[Run]) -> str:
+    """A row per resolution."""
+    rows = [
+        [f"{size}^3", *(mean_and_range(dice_values(runs, size, measure)) for measure in MEASURES)]
+        for size in resolutions(runs)
+    ]
+    return _markdown(["Dice", *MEASURES], rows)
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """Returns the text of a page with one of its tables replaced.
+
+    Raises:
+      ValueError: the page has no place for the table, two comments that name it.
+    """
+    start, end = f"<!-- figures: {name} -->\n", "\n<!-- figures end -->"
+    pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
+    if len(pattern.findall(page)) != 1:
+        raise ValueError(f"the page needs one table between '{start.strip()}' and '{end.strip()}'.")
+    return pattern.sub(lambda match: match[1] + table + match[2], page)
+
+
+def write_pages() -> None:
+    """Writes the tables into their pages."""
+    for name, table in tables().items():
+        PAGES[name].write_text(with_table(PAGES[name].read_text(), name, table))
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _command(*words: object) -> None:
+    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
+    if subprocess.run(command, cwd=ROOT).returncode:
+        sys.exit("A command failed; the same call resumes it.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output_dir", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--real_ct_dir", type=Path, help="folder with train/ and test/ of LiTS cases")
+    values = parser.parse_args()
+    measure(values.output_dir.resolve(), values.real_ct_dir and values.real_ct_dir.resolve())
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

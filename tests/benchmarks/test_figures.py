@@ -1,0 +1,27 @@
+"""Every Dice score in the documentation is a mean with its range over at least three seeds, made from the kept runs."""
+
+import pytest
+
+from benchmarks import figures
+from mtf_imaging.evaluation.resolution_study import read_study, resolutions
+
+
+@pytest.mark.parametrize("name", figures.PAGES)
+def test_the_table_of_a_page_is_made_from_the_kept_runs(name):
+    page = figures.PAGES[name].read_text()
+    assert figures.with_table(page, name, figures.tables()[name]) == page
+
+
+@pytest.mark.parametrize("name", [*figures.JOBS, "resolution"])
+def test_every_score_has_three_seeds(name):
+    runs = read_study(figures.FIGURES / f"{name}.csv")
+    for resolution in resolutions(runs):
+        assert len({run.seed for run in runs if run.resolution == resolution}) >= 3
+
+
+def test_a_page_without_a_place_for_the_table():
+    assert (
+        figures.with_table("a\n<!-- figures: x -->\nold\n<!-- figures end -->\nb", "x", "new").split("\n")[2] == "new"
+    )
+    with pytest.raises(ValueError, match="one table between '<!-- figures: y -->' and '<!-- figures end -->'"):
+        figures.with_table(page, "y", "new")
