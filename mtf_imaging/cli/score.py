@@ -6,7 +6,7 @@ from mtf_imaging.cli import setup_flags
 from mtf_imaging.data.spacing_table import read_spacing_table
 from mtf_imaging.training.run_folder import check_no_run
 
-SUMMARY = "scores a folder of segmentations against references by the rules of the LiTS challenge."
+SUMMARY = "scores a folder of segmentations: the official scores of the LiTS challenge and our own measures."
 EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
 REQUIRED = ("reference_dir", "prediction_dir", "output_dir")
 
