@@ -2,7 +2,7 @@
 # make demo DATA=folder  the same on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              what should pass before every commit;  make test-all: the slow tests, too
 # make test-kill         commands killed at random moments, ten times each: 5 minutes
-# make figures           every Dice score of the documentation, measured anew: two hours on 2 cores, into figures/
+# make figures           every Dice score of the documentation, measured anew: an hour on 2 cores, into figures/
 # make figures REAL_CT=folder  the scores of real CTs, too; the folder holds train/ and test/
 # make lint              ruff
 # make bench             a training step under layouts beside plain TensorFlow's: 5 minutes on 2 cores, into bench/

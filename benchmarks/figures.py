@@ -1,6 +1,6 @@
 """Measures every Dice score that the documentation quotes, and writes it there.
 
-    python -m benchmarks.figures --output_dir figures                        # two hours on 2 cores
+    python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
     python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # and the row of real CTs
 
 Each score is a mean over three seeds with its range. The runs are those of `mtf-imaging study`, so the command resumes
@@ -38,7 +38,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     if real_ct_dir:
         folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
         studies["real_ct"] = [*folders, *job, "unet3d_real_ct"]
-    studies["resolution"] = ["--resolutions", "32,64,96,128", "--seeds", "1,2,3"]
+    studies["resolution"] = ["--resolutions", "32,64,96", "--seeds", "1,2,3"]
     for name, words in studies.items():
         _command("study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)

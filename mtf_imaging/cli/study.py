@@ -24,7 +24,7 @@ def define_flags(values: flags.FlagValues) -> None:
         "held_out_dir", None, "Folder of cases to score; default: every fourth of the cases.", flag_values=values
     )
     flags.DEFINE_integer("num_cases", 24, "How many phantoms, a quarter of them held out.", 2, flag_values=values)
-    flags.DEFINE_list("resolutions", ["32", "64", "128"], "Voxels along each axis.", flag_values=values)
+    flags.DEFINE_list("resolutions", ["32", "64", "96"], "Voxels along each axis.", flag_values=values)
     flags.DEFINE_list("seeds", ["1", "2", "3"], "One training per seed at every resolution.", flag_values=values)
     flags.DEFINE_integer("num_steps", None, "Of each training; default: that of the job.", flag_values=values)
     flags.DEFINE_multi_string(

@@ -105,7 +105,9 @@ def load_weights(directory, program):
     """
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
     if path is None:
-        raise CheckpointError(f"{directory}: this folder holds no checkpoint. Fix: first train --model_dir {directory}.")
+        raise CheckpointError(
+            f"{directory}: this folder holds no checkpoint. Fix: first train --model_dir {directory}."
+        )
     return path
 
 
