@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from mtf_imaging.data.atomic import atomic_path
 from mtf_imaging.evaluation.planes import DISPLAY_HU, PLANES, Plane, find_focus
 
+_POSITION_DIGITS = 6  # a thousandth of a pixel
 _COLORS = {1: "#35d04f", 2: "#ff3b30"}
 
 
@@ -65,7 +66,20 @@ def _canvas(hu, reference, prediction, spacing, title) -> FigureCanvasAgg:
         for axes, (name, labels) in zip(row, columns, strict=True):
             _draw(axes, hu, labels, spacing, point, plane)
             axes.set_title(f"{name}, {plane.name}", fontsize=9)
-    return FigureCanvasAgg(figure)
+    canvas = FigureCanvasAgg(figure)
+    _fix_layout(figure)
+    return canvas
+
+
+def _fix_layout(figure: Figure) -> None:
+    """Lays the figure out, and rounds the positions so that the same input gives the same bytes.
+
+    The last bits of the solution depend on where the solver's variables lie in memory, and so did a few pixels.
+    """
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position([round(part, _POSITION_DIGITS) for part in axes.get_position(original=True).bounds])
 
 
 def _draw(axes, hu, labels, spacing, point, plane: Plane) -> None:

@@ -5,13 +5,14 @@ import json
 import nibabel
 import numpy as np
 import pytest
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from nibabel import orientations
 
 from mtf_imaging.data.nifti import read_volume
 from mtf_imaging.data.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.picture import write_picture
+from mtf_imaging.evaluation.picture import picture_pixels, write_picture
 from mtf_imaging.evaluation.planes import find_focus
 from mtf_imaging.evaluation.predict import predict_cases, segment_volume
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
@@ -161,6 +162,26 @@ def test_the_window_reaches_the_network(folder):
     volume = read_volume(folder / "volume-3.nii.gz")
     segment_volume(volume, GRID, lambda image: seen.append(image) or oracle(image), window=(-400, 400))
     assert np.unique(seen[0]).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_the_last_bits_of_the_layout_do_not_change_a_picture(monkeypatch):
+    """The layout engine's last bits differ from process to process, and outlines are sensitive to them."""
+    distance = np.sqrt(sum(axis**2 for axis in np.mgrid[-30:30, -25:25, -20:20]))
+    labels = (distance < 17).astype(np.uint8) + (distance < 6)
+    hu = (-10 * distance).astype(np.int16)
+
+    def draw():
+        return picture_pixels(hu, labels, np.roll(labels, 1, 0), (1.37, 1.37, 1.71), "case 0")
+
+    expected, execute = draw(), ConstrainedLayoutEngine.execute
+
+    def execute_with_other_bits(engine, figure):
+        execute(engine, figure)
+        for axes in figure.axes:
+            axes.set_position([part * (1 + 1e-11) for part in axes.get_position(original=True).bounds])
+
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", execute_with_other_bits)
+    np.testing.assert_array_equal(draw(), expected)
 
 
 def test_pictures_show_the_largest_lesion_else_the_liver(tmp_path):
