@@ -360,5 +360,5 @@ def test_over_batch_in_parts_is_refused():
     inputs, once = {"x": "batch:2", "whole": ""}, True
     np.testing.assert_array_equal(mi.Program(fn, inputs)(x=[1, 2], whole=7), [28, 28])
     once = False
-    with pytest.raises(mi.NotSupportedError, match=r"over_batch: .* sum over 2 micro-batches, and cannot .* Fix: "):
+    with pytest.raises(mi.NotSupportedError, match=r"over_batch: .* sum over 2 micro-batches, so it cannot .* Fix: "):
         mi.Program(fn, inputs)
