@@ -3,9 +3,9 @@
     python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
     python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # and the row of real CTs
 
-Each score is a mean over three seeds with its range. `mtf-imaging study` makes the runs, so the command resumes where it
-was stopped. It keeps the score of every run in docs/figures/, and the tables and the figure of the
-documentation are made from these files. FOLDER holds LiTS cases in train/ and held-out ones in test/.
+Each score is a mean over three seeds with its range. `mtf-imaging study` makes the runs, so the command resumes where
+it was stopped. It keeps the score of every run in docs/figures/, and makes the tables and the figure of the
+documentation from these files. FOLDER holds LiTS cases in train/ and held-out cases in test/.
 """
 
 import argparse
