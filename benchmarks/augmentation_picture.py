@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.convert import convert
-from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.data.pipeline import training_batches
+from mtf_imaging.data.phantom.phantom import write_phantom
+from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.pipeline import training_batches
 
 GRID, WINDOW, SEED = "x:160,y:160,z:48", (-160.0, 240.0), 0
 COLUMNS, COLORS, SAMPLES = 4, 96, 8

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from mtf_imaging.layout import parse_layout, parse_shape
-from mtf_imaging.planner.picture import LayoutPicture, write_picture
-from mtf_imaging.windows import Window, plan_split
+from mtf_imaging.layout.windows import Window, plan_split
+from mtf_imaging.planner.render.picture import LayoutPicture, write_picture
 
 LAYOUTS = {
     "2x2": ("rows:2,cols:2", "x:rows,y:cols"),

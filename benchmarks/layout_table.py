@@ -9,14 +9,14 @@ used.
 import argparse
 import functools
 
-from mtf_imaging.memory import format_bytes
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.planner.candidates import candidates
-from mtf_imaging.planner.hardware import find_hardware
-from mtf_imaging.planner.largest import largest_cube
-from mtf_imaging.planner.search import Steps, search
-from mtf_imaging.planner.step import trace_step
-from mtf_imaging.training.adafactor import Adafactor
+from mtf_imaging.planner.cost.hardware import find_hardware
+from mtf_imaging.planner.cost.step import trace_step
+from mtf_imaging.planner.search.candidates import candidates
+from mtf_imaging.planner.search.largest import largest_cube
+from mtf_imaging.planner.search.search import Steps, search
+from mtf_imaging.program.memory import format_bytes
+from mtf_imaging.training.optimizers.adafactor import Adafactor
 from mtf_imaging.training.task import task_inputs
 
 DTYPE = "bfloat16"

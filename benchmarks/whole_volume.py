@@ -61,12 +61,12 @@ def network(image):
 
 def measure(what, folder, grid):
     """Seconds and bytes of one row; to be called in a fresh process."""
-    from mtf_imaging.cli.quiet import import_tensorflow
+    from mtf_imaging.cli.runtime.quiet import import_tensorflow
 
     import_tensorflow()  # a job has it in memory
-    from mtf_imaging.data.convert import convert
-    from mtf_imaging.data.sampling import Sampling
-    from mtf_imaging.evaluation.predict import predict_cases
+    from mtf_imaging.data.records.convert import convert
+    from mtf_imaging.data.sampling.sampling import Sampling
+    from mtf_imaging.evaluation.segment.predict import predict_cases
 
     began = time.perf_counter()
     if what == "predict":

@@ -20,7 +20,7 @@ _LAZY = {
     "LayoutError": ("mtf_imaging.errors", "LayoutError"),
     "MtfImagingError": ("mtf_imaging.errors", "MtfImagingError"),
     "NotSupportedError": ("mtf_imaging.errors", "NotSupportedError"),
-    "Program": ("mtf_imaging.program", "Program"),
+    "Program": ("mtf_imaging.program.program", "Program"),
     "ShapeError": ("mtf_imaging.errors", "ShapeError"),
     "TrainingError": ("mtf_imaging.errors", "TrainingError"),
     "data": ("mtf_imaging.data", None),
@@ -32,7 +32,7 @@ _LAZY = {
     "ops": ("mtf_imaging.ops", None),
     "program": ("mtf_imaging.program", None),
     "training": ("mtf_imaging.training", None),
-    "windows": ("mtf_imaging.windows", None),
+    "windows": ("mtf_imaging.layout.windows", None),
 }
 
 __all__ = ["__version__", *_LAZY]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.cli import usage
+from mtf_imaging.cli.runtime import usage
 from tests import pages
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +47,7 @@ def test_every_command_line_is_one():
     seen = set()
     for words in _command_lines():
         if words[0] == "mtf-imaging":
-            command = importlib.import_module(f"mtf_imaging.cli.{words[1]}")
+            command = importlib.import_module(f"mtf_imaging.cli.commands.{words[1]}")
             usage.parse_flags(words[1], command, words[2:])  # raises what a user would see
         elif words[0] == "make":
             assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words

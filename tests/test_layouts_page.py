@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from benchmarks import layout_pictures
-from mtf_imaging.windows import Window, check_split
+from mtf_imaging.layout.windows import Window, check_split
 
 PAGE = Path(__file__).parents[1] / "docs/layouts.md"
 PRINTED = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
+from mtf_imaging.layout.windows import Window, check_split, nearest_legal_sizes, plan_split
 
 windows = st.builds(
     Window,

@@ -2,9 +2,9 @@
 
 import sys
 
-from mtf_imaging.cli import messages, usage
-from mtf_imaging.cli.all_commands import COMMANDS, load
-from mtf_imaging.cli.failures import exit_code, explain
+from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.runtime import messages, usage
+from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
 
 

@@ -3,25 +3,25 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from mtf_imaging.data.atomic import is_partial
-from mtf_imaging.data.cases import Case, find_cases, natural_key
-from mtf_imaging.data.cropping import warn_of_cropped_labels
+from mtf_imaging.data.cases.cases import Case, find_cases, natural_key
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.nifti import read_geometry, read_labels, read_volume, write_labels
-from mtf_imaging.data.output_folder import writing_to
-from mtf_imaging.data.reading import memory_named
-from mtf_imaging.data.sampling import Sampling
-from mtf_imaging.data.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_volume, write_labels
+from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.in_thread import in_thread
-from mtf_imaging.evaluation.pairs import Pair
-from mtf_imaging.evaluation.picture import write_picture
-from mtf_imaging.evaluation.predict import PredictProbabilities, check_outside, segment_volume
-from mtf_imaging.evaluation.score_pairs import score_pairs, write_scores
+from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
+from mtf_imaging.evaluation.report.case_picture import write_picture
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
-from mtf_imaging.training.run_folder import check_no_run
+from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.segment.predict import PredictProbabilities, check_outside, segment_volume
+from mtf_imaging.files.atomic import is_partial
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.reading import memory_named
+from mtf_imaging.files.run_folder import check_no_run
 
 _RESULTS = ("metrics.json", "metrics.csv", "report.html")
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.data.grid import Grid, format_grid
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
-from mtf_imaging.data.manifest import open_records, record_path
-from mtf_imaging.data.pipeline import training_batches
-from mtf_imaging.data.records import Record, read_record
-from mtf_imaging.data.voxel_values import NUM_CLASSES
+from mtf_imaging.data.nifti.voxel_values import NUM_CLASSES
+from mtf_imaging.data.records.manifest import open_records, record_path
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.record import Record, read_record
+from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.picture import picture_pixels
-from mtf_imaging.evaluation.predict import PredictProbabilities
+from mtf_imaging.evaluation.report.case_picture import picture_pixels
 from mtf_imaging.evaluation.scoring.overlap import MASKS, Overlap, dice_text, label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
+from mtf_imaging.evaluation.segment.predict import PredictProbabilities
 
 
 @dataclass(frozen=True)

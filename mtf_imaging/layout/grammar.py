@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mtf_imaging.errors import LayoutError
-from mtf_imaging.layout.blocks import axis_of_blocks, explain_blocks, without_blocks
+from mtf_imaging.layout.legacy_blocks import axis_of_blocks, explain_blocks, without_blocks
 from mtf_imaging.spelling import did_you_mean
 
 Shape = tuple[tuple[str, int], ...]

@@ -4,11 +4,11 @@ import functools
 import logging
 
 from mtf_imaging.errors import NotSupportedError
-from mtf_imaging.gpus import grow_memory
-from mtf_imaging.meshes.blocks import BlockMeshImpl
 from mtf_imaging.meshes.cluster import connect
 from mtf_imaging.meshes.devices import default_devices, server_number
+from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.mesh_impl import BlockMeshImpl
 
 __all__ = ["MESH_IMPLS", "BlockMeshImpl", "connect", "default_devices", "make_mesh_impl"]
 

@@ -1,16 +1,16 @@
 """Operations on named tensors that equal TensorFlow's on the whole tensor, whatever the layout."""
 
 from mtf_imaging.ops.activation import dropout, leaky_relu
-from mtf_imaging.ops.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
-from mtf_imaging.ops.dice import adaptive_dice_loss, dice_loss
-from mtf_imaging.ops.losses import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
-from mtf_imaging.ops.norm import batch_norm, group_norm, instance_norm
+from mtf_imaging.ops.conv.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
+from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
+from mtf_imaging.ops.norm.norms import batch_norm, group_norm, instance_norm
 from mtf_imaging.ops.over_batch import over_batch
-from mtf_imaging.ops.pool import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
+from mtf_imaging.ops.pool.pooling import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
-from mtf_imaging.ops.regather import gather_slices, num_slices, scatter_slices
-from mtf_imaging.ops.resize import resize2d, resize3d
+from mtf_imaging.ops.reshard import gather_slices, num_slices, scatter_slices
+from mtf_imaging.ops.resize.resizing import resize2d, resize3d
 from mtf_imaging.ops.step import step
 
 __all__ = [

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.meshes.random import random_mask
+from mtf_imaging.meshes.random.numbers import random_mask
 from mtf_imaging.ops.inference import is_inference
 
 

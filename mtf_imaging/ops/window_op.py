@@ -8,10 +8,10 @@ import dataclasses
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.meshes import halo
+from mtf_imaging.layout.windows import Window, check_split, nearest_legal_sizes, plan_split
 from mtf_imaging.meshes.exchange import Round
+from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.ops.faults import LayoutFault
-from mtf_imaging.windows import Window, check_split, nearest_legal_sizes, plan_split
 
 _WAY_OUT = (
     "If only deep levels are split too far: gather them, by mi.ops.gather_slices (of a U-Net: UNet3D.gather_below = 1)."

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtf_imaging.ops.inference import inference
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
-from mtf_imaging.program import Program
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.micro_batches import SumsOverBatch, part_of
 from mtf_imaging.training.task import loss_of
 

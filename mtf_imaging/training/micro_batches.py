@@ -9,7 +9,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import format_shape, parse_shape, restrict
 from mtf_imaging.ops.over_batch import FirstPass, SecondPass, in_pass
-from mtf_imaging.program import Program
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.step import gradients_of
 from mtf_imaging.training.task import loss_of
 

@@ -2,11 +2,11 @@
 
 import logging
 
+from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import format_layout, parse_layout, restrict
-from mtf_imaging.program import Program
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
-from mtf_imaging.training.checkpoints import load_weights
-from mtf_imaging.training.run_folder import weights_folder
+from mtf_imaging.training.checkpoints.checkpoints import load_weights
 from mtf_imaging.training.task import task_inputs
 
 _logger = logging.getLogger(__name__)

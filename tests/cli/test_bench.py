@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mtf_imaging.cli import main
-from mtf_imaging.cli.bench_setups import parse_setup
+from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.errors import MtfImagingError
 
 SMALL = ("--resolution=16", "--gin.UNet3D.base_filters=2", "--steps=2")

@@ -14,8 +14,9 @@ import gin
 import numpy as np
 import pytest
 
-from mtf_imaging.cli import main, serve
-from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.cli import main
+from mtf_imaging.cli.commands import serve
+from mtf_imaging.cli.config.job_setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.servers import Server, free_port, silence, stranger
 from tests.test_servers import grpc_service, web_server
@@ -268,7 +269,7 @@ def device(number, kind="CPU:0"):
     ],
 )
 def test_servers_that_a_mesh_has_no_work_for_are_refused(mesh_shape, devices, idle):
-    from mtf_imaging.cli import cluster
+    from mtf_imaging.jobs import cluster
 
     number = 1 + max(cluster.server_number(name) for name in devices)
     servers = tuple(Server(f"host{n}", 1) for n in range(number))

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from mtf_imaging.cli import all_commands, commands, demo, main, usage
+from mtf_imaging.cli import main
+from mtf_imaging.cli.commands import all_commands, demo
+from mtf_imaging.cli.runtime import subprocesses as commands
+from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import DataError, MtfImagingError
 
 

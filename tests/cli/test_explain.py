@@ -194,6 +194,6 @@ def test_search_has_needs(run):
 def test_the_halo_that_is_drawn_is_that_of_what_reads_the_image(run, tmp_path, monkeypatch):
     """Also where the first convolution has a stride, so that no result is as large as the image."""
     drawn = []
-    monkeypatch.setattr("mtf_imaging.planner.picture.write_picture", lambda path, picture: drawn.append(picture))
+    monkeypatch.setattr("mtf_imaging.planner.render.picture.write_picture", lambda path, picture: drawn.append(picture))
     assert run("explain", "--gin_file", "classify_4way", "--picture", str(tmp_path / "a.png"))[0] == 0
     assert sum(drawn[0].halo["height"]) > 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.phantom import make_case
+from mtf_imaging.data.phantom.phantom import make_case
 
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--num_steps", "2"]
 # Every 4th voxel of a phantom: 29 x 29 x 15 voxels of 11 x 11 x 14 mm and so on, one stored RAS, one LPS.

@@ -5,8 +5,11 @@ import re
 import gin
 import pytest
 
-from mtf_imaging.cli import all_commands, gin_config, main, resources, setup_flags, usage
-from mtf_imaging.cli.job_setup import MESH_IMPLS, JobSetup
+from mtf_imaging.cli import main
+from mtf_imaging.cli.commands import all_commands
+from mtf_imaging.cli.config import gin_config, resources, setup_flags
+from mtf_imaging.cli.config.job_setup import MESH_IMPLS, JobSetup
+from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, LayoutError
 from mtf_imaging.layout import check_names, parse_shape
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mtf_imaging.cli import job
-from mtf_imaging.cli.held_out import open_held_out
+from mtf_imaging.cli.config import job
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
+from mtf_imaging.jobs.held_out import open_held_out
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
 

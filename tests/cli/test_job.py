@@ -5,8 +5,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.cli import job
-from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.cli.config import job
+from mtf_imaging.cli.config.job_setup import JobSetup
 from mtf_imaging.errors import ConfigError
 
 SETUP = JobSetup(resolution="16")

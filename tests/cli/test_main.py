@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from mtf_imaging.cli import all_commands, main, usage
+from mtf_imaging.cli import main
+from mtf_imaging.cli.commands import all_commands
+from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 
 FIX = "Fix: a smaller --batch_size, or more devices."
@@ -220,7 +222,7 @@ def test_gin_shorthand_keeps_its_place_among_gin_params():
 
 def test_tensorflow_is_imported_in_silence(tmp_path):
     program = (
-        "import os; from mtf_imaging.cli.quiet import import_tensorflow; import_tensorflow();"
+        "import os; from mtf_imaging.cli.runtime.quiet import import_tensorflow; import_tensorflow();"
         "import tensorflow as tf; tf.constant(1); os.write(2, b'seen')"
     )
     environment = {"PATH": "", "TMPDIR": str(tmp_path)}

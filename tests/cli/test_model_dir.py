@@ -3,7 +3,7 @@
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.convert import convert
+from mtf_imaging.data.records.convert import convert
 from tests.evaluation.test_evaluate import store
 
 UNET = "import mtf_imaging.models.unet3d\njob.task = @unet3d.Task()\nsetup.resolution = 'x:16,y:16,z:16'\n"

@@ -5,7 +5,7 @@ import sys
 import gin
 import pytest
 
-from mtf_imaging.cli import gin_config
+from mtf_imaging.cli.config import gin_config
 from mtf_imaging.errors import ConfigError
 
 

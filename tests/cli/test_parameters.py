@@ -7,8 +7,8 @@ import sys
 import gin
 import pytest
 
-from mtf_imaging.cli.configurables import Parameter
-from mtf_imaging.cli.docstrings import parameter_meanings
+from mtf_imaging.cli.config.configurables import Parameter
+from mtf_imaging.cli.config.docstrings import parameter_meanings
 from mtf_imaging.cli.main import main
 
 MODULE = '''

@@ -5,7 +5,9 @@ import logging
 import gin
 import pytest
 
-from mtf_imaging.cli import all_commands, setup_flags, usage
+from mtf_imaging.cli.commands import all_commands
+from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, LayoutError
 
 

@@ -7,11 +7,12 @@ import threading
 
 import pytest
 
-from mtf_imaging.cli import stop_signals, train
-from mtf_imaging.cli.failures import exit_code, explain
+from mtf_imaging.cli.commands import train
 from mtf_imaging.cli.main import main
-from mtf_imaging.cli.stop_signals import StopSignals
+from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import Interrupted
+from mtf_imaging.jobs import stop_signals
+from mtf_imaging.jobs.stop_signals import StopSignals
 
 BOTH = [(signal.SIGTERM, "SIGTERM"), (signal.SIGUSR1, "SIGUSR1")]
 

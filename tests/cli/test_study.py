@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from mtf_imaging.cli import all_commands, main, study, usage
-from mtf_imaging.evaluation.metrics import write_metrics
+from mtf_imaging.cli import main
+from mtf_imaging.cli.commands import all_commands, study
+from mtf_imaging.cli.runtime import usage
 from mtf_imaging.evaluation.scoring.case import score_case
+from mtf_imaging.evaluation.scoring.metrics import write_metrics
 from tests.cli.test_demo import make_cases
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
 

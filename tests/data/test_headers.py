@@ -11,9 +11,9 @@ import pytest
 from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
-from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
-from mtf_imaging.data.sampling import Sampling
-from mtf_imaging.evaluation.predict import predict_cases
+from mtf_imaging.data.nifti.images import read_labels, read_volume, write_labels
+from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.evaluation.segment.predict import predict_cases
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SHAPE = (7, 6, 5)

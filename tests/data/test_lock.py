@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from mtf_imaging.cli import model_dir, train
+from mtf_imaging.cli.commands import train
 from mtf_imaging.cli.main import main
-from mtf_imaging.data import lock
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files import lock
+from mtf_imaging.jobs import model_dir
 
 HOLD = """
 import sys, time

@@ -8,14 +8,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.nifti import (
-    read_geometry,
-    read_labels,
-    read_segmentation,
-    read_volume,
-    write_labels,
-)
-from mtf_imaging.data.orientation import y_points_back
+from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
+from mtf_imaging.data.nifti.orientation import y_points_back
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
 
@@ -116,7 +110,7 @@ def test_nan_and_out_of_range_voxels_are_repaired_with_a_warning(tmp_path, store
 @pytest.mark.parametrize("dtype", ["int16", ">i2", "uint16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("slab", [1 << 24, 30])
 def test_hu_are_the_same_however_they_are_stored(tmp_path, store, arrays, dtype, slab, monkeypatch, caplog):
-    monkeypatch.setattr("mtf_imaging.data.stored_values._SLAB_VOXELS", slab)
+    monkeypatch.setattr("mtf_imaging.data.nifti.stored_values._SLAB_VOXELS", slab)
     hu, _ = arrays()
     hu[:, 0, 0] = -3024  # padding of some scanners, outside of the round field of view
     path = store(tmp_path / "volume-0.nii.gz", hu, "LPS", dtype=dtype)

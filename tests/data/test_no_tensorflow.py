@@ -2,8 +2,9 @@ import subprocess
 import sys
 
 LIGHT = (
-    "mtf_imaging.data.cases, mtf_imaging.data.nifti, mtf_imaging.data.resample, mtf_imaging.data.phantom, "
-    "mtf_imaging.data.manifest, mtf_imaging.data.intensity, mtf_imaging.evaluation.evaluate"
+    "mtf_imaging.data.cases.cases, mtf_imaging.data.nifti.images, mtf_imaging.data.sampling.resample, "
+    "mtf_imaging.data.phantom, mtf_imaging.data.records.manifest, mtf_imaging.data.intensity, "
+    "mtf_imaging.evaluation.evaluate"
 )
 
 

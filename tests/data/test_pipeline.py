@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.convert import convert
 from mtf_imaging.data.intensity import apply_window
-from mtf_imaging.data.manifest import record_path
-from mtf_imaging.data.pipeline import training_batches
-from mtf_imaging.data.records import read_record
+from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.manifest import record_path
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.record import read_record
 from mtf_imaging.errors import DataError
 
 ALL = Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.2, noise=0.05)

@@ -6,12 +6,12 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases import find_cases
-from mtf_imaging.data.convert import convert
-from mtf_imaging.data.nifti import read_labels, read_volume, write_labels
-from mtf_imaging.data.pipeline import training_batches
-from mtf_imaging.data.resample import resample_nearest, resample_to_labels
-from mtf_imaging.data.sampling import whole_field
+from mtf_imaging.data.cases.cases import find_cases
+from mtf_imaging.data.nifti.images import read_labels, read_volume, write_labels
+from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.sampling.resample import resample_nearest, resample_to_labels
+from mtf_imaging.data.sampling.sampling import whole_field
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "real_ct"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/data/real_ct is not here")

@@ -4,17 +4,17 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data import lock
-from mtf_imaging.data.cases import find_cases
-from mtf_imaging.data.convert import convert
-from mtf_imaging.data.make_record import make_record
-from mtf_imaging.data.manifest import Source, open_records, read_manifest, record_path
-from mtf_imaging.data.nifti import read_labels, read_volume
-from mtf_imaging.data.pipeline import training_batches
-from mtf_imaging.data.records import read_record, write_record
-from mtf_imaging.data.resample import resample_linear, resample_nearest
-from mtf_imaging.data.sampling import Sampling, whole_field
+from mtf_imaging.data.cases.cases import find_cases
+from mtf_imaging.data.nifti.images import read_labels, read_volume
+from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.make_record import make_record
+from mtf_imaging.data.records.manifest import Source, open_records, read_manifest, record_path
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.record import read_record, write_record
+from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
+from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files import lock
 from tests.storage import as_nobody
 
 
@@ -114,7 +114,8 @@ def test_a_stopped_conversion_goes_on(tmp_path, lits_dir, monkeypatch, capsys):
         open_records(out)
     made = []
     monkeypatch.setattr(
-        "mtf_imaging.data.make_record.make_record", lambda case, *how: made.append(case.key) or make_record(case, *how)
+        "mtf_imaging.data.records.make_record.make_record",
+        lambda case, *how: made.append(case.key) or make_record(case, *how),
     )
     convert(lits_dir, out, 4)
     assert made == ["9", "10"]
@@ -283,7 +284,7 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, lits_dir, monkeypatch):
     def resample(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
-    monkeypatch.setattr("mtf_imaging.data.make_record.resample_linear", resample)
+    monkeypatch.setattr("mtf_imaging.data.records.make_record.resample_linear", resample)
     with pytest.raises(
         DataError, match=r"volume-2\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\).*--workers"
     ):

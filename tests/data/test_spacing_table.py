@@ -4,15 +4,15 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases import find_cases
-from mtf_imaging.data.make_record import make_record
-from mtf_imaging.data.nifti import read_geometry, read_labels, read_segmentation, read_volume
-from mtf_imaging.data.sampling import Sampling
-from mtf_imaging.data.spacing_table import read_spacing_table
+from mtf_imaging.data.cases.cases import find_cases
+from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_segmentation, read_volume
+from mtf_imaging.data.nifti.spacing_table import read_spacing_table
+from mtf_imaging.data.records.make_record import make_record
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.predict import predict_cases
-from mtf_imaging.evaluation.score import score_folders
+from mtf_imaging.evaluation.pairs.score import score_folders
+from mtf_imaging.evaluation.segment.predict import predict_cases
 
 
 @pytest.fixture

@@ -5,15 +5,7 @@ import os
 
 import pytest
 
-from mtf_imaging.data.splits import (
-    Fold,
-    Subset,
-    check_cases,
-    make_splits,
-    pick_fold,
-    read_splits,
-    write_splits,
-)
+from mtf_imaging.data.records.splits import Fold, Subset, check_cases, make_splits, pick_fold, read_splits, write_splits
 from mtf_imaging.errors import DataError
 
 KEYS = [f"liver_{number}" for number in range(13)]

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.cases import find_cases
+from mtf_imaging.data.cases.cases import find_cases
 from tests.storage import fill, no_file_larger_than
 
 RECORD_BYTES = 3 * 16**3

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mtf_imaging.data.workers import default_workers, in_parallel
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.workers import default_workers, in_parallel
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from nibabel import orientations
 
-from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import Cleanup, drop_lesions_outside, keep_largest_liver
-from mtf_imaging.evaluation.predict import predict_cases
+from mtf_imaging.evaluation.segment.cleanup import Cleanup, drop_lesions_outside, keep_largest_liver
+from mtf_imaging.evaluation.segment.predict import predict_cases
 
 FUNCTIONS = (keep_largest_liver, drop_lesions_outside)
 

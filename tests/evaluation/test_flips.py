@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.cli import job as jobs
-from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.cli.config import job as jobs
+from mtf_imaging.cli.config.job_setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.flips import over_flips
+from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.prediction import predictor_of
 

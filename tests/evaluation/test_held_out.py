@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from mtf_imaging.data.convert import convert
-from mtf_imaging.data.grid import format_grid
-from mtf_imaging.data.manifest import Manifest, Source, record_path, write_manifest
-from mtf_imaging.data.records import Record, write_record
-from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
+from mtf_imaging.data.records.record import Record, write_record
+from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.held_out import HeldOutRecords

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.metrics import dice_table, metrics_dict, official_table, summary_table, write_metrics
 from mtf_imaging.evaluation.scoring.case import score_case
+from mtf_imaging.evaluation.scoring.metrics import (
+    dice_table,
+    metrics_dict,
+    official_table,
+    summary_table,
+    write_metrics,
+)
 
 
 def score(*cases):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mtf_imaging.evaluation import progress
-from mtf_imaging.training.losses import LossLog
+from mtf_imaging.evaluation.report import progress
+from mtf_imaging.training.observers.loss_log import LossLog
 
 
 @pytest.fixture

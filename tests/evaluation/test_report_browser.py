@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from PIL import Image
 
-from mtf_imaging.evaluation.score import score_folders
+from mtf_imaging.evaluation.pairs.score import score_folders
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_report import CASES, rows_of, write_cases
 

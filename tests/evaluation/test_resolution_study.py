@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mtf_imaging.evaluation.metrics import write_metrics
 from mtf_imaging.evaluation.resolution_study import MEASURES, Run, read_run, read_study, rises, study_table, write_study
 from mtf_imaging.evaluation.scoring.case import score_case
+from mtf_imaging.evaluation.scoring.metrics import write_metrics
 
 
 def make_run(resolution, seed, **dice):

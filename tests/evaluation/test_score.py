@@ -12,8 +12,8 @@ from nibabel import orientations
 from mtf_imaging.cli.main import main
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.pairs import find_pairs
-from mtf_imaging.evaluation.score import score_folders
+from mtf_imaging.evaluation.pairs.pairs import find_pairs
+from mtf_imaging.evaluation.pairs.score import score_folders
 from tests.evaluation.test_evaluate import GRID, oracle, store
 
 

@@ -10,13 +10,13 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.output_folder import writing_to
-from mtf_imaging.data.workers import in_parallel
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.in_thread import in_thread
-from mtf_imaging.evaluation.pairs import Pair, find_pairs
-from mtf_imaging.evaluation.score_pairs import score_pair, score_pairs
-from mtf_imaging.evaluation.volumes import add_volumes
+from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
+from mtf_imaging.evaluation.pairs.score_pairs import score_pair, score_pairs
+from mtf_imaging.evaluation.pairs.volumes import add_volumes
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.workers import in_parallel
 from tests.evaluation.test_evaluate import store
 
 
@@ -186,6 +186,6 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, monkeypatch):
         raise MemoryError("Unable to allocate 9 GiB")
 
     (pair,) = pairs_of(tmp_path, 7)
-    monkeypatch.setattr("mtf_imaging.evaluation.score_pairs.score_case", too_large)
+    monkeypatch.setattr("mtf_imaging.evaluation.pairs.score_pairs.score_case", too_large)
     with pytest.raises(DataError, match=r"segmentation-7\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         score_pair(pair)

@@ -10,11 +10,11 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.sampling import Sampling
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.predict import predict_cases
-from mtf_imaging.evaluation.score import score_folders
-from mtf_imaging.evaluation.submission import NUM_TEST_CASES, how_to_submit
+from mtf_imaging.evaluation.pairs.score import score_folders
+from mtf_imaging.evaluation.segment.predict import predict_cases
+from mtf_imaging.evaluation.segment.submission import NUM_TEST_CASES, how_to_submit
 
 GRID = Sampling((8, 7, 6))
 

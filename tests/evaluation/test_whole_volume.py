@@ -6,11 +6,12 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data import resample, stored_values
-from mtf_imaging.data.nifti import read_labels, read_volume
-from mtf_imaging.data.resample import resample_linear, resample_nearest
-from mtf_imaging.data.sampling import Sampling, whole_field
-from mtf_imaging.evaluation.predict import predict_cases, segment_volume
+from mtf_imaging.data.nifti import stored_values
+from mtf_imaging.data.nifti.images import read_labels, read_volume
+from mtf_imaging.data.sampling import resample
+from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
+from mtf_imaging.data.sampling.sampling import Sampling, whole_field
+from mtf_imaging.evaluation.segment.predict import predict_cases, segment_volume
 
 SHAPE = (13, 22, 17)
 SAMPLINGS = {

@@ -8,11 +8,10 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 import mtf_imaging as mi
-from mtf_imaging import gpus
-from mtf_imaging.meshes import make_mesh_impl
+from mtf_imaging.meshes import gpus, make_mesh_impl
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.adafactor import Adafactor
-from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers.optimizers import Adam
 from mtf_imaging.training.step import training_step
 
 GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in range(2)]
@@ -35,7 +34,7 @@ def test_memory_of_gpus_is_taken_as_it_is_needed(two_gpus):
 
 
 def test_the_command_line_says_so_before_anything_else(two_gpus):
-    from mtf_imaging.cli.quiet import import_tensorflow
+    from mtf_imaging.cli.runtime.quiet import import_tensorflow
 
     import_tensorflow()
     assert two_gpus == dict.fromkeys(GPUS, True)
@@ -65,7 +64,7 @@ def test_gpus_in_use_are_left_as_they_are(two_gpus, monkeypatch):
 
 
 def test_a_server_takes_memory_of_its_gpus_as_it_needs_it():
-    from mtf_imaging.cli.serve import start
+    from mtf_imaging.cli.commands.serve import start
 
     assert start(0).server_def.default_session_config.gpu_options.allow_growth
 

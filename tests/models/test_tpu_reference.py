@@ -4,10 +4,10 @@ import gin
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.cli import gin_config
-from mtf_imaging.cli.job import Job
-from mtf_imaging.cli.job_setup import JobSetup
-from mtf_imaging.cli.training import Training
+from mtf_imaging.cli.config import gin_config
+from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging.jobs.train import Training
 from mtf_imaging.models.unet3d import Task, UNet3D
 
 

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mtf_imaging as mi
-from mtf_imaging.windows import Window, check_split
+from mtf_imaging.layout.windows import Window, check_split
 from tests.harness import Case, check
 from tests.ops import resizing
 

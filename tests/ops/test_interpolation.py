@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from mtf_imaging.ops.interpolation import METHODS, interpolate, plan_slices
+from mtf_imaging.ops.resize.interpolation import METHODS, interpolate, plan_slices
 from tests.ops import resizing
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.ops import local_conv
+from mtf_imaging.ops.conv import local as local_conv
 
 mtf = mi.mtf
 

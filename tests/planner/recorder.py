@@ -5,8 +5,10 @@ import math
 
 import pytest
 
-from mtf_imaging.meshes import BlockMeshImpl, far_halo, halo_gather
+from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
+from mtf_imaging.meshes.halo import far as far_halo
+from mtf_imaging.meshes.halo import gathering as halo_gather
 
 
 def _nbytes(x):

@@ -18,10 +18,10 @@ from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.bench.process import Process
 from mtf_imaging.planner.bench.subject import Setup, random_batch
 from mtf_imaging.planner.bench.table import as_dict, text
-from mtf_imaging.planner.hardware import Hardware
-from mtf_imaging.planner.plan import make_plan
-from mtf_imaging.planner.step import FORWARD, Step
-from mtf_imaging.tracing import trace_only
+from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.planner.cost.step import FORWARD, Step
+from mtf_imaging.program.tracing import trace_only
 from tests.planner import bench_workers
 
 SIZES = {"fx": 3, "fy": 3, "fz": 3, "channels": 1, "out": 1}

@@ -8,10 +8,10 @@ from matplotlib.image import imread
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
-from mtf_imaging.planner import picture, picture_words
-from mtf_imaging.planner.picture import LayoutPicture, write_picture
-from mtf_imaging.planner.picture_boxes import Cuts, Paper, visible_halo, widened
-from mtf_imaging.planner.picture_memory import memory_rows
+from mtf_imaging.planner.render import picture, picture_words
+from mtf_imaging.planner.render.picture import LayoutPicture, write_picture
+from mtf_imaging.planner.render.picture_boxes import Cuts, Paper, visible_halo, widened
+from mtf_imaging.planner.render.picture_memory import memory_rows
 
 CUBE, PLANE = "x:512,y:512,z:512", "x:512,y:384"
 GIB = 2**30

@@ -7,13 +7,13 @@ import pytest
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.planner.hardware import find_hardware
-from mtf_imaging.planner.plan import make_plan
-from mtf_imaging.planner.step import trace_step
-from mtf_imaging.planner.step_time import messages, sent_by_device, step_time
-from mtf_imaging.program import Program
-from mtf_imaging.training.adafactor import Adafactor
-from mtf_imaging.training.optimizers import SGD, Adam
+from mtf_imaging.planner.cost.hardware import find_hardware
+from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.planner.cost.step import trace_step
+from mtf_imaging.planner.cost.step_time import messages, sent_by_device, step_time
+from mtf_imaging.program.program import Program
+from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers.optimizers import SGD, Adam
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 

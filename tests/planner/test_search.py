@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.planner.candidates import Candidate, candidates
-from mtf_imaging.planner.hardware import find_hardware
-from mtf_imaging.planner.largest import largest_cube
-from mtf_imaging.planner.search import Searched, Steps, search
-from mtf_imaging.planner.search_report import search_table
-from mtf_imaging.planner.step import trace_step
-from mtf_imaging.training.adafactor import Adafactor
+from mtf_imaging.planner.cost.hardware import find_hardware
+from mtf_imaging.planner.cost.step import trace_step
+from mtf_imaging.planner.render.search_table import search_table
+from mtf_imaging.planner.search.candidates import Candidate, candidates
+from mtf_imaging.planner.search.largest import largest_cube
+from mtf_imaging.planner.search.search import Searched, Steps, search
+from mtf_imaging.training.optimizers.adafactor import Adafactor
 from mtf_imaging.training.task import task_inputs
 
 H200 = find_hardware("h200")

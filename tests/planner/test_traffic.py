@@ -8,14 +8,16 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
-from mtf_imaging.meshes import halo, halo_gather, make_mesh_impl
+from mtf_imaging.layout.windows import Window
+from mtf_imaging.meshes import make_mesh_impl
+from mtf_imaging.meshes.halo import gathering as halo_gather
+from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.ops.window_op import Geometry
-from mtf_imaging.planner.traffic import traffic
-from mtf_imaging.tracing import trace_only
-from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.planner.cost.traffic import traffic
+from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.training.optimizers.optimizers import Adam
 from mtf_imaging.training.step import training_step
-from mtf_imaging.windows import Window
 from tests.planner.recorder import recorded
 
 mtf = mi.mtf

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.training import schedules
-from mtf_imaging.training.adafactor import Adafactor
-from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.optimizers import schedules
+from mtf_imaging.training.optimizers.adafactor import Adafactor
 
 STEPS = 5
 DECAY = schedules.StepDecay(0.05, factor=0.5, every=2)

@@ -10,15 +10,15 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError, Interrupted, TrainingError
-from mtf_imaging.training import checkpoint_files
-from mtf_imaging.training.best import BestCheckpoint
-from mtf_imaging.training.checkpoints import Checkpoints
-from mtf_imaging.training.evaluator import Evaluator, check_measure
-from mtf_imaging.training.event_file import EventFile
+from mtf_imaging.training.checkpoints import files as checkpoint_files
+from mtf_imaging.training.checkpoints.best import BestCheckpoint
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
-from mtf_imaging.training.losses import LossLog
-from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.step_table import StepTable
+from mtf_imaging.training.observers.evaluator import Evaluator, check_measure
+from mtf_imaging.training.observers.event_file import EventFile
+from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.step_table import StepTable
+from mtf_imaging.training.optimizers.optimizers import Adam
 from tests.training import linear
 from tests.training.test_events import open_events, read
 from tests.training.test_loop import Killed, killed_at

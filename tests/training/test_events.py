@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from mtf_imaging.training.checkpoints import Checkpoints
-from mtf_imaging.training.event_file import EventFile
-from mtf_imaging.training.events import TrainingEvents
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
-from mtf_imaging.training.losses import LossLog
-from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.schedules import StepDecay
+from mtf_imaging.training.observers.event_file import EventFile
+from mtf_imaging.training.observers.events import TrainingEvents
+from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers.schedules import StepDecay
 from tests.training import linear
 from tests.training.test_loop import Killed, killed_at
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import TrainingError
-from mtf_imaging.training.checkpoints import Checkpoints
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
-from mtf_imaging.training.losses import LossLog
-from mtf_imaging.training.optimizers import SGD, Adam
+from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.optimizers.optimizers import SGD, Adam
 from tests.training import linear
 
 

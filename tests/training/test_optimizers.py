@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError, TrainingError
-from mtf_imaging.training import optimizers, schedules
+from mtf_imaging.training.optimizers import optimizers, schedules
 from tests.training import linear
 
 STEPS = 12

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.training import optimizers
-from mtf_imaging.training.schedules import CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
+from mtf_imaging.training.optimizers import optimizers
+from mtf_imaging.training.optimizers.schedules import CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
 from tests.training import linear
 
 

@@ -4,13 +4,13 @@ import gin
 import numpy as np
 import pytest
 
-from mtf_imaging.cli import gin_config, resources
-from mtf_imaging.cli.job import Job
-from mtf_imaging.cli.job_setup import JobSetup
+from mtf_imaging.cli.config import gin_config, resources
+from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.job_setup import JobSetup
 from mtf_imaging.cli.main import main
-from mtf_imaging.cli.training import Training
+from mtf_imaging.jobs.train import Training
 from mtf_imaging.layout import format_layout, parse_layout, restrict
-from mtf_imaging.training.adafactor import Adafactor
+from mtf_imaging.training.optimizers.adafactor import Adafactor
 
 SHIPPED = list(resources.shipped_files())
 JOBS = [name for name in SHIPPED if name.startswith("gin/")]

@@ -8,8 +8,8 @@ import gin
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data import lock
-from mtf_imaging.training import losses
+from mtf_imaging.files import lock
+from mtf_imaging.training.observers import loss_log as losses
 from tests.storage import fill, no_file_larger_than
 
 STEPS = 6

@@ -2,7 +2,7 @@
 
 import math
 
-from mtf_imaging.data.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.errors import DataError
 
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
 
 _TRANSVERSE = (0, 1)  # x and y
 

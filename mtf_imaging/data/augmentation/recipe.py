@@ -12,7 +12,7 @@ from mtf_imaging.data.augmentation.lesions import add_lesions
 from mtf_imaging.data.augmentation.mirror import flip, half_turn
 from mtf_imaging.data.augmentation.noise import add_noise
 from mtf_imaging.data.augmentation.warp import draw_warp, warp
-from mtf_imaging.data.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import DataError
 
 # Of control points, as a part of the distance between them: at most this far, a B-spline of three dimensions folds

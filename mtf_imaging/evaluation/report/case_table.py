@@ -1,9 +1,9 @@
 """The table with a row a case."""
 
-from mtf_imaging.evaluation.metrics import case_values
 from mtf_imaging.evaluation.report.cells import MEASURES, number_cell
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.metrics import case_values
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 from mtf_imaging.evaluation.scoring.summary import DISTANCES
 

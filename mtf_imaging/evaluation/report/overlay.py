@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from mtf_imaging.evaluation.planes import DISPLAY_HU, PLANES, Plane, find_focus
 from mtf_imaging.evaluation.report.outline import outline
+from mtf_imaging.evaluation.report.planes import DISPLAY_HU, PLANES, Plane, find_focus
 from mtf_imaging.evaluation.scoring.overlap import MASKS
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from string import Template
 
 import mtf_imaging
-from mtf_imaging.data.atomic import write_bytes
-from mtf_imaging.evaluation.metrics import metrics_dict
 from mtf_imaging.evaluation.report import case_table, pictures, plots, summary_tables
 from mtf_imaging.evaluation.report.markup import join, tag
 from mtf_imaging.evaluation.report.overlay import Overlays
 from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.metrics import metrics_dict
+from mtf_imaging.files.atomic import write_bytes
 
 
 def write_report(output_dir: str | Path, scores: list[CaseScore], overlays: list[Overlays]) -> None:

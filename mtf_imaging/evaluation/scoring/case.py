@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.geometry import Geometry
+from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from mtf_imaging.planner.bench.process import Process, WorkerError
 from mtf_imaging.planner.bench.subject import Setup
-from mtf_imaging.planner.plan import Plan
+from mtf_imaging.planner.cost.plan import Plan
 
 # Of (the first loss, its gradient's norm), as shares of them. Sums are made in another order under every layout; and
 # where rounding takes a value over the kink of a ReLU, or another voxel of a pool, gradients jump.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from mtf_imaging.meshes.devices import default_devices
-from mtf_imaging.ops.conv import Conv
-from mtf_imaging.planner.hardware import Hardware
-from mtf_imaging.planner.step import FORWARD, Step
+from mtf_imaging.ops.conv.convolution import Conv
+from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.step import FORWARD, Step
 
 _LARGEST = 64  # voxels along an axis: more take longer, at the same rate
 _COPIED = 2**26  # bytes

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from mtf_imaging.planner.bench.compare import Row
-from mtf_imaging.planner.hardware import Hardware
-from mtf_imaging.planner.step_time import step_time
+from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.step_time import step_time
 
 
 @dataclasses.dataclass(frozen=True)

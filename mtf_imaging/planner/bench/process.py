@@ -9,8 +9,8 @@ import signal
 import tempfile
 from collections.abc import Callable
 
-from mtf_imaging.data.workers import ctrl_c_held_back
 from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.files.workers import ctrl_c_held_back
 from mtf_imaging.planner.bench import worker
 
 _TRACEBACK = "Traceback (most recent call last):"

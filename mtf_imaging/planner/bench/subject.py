@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layout import parse_shape
-from mtf_imaging.program import Program
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs, split_batches
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import Task

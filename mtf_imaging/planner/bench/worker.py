@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from mtf_imaging.data.workers import end_with_parent
 from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.files.workers import end_with_parent
 
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "[[")
 
@@ -49,7 +49,7 @@ def prepare(log: str) -> None:
     for number in (1, 2):
         os.dup2(file, number)
 
-    from mtf_imaging.gpus import grow_memory  # only now, for TensorFlow writes as it is imported
+    from mtf_imaging.meshes.gpus import grow_memory  # only now, for TensorFlow writes as it is imported
 
     grow_memory()
 

@@ -1,0 +1,1 @@
+"""Flags and gin files: read, checked and bound."""

@@ -1,0 +1,74 @@
+"""What --setup says: a mesh and a layout, or the gin file of one."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mtf_imaging.cli.config.gin_config import find_gin_file
+from mtf_imaging.cli.config.gin_text import read_gin_text
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.layout import parse_layout, parse_shape
+
+ONE_PROCESSOR = "one processor"
+_FORM = "as --setup rows:2,cols:2/x:rows,y:cols (MESH/LAYOUT), --setup / (one processor) or --setup 4x4 (a layout file)"
+_BOUND = ("mesh_shape", "layout")
+
+
+class NamedSetup(NamedTuple):
+    """A mesh and a layout, by a name for tables."""
+
+    name: str
+    mesh_shape: str
+    layout: str
+
+
+def parse_setup(text: str) -> NamedSetup:
+    """Reads a --setup.
+
+    Raises:
+      ConfigError: it is of no form that is known, or a gin file that is no layout's.
+      LayoutError: a mesh or a layout that cannot be read.
+
+    >>> parse_setup("rows:2 / x:rows")
+    NamedSetup(name='rows:2/x:rows', mesh_shape='rows:2', layout='x:rows')
+    >>> parse_setup("/").name
+    'one processor'
+    """
+    stripped = text.strip()
+    if stripped in ("", "/", "single"):
+        return NamedSetup(ONE_PROCESSOR, "", "")
+    if ":" not in stripped or stripped.endswith(".gin"):
+        return _of_file(stripped)
+    mesh_shape, slash, layout = (part.strip() for part in stripped.partition("/"))
+    if not slash or "/" in layout:
+        number = stripped.count("/")
+        raise ConfigError(
+            f"--setup {text}: has {number or 'no'} '/', and a mesh and a layout have 1 between them. Fix: {_FORM}."
+        )
+    parse_shape(mesh_shape, "mesh shape")
+    parse_layout(layout)
+    return NamedSetup(f"{mesh_shape}/{layout}", mesh_shape, layout)
+
+
+def _of_file(name: str) -> NamedSetup:
+    """A layout file is read, not bound: gin's one configuration is that of the job."""
+    path = find_gin_file(name)
+    try:
+        bound, uses = read_gin_text([path])
+    except SyntaxError as error:
+        raise ConfigError(f"--setup {name}, gin file {path}: {error}") from error
+    others = sorted({*bound, *uses} - {f"setup.{parameter}" for parameter in _BOUND})
+    if others or not bound:
+        says = f"has {', '.join(others)}" if others else "binds nothing"
+        raise ConfigError(
+            f"--setup {name}, gin file {path}: {says}; a layout file binds only setup.mesh_shape and setup.layout. "
+            f"Fix: --gin_file {name} for what all setups share, and --setup MESH/LAYOUT."
+        )
+    mesh_shape, layout = (bound.get(f"setup.{parameter}", "") for parameter in _BOUND)
+    if not (isinstance(mesh_shape, str) and isinstance(layout, str)):
+        raise ConfigError(
+            f"--setup {name}, gin file {path}: setup.mesh_shape is {mesh_shape!r} and setup.layout is {layout!r}; both "
+            'are strings. Fix: setup.layout = "x:rows".'
+        )
+    parse_shape(mesh_shape, "mesh shape")
+    parse_layout(layout)
+    return NamedSetup(Path(name).stem, mesh_shape, layout)

@@ -1,0 +1,106 @@
+"""Lists the gin parameters of the package, of its models, and of modules that gin files import."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from typing import NamedTuple
+
+import gin
+
+import mtf_imaging
+import mtf_imaging.models
+from mtf_imaging.cli.config.docstrings import parameter_meanings
+
+_PACKAGE = mtf_imaging.__name__
+_ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.training", f"{_PACKAGE}.cli.planning")
+_OTHERS = ("gin.", "mesh_tensorflow.")  # no job uses the configurables of these
+_PATH = re.compile(r"\b(?:\w+\.)+(?=\w)")
+
+
+class Parameter(NamedTuple):
+    """A parameter that gin can bind.
+
+    Attributes:
+      name: the name in gin files, such as "train.num_steps".
+      type: the type annotation, such as "int | None".
+      default: the `repr` of the default; None if the parameter is required.
+      value: the bound value in gin syntax; None if the parameter is not bound.
+      meaning: the description in the docstring; "" if the docstring has none.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    value: str | None
+    meaning: str
+
+
+def import_all() -> None:
+    """Imports all modules of the package that have parameters, including its models."""
+    models = mtf_imaging.models
+    names = [f"{models.__name__}.{module.name}" for module in pkgutil.iter_modules(models.__path__)]
+    for name in (*_ALL_OF_PACKAGE, *names):
+        importlib.import_module(name)
+
+
+def parameters() -> list[Parameter]:
+    """Returns all parameters: first of the package, then of its models and of the user's own modules."""
+    found = []
+    for selector, configurable in gin.config._REGISTRY.items():  # gin has no public list
+        if selector.startswith(_OTHERS):
+            continue
+        wrapped, own = configurable.wrapped, selector.removeprefix(f"{_PACKAGE}.")
+        meanings = parameter_meanings(wrapped)
+        for parameter in inspect.signature(wrapped).parameters.values():
+            if parameter.name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            if not _is_bindable(configurable, parameter.name):
+                continue
+            default = _default(wrapped, parameter)
+            found.append(
+                Parameter(
+                    f"{own}.{parameter.name}",
+                    _type(parameter, default),
+                    None if default is gin.REQUIRED else _shown(default),
+                    _bound(f"{selector}.{parameter.name}"),
+                    meanings.get(parameter.name, ""),
+                )
+            )
+    return sorted(found, key=lambda one: (one.name.count("."), one.name.rpartition(".")[0].lower()))
+
+
+def _is_bindable(configurable, name):
+    if configurable.allowlist:
+        return name in configurable.allowlist
+    return name not in (configurable.denylist or ())
+
+
+def _default(wrapped, parameter):
+    if parameter.default is parameter.empty:
+        return gin.REQUIRED
+    if dataclasses.is_dataclass(wrapped):
+        for field in dataclasses.fields(wrapped):
+            if field.name == parameter.name and field.default_factory is not dataclasses.MISSING:
+                return field.default_factory()
+    return parameter.default
+
+
+def _type(parameter, default):
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return "any" if default in (None, gin.REQUIRED) else type(default).__name__
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return _PATH.sub("", text)  # a gin file does not need the module of a type
+
+
+def _shown(value):
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def _bound(name):
+    try:
+        return repr(gin.query_parameter(name))
+    except ValueError:
+        return None

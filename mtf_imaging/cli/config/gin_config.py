@@ -1,0 +1,124 @@
+"""Finds gin files, and binds what they and the command line say; errors name the place and the closest name."""
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+import gin
+
+from mtf_imaging.cli.config import resources
+from mtf_imaging.cli.config.own_modules import OwnModules
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.spelling import did_you_mean
+
+_NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
+_NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
+
+
+def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
+    """Finds a gin file: a path, or the name of a shipped one, with or without its folder and `.gin`.
+
+    Args:
+      name: the path or name.
+      folders: that a path may be relative to; the first that has the file wins.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    with_suffix = name if name.endswith(".gin") else f"{name}.gin"
+    for path in (folder / file for folder in folders for file in (name, with_suffix)):
+        if path.is_file():
+            return path
+    shipped = resources.shipped_files()
+    for candidate in (with_suffix, *(f"{folder}/{with_suffix}" for folder in resources.FOLDERS)):
+        if candidate in shipped:
+            return shipped[candidate]
+    folders_left_out = {Path(path).stem: path for path in shipped}
+    hint = did_you_mean(Path(name).stem, folders_left_out)
+    raise ConfigError(f"there is no gin file '{name}', neither here nor shipped.{hint} Shipped: {', '.join(shipped)}")
+
+
+def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
+    """Binds gin parameters; what comes later wins: files, then bindings, then values.
+
+    Modules that they `import` may lie in the working folder, or beside the gin file.
+
+    Args:
+      files: gin files; what they `include` is found as `find_gin_file` does, in the working folder or beside them.
+      bindings: of the form `name.parameter = value`, in gin's syntax.
+      values: {"name.parameter": Python value}.
+
+    Raises:
+      ConfigError: a file or binding that cannot be read, or a name that does not exist.
+    """
+    # What a run saved names all of a job, training too, whichever command reads it. Late, for it brings TensorFlow.
+    importlib.import_module("mtf_imaging.jobs.train")
+    modules = OwnModules()
+    modules.add_folder(Path.cwd())
+
+    folders = [Path()]
+
+    def read(name):
+        file = find_gin_file(name, folders)
+        if not resources.is_shipped(file):
+            modules.add_folder(file.parent)
+            folders.append(file.parent)
+        return file.open()
+
+    # Gin's own readers look for files in Python packages, too, and stumble over folders that are none.
+    gin.config._FILE_READERS[:] = [(read, lambda name: True)]
+    gin.config.__import__ = modules.import_module  # gin's own names no folder, and hides where a module fails
+    for file in files:
+        with _explained(f"gin file {file}"):
+            gin.parse_config_file(str(file), print_includes_and_imports=False)
+    for binding in bindings:
+        with _explained(f"gin parameter {binding}"):
+            gin.parse_config(binding)
+    for name, value in values.items():
+        gin.bind_parameter(name, value)
+    for binding in bindings:
+        name = binding.partition("=")[0].strip()
+        if name.isidentifier() and not re.search(rf"%{name}\b", gin.config_str()):
+            raise ConfigError(
+                f"gin parameter {binding}: does not say of what '{name}' is, and nothing uses %{name}. "
+                "Fix: name both, as in --gin.train.num_steps=100."
+            )
+    with _explained("the gin configuration"):
+        gin.finalize()
+
+
+@contextmanager
+def _explained(where: str):
+    """Turns gin's errors into ours."""
+    try:
+        yield
+    except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError) as error:
+        raise ConfigError(f"{where}: {_explanation(error)}") from error
+
+
+def _explanation(error: Exception) -> str:
+    text = str(error).split("\n  In bindings string line")[0]  # the caller shows the binding
+    if match := _NO_CONFIGURABLE.search(text):
+        known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
+        hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
+    elif match := _NO_PARAMETER.search(text):
+        # Of what was registered: gin's own wrapper of a class takes any arguments.
+        known = list(inspect.signature(gin.config._REGISTRY.get_match(match[1]).wrapped).parameters)
+        hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
+    elif isinstance(error, SyntaxError):
+        match, hint = (
+            None,
+            " A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'.",
+        )
+    else:
+        match, hint = None, ""
+    first, *rest = text.splitlines() or [type(error).__name__]
+    return "\n".join([f"{first}{hint}", *rest])
+
+
+def _selectors() -> list[str]:
+    """Names of all configurables; gin has no public list of them."""
+    return [selector for selector, _ in gin.config._REGISTRY.items()]

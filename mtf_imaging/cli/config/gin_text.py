@@ -1,0 +1,65 @@
+"""Reads gin files without binding or importing anything, before TensorFlow is loaded."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from gin import config_parser
+
+from mtf_imaging.cli.config.gin_config import find_gin_file
+
+
+class GinText(NamedTuple):
+    """The contents of gin files and parameters.
+
+    Attributes:
+      bound: {"name.parameter": value}; names omit the module `mtf_imaging`. A reference or macro is an `object`.
+      uses: "import" or "include" for each such statement.
+    """
+
+    bound: dict[str, object]
+    uses: list[str]
+
+
+class _NoReferences(config_parser.ParserDelegate):
+    """Replaces each reference and macro by a placeholder instead of looking it up."""
+
+    def configurable_reference(self, scoped_configurable_name, evaluate):
+        return object()
+
+    def macro(self, macro_name):
+        return object()
+
+
+def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: bool = False) -> GinText:
+    """Reads gin files, then parameters; later bindings take precedence.
+
+    Args:
+      files: paths of gin files.
+      bindings: strings of the form `name.parameter = value`.
+      follow: whether to read included files, too.
+
+    Raises:
+      SyntaxError: a file or binding is not valid gin.
+      ConfigError: an included file does not exist.
+    """
+    said = GinText({}, [])
+    for file in files:
+        _read(file.read_text(), said, file.parent if follow else None)
+    for binding in bindings:
+        _read(binding, said, None)
+    return said
+
+
+def _read(text, said, folder):
+    parser = config_parser.ConfigParser(text, _NoReferences())
+    while (statement := parser.parse_statement()) is not None:
+        if isinstance(statement, config_parser.BindingStatement):
+            said.bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value
+        elif isinstance(statement, config_parser.ImportStatement):
+            said.uses.append("import")
+        elif isinstance(statement, config_parser.IncludeStatement):
+            said.uses.append("include")
+            if folder is not None:
+                file = find_gin_file(statement.filename, [Path(), folder])
+                _read(file.read_text(), said, file.parent)

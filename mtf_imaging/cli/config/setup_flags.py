@@ -1,0 +1,142 @@
+"""The setup flags. All commands that run a job share them: the same flags describe the same experiment.
+
+Scripts can pass the same flags to every command. A command lists in IDLE the flags that have no effect on it.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import gin
+from absl import flags
+
+from mtf_imaging.cli.config import gin_config, partition_flags
+from mtf_imaging.cli.config.gin_text import read_gin_text
+from mtf_imaging.cli.config.job_setup import MESH_IMPLS, JobSetup
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs import model_dir
+
+_logger = logging.getLogger(__name__)
+
+# flag -> what it is for; each binds the parameter of its name of `setup`
+_SETUP = {
+    "mesh_shape": "Processors by name and number, as rows:2,cols:2.",
+    "layout": "Which dimension is split over which of the mesh, as x:rows,y:cols,batch:cores.",
+    "mesh_impl": f"How processors become devices: {', '.join(MESH_IMPLS)}.",
+    "resolution": "Voxels along x, y and z, as 64 or x:192,y:192,z:96; default: that of the records.",
+    "spacing": "Voxel size in mm along x, y and z, as 1.5,1.5,2; default: that of the records.",
+    "cluster": "Servers that compute, each an `mtf-imaging serve`, as host0:2222,host1:2222; default: this process.",
+}
+_COUNTS = {
+    "batch_size": "Volumes in a step, over all processors.",
+    "micro_batches": "Micro-batches of a step, computed one after the other; memory is needed for only one.",
+}
+
+
+def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
+    """Defines the setup flags. Flags take precedence over --gin_param, and --gin_param over the last --gin_file.
+
+    Args:
+      values: the flags of the command.
+      without: names of flags to leave out.
+    """
+    flags.DEFINE_multi_string(
+        "gin_file", [], "A gin file, here or shipped (unet3d_demo, 4x4); may be repeated.", flag_values=values
+    )
+    flags.DEFINE_multi_string(
+        "gin_param",
+        [],
+        "NAME=VALUE, as setup.batch_size=2; may be repeated. Or: --gin.NAME=VALUE.",
+        flag_values=values,
+    )
+    for name, text in _SETUP.items():
+        if name not in without:
+            flags.DEFINE_string(name, None, text, flag_values=values)
+    if partition_flags.NAME not in without:
+        partition_flags.define(values)
+    for name, text in _COUNTS.items():
+        if name not in without:
+            flags.DEFINE_integer(name, None, text, flag_values=values)
+
+
+def define_checkpoint(values: flags.FlagValues) -> None:
+    """Defines --checkpoint, for commands that use what train wrote."""
+    text = "Of which checkpoint: the last, or the best on the held-out cases of train --eval_dir."
+    flags.DEFINE_enum("checkpoint", "last", ["last", "best"], text, flag_values=values)
+
+
+def define_spacing_csv(values: flags.FlagValues) -> None:
+    """Defines --spacing_csv, for commands that read cases."""
+    text = "A CSV, case,x,y,z, of voxel sizes in mm for files whose headers have lost them (an identity affine)."
+    flags.DEFINE_string("spacing_csv", None, text, flag_values=values)
+
+
+class Configuration:
+    """What gin files, gin parameters and flags say, read in two steps around the import of TensorFlow.
+
+    The first finds mistakes that need no TensorFlow, at once; the second binds names that modules bring, so those must
+    be imported by then.
+    """
+
+    def __init__(
+        self,
+        values: flags.FlagValues,
+        saved: str | Path | None = None,
+        job: str | None = None,
+        needs_job: bool = False,
+        more_files: Iterable[str] = (),
+        **bound_flags: str,
+    ):
+        """Finds the files and checks the setup flags.
+
+        Args:
+          values: the parsed flags.
+          saved: a gin file to begin with, if it exists: the configuration of an earlier run.
+          job: name of a gin file to begin with if there is no earlier run, and no gin file is given but layouts.
+          needs_job: whether it is an error if neither an earlier run nor the flags bring a job.
+          more_files: gin files that come last.
+          **bound_flags: more flags that stand for gin parameters, by their names, as num_steps="train.num_steps".
+
+        Raises:
+          ConfigError, LayoutError: a file that does not exist, a value that cannot be, or no job.
+        """
+        parameters = {name: f"setup.{name}" for name in (*_SETUP, *_COUNTS) if name in values} | bound_flags
+        given = {name: values[name].value for name in parameters if values[name].value is not None}
+        JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
+        self._saved = saved
+        self._partition_dims = partition_flags.read(values)
+        earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
+        given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
+        has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
+        if job and not has_job:
+            _logger.info("no job is given, so it is the one of %s", job)
+            earlier = [gin_config.find_gin_file(job)]
+        elif needs_job and not has_job and not any("job.task" in text for text in values.gin_param):
+            folder = Path(saved).parent
+            what = f"this folder holds no {Path(saved).name}" if folder.is_dir() else "there is no such folder"
+            raise ConfigError(f"{folder}: {what}. Fix: give the folder of a run as --model_dir.")
+        self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
+        self._bindings = values.gin_param
+        self._values = {parameters[name]: value for name, value in given.items()}
+
+    def says(self, name: str) -> bool:
+        """Returns whether a parameter, such as "train.data", is bound to a value other than None.
+
+        If a file cannot be read, the answer is True: `bind` reports the error later.
+        """
+        try:
+            bound = read_gin_text(self._files, self._bindings, follow=True).bound
+        except (SyntaxError, ConfigError):
+            return True
+        return bound.get(name) is not None
+
+    def bind(self) -> JobSetup:
+        """Binds everything and returns the setup."""
+        gin_config.bind(self._files, self._bindings, self._values)
+        if self._saved is not None:
+            model_dir.check_task(self._saved)
+        if self._partition_dims:  # only now is it known what the job calls its dimensions
+            with gin.unlock_config():
+                for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():
+                    gin.bind_parameter(f"setup.{name}", value)
+        return JobSetup()

@@ -1,0 +1,1 @@
+"""What surrounds a command: messages, failures, TensorFlow's log lines, help."""

@@ -1,0 +1,1 @@
+"""Folders of cases: each CT with its mask."""

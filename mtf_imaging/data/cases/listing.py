@@ -1,0 +1,78 @@
+"""Lists the NIfTI files of a folder and reports broken links."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named
+
+_log = logging.getLogger(__name__)
+
+
+def nifti_stem(path: Path) -> str | None:
+    """Returns the name of a NIfTI file without `.nii[.gz]`, or None for any other file.
+
+    >>> nifti_stem(Path("lits/volume-0.nii.gz")), nifti_stem(Path("notes.txt"))
+    ('volume-0', None)
+    """
+    for suffix in (".nii", ".nii.gz"):
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return None
+
+
+def nifti_files(
+    folder: str | Path, subfolders: bool = True, accept: Callable[[str], bool] = bool, needed: bool = True
+) -> list[Path]:
+    """Lists the NIfTI files of a folder, sorted by path.
+
+    Skips names that begin with a dot. Follows links to folders, and reads each folder once.
+
+    Args:
+      folder: the folder.
+      subfolders: whether to list the files of subfolders, too.
+      accept: a function of a file's name that returns whether to list the file; the default lists all.
+      needed: whether a link to a missing NIfTI file is an error; otherwise it is a warning.
+
+    Returns:
+      The files.
+
+    Raises:
+      DataError: a folder cannot be read, or `needed` is set and a link points to a missing NIfTI file.
+    """
+
+    def is_wanted(path: Path) -> bool:
+        # "._name" are AppleDouble files, which macOS puts into archives beside the real ones.
+        return nifti_stem(path) is not None and not path.name.startswith(".") and accept(path.name)
+
+    files, dangling, visited = [], [], set()
+    waiting = [Path(folder)]
+    while waiting:
+        here = waiting.pop()
+        with access_named(here):
+            real = here.resolve(strict=True)
+            if real in visited:  # already listed, through a link
+                continue
+            visited.add(real)
+            with os.scandir(here) as entries:
+                names = sorted(entry.name for entry in entries)
+        for path in (here / name for name in names):
+            with access_named(path):
+                if path.is_symlink() and not path.exists():
+                    dangling.append(path)
+                elif path.is_dir():
+                    waiting += [path] if subfolders else []
+                elif is_wanted(path) and path.is_file():
+                    files.append(path)
+    missing = [f"{link} -> {os.readlink(link)}" for link in sorted(dangling) if is_wanted(link)]
+    if missing and needed:
+        raise DataError(
+            f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
+            "Fix: restore the files, or delete the links."
+        )
+    for link in sorted(dangling):
+        if is_wanted(link) or nifti_stem(link) is None:  # a name without .nii may be a folder's
+            _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))
+    return sorted(files)

@@ -1,0 +1,85 @@
+"""Opens NIfTI files by their content, because names may be wrong about compression and headers about sizes."""
+
+import contextlib
+import gzip
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import nibabel
+from nibabel.filebasedimages import ImageFileError
+from nibabel.fileholders import FileHolder
+from nibabel.spatialimages import HeaderDataError
+from nibabel.wrapstruct import WrapStructError
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named
+
+_GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
+_INFLATED = 1032  # the largest expansion ratio of the gzip format
+_KINDS = (nibabel.Nifti1Image, nibabel.Nifti2Image)
+_HEADER_BYTES = 540  # the longer of the two headers
+
+
+def is_compressed(path: Path) -> bool:
+    """Returns whether a file is compressed by gzip, judging by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(len(_GZIP)) == _GZIP
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file for reading, and decompresses it if its content is compressed, whatever its name."""
+    with gzip.open(path) if is_compressed(path) else open(path, "rb") as file:
+        yield file
+
+
+def open_image(path: Path) -> nibabel.Nifti1Image:
+    """Reads the header of a NIfTI file; `StoredValues` reads its voxels.
+
+    Raises:
+      DataError: the file cannot be read, is damaged or is not NIfTI.
+    """
+    with damage_named(path), opened(path) as file:
+        start = file.read(_HEADER_BYTES)
+        file.seek(0)
+        for kind in _KINDS:
+            if kind.header_class.may_contain_header(start):
+                return kind.from_file_map({"image": FileHolder(fileobj=file)})
+        raise ImageFileError("it does not begin with a NIfTI header")
+
+
+def check_room(image: nibabel.Nifti1Image, path: Path) -> None:
+    """Checks that a file is large enough for the voxels of its header, before memory is allocated for them.
+
+    Raises:
+      DataError: the file is too small.
+    """
+    dtype, size = image.dataobj.dtype, path.stat().st_size
+    needed = image.dataobj.offset + math.prod(map(int, image.shape)) * dtype.itemsize
+    compressed = is_compressed(path)
+    if needed > size * (_INFLATED if compressed else 1):
+        voxels = f"{' x '.join(map(str, image.shape))} voxels of {dtype.newbyteorder('=')} ({needed} bytes)"
+        limit = f"{size} compressed bytes, too few even for gzip" if compressed else f"{size} bytes"
+        raise DataError(
+            f"{path}: cannot be read as NIfTI: its header declares {voxels}, but the file has {limit}. The file is "
+            "truncated, or its header is damaged. Fix: fetch the file again."
+        )
+
+
+@contextlib.contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Converts errors of nibabel, gzip and numpy about a damaged file into a DataError that names it."""
+    try:
+        with access_named(path):
+            yield
+    except DataError:
+        raise
+    # numpy raises ValueError if an uncompressed file is too short.
+    except (ImageFileError, HeaderDataError, WrapStructError, OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(
+            f"{path}: cannot be read as NIfTI: it is damaged or has another format ({error}). Fix: fetch the file "
+            "again."
+        ) from error

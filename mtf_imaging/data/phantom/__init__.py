@@ -1,0 +1,5 @@
+"""Made-up CTs of abdomens with lesions."""
+
+from mtf_imaging.data.phantom.phantom import KINDS, make_case, write_phantom
+
+__all__ = ["KINDS", "make_case", "write_phantom"]

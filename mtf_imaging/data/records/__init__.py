@@ -1,0 +1,1 @@
+"""Records: cases converted for training, their manifest, folds and batches."""

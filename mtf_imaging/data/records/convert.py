@@ -1,0 +1,178 @@
+"""Convert a folder of NIfTI cases to records, all sampled alike."""
+
+import collections
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from mtf_imaging.data.cases.cases import Case, find_cases, natural_key
+from mtf_imaging.data.nifti.images import read_geometry
+from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
+from mtf_imaging.data.records.conversion import Conversion, Converted
+from mtf_imaging.data.records.manifest import Manifest, Source, read_manifest, record_path, write_manifest
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.sampling import (
+    BOX_MULTIPLE,
+    Sampling,
+    Spacing,
+    parse_sampling,
+    parse_spacing,
+    smallest_box,
+)
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.workers import in_parallel
+
+DEFAULT_RESOLUTION = 256
+_MAX_VOXELS = 700_000_000  # of 3 bytes each in one protocol buffer, which ends at 2 GiB
+WORKER_BYTES = 2 << 30  # what a case of 512 x 512 x 800 voxels takes, benchmarks/whole_volume.py
+
+
+def convert(
+    input_dir: str | Path,
+    output_dir: str | Path,
+    resolution: str | int | None = None,
+    spacing: str | float | None = None,
+    spacing_csv: str | Path | None = None,
+    workers: int = 1,
+    progress: bool = True,
+    prepare: Callable[[], None] | None = None,
+) -> list[str]:
+    """Converts cases to records: made canonical (RAS+) and resampled, the image linearly and the labels to the nearest.
+
+    `Sampling` says where the voxels of the records lie, with a spacing and without. Where a box of a spacing crops
+    liver or lesion away, a warning names the file and counts the voxels.
+
+    A conversion that was stopped goes on where it was: records of the same files and sampling are kept. A record that
+    cannot be read is made again. Cases that cannot be used are told together, when all others are converted.
+
+    Args:
+      input_dir: folder of cases, as `find_cases` reads it.
+      output_dir: folder of the records; made where it is missing.
+      resolution: voxels of each record, `64`, or `x:192,y:192,z:96`; None for 256, or, with a spacing, for the smallest
+        box that holds every case, rounded up to multiples of 16.
+      spacing: size of a voxel in mm along x, y, z, `1.5,1.5,2`, padded with air and cropped to the resolution; None for
+        the whole field of view of each volume.
+      spacing_csv: a CSV, as `read_spacing_table` reads it, of the voxel sizes of files whose headers have lost them.
+      workers: processes, which take up to 2 GiB each for volumes of 512 x 512 x 800 voxels; 1 for this one alone.
+      progress: whether to show a progress bar and print what was done.
+      prepare: what a process that works on cases calls first, for instance to import TensorFlow silently.
+
+    Returns:
+      The keys of the cases, in natural order.
+
+    Raises:
+      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder holds records of
+        another conversion, which are never overwritten.
+      ConfigError: another process is writing to the output folder.
+    """
+    mm = parse_spacing(spacing)
+    known = read_spacing_table(spacing_csv)
+    fits_all = mm is not None and resolution is None
+    sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
+    cases = find_cases(input_dir)
+    if fits_all:
+        sampling, text = _sampling_of_all(cases, mm, known)
+        if progress:
+            print(text)
+    _check_size(sampling)
+    job = Conversion(Path(input_dir), Path(output_dir), sampling, known)
+    each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
+    with writing_to(output_dir):
+        _check_manifest(job)
+        _check_foreign(job, cases)
+        # All that is there is looked at before anything is written.
+        there = [case for case in cases if record_path(output_dir, case.key).exists()]
+        kept = each(job.kept, there, title="check what is there")
+        missing = [case for case in cases if kept.get(case.key) is None]
+        made = each(job.make, missing, title=f"convert to {sampling}")
+        done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
+        _check_labels(job, done)
+        sources = {key: one.source for key, one in done.items()}
+        write_manifest(output_dir, Manifest(sampling, sources))
+    if progress:
+        print(_summary(sources, output_dir, len(cases) - len(missing)))
+    return list(sources)
+
+
+def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
+    """Calls a function with each case; returns what it found by key, or raises what was wrong with any."""
+    found, faults = {}, {}
+    with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
+        for case, result in in_parallel(function, cases, workers, prepare):
+            (faults if isinstance(result, DataError) else found)[case.key] = result
+            bar.update()
+    if len(faults) > 1:
+        lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
+        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}")
+    for fault in faults.values():
+        raise fault
+    return found
+
+
+def _sampling_of_all(cases: list[Case], spacing: Spacing, known: SpacingTable) -> tuple[Sampling, str]:
+    """The smallest box that holds every case, and what to say of it: one odd file may make it large."""
+    geometries = {case.key: read_geometry(case.volume, known) for case in cases}
+    box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
+    sampling = Sampling(box, spacing)
+    extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
+    largest = []
+    for axis, name in enumerate(AXIS_NAMES):
+        key = max(extents, key=lambda key: extents[key][axis])
+        largest.append(f"{name} {extents[key][axis]:.0f} mm (case {key})")
+    return sampling, (
+        f"box: {sampling}, the smallest that holds every case, in multiples of {BOX_MULTIPLE} voxels; "
+        f"the largest cases: {', '.join(largest)}"
+    )
+
+
+def _check_size(sampling: Sampling) -> None:
+    voxels = math.prod(sampling.grid)
+    if voxels > _MAX_VOXELS:
+        raise DataError(
+            f"resolution {sampling}: has {voxels} voxels, and a record holds {_MAX_VOXELS} at most. "
+            f"Fix: fewer voxels, for instance 512, or larger ones."
+        )
+
+
+def _check_manifest(job: Conversion) -> None:
+    manifest = read_manifest(job.output_dir)
+    if manifest is not None and manifest.sampling != job.sampling:
+        raise DataError(
+            f"{job.output_dir}: holds records of resolution {manifest.sampling}, asked for was {job.sampling}. "
+            f"Fix: convert to another folder, or delete this one."
+        )
+
+
+def _check_foreign(job: Conversion, cases: list[Case]) -> None:
+    ours = {record_path(job.output_dir, case.key).name for case in cases}
+    found = job.output_dir.glob("case-*.tfrecord")
+    foreign = sorted((path.name for path in found if path.name not in ours), key=natural_key)
+    if foreign:
+        raise DataError(
+            f"{job.output_dir}: holds {len(foreign)} record(s) of cases that {job.input_dir} does not have, "
+            f"such as {foreign[0]}. Fix: convert to another folder, or delete this one."
+        )
+
+
+def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
+    if not any(one.is_labeled for one in done.values()):
+        raise DataError(
+            f"{job.input_dir}: none of the {len(done)} cases has a voxel of liver or lesion at {job.sampling}. "
+            "Fix: give masks that label the liver 1 and lesions 2, or choose a finer resolution."
+        )
+
+
+def _summary(sources: dict[str, Source], output_dir: str | Path, num_kept: int) -> str:
+    """Says how the axes of the files were mapped to x, y, z, a line for each way of storing."""
+    by_codes = collections.defaultdict(list)
+    for key, source in sources.items():
+        by_codes[source.axis_codes].append(key)
+    lines = [f"{len(sources)} cases in {output_dir} ({num_kept} were there already)"]
+    for codes, keys in sorted(by_codes.items()):
+        shown = ", ".join(keys[:8]) + (", ..." if len(keys) > 8 else "")
+        lines.append(f"  stored {codes} -> x, y, z = R, A, S: {len(keys)} ({shown})")
+    return "\n".join(lines)

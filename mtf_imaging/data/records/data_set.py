@@ -1,0 +1,46 @@
+"""The records of a folder as a data set to train on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.data.sampling.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Records:
+    """CTs and labels that `convert` wrote; see `mtf_imaging.training.data_set` for what a data set offers.
+
+    Attributes:
+      window: (low, high) in HU, mapped to 0..1 and clipped.
+      augmentation: a function as `data.augmentation.Augmentation` is one, or None.
+      spacing: that the records must have, as `open_records` takes it.
+    """
+
+    window: Window = DEFAULT_WINDOW
+    augmentation: Callable | None = None
+    spacing: str | None = None
+
+    def sampling(self, data_dir: str) -> Sampling:
+        """How the folder's records were sampled."""
+        return open_records(data_dir, spacing=self.spacing).sampling
+
+    def sizes(self, data_dir: str) -> Grid:
+        """Voxels along x, y and z of the folder's records."""
+        return self.sampling(data_dir).grid
+
+    def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
+        """Shuffled batches; see `training_batches`."""
+        return training_batches(
+            data_dir,
+            batch_size,
+            seed,
+            start_step,
+            resolution=format_grid(sizes),
+            spacing=self.spacing,
+            window=self.window,
+            augmentation=self.augmentation,
+        )

@@ -1,0 +1,1 @@
+"""Pairs of a segmentation and its reference, found in folders and scored."""

@@ -1,0 +1,52 @@
+"""Score a folder of segmentations, whoever made them, against a folder of references."""
+
+import functools
+from pathlib import Path
+
+from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.evaluation.pairs.pairs import find_pairs
+from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
+from mtf_imaging.evaluation.pairs.volumes import add_volumes
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.segment.predict import check_outside
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.workers import default_workers, in_parallel
+
+WORKER_BYTES = 2 << 30  # for 512 x 512 x 1026 voxels, the largest of LiTS
+
+
+def score_folders(
+    reference_dir: str | Path,
+    prediction_dir: str | Path,
+    output_dir: str | Path,
+    workers: int | None = None,
+    progress: bool = True,
+    volume_dir: str | Path | None = None,
+    known: SpacingTable = NO_TABLE,
+) -> list[CaseScore]:
+    """Scores each prediction at its reference's resolution and orientation.
+
+    Written are `metrics.json`, `metrics.csv` and `report.html`.
+
+    Args:
+      reference_dir: folder of references; see `find_pairs`.
+      prediction_dir: folder of predictions.
+      output_dir: folder to write to; made where it is missing.
+      workers: processes, of up to 2 GiB each; default: one a core, as far as memory is free.
+      progress: whether to show a progress bar and print the tables.
+      volume_dir: folder of the CTs, for the report; see `add_volumes`. Voxel sizes are then those of the CTs.
+      known: voxel sizes of files whose headers have lost them.
+
+    Returns:
+      The scores, in natural order of the cases.
+
+    Raises:
+      DataError: a file cannot be used or has no partner, or the output folder lies in that of the references.
+      ConfigError: another process is writing to the output folder.
+    """
+    pairs = add_volumes(find_pairs(reference_dir, prediction_dir), volume_dir)
+    check_outside(Path(output_dir), Path(reference_dir))
+    run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
+    with writing_to(output_dir):
+        scored = score_pairs(pairs, len(pairs), run, "score", progress, known)
+        return write_scores(output_dir, scored, progress)

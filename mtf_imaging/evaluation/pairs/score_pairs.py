@@ -1,0 +1,114 @@
+"""Score predictions that lie in files as they come, and write what came out: all of `score`, the end of `evaluate`."""
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from mtf_imaging.data.cases.cases import natural_key
+from mtf_imaging.data.nifti.images import Volume, read_labels, read_mask, read_segmentation, read_volume
+from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.nifti.voxel_values import warn_if_empty
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.report.overlay import Overlays, make_overlays
+from mtf_imaging.evaluation.report.page import write_report
+from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
+from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
+from mtf_imaging.evaluation.scoring.overlap import dice_text
+from mtf_imaging.files.reading import memory_named
+
+# (function, items) -> (item, result) as they come
+Run = Callable[[Callable[[Pair], "ScoredPair"], Iterable[Pair]], Iterator[tuple[Pair, "ScoredPair"]]]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A case as it comes back from a worker.
+
+    Attributes:
+      score: its score.
+      overlays: its slices for the report.
+    """
+
+    score: CaseScore
+    overlays: Overlays
+
+
+def score_pairs(
+    pairs: Iterable[Pair], total: int, run: Run, name: str, progress: bool = True, known: SpacingTable = NO_TABLE
+) -> list[ScoredPair]:
+    """Scores pairs, all that `score` and `evaluate` do once there are predictions.
+
+    Args:
+      pairs: the cases; they may be made one by one, as predictions are.
+      total: how many will come.
+      run: how `score_pair` is called with each: `workers.in_parallel` or `in_thread`.
+      name: what the progress bar says.
+      progress: whether to show one.
+      known: voxel sizes of files whose headers have lost them.
+
+    Returns:
+      The scored pairs, in natural order of their keys.
+    """
+    scored = []
+    with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
+        for pair, one in run(functools.partial(score_pair, known=known), pairs):
+            scored.append(one)
+            bar.set_postfix_str(f"{pair.key}: {dice_text(one.score.overlaps)}", refresh=False)
+            bar.update()
+    return sorted(scored, key=lambda one: natural_key(one.score.key))
+
+
+def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
+    """Reads and scores one case; the CT is gone before the scores, which need memory, are computed."""
+    with memory_named(pair.reference):
+        prediction, reference, geometry, hu = _read(pair, known)
+        overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
+        del hu  # frees the CT
+        score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
+        return ScoredPair(score, overlays)
+
+
+def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: bool = True) -> list[CaseScore]:
+    """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
+
+    Args:
+      output_dir: folder to write to; made where it is missing.
+      scored: all cases.
+      progress: whether to print.
+
+    Returns:
+      The scores.
+    """
+    scores = [one.score for one in scored]
+    write_metrics(output_dir, scores)
+    write_report(output_dir, scores, [one.overlays for one in scored])
+    if progress:
+        print(scores_text(scores))
+    return scores
+
+
+def _read(pair: Pair, known: SpacingTable):
+    """Returns the labels of the prediction, the reference, their geometry, and the CT or None.
+
+    Where there is a CT, its header says how voxels lie, as in every other command: masks lose theirs more often.
+    """
+    frame = None
+    if pair.volume:
+        try:
+            frame = read_volume(pair.volume, known)
+            reference = read_mask(pair.reference, frame)
+        except DataError as error:
+            # the CT is for looking at; where the reference is what cannot be read, reading it again says so
+            _log.warning("%s: is left out of the report of case %s, because: %s", pair.volume, pair.key, error)
+            frame = None
+    if frame is None:
+        frame = reference = read_segmentation(pair.reference, known)
+    warn_if_empty(pair.reference, reference.labels)
+    prediction = read_labels(pair.prediction, frame)
+    return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None

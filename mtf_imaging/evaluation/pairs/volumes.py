@@ -1,0 +1,78 @@
+"""Find the CT that a reference segmentation belongs to, where there is one."""
+
+import dataclasses
+import logging
+import re
+from pathlib import Path
+
+from mtf_imaging.data.cases.listing import nifti_files, nifti_stem
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
+
+_log = logging.getLogger(__name__)
+
+
+def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list[Pair]:
+    """Gives pairs the files of their CTs.
+
+    Args:
+      pairs: of references and predictions.
+      volume_dir: folder of the CTs, named as LiTS, nnU-Net or MSD name them, or as the references, or with their last
+        number. Default: `volume-N` beside `segmentation-N`, `imagesTr` beside `labelsTr`.
+
+    Returns:
+      The pairs in their order; those whose CT was not found have none.
+
+    Raises:
+      DataError: the folder that was given is missing or holds none of the CTs.
+    """
+    if volume_dir is None:
+        return [dataclasses.replace(pair, volume=_beside(pair.reference)) for pair in pairs]
+    files = _files(Path(volume_dir))
+    found = [dataclasses.replace(pair, volume=_among(files, pair.reference)) for pair in pairs]
+    missing = [pair.reference.name for pair in found if pair.volume is None]
+    if len(missing) == len(found):
+        raise DataError(
+            f"{volume_dir}: holds {len(files)} NIfTI file(s), none of which is the CT of {missing[0]} or of another "
+            f"reference. Fix: give the folder of the CTs, named as in LiTS or as the references."
+        )
+    if missing:
+        more = ", ..." if len(missing) > 3 else ""
+        _log.warning("%s: no CT of %d reference(s): %s%s", volume_dir, len(missing), ", ".join(missing[:3]), more)
+    return found
+
+
+def _beside(reference: Path) -> Path | None:
+    folders, stem = [], nifti_stem(reference)
+    if lits := _lits_stem(stem):
+        folders.append((reference.parent, [lits]))
+    if match := re.fullmatch(r"labels(Tr|Ts|Va)", reference.absolute().parent.name):
+        folders.append((reference.absolute().parent.parent / f"images{match[1]}", [f"{stem}_0000", stem]))
+    for folder, stems in folders:
+        for name in (f"{stem}{suffix}" for stem in stems for suffix in (".nii", ".nii.gz")):
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def _among(files: dict[str, Path], reference: Path) -> Path | None:
+    stem = nifti_stem(reference)
+    files = {name: path for name, path in files.items() if path.resolve() != reference.resolve()}
+    for name in (_lits_stem(stem), f"{stem}_0000", stem):
+        if name in files:
+            return files[name]
+    number = last_number(stem)
+    same = [path for name, path in files.items() if number and last_number(name.removesuffix("_0000")) == number]
+    return same[0] if len(same) == 1 else None
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: this folder of CTs does not exist. Fix: give another, or none.")
+    stems = {nifti_stem(path): path for path in nifti_files(folder, subfolders=False, needed=False)}
+    return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # segmentations may lie there, too
+
+
+def _lits_stem(stem: str) -> str | None:
+    match = re.fullmatch(r"(test-)?segmentation-(\d+)", stem)
+    return f"{match[1] or ''}volume-{match[2]}" if match else None

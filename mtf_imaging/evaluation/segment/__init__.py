@@ -1,0 +1,1 @@
+"""Segmentation of whole volumes by a trained network."""

@@ -1,0 +1,231 @@
+"""Segment volumes of any size and orientation with a network that works on a grid."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.data.cases.cases import Case, find_cases
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
+from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.nifti.images import Volume, read_geometry, read_volume, write_labels
+from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.nifti.voxel_values import AIR_HU, NUM_CLASSES
+from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
+from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
+from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.segment.submission import how_to_submit, submission_names
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.reading import memory_named
+from mtf_imaging.files.run_folder import check_no_run
+
+# image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
+PredictProbabilities = Callable[[np.ndarray], np.ndarray]
+
+
+def segment_volume(
+    volume: Volume,
+    sampling: Sampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    cleanup: Cleanup = AS_FOUND,
+) -> np.ndarray:
+    """Segments one volume.
+
+    The volume is resampled to the network's voxels and windowed as in training; the probabilities are resampled back to
+    the volume's own voxels before the most probable class is taken. What the sampling crops away is background.
+
+    Args:
+      volume: the volume, as `read_volume` returns it.
+      sampling: the voxels that the network works on.
+      predict_probabilities: the network.
+      window: (low, high) in HU.
+      cleanup: what is removed of what the network finds.
+
+    Returns:
+      Labels, uint8 `[x, y, z]` on the voxels of `volume.hu`.
+
+    Raises:
+      ShapeError: the network returned another shape.
+      DataError: the network returned NaN or infinity.
+    """
+    image = network_input(volume, sampling, window)
+    probabilities = predict_probabilities(image)
+    del image
+    labels = network_output(probabilities, volume.geometry, sampling, volume.path)
+    del probabilities
+    return cleanup(labels, volume.geometry.spacing, volume.path)
+
+
+def network_input(volume: Volume, sampling: Sampling, window: Window = DEFAULT_WINDOW) -> np.ndarray:
+    """What the network sees of a volume: float32 `[x, y, z, channels=1]` in 0..1, on the grid of `sampling`."""
+    spans = sampling.spans(volume.geometry.shape, volume.geometry.spacing)
+    hu = resample_linear(volume.hu, spans, AIR_HU)
+    # Rounded to whole HU as records are, so that the network sees here what it saw in training.
+    return window_in_place(np.rint(hu, out=hu), window)[..., np.newaxis]
+
+
+def network_output(probabilities: np.ndarray, geometry: Geometry, sampling: Sampling, path: Path) -> np.ndarray:
+    """Labels of a volume from the probabilities that the network gave.
+
+    Args:
+      probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type.
+      geometry: of the volume.
+      sampling: where the grid lies in it.
+      path: the volume's file, for messages.
+
+    Returns:
+      uint8 `[x, y, z]` on the voxels of the volume.
+
+    Raises:
+      ShapeError, DataError: as `segment_volume`.
+    """
+    probabilities = np.asarray(probabilities)
+    if probabilities.shape != (*sampling.grid, NUM_CLASSES):
+        raise ShapeError(
+            f"{path}: the network returned probabilities of shape {probabilities.shape}, needed is "
+            f"{(*sampling.grid, NUM_CLASSES)} for {sampling}."
+        )
+    # By planes, as all here: a mask of them all would be as large as the volume.
+    if not all(np.isfinite(plane).all() for plane in probabilities):
+        raise DataError(f"{path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
+    part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
+    return resample_to_labels(probabilities[part], back)
+
+
+def predict_cases(
+    input_path: str | Path,
+    output_path: str | Path,
+    sampling: Sampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    progress: bool = True,
+    overwrite: bool = False,
+    cleanup: Cleanup = AS_FOUND,
+    submission: bool = False,
+    known: SpacingTable = NO_TABLE,
+    planned: list[tuple[Case, Path]] | None = None,
+) -> list[Path]:
+    """Segments a file, or the volumes of a folder, each in its own geometry.
+
+    Args:
+      input_path: a NIfTI file, or a folder of cases; no segmentations are needed.
+      output_path: a .nii or .nii.gz file to write for a file; a folder for a folder, where `volume-N` gives
+        `segmentation-N.nii.gz`. For a file it may also be a folder that exists.
+      sampling: the voxels that the network works on.
+      predict_probabilities: the network.
+      window: (low, high) in HU.
+      progress: whether to show a progress bar, and to print how a submission is sent.
+      overwrite: whether segmentations that are there already are replaced.
+      cleanup: what is removed of what the network finds.
+      submission: whether a folder's test cases are stored as the LiTS challenge takes them, see `submission_names`.
+      known: voxel sizes of files whose headers have lost them.
+      planned: the result of `plan_predictions` for these arguments; None calls it.
+
+    Returns:
+      The files that were written.
+
+    Raises:
+      DataError: as `plan_predictions`; or a volume cannot be read.
+      ConfigError: another process is writing to the output folder.
+    """
+    input_path, output_path = Path(input_path), Path(output_path)
+    if planned is None:
+        planned = plan_predictions(input_path, output_path, overwrite, submission, known)
+    cases, outputs = map(list, zip(*planned, strict=True))
+    is_folder = input_path.is_dir() or output_path.is_dir()
+    with writing_to(output_path) if is_folder else contextlib.nullcontext():
+        for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
+            with memory_named(case.volume):
+                _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
+    if submission and progress:
+        print(how_to_submit(outputs))
+    return outputs
+
+
+def plan_predictions(
+    input_path: str | Path,
+    output_path: str | Path,
+    overwrite: bool = False,
+    submission: bool = False,
+    known: SpacingTable = NO_TABLE,
+) -> list[tuple[Case, Path]]:
+    """Finds the volumes to segment and the files to write, and checks both before a network is built.
+
+    Args:
+      input_path: as for `predict_cases`.
+      output_path: as for `predict_cases`.
+      overwrite: as for `predict_cases`.
+      submission: as for `predict_cases`.
+      known: as for `predict_cases`.
+
+    Returns:
+      Pairs (case, file to write).
+
+    Raises:
+      DataError: the input is missing, or the header of a volume cannot be read; the output already exists, would
+        overwrite the input, or lies among the cases or in the folder of a run; or `submission` is set and the input is
+        not a folder of test cases.
+    """
+    input_path, output_path = Path(input_path), Path(output_path)
+    cases = find_cases(input_path, need_labels=False)
+    outputs = _outputs(input_path, output_path, cases, submission)
+    check_no_run(outputs[0].parent)
+    there = [output for output in outputs if output.exists()]
+    if there and not overwrite:
+        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        raise DataError(f"{there[0]}{more}: already exists. Fix: give another output, or --overwrite.")
+    for case in cases:
+        read_geometry(case.volume, known)
+    return list(zip(cases, outputs, strict=True))
+
+
+def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission: bool) -> list[Path]:
+    """The files to write, one a case."""
+    if input_path.is_dir():
+        check_outside(output_path, input_path)
+        if output_path.name.endswith((".nii", ".nii.gz")) and not output_path.is_dir():
+            raise DataError(f"{output_path}: is to hold what is found in a folder, {input_path}. Fix: name a folder.")
+    if submission:
+        if not input_path.is_dir():
+            raise DataError(
+                f"{input_path}: is one file; a submission is of the test-volume-N.nii of a folder. Fix: give it."
+            )
+        names = submission_names(input_path, (case.volume for case in cases))
+        return [output_path / name for name in names]
+    if input_path.is_dir() or output_path.is_dir():
+        outputs = [output_path / case.prediction_name for case in cases]
+    elif output_path.name.endswith((".nii", ".nii.gz")):
+        outputs = [output_path]
+    else:
+        raise DataError(
+            f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz. "
+            "Fix: give one, or a folder that exists."
+        )
+    if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
+        raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: give another output.")
+    return outputs
+
+
+def _segment_file(path, known, output, sampling, predict_probabilities, window, cleanup):
+    """Reads, segments and writes one case; each array is gone when the next large one is made."""
+    volume = read_volume(path, known)
+    geometry = volume.geometry
+    warn_of_cropped_volume(path, geometry, sampling)
+    image = network_input(volume, sampling, window)
+    del volume
+    probabilities = predict_probabilities(image)
+    del image
+    labels = network_output(probabilities, geometry, sampling, path)
+    del probabilities
+    write_labels(output, cleanup(labels, geometry.spacing, path), geometry)
+
+
+def check_outside(output_dir: Path, input_dir: Path) -> None:
+    """Raises DataError where predictions would land among the cases, to be taken for references by the next reader."""
+    if output_dir.resolve().is_relative_to(input_dir.resolve()):
+        raise DataError(f"{output_dir}: lies in the folder of the cases, {input_dir}. Fix: write to another folder.")

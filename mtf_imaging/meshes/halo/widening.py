@@ -1,0 +1,323 @@
+"""Halo exchange: widens slices by the voxels of their neighbors. The module also has the adjoint.
+
+If neighbors share a device, widened slices are gathered (`halo_gather`). Otherwise slices are padded along all
+dimensions at once. The margins that belong to neighbors are then written in place, one dimension after the other.
+Each dimension's margins are read from the already widened tensor, so corners arrive, too. The adjoint adds the values
+in the margins to the voxels that they were copied from, in the opposite order, and cuts out the slice, again in one
+copy.
+Margins that reach past the next slice are exchanged device by device instead (`far_halo`), one after the other.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from mtf_imaging.layout.windows import SplitPlan
+from mtf_imaging.meshes.exchange import Exchange
+from mtf_imaging.meshes.halo import far as far_halo
+from mtf_imaging.meshes.halo import gathering as halo_gather
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """The part of a margin that comes from one neighbor.
+
+    Attributes:
+      voxels: number of voxels.
+      distance: distance to the neighbor, in slices; positive if the neighbor comes before.
+      source: index of the first of these voxels in the neighbor's widened slice.
+      target: index of the first of these voxels in the receiving widened slice.
+    """
+
+    voxels: int
+    distance: int
+    source: int
+    target: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin:
+    """How slices are widened along one dimension.
+
+    Attributes:
+      dim: number of the dimension of a slice.
+      size: voxels of the slice.
+      before: voxels added before it.
+      after: voxels added after it.
+      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None if the dimension is not split and
+        the margins are padding.
+      split: the `SplitPlan`, where it is split.
+    """
+
+    dim: int
+    size: int
+    before: int
+    after: int
+    mesh_axis: int | None = None
+    split: SplitPlan | None = None
+
+    def pieces(self, parts):
+        """Returns the `Piece`s of the margins, one per neighbor in reach, for a dimension of `parts` slices."""
+        pieces = []
+        for hop in range(1, min(-(-self.before // self.size), parts - 1) + 1):
+            voxels = min(self.size, self.before - (hop - 1) * self.size)
+            source, target = self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
+            pieces.append(Piece(voxels, hop, source, target))
+        for hop in range(1, min(-(-self.after // self.size), parts - 1) + 1):
+            voxels = min(self.size, self.after - (hop - 1) * self.size)
+            pieces.append(Piece(voxels, -hop, self.before, self.before + hop * self.size))
+        return pieces
+
+
+def _pieces(mesh, margin):
+    return [] if margin.mesh_axis is None else margin.pieces(mesh.shape[margin.mesh_axis].size)
+
+
+def _is_far(mesh, margin):
+    """Returns whether a margin reaches past the next slice."""
+    return any(abs(piece.distance) > 1 for piece in _pieces(mesh, margin))
+
+
+class _Stage(NamedTuple):
+    """Margins that are widened together, or a single far margin."""
+
+    far: bool
+    margins: list
+
+
+def _stages(mesh, margins, gathered=()):
+    """Returns the stages of an exchange, in order.
+
+    Gathered margins come first. Margins that are only padding come last, because no neighbor needs them.
+    """
+    ordered = sorted(margins, key=lambda m: (m not in gathered, m.mesh_axis is None))
+    stages = []
+    for m in ordered:
+        if m not in gathered and _is_far(mesh, m):
+            stages.append(_Stage(True, [m]))
+        elif stages and not stages[-1].far:
+            stages[-1].margins.append(m)
+        else:
+            stages.append(_Stage(False, [m]))
+    return stages
+
+
+def _index(rank, dim, begin, size):
+    """`begin` and `size` of a tf.slice of stacks that takes all of every dimension but `dim` of the slices."""
+    begins, sizes = [0] * rank, [-1] * rank
+    begins[dim + 1], sizes[dim + 1] = begin, size
+    return begins, sizes
+
+
+def _read(stack, dim, begin, size):
+    return tf.slice(stack, *_index(len(stack.shape), dim, begin, size))
+
+
+def _write(stack, value, dim, begin, size):
+    """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here."""
+    axis = dim + 1
+    # Three dimensions are what TensorFlow's kernel is fastest at, and many more than it takes.
+    outer, width, inner = math.prod(stack.shape[:axis]), stack.shape[axis], math.prod(stack.shape[axis + 1 :])
+    written = tf.raw_ops.TensorStridedSliceUpdate(
+        input=tf.reshape(stack, [outer, width, inner]),
+        begin=[0, begin, 0],
+        end=[outer, begin + size, inner],
+        strides=[1, 1, 1],
+        value=tf.reshape(value, [outer, size, inner]),
+    )
+    return tf.reshape(written, stack.shape)
+
+
+def _shifted(mesh, x, axis, distance, fill):
+    """What processor i - distance along mesh dimension `axis` holds; `fill` beyond the border."""
+    n = mesh.shape[axis].size
+    return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
+
+
+def _strips(mesh, margins):
+    """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
+
+    Along dimensions that come later or are only padded, neighbors need only a slice's own voxels.
+    """
+    own = list(margins)
+    for margin in [m for m in margins if m.mesh_axis is not None]:
+        own.remove(margin)
+        for piece in _pieces(mesh, margin):
+            yield margin, piece, tuple(own)
+
+
+def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
+    """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
+
+    Args:
+      mesh: a `BlockMeshImpl`.
+      margins: a `Margin` for each dimension that is widened.
+      slice_shape: of what is widened.
+      itemsize: bytes of an element.
+      adjoint: whether margins are sent back.
+    """
+    found = []
+    for margin, piece, own in _strips(mesh, margins):
+        sizes = list(slice_shape)
+        for m in margins:
+            sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
+        sizes[margin.dim] = piece.voxels
+        distance = -piece.distance if adjoint else piece.distance
+        found.append(Exchange("halo", (margin.mesh_axis,), math.prod(sizes) * itemsize, distance))
+    return found
+
+
+def _read_strip(stack, dim, begin, size, own):
+    """`_read`, of the dimensions of the margins `own` a slice's own voxels only."""
+    begins, sizes = _index(len(stack.shape), dim, begin, size)
+    for m in own:
+        begins[m.dim + 1], sizes[m.dim + 1] = m.before, m.size
+    return tf.slice(stack, begins, sizes)
+
+
+def _fill_margin(mesh, x, margin, piece, own, fill):
+    """Writes into a margin the piece that a neighbor owns."""
+    dim, voxels = margin.dim, piece.voxels
+    values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
+    values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
+    return mesh.map_stacks(lambda s, v: _write(s, _pad(v, own, fill), dim, piece.target, voxels), x, values)
+
+
+def _return_margin(mesh, dx, margin, piece, own):
+    """The adjoint of `_fill_margin`: adds what the margin received to the voxels that it came from."""
+    dim, voxels = margin.dim, piece.voxels
+    values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.target, voxels, own), dx)
+    values = _shifted(mesh, values, margin.mesh_axis, -piece.distance, 0)
+
+    def add(stack, value):
+        return _write(stack, _read(stack, dim, piece.source, voxels) + _pad(value, own, 0), dim, piece.source, voxels)
+
+    return mesh.map_stacks(add, dx, values)
+
+
+def widen(mesh, x, margins, fill=0):
+    """Widens every slice of a laid-out tensor by its margins; voxels beyond the border of the whole tensor are `fill`.
+
+    Args:
+      mesh: a `BlockMeshImpl`.
+      x: a laid-out tensor.
+      margins: a `Margin` for each dimension that is widened.
+      fill: a number.
+
+    Returns:
+      A laid-out tensor; `x` itself where nothing is widened.
+    """
+    reached = halo_gather.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
+    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    for stage in _stages(mesh, margins, gathered):
+        if stage.far:
+            (margin,) = stage.margins
+            mesh.exchanged += exchanges(mesh, [margin], x.slice_shape, x.dtype.size)
+            x = far_halo.widen(mesh, x, margin, fill)
+        elif any(m.before or m.after for m in stage.margins):
+            x = _widen_together(mesh, x, stage.margins, reached, fill)
+    for m in margins:
+        if m.split is not None and m.split.needs_cut:
+            x = _cut(mesh, x, m)
+    return x
+
+
+def _widen_together(mesh, x, margins, reached, fill):
+    """Widens slices by the margins of one stage; `reached` is `halo_gather.reach` of the whole exchange."""
+    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    axes = {m.mesh_axis for m in gathered}
+    sent = exchanges(mesh, margins, x.slice_shape, x.dtype.size)
+    mesh.exchanged += [e for e in sent if axes.issuperset(e.axes)]
+    make = functools.partial(halo_gather.gather, mesh, reached=reached) if gathered else _pad
+    x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
+    for m, piece, own in _strips(mesh, [m for m in margins if m not in gathered]):
+        x = _fill_margin(mesh, x, m, piece, own, fill)
+    return x
+
+
+def narrow(mesh, dx, margins):
+    """The adjoint of `widen` (with any fill): gradients of widened slices to gradients of the slices."""
+    for m in reversed(margins):
+        if m.split is not None and m.split.needs_cut:
+            dx = _uncut(mesh, dx, m)
+    for stage in reversed(_stages(mesh, margins)):
+        if stage.far:
+            (margin,) = stage.margins
+            dx = far_halo.narrow(mesh, dx, margin)
+            mesh.exchanged += exchanges(mesh, [margin], dx.slice_shape, dx.dtype.size, adjoint=True)
+        else:
+            dx = _narrow_together(mesh, dx, stage.margins)
+    return dx
+
+
+def _narrow_together(mesh, dx, margins):
+    """The adjoint of `_widen_together`."""
+    for m, piece, own in reversed(list(_strips(mesh, margins))):
+        dx = _return_margin(mesh, dx, m, piece, own)
+    if not any(m.before or m.after for m in margins):
+        return dx
+
+    def cut_out(stack):
+        begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
+        for m in margins:
+            begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
+        return tf.slice(stack, begin, size)
+
+    return mesh.map_stacks(cut_out, dx)
+
+
+def _pad(stack, margins, fill):
+    """Pads a stack along all margins at once.
+
+    TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined.
+    """
+    margins = [m for m in margins if m.before or m.after]
+    if not margins:
+        return stack
+    first = min(m.dim for m in margins) + 1
+    folded = tf.reshape(stack, [-1, *stack.shape[first:]])
+    pads = [[0, 0] for _ in folded.shape]
+    for m in margins:
+        pads[m.dim + 2 - first] = [m.before, m.after]
+    padded = tf.pad(folded, pads, constant_values=tf.cast(fill, stack.dtype))
+    return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
+
+
+def _starts(mesh, m):
+    """For each block, where each of its processors cuts its widened slice:
+
+    The starts along the margin's mesh dimension.
+    """
+    for block in mesh.grid.block_coordinates():
+        yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(block)]
+
+
+def _gather(mesh, x, m, index_of):
+    """Takes voxels of every slice along the margin's dimension; `index_of(start) -> list of positions`."""
+    stacks = []
+    for stack, starts, device in zip(x.tensor_list, _starts(mesh, m), mesh.devices):
+        with tf.device(device):
+            index = [index_of(start) for start in starts]
+            stacks.append(tf.gather(stack, index, axis=m.dim + 1, batch_dims=1))
+    return type(x)(stacks)
+
+
+def _cut(mesh, x, m):
+    """Each processor's own `length` voxels of the widened slice, where they begin at different places."""
+    return _gather(mesh, x, m, lambda start: list(range(start, start + m.split.length)))
+
+
+def _uncut(mesh, dx, m):
+    """The adjoint of `_cut`: gradients back at their places in the widened slice, zeros elsewhere."""
+    length, width = m.split.length, m.split.width
+
+    def append_zero(stack):
+        folded = tf.reshape(stack, [-1, *stack.shape[m.dim + 1 :]])
+        padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
+        return tf.reshape(padded, [*stack.shape[: m.dim + 1], *padded.shape[1:]])
+
+    dx = mesh.map_stacks(append_zero, dx)
+    return _gather(mesh, dx, m, lambda start: [r - start if 0 <= r - start < length else length for r in range(width)])

@@ -1,0 +1,1 @@
+"""Random numbers that no layout changes: hashes of positions in the whole tensor."""

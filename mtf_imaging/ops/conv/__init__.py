@@ -1,0 +1,5 @@
+"""Convolutions and transposed convolutions."""
+
+from mtf_imaging.ops.conv.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+
+__all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]

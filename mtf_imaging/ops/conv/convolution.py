@@ -1,0 +1,308 @@
+"""Convolutions and transposed convolutions over 2 or 3 spatial dimensions, any of which may be split.
+
+Three operations express each other's gradients: the convolution, its gradient to the input (which is the transposed
+convolution), and its gradient to the filter.
+"""
+
+import math
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes.exchange import sum_over
+from mtf_imaging.ops.conv import local as local_conv
+from mtf_imaging.ops.faults import cannot_split
+from mtf_imaging.ops.window_op import WindowOperation, first_axis, make_geometry, per_dimension
+
+
+class _ConvOperation(WindowOperation):
+    """Base of the three: `x[batch..., sizes..., in]`, `y[batch..., outputs..., out]`, `f[kernel..., in, out]`."""
+
+    def __init__(self, kind, inputs, geometry, filter_shape, batch_dims, name):
+        super().__init__(kind, inputs, geometry, name)
+        self._filter_shape = filter_shape
+        self._batch_dims = list(batch_dims)
+
+    @property
+    def _in_dim(self):
+        return self._filter_shape.dims[-2]
+
+    @property
+    def _out_dim(self):
+        return self._filter_shape.dims[-1]
+
+    def layout_faults(self, mesh_sizes, rules):
+        faults = super().layout_faults(mesh_sizes, rules)
+        for dim in self._filter_shape.dims[:-2]:
+            rule = rules.get(dim.name)
+            if mesh_sizes.get(rule, 1) > 1:
+                title = f"{self.kind} '{self.name}'"
+                faults.append(
+                    cannot_split(title, dim, rule, mesh_sizes[rule], "it is a kernel dimension of the filter")
+                )
+        return faults
+
+    def flops(self, mesh):
+        """Multiplications and additions of one processor: of the convolution and of its two gradients the same."""
+        taps_and_channels = math.prod(mesh.slice_shape(self._filter_shape))
+        windows = mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs))
+        return 2 * taps_and_channels * math.prod(mesh.slice_shape(windows))
+
+    def _x_shape(self):
+        return mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.sizes) + [self._in_dim])
+
+    def _y_shape(self):
+        return mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs) + [self._out_dim])
+
+    def _filter_axes(self, mesh):
+        return [axis for axis in mesh.split_axes(self._filter_shape) if axis is not None]
+
+    def _local_args(self, mesh):
+        windows = self.geometry.windows
+        return [w.stride for w in windows], self.geometry.local_padding(mesh), [w.dilation for w in windows]
+
+    def _set_sum(self, lowering, value, dim):
+        """Lowers the output to `value`, which is yet to be summed over the processors that split `dim`."""
+        mesh = lowering.mesh_impl(self)
+        axis = first_axis(mesh, dim)
+        if axis is not None:
+            value = mtf.LazyAllreduceSum(mesh, value, [axis])
+        lowering.set_tensor_lowering(self.outputs[0], value)
+
+    def _sum_exchanged(self, mesh, dim):
+        """What `_set_sum` exchanges."""
+        (y,), axis = self.outputs, first_axis(mesh, dim)
+        return sum_over([] if axis is None else [axis], mesh.slice_shape(y.shape), y.dtype.size, lazy=True)
+
+
+class Conv(_ConvOperation):
+    """`y = conv(x, f)`."""
+
+    def __init__(self, kind, x, f, geometry, name=None):
+        super().__init__(kind, [x, f], geometry, f.shape, x.shape.dims[: geometry.batch_ndims], name)
+        self._outputs = [mtf.Tensor(self, self._y_shape(), x.dtype)]
+
+    def gradient(self, grad_ys):
+        (dy,), (x, f) = grad_ys, self.inputs
+        return [
+            ConvInputGrad(self.kind, dy, f, self.geometry).outputs[0],
+            ConvFilterGrad(self.kind, x, dy, self.geometry, f.shape).outputs[0],
+        ]
+
+    def lower(self, lowering):
+        mesh = lowering.mesh_impl(self)
+        x, f = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        strides, padding, dilations = self._local_args(mesh)
+        y = mesh.window(
+            lambda x, f: local_conv.conv(x, f, strides, padding, dilations),
+            [self.geometry.widened(mesh, x)],
+            [f],
+            self._filter_axes(mesh),
+            self.geometry.batch_ndims,
+        )
+        self._set_sum(lowering, y, self._in_dim)
+
+    def exchanges(self, mesh):
+        return [self.geometry.widening(mesh, self.inputs[0]), *self._sum_exchanged(mesh, self._in_dim)]
+
+
+class ConvInputGrad(_ConvOperation):
+    """`x = transposed conv(y, f)`, the gradient of `Conv` to its input."""
+
+    def __init__(self, kind, y, f, geometry, name=None):
+        super().__init__(kind, [y, f], geometry, f.shape, y.shape.dims[: geometry.batch_ndims], name or f"{kind}_dx")
+        self._outputs = [mtf.Tensor(self, self._x_shape(), y.dtype)]
+
+    def gradient(self, grad_ys):
+        (dx,), (y, f) = grad_ys, self.inputs
+        return [
+            Conv(self.kind, dx, f, self.geometry).outputs[0],
+            ConvFilterGrad(self.kind, dx, y, self.geometry, f.shape).outputs[0],
+        ]
+
+    def lower(self, lowering):
+        mesh = lowering.mesh_impl(self)
+        y, f = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        strides, padding, dilations = self._local_args(mesh)
+        wide = self.geometry.wide_shape(mesh)
+
+        def narrow_later(y, f):
+            return local_conv.conv_input_grad([y.shape[0], *wide, f.shape[-2]], f, y, strides, padding, dilations)
+
+        def widened_before(y, f):
+            return local_conv.conv(y, local_conv.adjoint_filter(f), strides, "VALID", dilations)
+
+        if self.geometry.adjoint_margins(mesh) is None:
+            x = mesh.window(narrow_later, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+            x = self.geometry.narrowed(mesh, x)
+        else:
+            y = self.geometry.adjoint_widened(mesh, y)
+            x = mesh.window(widened_before, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+        self._set_sum(lowering, x, self._out_dim)
+
+    def exchanges(self, mesh):
+        if self.geometry.adjoint_margins(mesh) is None:
+            halos = self.geometry.narrowing(mesh, self.outputs[0])
+        else:
+            halos = self.geometry.adjoint_widening(mesh, self.inputs[0])
+        return [halos, *self._sum_exchanged(mesh, self._out_dim)]
+
+
+class ConvFilterGrad(_ConvOperation):
+    """`f = sum over batch and windows of x y`, the gradient of `Conv` to its filter."""
+
+    def __init__(self, kind, x, y, geometry, filter_shape, name=None):
+        super().__init__(
+            kind, [x, y], geometry, filter_shape, x.shape.dims[: geometry.batch_ndims], name or f"{kind}_df"
+        )
+        self._outputs = [mtf.Tensor(self, filter_shape, x.dtype)]
+
+    def gradient(self, grad_ys):
+        (df,), (x, y) = grad_ys, self.inputs
+        return [
+            ConvInputGrad(self.kind, y, df, self.geometry).outputs[0],
+            Conv(self.kind, x, df, self.geometry).outputs[0],
+        ]
+
+    def lower(self, lowering):
+        mesh = lowering.mesh_impl(self)
+        x, y = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        strides, padding, dilations = self._local_args(mesh)
+        *kernel, inputs, outputs = mesh.slice_shape(self._filter_shape)
+
+        def over_windows(x, y):
+            return local_conv.conv_filter_grad(x, [*kernel, inputs, outputs], y, strides, padding, dilations)
+
+        def over_voxels(x, y):
+            df = local_conv.conv_filter_grad(y, [*kernel, outputs, inputs], x, strides, padding, dilations)
+            return local_conv.adjoint_filter(df)
+
+        by_voxels = self._by_voxels(mesh)
+        if by_voxels and self.geometry.margins(mesh):
+            y = self.geometry.adjoint_widened(mesh, y)
+        elif not by_voxels:
+            x = self.geometry.widened(mesh, x)
+        df = mesh.window_sum(
+            over_voxels if by_voxels else over_windows,
+            [x, y],
+            self.geometry.summed_axes(mesh, self._batch_dims),
+            self._filter_axes(mesh),
+            self.geometry.batch_ndims,
+        )
+        lowering.set_tensor_lowering(self.outputs[0], df)
+
+    def _by_voxels(self, mesh):
+        """Whether windows are widened rather than voxels: the filter's gradient is a sum over pairs of them.
+
+        With windows widened, as they are for the gradient to x already, no widened x is kept for the backward pass;
+        and the kernels of TensorFlow's CPU take as long for 8 inputs as for 16, so the fewer ones go first.
+        """
+        inputs, outputs = mesh.slice_shape(self._filter_shape)[-2:]
+        return inputs >= outputs and self.geometry.is_its_own_adjoint(mesh)
+
+    def exchanges(self, mesh):
+        (x, y), (df,) = self.inputs, self.outputs
+        axes = self.geometry.summed_axes(mesh, self._batch_dims)
+        total = sum_over(axes, mesh.slice_shape(df.shape), df.dtype.size)
+        if not self._by_voxels(mesh):
+            return [self.geometry.widening(mesh, x), *total]
+        return [self.geometry.adjoint_widening(mesh, y), *total] if self.geometry.margins(mesh) else total
+
+
+def _check_filter(title, x, f, num_spatial, channels_at):
+    """Checks a filter: its rank, that its channels (`channels_at`: -2 or -1) are the input's, and its dtype."""
+    if len(f.shape.dims) != num_spatial + 2:
+        raise ShapeError(
+            f"{title}: a filter has {num_spatial + 2} dimensions, but this one has {len(f.shape.dims)}: {f.shape}"
+        )
+    want, have = x.shape.dims[-1], f.shape.dims[channels_at]
+    if want != have:
+        raise ShapeError(
+            f"{title}: the filter's channels '{have.name}' (size {have.size}, its dimension {channels_at}) are not the "
+            f"input's, '{want.name}' (size {want.size}): name and size must be equal"
+        )
+    if x.dtype != f.dtype:
+        raise ShapeError(f"{title}: the input is {x.dtype.name} and the filter {f.dtype.name}: cast one of them")
+
+
+def _conv(num_spatial, x, f, strides, padding, dilations, name):
+    kind = f"conv{num_spatial}d"
+    title = f"{kind} '{name or kind}'"
+    _check_filter(title, x, f, num_spatial, -2)
+    kernel = [d.size for d in f.shape.dims[:num_spatial]]
+    geometry = make_geometry(title, x, num_spatial, kernel, strides, dilations, padding)
+    return Conv(kind, x, f, geometry, name).outputs[0]
+
+
+def _conv_transpose(num_spatial, x, f, strides, padding, output_sizes, name):
+    kind = f"conv{num_spatial}d_transpose"
+    title = f"{kind} '{name or kind}'"
+    _check_filter(title, x, f, num_spatial, -1)
+    kernel = [d.size for d in f.shape.dims[:num_spatial]]
+    probe = make_geometry(title, x, num_spatial, 1, strides, 1, padding)
+    if output_sizes is None:
+        windows = [type(w)(k, w.stride, 1, padding) for k, w in zip(kernel, probe.windows)]
+        output_sizes = [w.transposed_size(n) for w, n in zip(windows, probe.sizes)]
+    sizes = per_dimension(title, "output_sizes", output_sizes, num_spatial)
+    geometry = make_geometry(title, x, num_spatial, kernel, strides, 1, padding, sizes)
+    for name_, size, n, made in zip(geometry.names, sizes, probe.sizes, geometry.outputs):
+        if n != made:
+            raise ShapeError(
+                f"{title}: an output '{name_}' of size {size} holds {made} windows, but the input has size {n}. "
+                "Fix: another of output_sizes, or none"
+            )
+    return ConvInputGrad(kind, x, f, geometry, name or kind).outputs[0]
+
+
+def conv2d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
+    """2D convolution, as `tf.nn.conv2d`; see `conv3d`."""
+    return _conv(2, x, filter, strides, padding, dilations, name)
+
+
+def conv3d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
+    """3D convolution, as `tf.nn.conv3d` on the whole tensor: values and gradients, under every legal layout.
+
+    `y[batch..., x', y', z', out] = sum over taps and in of x[batch..., ., ., ., in] filter[., ., ., in, out]`
+
+    May be split: batch and spatial dimensions (halos are exchanged), `out`, and `in` (results are summed over
+    processors). A spatial dimension n -> o is split over N legally if N divides n and o.
+
+    Args:
+      x: Tensor[batch..., x, y, z, in]
+      filter: Tensor[fx, fy, fz, in, out]; `in` is `x`'s channel dimension, name and size.
+      strides: an int, or one for each spatial dimension.
+      padding: "SAME" or "VALID", as in TensorFlow.
+      dilations: an int, or one for each spatial dimension.
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', z', out]: spatial dimensions keep their names, channels are called as the filter's last.
+
+    Raises:
+      ShapeError: dimensions that do not fit each other.
+    """
+    return _conv(3, x, filter, strides, padding, dilations, name)
+
+
+def conv2d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):
+    """2D transposed convolution, as `tf.nn.conv2d_transpose`; see `conv3d_transpose`."""
+    return _conv_transpose(2, x, filter, strides, padding, output_sizes, name)
+
+
+def conv3d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):
+    """3D transposed convolution, as `tf.nn.conv3d_transpose`: the adjoint of `conv3d` with the same filter.
+
+    Args:
+      x: Tensor[batch..., x, y, z, in]
+      filter: Tensor[fx, fy, fz, out, in]; `in` is `x`'s channel dimension, name and size.
+      strides: an int, or one for each spatial dimension.
+      padding: "SAME" or "VALID".
+      output_sizes: sizes of x', y', z'; default `n s` (SAME), `n s + max(k - s, 0)` (VALID).
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', z', out]
+
+    Raises:
+      ShapeError: dimensions that do not fit each other.
+    """
+    return _conv_transpose(3, x, filter, strides, padding, output_sizes, name)

@@ -1,0 +1,184 @@
+"""Convolution and its two adjoints on one device, for 2 and 3 spatial dimensions: what conv ops call on their slices.
+
+All take `[batch, spatial..., channels]`, filters `[kernel..., in, out]`.
+
+TensorFlow's kernels fail for some windows. For these, the taps along one dimension are convolved one at a time. Each
+tap is convolved with only the voxels that it reads, so the convolution has stride 1 and no dilation along that
+dimension.
+"""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from mtf_imaging.layout.windows import Window
+
+# TensorFlow's CPU kernels (oneDNN) support dilation only for these dtypes.
+_DILATING = (tf.float32, tf.bfloat16, tf.float16)
+
+
+def _around(values):
+    return [1, *values, 1]
+
+
+def _replaced(values, axis, value):
+    return [*values[:axis], value, *values[axis + 1 :]]
+
+
+def _axis_by_tap(dtype, kernel, strides, dilations):
+    """Returns the spatial dimension whose taps are convolved one at a time; None if TensorFlow convolves them."""
+    for axis, (taps, stride) in enumerate(zip(kernel, strides)):
+        # oneDNN's filter gradient (TensorFlow 2.21) corrupts memory for strided kernels of one tap and few channels.
+        if taps == 1 and stride > 1:
+            return axis
+    dilated = [axis for axis, (taps, d) in enumerate(zip(kernel, dilations)) if taps > 1 and d > 1]
+    if dtype not in _DILATING:
+        return dilated[0] if dilated else None
+    if len(kernel) == 3 and min(kernel[1:]) > 1 and dilations[1] != dilations[2]:
+        # TensorFlow 2.21 infers the shape of Conv3D with the last two dilations swapped.
+        return 1 if kernel[1] < kernel[2] else 2
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Taps:
+    """The taps of a filter along one spatial dimension, one at a time.
+
+    Attributes:
+      axis: axis of the dimension in a tensor; in a filter, the axis is one less.
+      window: the `Window` of the dimension.
+      size: voxels along the dimension, without padding.
+      rest: strides, padding and dilations of a convolution with one tap.
+    """
+
+    axis: int
+    window: Window
+    size: int
+    rest: tuple
+
+    @classmethod
+    def make(cls, dtype, sizes, kernel, strides, padding, dilations):
+        """Returns the taps that are convolved one at a time, or None if TensorFlow convolves them all."""
+        axis = _axis_by_tap(dtype, kernel, strides, dilations)
+        if axis is None:
+            return None
+        window = Window(kernel[axis], strides[axis], dilations[axis], padding)
+        rest = _replaced(strides, axis, 1), padding, _replaced(dilations, axis, 1)
+        return cls(axis + 1, window, sizes[axis], rest)
+
+    @property
+    def numbers(self):
+        return range(self.window.kernel)
+
+    @property
+    def outputs(self):
+        return self.window.output_size(self.size)
+
+    def of_filter(self, f, tap):
+        """Returns the filter with a single tap."""
+        return f if self.window.kernel == 1 else tf.split(f, self.window.kernel, self.axis - 1)[tap]
+
+    def _folded(self, shape):
+        """Folds all other dimensions of a shape, because TensorFlow copies tensors of three dimensions fastest."""
+        return [math.prod(shape[: self.axis]), shape[self.axis], math.prod(shape[self.axis + 1 :])]
+
+    def _unfolded(self, x, shape):
+        """Reshapes `x` to a shape, but keeps its size along the dimension."""
+        return tf.reshape(x, _replaced(shape, self.axis, x.shape[1]))
+
+    def padded(self, x):
+        """Pads `x` with the zeros that the taps read."""
+        before, after = self.window.pads(self.size)
+        if not before and not after:
+            return x
+        shape = x.shape.as_list()
+        return self._unfolded(tf.pad(tf.reshape(x, self._folded(shape)), [[0, 0], [before, after], [0, 0]]), shape)
+
+    def unpadded(self, dx):
+        """The adjoint of `padded`."""
+        before, after = self.window.pads(self.size)
+        if not before and not after:
+            return dx
+        shape = dx.shape.as_list()
+        return self._unfolded(tf.reshape(dx, self._folded(shape))[:, before : before + self.size], shape)
+
+    def read(self, x, tap):
+        """Returns the voxels of a padded `x` that one tap reads, one per output."""
+        shape, first, stride = x.shape.as_list(), tap * self.window.dilation, self.window.stride
+        x = tf.reshape(x, self._folded(shape))
+        if stride == 1:
+            x = x[:, first : first + self.outputs]
+        else:
+            # On a CPU, a strided slice takes ten times as long as a gather.
+            x = tf.gather(x, list(range(first, first + self.outputs * stride, stride)), axis=1)
+        return self._unfolded(x, shape)
+
+    def read_shape(self, shape):
+        """Returns the shape of the voxels that one tap reads from a tensor of a given shape."""
+        return _replaced(shape, self.axis, self.outputs)
+
+    def spread(self, values, tap):
+        """The adjoint of `read`: puts values at the voxels that one tap reads, and zeros at all others."""
+        shape, first, stride = values.shape.as_list(), tap * self.window.dilation, self.window.stride
+        outer, outputs, inner = self._folded(shape)
+        size, span = self.size + sum(self.window.pads(self.size)), outputs * stride
+        if stride > 1:
+            values = tf.pad(tf.reshape(values, [outer * outputs, inner]), [[0, 0], [0, (stride - 1) * inner]])
+        values = tf.reshape(values, [outer, span, inner])[:, : size - first]
+        values = tf.pad(values, [[0, 0], [first, max(0, size - first - span)], [0, 0]])
+        return self._unfolded(values, shape)
+
+
+def _native(kernel, strides, padding, dilations):
+    """Returns the arguments of TensorFlow's kernels.
+
+    The dilation of a single tap has no effect. It is set to 1, because some kernels refuse any dilation. If a filter
+    has a single tap along one of the last two dimensions, both dilations are set to the larger one (see
+    `_axis_by_tap`).
+    """
+    dilations = [1 if taps == 1 else d for taps, d in zip(kernel, dilations, strict=True)]
+    if len(kernel) == 3 and min(kernel[1:]) == 1:
+        dilations = [dilations[0], *[max(dilations[1:])] * 2]
+    return {"strides": _around(strides), "padding": padding, "dilations": _around(dilations)}
+
+
+def adjoint_filter(f):
+    """The filter `[kernel..., out, in]` whose convolution, of stride 1, is the adjoint of that of `f`."""
+    spatial = list(range(len(f.shape) - 2))
+    return tf.transpose(tf.reverse(f, spatial), [*spatial, len(spatial) + 1, len(spatial)])
+
+
+def conv(x, f, strides, padding, dilations):
+    """`y[batch, outputs..., out]`."""
+    kernel = f.shape.as_list()[:-2]
+    taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
+    if taps is not None:
+        x = taps.padded(x)
+        return tf.add_n([conv(taps.read(x, tap), taps.of_filter(f, tap), *taps.rest) for tap in taps.numbers])
+    fn = tf.raw_ops.Conv2D if len(kernel) == 2 else tf.raw_ops.Conv3D
+    return fn(input=x, filter=f, **_native(kernel, strides, padding, dilations))
+
+
+def conv_input_grad(shape, f, dy, strides, padding, dilations):
+    """`dx` of the given shape from `dy` (also: the transposed convolution of `dy`)."""
+    shape, kernel = list(shape), f.shape.as_list()[:-2]
+    taps = _Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
+    if taps is not None:
+        read = taps.read_shape(shape)
+        gradients = [conv_input_grad(read, taps.of_filter(f, tap), dy, *taps.rest) for tap in taps.numbers]
+        return taps.unpadded(tf.add_n([taps.spread(dx, tap) for tap, dx in enumerate(gradients)]))
+    fn = tf.raw_ops.Conv2DBackpropInput if len(kernel) == 2 else tf.raw_ops.Conv3DBackpropInputV2
+    return fn(input_sizes=shape, filter=f, out_backprop=dy, **_native(kernel, strides, padding, dilations))
+
+
+def conv_filter_grad(x, shape, dy, strides, padding, dilations):
+    """`df` of the given shape from `x` and `dy`, a sum over the batch."""
+    shape, kernel = list(shape), list(shape[:-2])
+    taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
+    if taps is not None:
+        x, of_tap = taps.padded(x), _replaced(shape, taps.axis - 1, 1)
+        gradients = [conv_filter_grad(taps.read(x, tap), of_tap, dy, *taps.rest) for tap in taps.numbers]
+        return tf.concat(gradients, taps.axis - 1)
+    fn = tf.raw_ops.Conv2DBackpropFilter if len(kernel) == 2 else tf.raw_ops.Conv3DBackpropFilterV2
+    return fn(input=x, filter_sizes=shape, out_backprop=dy, **_native(kernel, strides, padding, dilations))

@@ -1,0 +1,215 @@
+"""Resizing of 2 or 3 spatial dimensions, any of which may be split: linear or nearest, up or down, by any ratio."""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.layout.windows import Window, nearest_legal_sizes
+from mtf_imaging.meshes.exchange import Round
+from mtf_imaging.meshes.halo import widening as halo
+from mtf_imaging.ops.faults import LayoutFault
+from mtf_imaging.ops.precision import master_dtype
+from mtf_imaging.ops.resize.interpolation import METHODS, plan_slices
+from mtf_imaging.ops.window_op import first_axis, per_dimension
+
+_VOXEL = Window(1)  # every size holds as many
+
+
+@dataclasses.dataclass(frozen=True)
+class Resized:
+    """One dimension that changes its size: its place in the tensor, its name, and both sizes."""
+
+    dim: int
+    name: str
+    size: int
+    outputs: int
+
+
+class _ResizeOperation(mtf.Operation):
+    """What a resize and its adjoint share: `x[..., sizes..., channels]`, `y[..., outputs..., channels]`.
+
+    A widened slice is made by one copy for all dimensions; these are then resized one after the other, those that
+    shrink first.
+    """
+
+    def __init__(self, kind, x, resized, method, name):
+        super().__init__([x], name=name)
+        self.kind = kind
+        self._method = method
+        # Lines of the last dimensions are dearest to gather: their turn is while the tensor is smallest.
+        self._resized = sorted(resized, key=lambda r: (r.outputs / r.size, r.dim if r.outputs < r.size else -r.dim))
+
+    def _shape(self, sizes):
+        dims = list(self.inputs[0].shape.dims)
+        for r, size in zip(self._resized, sizes):
+            dims[r.dim] = mtf.Dimension(r.name, size)
+        return mtf.Shape(dims)
+
+    def _plans(self, mesh):
+        """For each resized dimension the mesh axis that splits it, or None, and its `SlicePlan`."""
+        for r in self._resized:
+            axis = first_axis(mesh, mtf.Dimension(r.name, r.size))
+            parts = 1 if axis is None else mesh.shape[axis].size
+            yield r, axis, plan_slices(r.size, r.outputs, parts, self._method)
+
+    def _margins(self, mesh):
+        return [
+            halo.Margin(r.dim, r.size // mesh.shape[axis].size, plan.before, plan.after, axis)
+            for r, axis, plan in self._plans(mesh)
+            if axis is not None
+        ]
+
+    def layout_faults(self, mesh_sizes, rules):
+        """The splits that do not divide both sizes of a dimension, as `LayoutFault`s."""
+        rules = [(r, rules.get(r.name)) for r in self._resized]
+        faults = [self._layout_fault(r, rule, mesh_sizes.get(rule, 1)) for r, rule in rules]
+        return [fault for fault in faults if fault]
+
+    def _layout_fault(self, r, rule, parts):
+        why, fixes = [], []
+        for which, size, fix in (("input", r.size, f"pad '{r.name}' to"), ("output", r.outputs, "resize it to")):
+            if size % parts:
+                below, above = nearest_legal_sizes(_VOXEL, size, parts)
+                nearest = f"{below} and {above}" if below else f"{above}"
+                why.append(f"its {which} size {size} is not divisible by {parts}, nearest legal: {nearest}")
+                fixes.append(f"{fix} {above}")
+        if not why:
+            return None
+        text = (
+            f"{self.kind} '{self.name}': cannot split '{r.name}' (size {r.size}, resized to {r.outputs}) over '{rule}' "
+            f"(size {parts}): {', and '.join(why)}. Fix: {' and '.join(fixes)}, or drop '{r.name}:{rule}'."
+        )
+        return LayoutFault(text, frozenset({(r.name, r.size), (r.name, r.outputs)}), (r, rule))
+
+
+class Resize(_ResizeOperation):
+    """`y = resize(x)`: linear in `x`."""
+
+    def __init__(self, kind, x, resized, method, name=None):
+        super().__init__(kind, x, resized, method, name or kind)
+        self._outputs = [mtf.Tensor(self, self._shape([r.outputs for r in self._resized]), x.dtype)]
+
+    def gradient(self, grad_ys):
+        return ResizeGrad(self.kind, grad_ys[0], self._resized, self._method).outputs
+
+    def lower(self, lowering):
+        mesh, x = lowering.mesh_impl(self), self.inputs[0]
+        y = halo.widen(mesh, lowering.tensors[x].to_laid_out_tensor(), self._margins(mesh))
+        for r, axis, plan in self._plans(mesh):
+            y = _sum_taps(mesh, y, r.dim, axis, plan.forward)
+        lowering.set_tensor_lowering(self.outputs[0], mesh.map_stacks(lambda y: tf.cast(y, x.dtype), y))
+
+    def exchanges(self, mesh):
+        x = self.inputs[0]
+        return [Round(halo.exchanges(mesh, self._margins(mesh), mesh.slice_shape(x.shape), x.dtype.size))]
+
+
+class ResizeGrad(_ResizeOperation):
+    """The adjoint of `Resize`."""
+
+    def __init__(self, kind, dy, resized, method):
+        super().__init__(kind, dy, resized, method, f"{kind}_dx")
+        self._outputs = [mtf.Tensor(self, self._shape([r.size for r in self._resized]), dy.dtype)]
+
+    def gradient(self, grad_ys):
+        return Resize(self.kind, grad_ys[0], self._resized, self._method).outputs
+
+    def lower(self, lowering):
+        mesh, dy = lowering.mesh_impl(self), self.inputs[0]
+        dx = lowering.tensors[dy].to_laid_out_tensor()
+        for r, axis, plan in reversed(list(self._plans(mesh))):
+            dx = _sum_taps(mesh, dx, r.dim, axis, plan.backward)
+        dx = halo.narrow(mesh, dx, self._margins(mesh))
+        lowering.set_tensor_lowering(self.outputs[0], mesh.map_stacks(lambda dx: tf.cast(dx, dy.dtype), dx))
+
+    def exchanges(self, mesh):
+        dx = self.outputs[0]
+        dtype = dx.dtype if self._method == "nearest" else master_dtype(dx.dtype)
+        return [Round(halo.exchanges(mesh, self._margins(mesh), mesh.slice_shape(dx.shape), dtype.size, adjoint=True))]
+
+
+def _sum_taps(mesh, x, dim, axis, taps):
+    """Each processor's `Taps` along dimension `dim`, which mesh dimension `axis` (or None) splits.
+
+    The result has the digits that sums need (`master_dtype`), unless every voxel is copied as it is.
+    """
+
+    def own(values):
+        constant = mesh.laid_out_constant(lambda at: values[0 if axis is None else at[axis]])
+        return mesh.canonical_like(constant, x)
+
+    def local(stack, positions, weights):
+        before, after = stack.shape[: dim + 1], stack.shape[dim + 2 :]
+        lines = tf.reshape(stack, [before[0], math.prod(before[1:]), stack.shape[dim + 1], math.prod(after)])
+        values = [tf.gather(lines, positions[:, tap], axis=2, batch_dims=1) for tap in range(positions.shape[1])]
+        if not taps.copies:
+            dtype = master_dtype(stack.dtype)
+            weights = tf.cast(weights, dtype)[:, :, tf.newaxis, :, tf.newaxis]
+            values = [tf.cast(value, dtype) * weights[:, tap] for tap, value in enumerate(values)]
+        total = values[0] if len(values) == 1 else tf.add_n(values)
+        return tf.reshape(total, [*before, positions.shape[2], *after])
+
+    return mesh.map_stacks(local, x, own(taps.positions), own(taps.weights))
+
+
+def _resize(num_spatial, x, sizes, method, name):
+    kind = f"resize{num_spatial}d"
+    title = f"{kind} '{name or kind}'"
+    dims = x.shape.dims
+    if len(dims) < num_spatial + 2:
+        raise ShapeError(
+            f"{title} needs at least {num_spatial + 2} dimensions (batch, {num_spatial} spatial ones, channels), "
+            f"but its input has {len(dims)}: {x.shape}"
+        )
+    if method not in METHODS:
+        raise ShapeError(f"{title}: method must be 'linear' or 'nearest', not {method!r}")
+    if method == "linear" and not x.dtype.is_floating:
+        raise ShapeError(
+            f"{title}: the input is {x.dtype.name}, which has no values between two others. Fix: method='nearest', or "
+            "cast it"
+        )
+    sizes = per_dimension(title, "sizes", sizes, num_spatial)
+    if min(sizes) < 1:
+        raise ShapeError(f"{title}: sizes must be at least 1, not {sizes}")
+    first = len(dims) - 1 - num_spatial
+    resized = [
+        Resized(i, dim.name, dim.size, size)
+        for i, (dim, size) in enumerate(zip(dims[first:-1], sizes), first)
+        if dim.size != size
+    ]
+    return Resize(kind, x, resized, method, name).outputs[0] if resized else x
+
+
+def resize2d(x, sizes, method="linear", name=None):
+    """Resizes 2 spatial dimensions, as `tf.image.resize(x, sizes, antialias=False)`; see `resize3d`."""
+    return _resize(2, x, sizes, method, name)
+
+
+def resize3d(x, sizes, method="linear", name=None):
+    """Resizes 3 spatial dimensions, up or down, as `tf.image.resize(..., antialias=False)` resizes 2.
+
+    `y[batch..., x', y', z', channels] = sum over x, y, z of wx[x', x] wy[y', y] wz[z', z] x[batch..., x, y, z,
+    channels]`
+
+    Voxels are cells, so centres are at halves and the borders of the volume stay where they are. Linear: weights of the
+    two voxels around each new centre; nearest: the voxel that it lies in, of any dtype.
+
+    May be split: everything. A spatial dimension n -> o is split over N legally if N divides n and o; a slice then
+    needs at most one voxel of each neighbour, and none for nearest.
+
+    Args:
+      x: Tensor[batch..., x, y, z, channels]
+      sizes: voxels of x', y', z': an int, or one for each spatial dimension.
+      method: "linear" or "nearest".
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', z', channels] of the same dtype: spatial dimensions keep their names.
+
+    Raises:
+      ShapeError: dimensions, sizes, a method or a dtype that cannot be.
+    """
+    return _resize(3, x, sizes, method, name)

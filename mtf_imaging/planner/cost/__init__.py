@@ -1,0 +1,1 @@
+"""The cost model of a training step: memory, exchange and time."""

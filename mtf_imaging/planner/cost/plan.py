@@ -1,0 +1,244 @@
+"""What a step costs under a layout: by operation and in all, as numbers."""
+
+import collections
+import dataclasses
+import math
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.layout import format_shape, parse_layout, parse_shape
+from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes.exchange import Exchange
+from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.planner.cost.residence import Peak, peak
+from mtf_imaging.planner.cost.step import Step
+from mtf_imaging.planner.cost.traffic import traffic
+
+
+@dataclasses.dataclass(frozen=True)
+class OpCost:
+    """What one operation of one pass through the network costs a processor.
+
+    Attributes:
+      name, kind: of the operation.
+      phase: "forward", "backward" or "update".
+      whole: the shape of its (first) result, as "batch:1,x:64".
+      slice: of that, what a processor holds.
+      halo: {dimension: (before, after)} voxels by which what it reads is widened, of split dimensions.
+      flops: multiplications and additions.
+      nbytes: of its results.
+      exchanges: what is sent; see `Exchange`.
+    """
+
+    name: str
+    kind: str
+    phase: str
+    whole: str
+    slice: tuple[int, ...]
+    halo: dict[str, tuple[int, int]]
+    flops: int
+    nbytes: int
+    exchanges: tuple[Exchange, ...]
+
+    def sent(self, coordinates, mesh_sizes, kinds=("halo",)) -> int:
+        """Bytes that the processor at these mesh coordinates sends."""
+        return sum(e.sent_by(coordinates, mesh_sizes) for e in self.exchanges if e.kind in kinds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a step costs.
+
+    Attributes:
+      mesh_shape, layout: as they were given.
+      mesh: pairs (mesh dimension, size).
+      grid: which processors share a device.
+      ops: of one pass through the network, and of the update.
+      parts: passes a step: micro-batches.
+      forward_passes: forward passes for each backward one.
+      weights: bytes of the weights that the fullest device keeps between steps.
+      state: of what the fullest one keeps beside: the optimizer's, moving statistics, the gradient of parts so far.
+      weights_read: bytes of weights that each device reads in a pass.
+      state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
+        device updates its own slice; otherwise the device that keeps the variable updates it alone.
+      peak: of what else a device holds.
+    """
+
+    mesh_shape: str
+    layout: str
+    mesh: tuple[tuple[str, int], ...]
+    grid: BlockGrid
+    ops: tuple[OpCost, ...]
+    parts: int
+    forward_passes: int
+    weights: int
+    state: int
+    weights_read: int
+    state_read: int
+    peak: Peak
+
+    @property
+    def processors(self) -> int:
+        return math.prod(self.grid.mesh)
+
+    @property
+    def devices(self) -> int:
+        return self.grid.num_blocks
+
+    @property
+    def interior(self) -> tuple[int, ...]:
+        """Coordinates of a processor with neighbours on all sides, where there is one."""
+        return tuple(size // 2 for _, size in self.mesh)
+
+    @property
+    def border(self) -> tuple[int, ...]:
+        """Coordinates of a processor at a corner of the mesh."""
+        return (0,) * len(self.mesh)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a device holds at the peak of a step."""
+        return self.weights + self.state + self.peak.nbytes
+
+    @property
+    def weights_sent(self) -> int:
+        """Bytes of weights that each device receives in a step: once per forward pass of each micro-batch."""
+        return self.weights_read * self.parts * self.forward_passes if self.devices > 1 else 0
+
+    @property
+    def state_sent(self) -> int:
+        """Bytes of optimizer state that each device receives in a step."""
+        return self.state_read if self.devices > 1 else 0
+
+    def times(self, phase: str) -> int:
+        """How often a step does what is of a phase."""
+        return {"forward": self.parts * self.forward_passes, "backward": self.parts, "update": 1}[phase]
+
+    def total(self, of, phase: str | None = None) -> int:
+        """The sum over operations of a step, of `of(OpCost)`."""
+        return sum(of(op) * self.times(op.phase) for op in self.ops if phase in (None, op.phase))
+
+    def sent(self, coordinates: tuple[int, ...], phase: str | None = None, kinds=("halo",)) -> int:
+        """Bytes that the processor at these mesh coordinates sends in a step."""
+        return self.total(lambda op: op.sent(coordinates, self.grid.mesh, kinds), phase)
+
+    @property
+    def moved(self) -> int:
+        """Bytes that all processors together send in a step, whatever for."""
+        return self.total(lambda op: sum(e.sent_by_all(self.grid.mesh) for e in op.exchanges))
+
+    def count(self, kinds=("halo",), phase: str | None = None) -> int:
+        """Exchanges of a step."""
+        return self.total(lambda op: sum(e.kind in kinds for e in op.exchanges), phase)
+
+
+def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = None) -> Plan:
+    """Adds up what a step costs.
+
+    Args:
+      step: as `trace_step` made it.
+      mesh_shape: the mesh.
+      layout: a layout that is legal, see `tracing.check`.
+      devices: how many there are; default: one a processor. With fewer, several processors share one.
+    """
+    mesh_pairs, rules = parse_shape(mesh_shape, "mesh shape"), parse_layout(layout)
+    processors = math.prod(size for _, size in mesh_pairs)
+    mesh = _PlannedMesh(
+        mtf.convert_to_shape(list(mesh_pairs)),
+        mtf.convert_to_layout_rules(list(rules)),
+        [f"device:{n}" for n in range(devices or processors)],
+    )
+    exchanges = traffic(step.phases, mesh)
+    ops = tuple(_cost(op, phase, mesh, exchanges.get(op, ())) for op, phase in step.phases.items())
+    variables = [v for v in step.traced.graph.all_variables if v in step.phases]
+    weights, state = _kept(step.traced)
+    accumulated = sum(v.size * v.master_dtype.size for v in variables if v.trainable) if step.parts > 1 else 0
+    return Plan(
+        mesh_shape,
+        layout,
+        tuple(mesh_pairs),
+        mesh.grid,
+        ops,
+        step.parts,
+        step.forward_passes,
+        weights,
+        state + accumulated,
+        sum(_slice_bytes(v, mesh) for v in variables if v.trainable),
+        sum(_slice_bytes(v, mesh) for v in variables if not v.trainable and mesh.is_split(v.shape)),
+        peak(step.phases, mesh, mesh.grid.stack_size),
+    )
+
+
+def _kept(traced):
+    """Bytes of weights, and of all other variables, on the device that has most of each."""
+    kept = collections.defaultdict(lambda: [0, 0])
+    for variable in traced.graph.all_variables:
+        home = traced.masters.homes[variable.name]
+        kept[home][not variable.trainable] += variable.size * variable.master_dtype.size
+    return tuple(max(sizes) for sizes in zip(*kept.values(), strict=True)) or (0, 0)
+
+
+def _slice_bytes(variable, mesh):
+    return math.prod(mesh.slice_shape(variable.shape)) * variable.slice_dtype.size
+
+
+class _PlannedMesh(BlockMeshImpl):
+    """A mesh that is asked the same of the same shapes thousands of times, and does not answer anew."""
+
+    def __init__(self, *options):
+        super().__init__(*options)
+        self._slices, self._axes = {}, {}
+
+    def without(self, names):
+        mesh = super().without(names)
+        mesh._slices, mesh._axes = {}, {}
+        return mesh
+
+    def slice_shape(self, shape):
+        key = tuple(shape.dims)
+        if key not in self._slices:
+            self._slices[key] = super().slice_shape(shape)
+        return list(self._slices[key])
+
+    def split_axes(self, shape):
+        key = tuple(shape.dims)
+        if key not in self._axes:
+            self._axes[key] = super().split_axes(shape)
+        return self._axes[key]
+
+
+def _cost(op, phase, mesh, exchanges):
+    first = next(iter(op.outputs), None)
+    shape = mtf.Shape([]) if first is None else first.shape
+    nbytes = sum(math.prod(mesh.slice_shape(y.shape)) * y.dtype.size for y in op.outputs)
+    return OpCost(
+        op.name,
+        getattr(op, "kind", None) or type(op).__name__,
+        phase,
+        format_shape((d.name, d.size) for d in shape.dims),
+        tuple(mesh.slice_shape(shape)),
+        _halo(op, mesh),
+        _flops(op, mesh),
+        nbytes,
+        tuple(exchanges),
+    )
+
+
+def _halo(op, mesh):
+    geometry = getattr(op, "geometry", None)
+    if geometry is None:
+        return {}
+    return {
+        name: (margin.before, margin.after)
+        for name, margin in zip(geometry.names, geometry.margins(mesh))
+        if margin.mesh_axis is not None
+    }
+
+
+def _flops(op, mesh):
+    """Of convolutions and products as they are; of anything else one an element of its results."""
+    if hasattr(op, "flops"):
+        return op.flops(mesh)
+    if isinstance(op, mtf.EinsumOperation):
+        dims = dict.fromkeys(d for x in op.inputs for d in x.shape.dims)
+        return 2 * math.prod(mesh.slice_shape(mtf.Shape(list(dims))))
+    return sum(math.prod(mesh.slice_shape(y.shape)) for y in op.outputs)

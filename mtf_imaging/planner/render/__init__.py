@@ -1,0 +1,1 @@
+"""Reports of the planner: text, JSON and pictures."""

@@ -1,0 +1,96 @@
+"""A picture of a layout: the volume and its slices, one slice with its halo, and the memory of a device."""
+
+import dataclasses
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.layout import format_layout, format_shape
+from mtf_imaging.planner.render import picture_memory, picture_volume
+from mtf_imaging.planner.render.picture_boxes import Cuts
+from mtf_imaging.planner.render.picture_words import processors_in_words
+
+_DPI = 100
+_HEIGHT, _HEAD, _FOOT = 560, 88, 14  # pixels, as all sizes here
+_WIDTHS = {"volume": 520, "slice": 370, "memory": 400}
+
+
+@dataclasses.dataclass(frozen=True)
+class LayoutPicture:
+    """What is drawn of a layout.
+
+    Attributes:
+      volume: pairs (dimension, voxels) of the image's spatial dimensions, 1 to 3 of them.
+      mesh_shape: pairs (mesh dimension, size).
+      layout: pairs (tensor dimension, mesh dimension), also of other dimensions than the volume's.
+      halo: voxels (before, after) of the widest convolution at full resolution, by spatial dimension.
+      memory: pairs (what it is for, bytes) of one device; empty where it is not known.
+      memory_recomputed: the same where activations are computed again in the backward pass; empty for no such bar.
+      device_memory: bytes of a device, or None.
+      device_name: what to call it.
+      title: a line above all; default: the mesh and the layout.
+    """
+
+    volume: Sequence[tuple[str, int]]
+    mesh_shape: Sequence[tuple[str, int]] = ()
+    layout: Sequence[tuple[str, str]] = ()
+    halo: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    memory: Sequence[tuple[str, int]] = ()
+    memory_recomputed: Sequence[tuple[str, int]] = ()
+    device_memory: int | None = None
+    device_name: str = "device"
+    title: str = ""
+
+
+def write_picture(path: str | Path, picture: LayoutPicture) -> None:
+    """Writes the picture of a layout as a PNG, whole or not at all.
+
+    Args:
+      path: file to write.
+      picture: what is drawn.
+
+    Raises:
+      ShapeError: a volume of no dimension, or of more than 3.
+    """
+    canvas = _canvas(picture)
+    with atomic_path(path) as temporary:
+        canvas.print_png(temporary)
+
+
+def _canvas(picture: LayoutPicture) -> FigureCanvasAgg:
+    cuts = Cuts(tuple(picture.volume), tuple(picture.mesh_shape), tuple(picture.layout))
+    shown = {"volume": True, "slice": max(cuts.parts.values()) > 1, "memory": bool(picture.memory)}
+    widths = {name: width for name, width in _WIDTHS.items() if shown[name]}
+    total = sum(widths.values())
+    figure = Figure(figsize=(total / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="white")
+    panels, left = {}, 0
+    for name, width in widths.items():
+        panels[name] = _panel(figure, left / total, width, total)
+        left += width
+    mesh, layout = format_shape(picture.mesh_shape), format_layout(picture.layout)
+    title = picture.title or (f"mesh {mesh}    layout {layout}" if layout else "one processor, nothing is split")
+    top = 1 - 26 / _HEIGHT
+    size = min(12, 1.25 * total / len(title))  # a long one in one line, too
+    figure.text(16 / total, top, title, fontsize=size, fontweight="bold", va="center")
+    said = textwrap.fill(processors_in_words(cuts), int(total / 7.4))
+    figure.text(16 / total, top - 16 / _HEIGHT, said, fontsize=9.5, color="#444444", va="top")
+    picture_volume.draw_volume(panels["volume"], cuts, picture.halo)
+    if "slice" in panels:
+        picture_volume.draw_slice(panels["slice"], cuts, picture.halo)
+    if "memory" in panels:
+        picture_memory.draw_memory(panels["memory"], picture)
+    return FigureCanvasAgg(figure)
+
+
+def _panel(figure, left, width, total):
+    """Axes without frame, whose units are pixels."""
+    height = _HEIGHT - _HEAD - _FOOT
+    axes = figure.add_axes((left, _FOOT / _HEIGHT, width / total, height / _HEIGHT))
+    axes.set_xlim(0, width)
+    axes.set_ylim(0, height)
+    axes.set_axis_off()
+    return axes

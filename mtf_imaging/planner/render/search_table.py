@@ -1,0 +1,66 @@
+"""What a search found, as a table, with the reason why each layout but the first is not the first."""
+
+from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.program.memory import format_bytes
+
+_HEAD = ("", "mesh shape", "layout", "step", "exchange", "memory", "why")
+
+
+def search_table(searched: Searched, top: int) -> str:
+    """The first `top` layouts, and how many are not legal.
+
+    Args:
+      searched: what was found.
+      top: how many to show.
+    """
+    shown = searched.found[:top]
+    rows = [_HEAD]
+    for rank, found in enumerate(shown, 1):
+        mesh_shape, layout = (word or '""' for word in found.candidate)
+        rows.append(
+            (
+                str(rank) if found.fits else "-",
+                mesh_shape,
+                layout + (" (recomputed)" if found.recompute else ""),
+                format_seconds(found.time.total),
+                f"{found.time.exchange_share:.0%}",
+                format_bytes(found.plan.memory),
+                _why(found, searched.best),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = (
+        []
+        if not shown
+        else ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    )
+    if len(searched.found) > top:
+        lines.append(f"and {len(searched.found) - top} more; --top shows more of them")
+    if searched.illegal:
+        candidate, fault = next(iter(searched.illegal.items()))
+        others = f"; so are {len(searched.illegal) - 1} others" if len(searched.illegal) > 1 else ""
+        lines.append(f"not legal: {candidate.layout} on {candidate.mesh_shape}{others}. {fault}")
+    return "\n".join(lines)
+
+
+def _why(found: Found, best: Found | None) -> str:
+    if not found.fits:
+        return "does not fit"
+    if found is best:
+        return "the fastest that fits"
+    slower = found.time.total / best.time.total - 1
+    if slower < 0.0005:
+        return "as fast"
+    parts = zip(found.time._fields, found.time, best.time, strict=True)
+    name = max(parts, key=lambda part: part[1] - part[2])[0]
+    reason = {
+        "compute": "computes more" + (", activations again" if found.recompute > best.recompute else ""),
+        "links": f"sends {_ratio(found.time.links, best.time.links)} the bytes",
+        "latency": f"{_ratio(found.time.latency, best.time.latency)} the exchanges",
+    }[name]
+    return f"{slower:.1%} slower: {reason}"
+
+
+def _ratio(more, less):
+    return f"{more / less:.1f} times" if less else "all"

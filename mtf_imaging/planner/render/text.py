@@ -1,0 +1,172 @@
+"""What is said of a layout, for people: a summary, and a table of operations."""
+
+from mtf_imaging.planner.cost.explained import Explained
+from mtf_imaging.planner.cost.plan import OpCost, Plan
+from mtf_imaging.program.memory import format_bytes
+
+_BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
+
+
+def text(explained: Explained, verbose: bool = False, colours: bool = False) -> str:
+    """The summary, and the table of operations with halos, or of all.
+
+    Args:
+      explained: what is shown.
+      verbose: whether every operation is.
+      colours: whether with a terminal's escape sequences.
+    """
+    summary = "\n".join(_summary(explained, _paint if colours else lambda said, *_: said))
+    return f"{summary}\n\n{_table(explained.plan, verbose)}"
+
+
+def groups(plan: Plan) -> dict[str, list[OpCost]]:
+    """The operations of a plan by the forward operation that they are of, itself first; an update is one group."""
+    found = {}
+    for op in plan.ops:
+        name = "the optimizer" if op.phase == "update" else op.name.split("/gradients/")[0]
+        found.setdefault(name, []).append(op)
+    return found
+
+
+def _paint(said, colour):
+    return f"{colour}{said}{_OFF}"
+
+
+def _summary(explained, paint):
+    plan, hardware, time = explained.plan, explained.hardware, explained.time
+    mesh = f"mesh {plan.mesh_shape}, layout {plan.layout or 'of nothing'}" if plan.mesh_shape else "one processor"
+    yield paint(f"{mesh}: {_number(plan.processors, 'processor')} on {_number(plan.devices, 'device')}", _BOLD)
+    if plan.parts > 1:
+        again = ", with a forward pass more for sums over the batch" if plan.forward_passes > 1 else ""
+        yield f"a batch of {explained.batch_size} in {plan.parts} parts, one after the other{again}"
+    if explained.repeated:
+        yield f"nothing is split over {' and '.join(explained.repeated)}: along it all do the same work"
+    yield ""
+    yield "memory of a device"
+    for name, of in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
+        if of is not None:
+            yield _memory_line(explained, name, of, paint)
+    yield f"  most is held at {_short(plan.peak.at.name)}, with {_largest(plan)}"
+    yield ""
+    yield "a step"
+    ends = plan.interior, plan.border
+    for phase in ("forward", "backward"):
+        interior, border = (format_bytes(plan.sent(end, phase)) for end in ends)
+        exchanges, sums = plan.count(phase=phase), plan.count(("sum",), phase)
+        yield (
+            f"  {phase:9} {_flops(plan.total(lambda op: op.flops, phase))} a processor; halos: {interior} sent by an "
+            f"interior processor, {border} by one at a corner, in {exchanges} exchanges; {_number(sums, 'all-reduce')}"
+        )
+    moved = plan.sent(plan.interior, kinds=("gather", "all-to-all"))
+    if moved:
+        yield f"  slices gathered: {format_bytes(moved)} sent by a processor"
+    if plan.devices > 1:
+        state = f"; optimizer state: {format_bytes(plan.state_sent)}" if plan.state_sent else ""
+        yield f"  weights: {format_bytes(plan.weights_sent)} sent to each device{state}"
+    if time is not None:
+        said = f"{format_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
+        parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in time._asdict().items())
+        yield f"  {paint(said, _BOLD)}: {parts}"
+        yield paint(
+            f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s of {explained.dtype} "
+            f"({hardware.share:.0%} of what the maker states), {hardware.link / 1e9:.3g} GB/s from a device, "
+            f"{hardware.latency * 1e6:.3g} us an exchange, none of it hidden behind computing",
+            _DIM,
+        )
+    else:
+        yield "  Give --hardware, as --hardware h200, to see how long it takes and whether it fits."
+
+
+def _memory_line(explained, name, plan, paint):
+    said = f"  {name:22} {format_bytes(plan.memory):>10}"
+    parts = ((plan.weights, "weights"), (plan.state, "optimizer"), (plan.peak.nbytes, "at the peak"))
+    said += " = " + " + ".join(f"{format_bytes(size)} {what}" for size, what in parts)
+    fits = explained.fits(plan)
+    if fits is None:
+        return said
+    hardware = explained.hardware
+    room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
+    return said + (paint(f": fits {room}", _GREEN) if fits else paint(f": does not fit {room}", _RED))
+
+
+def _largest(plan):
+    return ", ".join(f"{_short(name)} {format_bytes(size)}" for name, size in plan.peak.largest[:3])
+
+
+def _short(name):
+    """An operation's name without the scope that all share, and which gradient it is of."""
+    forward, _, backward = name.removesuffix(":0").partition("/gradients/")
+    return f"{forward} (backward)" if backward else forward
+
+
+_HEAD = ("operation", "whole", "slice", "halo", "sends forward", "backward", "sums", "FLOP", "results")
+
+
+def _table(plan, verbose):
+    rows, rest = [], []
+    for name, ops in groups(plan).items():
+        (rows if verbose or any(any(sum(h) for h in op.halo.values()) for op in ops) else rest).append((name, ops))
+    if not verbose and not rows:  # nothing is split: what computes most
+        rows = sorted(rest, key=lambda group: -sum(op.flops for op in group[1]))[:20]
+        rest = [group for group in rest if group not in rows]
+    lines = [_HEAD, *(_row(plan, name, ops) for name, ops in rows)]
+    if rest:
+        lines.append(_row(plan, f"{len(rest)} others", [op for _, ops in rest for op in ops], summed=True))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    shown = ["  ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)).rstrip() for line in lines]
+    notes = [
+        "halo: voxels (before, after); sends: an interior processor / one at a corner, a step; results: kept or not"
+    ]
+    if not verbose:
+        notes.append("--verbose shows every operation")
+    return "\n".join([*shown, *notes])
+
+
+def _row(plan, name, ops, summed=False):
+    first = ops[0]
+    halo = " ".join(f"{dim}:{before},{after}" for dim, (before, after) in first.halo.items() if before or after)
+    sends = [_sends(plan, [op for op in ops if op.phase == phase]) for phase in ("forward", "backward")]
+    sums = sum(e.kind == "sum" for op in ops for e in op.exchanges)
+    return (
+        name,
+        "" if summed else first.whole,
+        "" if summed else " x ".join(map(str, first.slice)),
+        "" if summed else halo,
+        *sends,
+        str(sums or ""),
+        _flops(sum(op.flops * plan.times(op.phase) for op in ops)),
+        format_bytes(sum(op.nbytes for op in ops if op.phase == "forward")),
+    )
+
+
+def _sends(plan, ops):
+    kinds = ("halo", "gather", "all-to-all")
+    interior, border = (
+        sum(op.sent(at, plan.grid.mesh, kinds) * plan.times(op.phase) for op in ops)
+        for at in (plan.interior, plan.border)
+    )
+    return f"{format_bytes(interior)} / {format_bytes(border)}" if interior or border else ""
+
+
+def _aligned(cell, width, column):
+    return f"{cell:{width}}" if column < 4 else f"{cell:>{width}}"
+
+
+def _number(count, what):
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _flops(number):
+    for power, name in ((12, "T"), (9, "G"), (6, "M")):
+        if number >= 10**power:
+            return f"{number / 10**power:.3g} {name}FLOP"
+    return f"{number:,} FLOP"
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> format_seconds(0.0419)
+    '41.9 ms'
+    """
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

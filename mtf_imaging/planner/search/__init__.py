@@ -1,0 +1,1 @@
+"""The search for the best layout, and for the largest cube."""

@@ -1,0 +1,118 @@
+"""The layouts that a number of devices allows, ranked by how long a step takes among those that fit."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.step import Step
+from mtf_imaging.planner.cost.step_time import StepTime, step_time
+from mtf_imaging.planner.search.candidates import Candidate
+from mtf_imaging.program.tracing import check
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A legal layout.
+
+    Attributes:
+      candidate: it.
+      recompute: whether activations are computed again in the backward pass.
+      plan: what a step costs.
+      time: how long it takes.
+      fits: whether a device holds it.
+    """
+
+    candidate: Candidate
+    recompute: bool
+    plan: Plan
+    time: StepTime
+    fits: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """What a search found.
+
+    Attributes:
+      found: legal layouts, those that fit first, the fastest first; of the others those that need least first.
+      illegal: the first fault of each other layout.
+    """
+
+    found: tuple[Found, ...]
+    illegal: dict[Candidate, str]
+
+    @property
+    def best(self) -> Found | None:
+        return next((found for found in self.found if found.fits), None)
+
+
+class Steps:
+    """Traces the step of a job, once for all layouts unless its network asks for the layout.
+
+    Args:
+      trace: a function (candidate, recompute) -> `Step`, or None where there is no such choice.
+    """
+
+    def __init__(self, trace: Callable[[Candidate, bool], Step | None]):
+        self._trace, self._same = trace, {}
+
+    def __call__(self, candidate: Candidate, recompute: bool) -> Step | None:
+        if recompute not in self._same:
+            step = self._trace(candidate, recompute)
+            if step is not None and step.traced.mesh.asked:
+                return step
+            self._same[recompute] = step
+        return self._same[recompute]
+
+
+def search(
+    every: Iterable[Candidate],
+    steps: Steps,
+    hardware: Hardware,
+    dtype: str,
+    memory: float,
+    recompute: bool = False,
+    only: int | None = None,
+) -> Searched:
+    """Ranks layouts.
+
+    Args:
+      every: the candidates.
+      steps: their steps.
+      hardware: the devices.
+      dtype: of the activations.
+      memory: bytes that a program can have of a device.
+      recompute: whether the job computes activations again; where it does not, and they do not fit, that is tried.
+      only: how many legal ones to look at; default: all.
+    """
+    found, illegal, legal = [], {}, 0
+    for candidate in every:
+        try:
+            step = steps(candidate, recompute)
+            check(step.traced, *candidate)
+        except MtfImagingError as error:
+            illegal[candidate] = first_fault(error)
+            continue
+        legal += 1
+        if only is not None and legal > only:
+            break
+        found.append(_found(candidate, recompute, step, hardware, dtype, memory))
+        if not found[-1].fits and not recompute:
+            again = steps(candidate, True)
+            if again is not None:
+                found.append(_found(candidate, True, again, hardware, dtype, memory))
+    found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
+    return Searched(tuple(found), illegal)
+
+
+def first_fault(error: MtfImagingError) -> str:
+    """The first fault of a layout's error, in a line."""
+    lines = str(error).splitlines()
+    return (lines[1] if len(lines) > 1 else lines[0]).strip()
+
+
+def _found(candidate, recompute, step, hardware, dtype, memory):
+    plan = make_plan(step, *candidate)
+    return Found(candidate, recompute, plan, step_time(plan, hardware, dtype), plan.memory <= memory)
