@@ -6,7 +6,7 @@ python -m benchmarks.layout_pictures docs
 import sys
 from pathlib import Path
 
-from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.layout import Layout
 from mtf_imaging.layout.windows import Window, plan_split
 from mtf_imaging.planner.render.picture import LayoutPicture, write_picture
 
@@ -20,15 +20,12 @@ VOLUME = (("x", 512), ("y", 512), ("z", 512))
 
 def main(folder: str) -> None:
     """Writes `layouts_NAME.png` of each layout, with the halo of a convolution of 3."""
-    for name, (mesh_shape, layout) in LAYOUTS.items():
-        mesh, rules = parse_shape(mesh_shape), parse_layout(layout)
-        plans = {
-            dim: plan_split(Window(kernel=3), size, dict(mesh)[dict(rules)[dim]])
-            for dim, size in VOLUME
-            if dim in dict(rules)
-        }
+    for name, strings in LAYOUTS.items():
+        layout = Layout.parse(*strings)
+        slices = layout.slices_per_dimension
+        plans = {dim: plan_split(Window(kernel=3), size, slices[dim]) for dim, size in VOLUME if dim in slices}
         halo = {dim: (plan.before, plan.after) for dim, plan in plans.items()}
-        write_picture(Path(folder) / f"layouts_{name}.png", LayoutPicture(VOLUME, mesh, rules, halo))
+        write_picture(Path(folder) / f"layouts_{name}.png", LayoutPicture(VOLUME, layout, halo))
 
 
 if __name__ == "__main__":

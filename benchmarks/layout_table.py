@@ -11,13 +11,12 @@ import functools
 
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
-from mtf_imaging.planner.cost.step import trace_step
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Steps, search
 from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.task import task_inputs
+from mtf_imaging.training.step import TrainingStep
 
 DTYPE = "bfloat16"
 
@@ -26,9 +25,9 @@ DTYPE = "bfloat16"
 def _steps(size, devices):
     names = [f"device:{number}" for number in range(devices)]
 
-    def trace(candidate, recompute):
-        task = Task(UNet3D(recompute=recompute))
-        return trace_step(task, Adafactor(), task_inputs(task, 1, (size,) * 3, dtype=DTYPE), *candidate, devices=names)
+    def trace(layout, recompute):
+        step = TrainingStep(Task(UNet3D(recompute=recompute)), Adafactor(), (size,) * 3, dtype=DTYPE)
+        return step.trace(layout, names)
 
     return Steps(trace)
 
@@ -42,7 +41,7 @@ def _searched(size, devices, hardware, every=None, only=None):
 def _cell(found):
     if found is None:
         return "-"
-    layout = f"`{found.candidate.mesh_shape}` `{found.candidate.layout}`" if found.candidate.layout else "whole"
+    layout = f"`{found.layout.mesh_string}` `{found.layout.rules_string}`" if found.layout.rules else "whole"
     return f"{layout}{', recomputed' if found.recompute else ''}: {format_bytes(found.plan.memory)}"
 
 

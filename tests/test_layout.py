@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtf_imaging.layout import LayoutError, check_names, format_layout, format_shape, parse_layout, parse_shape
+from mtf_imaging.layout import LayoutError, check_names, format_rules, format_shape, parse_layout, parse_shape
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_./-]{0,8}", fullmatch=True)
 SPACES = st.text(" \t\n", max_size=2)
@@ -183,7 +183,7 @@ def test_a_formatted_shape_is_read_back(shape):
 
 @given(st.lists(st.tuples(NAMES, NAMES), unique_by=lambda pair: pair[0], max_size=5))
 def test_a_formatted_layout_is_read_back(layout):
-    assert parse_layout(format_layout(layout)) == tuple(layout)
+    assert parse_layout(format_rules(layout)) == tuple(layout)
 
 
 @given(st.lists(st.tuples(SPACES, NAMES, SPACES, NAMES, SPACES), unique_by=lambda item: item[1], max_size=4), st.data())
@@ -197,7 +197,7 @@ def test_spaces_and_semicolons_mean_nothing(items, data):
 
 @given(st.text(string.ascii_lowercase[:3] + "12:,; =-\n", max_size=12))
 def test_any_string_is_read_or_refused_with_carets(text):
-    for parse, write in ((parse_shape, format_shape), (parse_layout, format_layout)):
+    for parse, write in ((parse_shape, format_shape), (parse_layout, format_rules)):
         try:
             pairs = parse(text)
         except LayoutError as error:

@@ -5,14 +5,15 @@ from pathlib import Path
 
 from mtf_imaging.errors import CheckpointError, DataError
 
-CONFIG = "config.gin"
+CONFIG = "config.gin"  # the configuration that the command line saved
+FACTS = "run.json"  # what the data decided; see `jobs.run`
 TRAIN, EVAL, BEST = "train", "eval", "best"  # subfolders: events; scores and events; the best checkpoint
 _CHECKPOINT = re.compile(r"ckpt-\d+\.index")
 
 
 def is_run(folder: Path) -> bool:
     """Returns whether a folder holds the configuration or checkpoints of a run."""
-    return (folder / CONFIG).is_file() or _has_checkpoint(folder)
+    return any((folder / name).is_file() for name in (CONFIG, FACTS)) or _has_checkpoint(folder)
 
 
 def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:

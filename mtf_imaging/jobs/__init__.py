@@ -1,1 +1,67 @@
-"""What the commands do, as functions."""
+"""What the commands do, as functions: keyword arguments and objects in, neither flags nor gin.
+
+    import mtf_imaging as mi
+
+    mi.jobs.convert(input_dir="cases", output_dir="records", resolution=64)
+    data, layout = mi.jobs.TrainingData("records"), mi.Layout.parse("rows:2", "x:rows")
+    mi.jobs.train(task=task, data=data, layout=layout, model_dir="run")
+    mi.jobs.evaluate(task=task, model_dir="run", input_dir="held_out", output_dir="evaluation")
+
+Names are imported when they are first used; only those that compute bring TensorFlow.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mtf_imaging.jobs.benching import bench
+    from mtf_imaging.jobs.converting import convert
+    from mtf_imaging.jobs.data import TrainingData
+    from mtf_imaging.jobs.devices import Devices
+    from mtf_imaging.jobs.evaluating import evaluate
+    from mtf_imaging.jobs.explaining import explain
+    from mtf_imaging.jobs.predicting import predict
+    from mtf_imaging.jobs.reporting import report
+    from mtf_imaging.jobs.searching import largest_cube, search
+    from mtf_imaging.jobs.studying import study
+    from mtf_imaging.jobs.training import train
+
+_MODULES = {
+    "Devices": "devices",
+    "TrainingData": "data",
+    "bench": "benching",
+    "convert": "converting",
+    "evaluate": "evaluating",
+    "explain": "explaining",
+    "largest_cube": "searching",
+    "predict": "predicting",
+    "report": "reporting",
+    "search": "searching",
+    "study": "studying",
+    "train": "training",
+}
+
+__all__ = [
+    "Devices",
+    "TrainingData",
+    "bench",
+    "convert",
+    "evaluate",
+    "explain",
+    "largest_cube",
+    "predict",
+    "report",
+    "search",
+    "study",
+    "train",
+]
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

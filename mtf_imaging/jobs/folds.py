@@ -1,7 +1,8 @@
-"""`--fold`: the records of one folder, parted into those that are trained on and those that are held out."""
+"""Folds: the records of one folder, parted into those that are trained on and those that are held out."""
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import (
@@ -15,6 +16,10 @@ from mtf_imaging.data.records.splits import (
     write_splits,
 )
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.run import read_facts
+
+if TYPE_CHECKING:
+    from mtf_imaging.jobs.data import TrainingData  # it brings TensorFlow, which evaluate imports later
 
 _NUM_FOLDS = 5
 
@@ -24,85 +29,84 @@ class Parted:
     """A folder of records, parted.
 
     Attributes:
-      train: the records to train on.
-      val: those that are held out.
+      data: the records to train on, and those of the fold as held-out cases.
       digest: of who is where.
       splits: all folds.
       path: of the file to write them to, or None.
     """
 
-    train: Subset
-    val: Subset
+    data: "TrainingData"
     digest: str
     splits: list[Fold]
-    path: str | None
+    path: str | Path | None
 
-    def save(self, model_dir: str) -> None:
+    def save(self, model_dir: str | Path) -> None:
         """Writes the folds beside the run's configuration, and to the file that is to have them."""
         for path in (Path(model_dir) / FILE, self.path):
             if path is not None:
                 write_splits(path, self.splits)
 
 
-def part(training, data_dir: str, eval_dir: str | None, model_dir: str) -> Parted | None:
+def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
     """Parts the records of a run by its fold; None where it has none.
 
     Args:
-      training: a `training.Training`.
-      data_dir: the folder of records.
-      eval_dir: the folder of held-out records, if there is one.
-      model_dir: the folder of the run, for messages.
+      data: the images.
+      model_dir: the folder of the run, for messages and for the digest of its fold.
 
     Raises:
       ConfigError: what does not go with a fold, or a run goes on with another fold than it began with.
       DataError: a file of splits that is not of these records.
     """
-    number, path = training.fold, training.splits_file
+    number, path = data.fold, data.splits_file
     if number is None:
-        if training.num_folds is not None or path is not None:
-            raise ConfigError("--num_folds and --splits_file say nothing without a fold. Fix: give --fold, too.")
+        if data.num_folds is not None or path is not None:
+            raise ConfigError("num_folds and splits_file say nothing without a fold. Fix: give fold, too.")
         return None
-    if eval_dir:
+    if data.eval_dir:
         raise ConfigError(
-            f"--eval_dir {eval_dir} and --fold {number}: the fold is what is held out. Fix: leave out one of them."
+            f"eval_dir {data.eval_dir} and fold {number}: the fold is what is held out. Fix: leave out one of them."
         )
-    if training.data is not None:
+    if not data.is_records:
         raise ConfigError(
-            f"--fold {number}: folds are of records, and train.data is a {type(training.data).__name__}. "
-            "Fix: leave it out, and let train.data do it."
+            f"fold {number}: folds are of records, and the data set is a {type(data.data_set).__name__}. "
+            "Fix: leave fold out, and let the data set hold cases out."
         )
-    keys = open_records(data_dir).cases
+    keys = open_records(data.data_dir).cases
     is_there = path is not None and Path(path).exists()
     if is_there:
         splits = read_splits(path)
-        if training.num_folds not in (None, len(splits)):
+        if data.num_folds not in (None, len(splits)):
             raise ConfigError(
-                f"{path}: has {len(splits)} folds, --num_folds is {training.num_folds}. Fix: leave it out, or "
-                "another --splits_file."
+                f"{path}: has {len(splits)} folds, num_folds is {data.num_folds}. Fix: leave num_folds out, or give "
+                "another splits_file."
             )
     else:
-        splits = make_splits(keys, training.num_folds or _NUM_FOLDS, training.split_seed)
-    fold = pick_fold(splits, number, path or "--fold")
-    check_cases(fold, keys, path or "--fold", data_dir)
-    if training.fold_digest not in (None, fold.digest):
+        splits = make_splits(keys, data.num_folds or _NUM_FOLDS, data.split_seed)
+    fold = pick_fold(splits, number, path or "fold")
+    check_cases(fold, keys, path or "fold", data.data_dir)
+    facts = read_facts(model_dir)
+    before = data.fold_digest or (facts and facts.fold_digest)
+    if before not in (None, fold.digest):
         raise ConfigError(
-            f"{model_dir}: began with another fold, or with other cases in it ({training.fold_digest}), than fold "
-            f"{number} is now ({fold.digest}). Fix: another --model_dir, or the fold, splits and records of before."
+            f"{model_dir}: began with another fold, or with other cases in it ({before}), than fold "
+            f"{number} is now ({fold.digest}). Fix: another model_dir, or the fold, splits and records of before."
         )
-    parts = (Subset(data_dir, keys) for keys in (fold.train, fold.val))
-    return Parted(*parts, fold.digest, splits, None if is_there else path)
+    train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))
+    parted = dataclasses.replace(data, data_dir=train, eval_dir=val)
+    return Parted(parted, fold.digest, splits, None if is_there else path)
 
 
-def held_out_keys(number: int | None, splits_file: str | None, model_dir: str) -> tuple[str, ...] | None:
-    """Keys of the cases that a fold holds out, for evaluate; None where there is no fold.
+def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: str | Path) -> tuple[str, ...] | None:
+    """Returns the keys of the cases that a fold holds out; None where there is no fold.
 
     Raises:
       ConfigError: a file of splits and no fold.
       DataError: it cannot be read, or has no such fold.
     """
-    if number is None:
+    if fold is None:
         if splits_file is not None:
-            raise ConfigError("--splits_file says nothing without a fold. Fix: give --fold, too.")
+            raise ConfigError("splits_file says nothing without a fold. Fix: give fold, too.")
         return None
     path = splits_file or Path(model_dir) / FILE
-    return pick_fold(read_splits(path), number, path).val
+    return pick_fold(read_splits(path), fold, path).val

@@ -1,4 +1,4 @@
-"""The evaluation of held-out cases while a job trains: what the gin parameters and flags say of it, put together."""
+"""The evaluation of held-out cases while a job trains."""
 
 import functools
 import logging
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from mtf_imaging.cli.config.job import Job
-from mtf_imaging.cli.config.job_setup import JobSetup
-from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.files.run_folder import BEST, EVAL
+from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.layout import Layout
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.held_out_loss import HeldOutLoss
-from mtf_imaging.training.micro_batches import part_inputs, split_batches
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers, check_takes
-from mtf_imaging.training.task import task_inputs
+from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
 
@@ -40,55 +40,77 @@ class HeldOut(NamedTuple):
     batches: Callable | None
 
 
-def open_held_out(training, job: Job, data, data_dir: str, eval_dir: str, setup: JobSetup, sizes) -> HeldOut:
-    """Opens the folder of held-out cases.
+def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldOut | None:
+    """Opens the held-out cases; None where there are none.
 
     Args:
-      training: a `training.Training`.
-      job: the job.
-      data: the data set that is trained on.
-      data_dir: its folder.
-      eval_dir: the folder of the held-out cases.
-      setup: the setup.
-      sizes: of the images that the network takes.
+      data: the images.
+      step: the step of training.
+      monitor: the measure that the best checkpoint is chosen by.
 
     Raises:
-      ConfigError: there is no evaluation for this data set, or not the measure to choose the best checkpoint by.
+      ConfigError: there is no evaluation for this data set, or it has no such measure.
       DataError: the folder cannot be used.
     """
-    if training.eval_every is not None and training.eval_every < 1:
-        raise ConfigError(f"train.eval_every = {training.eval_every}: it must be at least 1 step.")
-    evaluation = training.evaluation or _of_records(data, job, data_dir)
-    check_offers(evaluation, Evaluation, "train.evaluation")
-    check_measure(training.best, getattr(evaluation, "measures", ()))
-    if not isinstance(eval_dir, Subset) and Path(eval_dir).resolve() == Path(data_dir).resolve():
-        _logger.warning("--eval_dir is --data_dir: scores of cases that are trained on say nothing about others")
+    if not data.eval_dir:
+        return None
+    evaluation = data.evaluation or _of_records(data)
+    check_offers(evaluation, Evaluation, "evaluation")
+    check_measure(monitor, getattr(evaluation, "measures", ()))
+    eval_dir = data.eval_dir
+    if not isinstance(eval_dir, Subset) and Path(eval_dir).resolve() == Path(data.data_dir).resolve():
+        _logger.warning("eval_dir is data_dir: scores of cases that are trained on say nothing about others")
     batches = None
     if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
-        check_takes(evaluation, "loss_batches", "train.evaluation", ["eval_dir"], ["batch_size", "sizes"])
-        batches = functools.partial(evaluation.loss_batches, eval_dir, batch_size=setup.batch_size, sizes=sizes)
-    return HeldOut(evaluation.open(eval_dir, sizes), batches)
+        check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
+        options = {"batch_size": step.batch_size, "sizes": step.sizes}
+        batches = functools.partial(evaluation.loss_batches, eval_dir, **options)
+    return HeldOut(evaluation.open(eval_dir, step.sizes), batches)
 
 
-def _of_records(data, job: Job, data_dir: str) -> HeldOutRecords:
-    if not isinstance(data, Records):
+def _of_records(data: TrainingData) -> HeldOutRecords:
+    if not data.is_records:
         raise ConfigError(
-            f"--eval_dir: train.data is a {type(data).__name__}, and liver and lesions are scored on records alone. "
-            "Fix: bind train.evaluation to an evaluation of your own (mtf_imaging.training.evaluation says what it "
-            "offers), or leave out --eval_dir."
+            f"eval_dir: the data set is a {type(data.data_set).__name__}, and liver and lesions are scored on records "
+            "alone. Fix: give an evaluation of your own (see mtf_imaging.training.evaluation), or leave out eval_dir."
         )
-    return HeldOutRecords(job.window, format_spacing(data.sampling(data_dir).spacing))
+    return HeldOutRecords(data.data_set.window, format_spacing(data.data_set.sampling(data.data_dir).spacing))
 
 
 def make_evaluator(
-    held_out: HeldOut, training, job: Job, setup: JobSetup, *, program, checkpoints, model_dir: str, sizes, stop
+    held_out: HeldOut,
+    step: TrainingStep,
+    program: Program,
+    checkpoints: Checkpoints,
+    *,
+    layout: Layout,
+    mesh_impl: str,
+    model_dir: str | Path,
+    monitor: str,
+    every: int,
+    num_steps: int,
+    stop: Callable[[], str | None],
+    progress: bool,
 ) -> Evaluator:
     """Builds the observer that evaluates held-out cases, and its networks for prediction and for the loss.
 
-    The networks share the variables of the program that trains.
+    Args:
+      held_out: the held-out cases.
+      step: the step of training.
+      program: the program that trains, whose variables the networks share.
+      checkpoints: its checkpoints.
+      layout: the layout.
+      mesh_impl: as of a `Program`.
+      model_dir: the folder of the run.
+      monitor: the measure that the best checkpoint is chosen by.
+      every: steps between evaluations.
+      num_steps: steps of the run.
+      stop: as of `training.loop.train`.
+      progress: whether to show progress.
     """
+    options = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
-    network = predictor_of(program, task=job.task, sizes=sizes, dtype=job.dtype, progress=True, **setup.of_program())
+    network = predictor_of(program, task=step.task, sizes=step.sizes, dtype=step.dtype, progress=progress, **options)
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,
@@ -96,25 +118,22 @@ def make_evaluator(
         program=program,
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
-        best_by=training.best,
-        every=training.eval_every or training.checkpoint_every,
-        num_steps=training.num_steps,
+        best_by=monitor,
+        every=every,
+        num_steps=num_steps,
         stop=stop,
-        loss=held_out.batches and _held_out_loss(held_out.batches, job, setup, program, sizes),
+        loss=held_out.batches and _held_out_loss(held_out.batches, step, program, options, progress),
     )
 
 
-def _held_out_loss(batches: Callable, job: Job, setup: JobSetup, program, sizes) -> Callable:
+def _held_out_loss(batches: Callable, step: TrainingStep, program: Program, options: dict, progress: bool) -> Callable:
     """Returns the held-out loss for `Evaluator`; batches and micro-batches have the same size as in training."""
-    count = setup.micro_batches
-    whole = task_inputs(job.task, setup.batch_size, sizes, dtype=job.dtype)
-    with building("building the held-out loss"):
-        loss = HeldOutLoss(job.task, part_inputs(whole, count), count, variables=program, **setup.of_program())
+    count = step.micro_batches
+    with building("building the held-out loss", progress=progress):
+        loss = HeldOutLoss(step.task, step.part_inputs, count, variables=program, **options)
 
-    def compute(check_stop):
-        found = checked_batches(batches(), whole, "held-out cases")
-        if count > 1:
-            found = split_batches(found, whole, count)
+    def compute(check_stop: Callable[[], None]) -> float:
+        found = step.split(checked_batches(batches(), step.inputs, "held-out cases"))
 
         def each():
             for batch in found:

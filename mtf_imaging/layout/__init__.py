@@ -1,30 +1,32 @@
-"""Layouts as strings: their grammar, and what the conventions of other systems are in it. Pure Python."""
+"""Layouts: their value object, their grammar, and the conventions of other systems. Pure Python."""
 
 from mtf_imaging.errors import LayoutError
 from mtf_imaging.layout.grammar import (
-    Layout,
+    Rules,
     Shape,
     check_names,
-    format_layout,
+    format_rules,
     format_shape,
     parse_layout,
     parse_shape,
-    restrict,
 )
+from mtf_imaging.layout.layout import MESH_IMPLS, ONE_PROCESSOR, Layout
 from mtf_imaging.layout.partition_dims import PartitionedLayout, from_partition_dims, num_dims, parse_partition_dims
 
 __all__ = [
+    "MESH_IMPLS",
+    "ONE_PROCESSOR",
     "Layout",
     "LayoutError",
     "PartitionedLayout",
+    "Rules",
     "Shape",
     "check_names",
-    "format_layout",
+    "format_rules",
     "format_shape",
     "from_partition_dims",
     "num_dims",
     "parse_layout",
     "parse_partition_dims",
     "parse_shape",
-    "restrict",
 ]

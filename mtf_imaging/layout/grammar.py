@@ -15,7 +15,7 @@ from mtf_imaging.layout.legacy_blocks import axis_of_blocks, explain_blocks, wit
 from mtf_imaging.spelling import did_you_mean
 
 Shape = tuple[tuple[str, int], ...]
-Layout = tuple[tuple[str, str], ...]
+Rules = tuple[tuple[str, str], ...]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _SIZE = re.compile(r"[1-9][0-9]*")
@@ -61,7 +61,7 @@ def parse_shape(string: str, what: str = "shape") -> Shape:
     return tuple((name.text, int(size.text)) for name, size in pairs)
 
 
-def parse_layout(string: str) -> Layout:
+def parse_layout(string: str) -> Rules:
     """Parses the rules of a layout; whether its names exist is the business of `check_names`.
 
     >>> parse_layout("x:rows; y:cols")
@@ -91,34 +91,13 @@ def format_shape(shape: Iterable[tuple[str, int]]) -> str:
     return ",".join(f"{name}:{size}" for name, size in shape)
 
 
-def format_layout(layout: Iterable[tuple[str, str]]) -> str:
-    """Writes a layout as `parse_layout` reads it.
+def format_rules(rules: Iterable[tuple[str, str]]) -> str:
+    """Writes rules as `parse_layout` reads them.
 
-    >>> format_layout([("x", "rows"), ("y", "cols")])
+    >>> format_rules([("x", "rows"), ("y", "cols")])
     'x:rows,y:cols'
     """
-    return ",".join(f"{tensor_dim}:{mesh_dim}" for tensor_dim, mesh_dim in layout)
-
-
-def restrict(mesh_shape: str, layout: str, keeps) -> tuple[str, str]:
-    """Drops rules from a layout, and the mesh dimensions that no rule uses any more.
-
-    >>> restrict("rows:2,cores:2", "x:rows,batch:cores", lambda dim: dim != "batch")
-    ('rows:2', 'x:rows')
-
-    Args:
-      mesh_shape: the mesh's shape.
-      layout: the layout.
-      keeps: a function: the name of a tensor dimension -> whether its rule stays.
-
-    Returns:
-      The mesh's shape and the layout.
-    """
-    rules = parse_layout(layout)
-    kept = [rule for rule in rules if keeps(rule[0])]
-    dropped = {onto for _, onto in rules} - {onto for _, onto in kept}
-    mesh = [(name, size) for name, size in parse_shape(mesh_shape, "mesh shape") if name not in dropped]
-    return format_shape(mesh), format_layout(kept)
+    return ",".join(f"{tensor_dim}:{mesh_dim}" for tensor_dim, mesh_dim in rules)
 
 
 def check_names(layout: str, mesh_shape: str, tensor_dims: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mtf_imaging.errors import LayoutError
-from mtf_imaging.layout.grammar import format_layout, format_shape, is_name
+from mtf_imaging.layout.grammar import format_rules, format_shape, is_name
 
 _BATCH = ("batch", "cores")  # the dimension that replicas share, and the mesh dimension that splits it
 _MESH_DIMS = ("rows", "cols", "planes", "layers")  # that split the others, in their order
@@ -83,7 +83,7 @@ def from_partition_dims(
     split += [(batch, cores, replicated)] if replicated > 1 else []
     return PartitionedLayout(
         format_shape((mesh_dim, number) for _, mesh_dim, number in split),
-        format_layout((name, mesh_dim) for name, mesh_dim, _ in split),
+        format_rules((name, mesh_dim) for name, mesh_dim, _ in split),
     )
 
 

@@ -2,8 +2,11 @@
 
 import functools
 import logging
+from collections.abc import Sequence
 
+from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.meshes.cluster import connect
 from mtf_imaging.meshes.devices import default_devices, server_number
 from mtf_imaging.meshes.gpus import grow_memory
@@ -12,19 +15,16 @@ from mtf_imaging.meshes.mesh_impl import BlockMeshImpl
 
 __all__ = ["MESH_IMPLS", "BlockMeshImpl", "connect", "default_devices", "make_mesh_impl"]
 
-MESH_IMPLS = ("stacked", "placement", "auto")
-
 _logger = logging.getLogger(__name__)
 
 
-def make_mesh_impl(mesh_impl, shape, layout, devices=None):
+def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None = None) -> BlockMeshImpl:
     """Makes the mesh implementation of that name.
 
     Args:
       mesh_impl: "stacked": all processors on one device; "placement": processors spread over devices; "auto": placement
         where there are 2 or more GPUs that divide the mesh, or devices of several servers, else stacked.
-      shape: an `mtf.Shape`, the mesh.
-      layout: an `mtf.LayoutRules`.
+      layout: the mesh and its rules.
       devices: device strings; default: `default_devices()`.
 
     Returns:
@@ -33,13 +33,14 @@ def make_mesh_impl(mesh_impl, shape, layout, devices=None):
     if mesh_impl not in MESH_IMPLS:
         raise NotSupportedError(f"mesh_impl {mesh_impl!r} is not known: choose one of {', '.join(MESH_IMPLS)}")
     grow_memory()
+    shape, rules = mtf.convert_to_shape(list(layout.mesh_shape)), mtf.convert_to_layout_rules(list(layout.rules))
     devices = list(devices or default_devices())
     if mesh_impl == "auto":
         gpus = [device for device in devices if "GPU" in device.upper()]
         fits = len(gpus) > 1 and BlockGrid.make(shape.to_integer_list, len(gpus)).num_blocks == len(gpus)
         several_servers = len({server_number(device) for device in devices} - {None}) > 1
         mesh_impl = "placement" if fits or several_servers else "stacked"
-    impl = BlockMeshImpl(shape, layout, devices[:1] if mesh_impl == "stacked" else devices)
+    impl = BlockMeshImpl(shape, rules, devices[:1] if mesh_impl == "stacked" else devices)
     if impl.grid.stack_size > 1:
         _say_shared(impl.size, len(impl.devices))
     return impl

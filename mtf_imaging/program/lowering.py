@@ -1,98 +1,12 @@
-"""From a graph over named tensors to TensorFlow: the layout is checked as a whole, then every operation is lowered."""
+"""Lowers a graph over named tensors to TensorFlow, operation by operation."""
 
 import tensorflow as tf
 
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, MtfImagingError
-from mtf_imaging.layout import format_layout, format_shape
 from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor
 from mtf_imaging.upstream.faults import title
-
-
-def _operations(graph):
-    """Returns every operation of a graph in order, including the operations inside loops."""
-    return [each for op in graph.operations for each in [*upstream.inner_operations(op), op]]
-
-
-def tensors_of(graph):
-    """Returns pairs (operation, output tensor) of a graph, in order."""
-    return [(op, tensor) for op in _operations(graph) for tensor in op.outputs]
-
-
-def _size_faults(graph, mesh_shape, layout):
-    """Dimensions that the layout splits into unequal slices:
-
-    One fault for each name and size, at the operation it is first met.
-    """
-    seen = {}
-    for op, tensor in tensors_of(graph):
-        for dim in tensor.shape.dims:
-            rule = layout.get(dim.name)
-            if rule and dim.size % mesh_shape[rule] and (dim.name, dim.size) not in seen:
-                parts = mesh_shape[rule]
-                below, above = dim.size // parts * parts, -(-dim.size // parts) * parts
-                nearest = f"{below} and {above}" if below else f"{above}"
-                seen[dim.name, dim.size] = (
-                    op,
-                    f"{title(op)}: cannot split '{dim.name}' (size {dim.size}) over '{rule}' (size {parts}): "
-                    f"{dim.size} is not divisible by {parts}, nearest legal: {nearest}. "
-                    f"Fix: pad '{dim.name}' to {above}, or drop '{dim.name}:{rule}'.",
-                )
-    return seen
-
-
-def _clash_faults(graph, mesh_shape, layout):
-    """Tensors of which the layout splits two dimensions over one mesh dimension."""
-    faults = {}
-    for op, tensor in tensors_of(graph):
-        used = {}
-        for dim in tensor.shape.dims:
-            rule = layout.get(dim.name)
-            if mesh_shape.get(rule, 1) == 1:
-                continue
-            if rule in used:
-                first = used[rule]
-                faults.setdefault(
-                    (first.name, dim.name),
-                    f"{title(op)}: cannot split both '{first.name}' (size {first.size}) and '{dim.name}' "
-                    f"(size {dim.size}) over '{rule}'. Fix: drop '{first.name}:{rule}' or '{dim.name}:{rule}', "
-                    "or give one of them another mesh dimension.",
-                )
-            used[rule] = dim
-    return list(faults.values())
-
-
-def check(graph, mesh_shape, layout):
-    """Checks that a graph can be laid out, before any of it is lowered.
-
-    Args:
-      graph: an `mtf.Graph`.
-      mesh_shape: pairs (mesh dimension, size).
-      layout: pairs (tensor dimension, mesh dimension).
-
-    Raises:
-      LayoutError: all faults, each with its operation, the names and sizes, and a fix.
-    """
-    sizes, rules = dict(mesh_shape), dict(layout)
-    size_faults = _size_faults(graph, sizes, rules)
-    # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
-    # for all.
-    op_faults, explained, ways_out = {}, set(), {}
-    for op in _operations(graph):
-        own = (
-            op.layout_faults(sizes, rules) if hasattr(op, "layout_faults") else upstream.layout_faults(op, sizes, rules)
-        )
-        for fault in own:
-            explained |= fault.explains
-            op_faults.setdefault(fault.key, fault.text)
-            ways_out[fault.way_out] = None
-    plain = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
-    faults = plain + list(op_faults.values()) + _clash_faults(graph, sizes, rules)
-    if faults:
-        count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
-        head = f"layout '{format_layout(layout)}' on mesh '{format_shape(mesh_shape)}' has {count}:"
-        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]))
 
 
 class Lowering(mtf.Lowering):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import OutOfMemoryError, reason
 from mtf_imaging.layout import format_shape
-from mtf_imaging.program.lowering import tensors_of
+from mtf_imaging.program.checks import tensors_of
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _WAYS_OUT = (

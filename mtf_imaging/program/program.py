@@ -5,14 +5,13 @@ import logging
 
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, ShapeError
-from mtf_imaging.layout import format_shape, parse_layout, parse_shape
+from mtf_imaging.layout import Layout, format_shape
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.random.numbers import Part, RandomState
 from mtf_imaging.ops.reshard import layout_changes
 from mtf_imaging.program import lowering, memory, tracing
-from mtf_imaging.program import variables as masters
+from mtf_imaging.program.variables import Variables
 
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +33,8 @@ class Program(tf.Module):
       fn: the function.
       inputs: for each input its shape, `"batch:1,x:12,channels:3"` (float32), or a pair (shape, dtype).
       mesh_shape: the mesh of processors, `"rows:2,cols:2"`; `""` is one processor.
-      layout: which tensor dimension is split over which mesh dimension, `"x:rows,y:cols"`.
+      layout: which tensor dimension is split over which mesh dimension, `"x:rows,y:cols"`; or a `Layout`, which has
+        the mesh, too.
       mesh_impl: "stacked", "placement" or "auto"; see `mtf_imaging.meshes.make_mesh_impl`.
       devices: device strings; default: all GPUs, else the logical CPUs there are.
       seed: an int.
@@ -45,6 +45,7 @@ class Program(tf.Module):
         call is made by `call_part`, and random operations draw what they would for this part of the whole.
 
     Attributes:
+      layout: the `Layout`.
       variables: dict of mtf names to `tf.Variable`s.
       step: int64 `tf.Variable`, one more for each call that assigns.
       mesh_impl: the mesh implementation.
@@ -75,18 +76,16 @@ class Program(tf.Module):
         self._inputs = {key: tracing.Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
         self._demand = None
-        mesh_pairs, layout_pairs = parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout)
-        self.mesh_shape, self.layout, self.seed = mesh_shape, layout, seed
-        self.mesh_impl = make_mesh_impl(
-            mesh_impl, mtf.convert_to_shape(list(mesh_pairs)), mtf.convert_to_layout_rules(list(layout_pairs)), devices
-        )
-        self._masters = masters.Masters(seed, self.mesh_impl.devices, variables and variables._masters)
+        self.layout, self.seed = Layout.of(layout, mesh_shape), seed
+        self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
+        # The name of this attribute is a part of the keys in checkpoints.
+        self._masters = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
 
         def build(tensors, part):
-            traced = tracing.trace(fn, self._inputs, tensors, mesh_shape, layout, self._masters)
+            traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
             graph, mesh, outputs, _ = traced
-            self._repeated = tracing.check(traced, mesh_shape, layout)
+            self._repeated = tracing.check(traced, self.layout)
             self._demand = memory.demand(graph, self.mesh_impl)
             self._masters.create()
             part = Part(*part_of, part) if part_of else None
@@ -112,9 +111,9 @@ class Program(tf.Module):
         if self._repeated:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': the same work is done along it on every processor",
-                layout,
+                self.layout.rules_string,
                 " and ".join(f"'{d}'" for d in self._repeated),
-                mesh_shape,
+                self.layout.mesh_string,
             )
 
     def __call__(self, /, **tensors):

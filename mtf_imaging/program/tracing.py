@@ -8,10 +8,10 @@ import tensorflow as tf
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.layout import check_names, parse_layout, parse_shape
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.ops.reshard import ProgramMesh
-from mtf_imaging.program import lowering
-from mtf_imaging.program.variables import Masters
+from mtf_imaging.program.checks import check_layout, tensors_of
+from mtf_imaging.program.variables import Variables
 
 
 class Input:
@@ -37,13 +37,13 @@ class Traced(NamedTuple):
       graph: an `mtf.Graph`.
       mesh: its `mtf.Mesh`.
       outputs: what the function returned: an `mtf.Tensor`, or a tuple or dict of them.
-      masters: the `Masters` of its variables.
+      variables: the `Variables` that it asked for.
     """
 
     graph: mtf.Graph
     mesh: mtf.Mesh
     outputs: object
-    masters: Masters
+    variables: Variables
 
     @property
     def needed(self):
@@ -51,55 +51,53 @@ class Traced(NamedTuple):
         return upstream.needed(self.graph, tf.nest.flatten(self.outputs))
 
 
-def trace(fn: Callable, inputs: dict, tensors: dict, mesh_shape: str, layout: str, masters: Masters) -> Traced:
+def trace(fn: Callable, inputs: dict, tensors: dict, layout: Layout, variables: Variables) -> Traced:
     """Calls a function with an `mtf.Tensor` for each input.
 
     Args:
       fn: the function.
       inputs: {name: `Input`}.
       tensors: {name: tf.Tensor}.
-      mesh_shape: the mesh, which a network may ask for the number of slices.
-      layout: the layout, likewise.
-      masters: where variables come from; none is made yet.
+      layout: the layout, which a network may ask for the number of slices.
+      variables: where variables come from; none is created yet.
 
     Raises:
       ShapeError: it returned something that is no mtf.Tensor.
     """
     graph = mtf.Graph()
-    mesh = ProgramMesh(graph, parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout))
+    mesh = ProgramMesh(graph, layout.mesh_shape, layout.rules)
     named = {key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key) for key, spec in inputs.items()}
-    with masters.scope():
+    with variables.scope():
         outputs = fn(**named)
     for value in tf.nest.flatten(outputs):
         if not isinstance(value, mtf.Tensor):
             raise ShapeError(f"fn must return mtf.Tensors only, not {value!r} ({type(value).__name__})")
-    return Traced(graph, mesh, outputs, masters)
+    return Traced(graph, mesh, outputs, variables)
 
 
 def trace_only(
-    fn: Callable, inputs: dict, mesh_shape: str = "", layout: str = "", devices: Sequence[str] = ("CPU:0",)
+    fn: Callable, inputs: dict, layout: Layout = ONE_PROCESSOR, devices: Sequence[str] = ("CPU:0",)
 ) -> Traced:
     """Traces a function to look at what it made; takes no memory to speak of, whatever the sizes.
 
     Args:
       fn: the function.
       inputs: {name: shape, or (shape, dtype)}, as a `Program` takes them.
-      mesh_shape: the mesh.
-      layout: the layout; neither is checked.
+      layout: the layout; it is not checked.
       devices: names of devices that variables would be spread over; there need not be any of them.
     """
-    masters = Masters(0, devices)
+    variables = Variables(0, devices)
     inputs = {name: Input(name, spec) for name, spec in inputs.items()}
     traced = []
 
     def build(tensors):
-        traced.append(trace(fn, inputs, tensors, mesh_shape, layout, masters))
+        traced.append(trace(fn, inputs, tensors, layout, variables))
 
     tf.function(build, autograph=False).get_concrete_function({name: i.spec for name, i in inputs.items()})
     return traced[0]
 
 
-def check(traced: Traced, mesh_shape: str, layout: str) -> tuple[str, ...]:
+def check(traced: Traced, layout: Layout) -> tuple[str, ...]:
     """Checks that a graph can be laid out.
 
     Returns:
@@ -108,7 +106,7 @@ def check(traced: Traced, mesh_shape: str, layout: str) -> tuple[str, ...]:
     Raises:
       LayoutError: all faults of the layout.
     """
-    dims = {d.name for _, tensor in lowering.tensors_of(traced.graph) for d in tensor.shape.dims}
-    repeated = check_names(layout, mesh_shape, dims)
-    lowering.check(traced.graph, parse_shape(mesh_shape, what="mesh_shape"), parse_layout(layout))
+    dims = {d.name for _, tensor in tensors_of(traced.graph) for d in tensor.shape.dims}
+    repeated = layout.check_names(dims)
+    check_layout(traced.graph, layout)
     return repeated

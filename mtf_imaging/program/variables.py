@@ -13,11 +13,8 @@ from mtf_imaging.compat import mtf  # noqa: F401  prepares TensorFlow
 from mtf_imaging.errors import CheckpointError
 
 
-class _Master:
-    """What mesh_tensorflow holds as a variable's master:
-
-    Its name while the graph is traced, a `tf.Variable` once it is lowered.
-    """
+class _Variable:
+    """The master copy of an `mtf.Variable`: a name while the graph is traced, a `tf.Variable` once it is lowered."""
 
     def __init__(self, name, shape, dtype, initializer, trainable, device):
         self.name = f"{name}:0"
@@ -34,13 +31,13 @@ class _Master:
         return self._read
 
 
-class Masters(tf.Module):
+class Variables(tf.Module):
     """Makes the variables that a program asks for, or finds them in another program's.
 
     Args:
       seed: an int.
       devices: device strings, over which variables are spread in turn, each with what the optimizer keeps of it.
-      shared: `Masters` of another program, or None.
+      shared: `Variables` of another program, or None.
 
     Attributes:
       step: int64 `tf.Variable`.
@@ -53,6 +50,7 @@ class Masters(tf.Module):
         self._seed, self._next_device = seed, itertools.cycle(devices)
         self._pending = {}
         if shared is not None:
+            # `_named` and `Program._masters` are parts of the keys in checkpoints.
             self._named, self.step, self.lock = shared._named, shared.step, shared.lock
         else:
             self._named, self.lock = {}, threading.Lock()
@@ -70,7 +68,7 @@ class Masters(tf.Module):
 
     @contextlib.contextmanager
     def scope(self):
-        """Within it, `mtf.get_variable` makes masters, and upstream's optimizers find the program's step."""
+        """Within it, `mtf.get_variable` takes variables from here, and the step is the global step."""
         v1 = tf.compat.v1
         v1.add_to_collection(v1.GraphKeys.GLOBAL_STEP, self.step)
         with v1.variable_scope(v1.get_variable_scope(), custom_getter=self._get, reuse=v1.AUTO_REUSE):
@@ -87,11 +85,11 @@ class Masters(tf.Module):
         if name not in self._pending:
             owner = self._pending.get(name.rpartition("/")[0])  # of an optimizer's slot: both are updated together
             device = owner.device if owner else next(self._next_device)
-            self._pending[name] = _Master(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
+            self._pending[name] = _Variable(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
         return self._pending[name]
 
     def create(self):
-        """Makes the variables asked for.
+        """Creates the variables asked for.
 
         A thread of its own knows nothing of the function that is being traced in this one: its variables are made at
         once, and the function sees them as it would any others.
@@ -139,7 +137,11 @@ def initial_value(initializer, name, shape, dtype, seed):
 
     Args:
       initializer: a TensorFlow initializer or its class, a function of (shape, dtype), a value, or None for Glorot
-        uniform. name: the variable's name. shape: its shape. dtype: its tf.DType. seed: an int.
+        uniform.
+      name: the variable's name.
+      shape: its shape.
+      dtype: its tf.DType.
+      seed: an int.
 
     Returns:
       A numpy array.

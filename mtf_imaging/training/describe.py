@@ -37,11 +37,12 @@ def describe_run(program, inputs):
       program: a `Program`.
       inputs: names of its inputs, with their (shape string, dtype).
     """
-    size, devices = program.mesh_impl.size, program.mesh_impl.devices
+    size, mesh = program.mesh_impl.size, program.layout.mesh_string
+    devices = ", ".join(map(str, program.mesh_impl.devices))
     return "\n".join(
         [
-            f"- mesh `{program.mesh_shape}`: {size} processor{'s' * (size > 1)}, on {', '.join(map(str, devices))}",
-            f"- layout `{program.layout}`",
+            f"- mesh `{mesh}`: {size} processor{'s' * (size > 1)}, on {devices}",
+            f"- layout `{program.layout.rules_string}`",
             "",
             *fenced(describe_slices(program, inputs)),
         ]

@@ -22,7 +22,7 @@ class HeldOutLoss:
       inputs: {name: (shape string, dtype)} of one micro-batch.
       count: number of micro-batches.
       variables: the `Program` that holds the variables.
-      **layout: keyword arguments for `Program`: mesh_shape, layout, mesh_impl, devices.
+      **layout: keyword arguments for `Program`: layout, mesh_impl, devices.
     """
 
     def __init__(self, task, inputs: dict, count: int = 1, *, variables: Program, **layout):

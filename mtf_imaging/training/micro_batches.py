@@ -1,4 +1,4 @@
-"""A step of training whose batch goes through the network in parts, so that only one of them needs the memory."""
+"""A step of training in micro-batches, of which only one needs memory at a time."""
 
 import itertools
 
@@ -7,10 +7,10 @@ import tensorflow as tf
 from mtf_imaging import ops
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import format_shape, parse_shape, restrict
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_shape, parse_shape
 from mtf_imaging.ops.over_batch import FirstPass, SecondPass, in_pass
 from mtf_imaging.program.program import Program
-from mtf_imaging.training.step import gradients_of
+from mtf_imaging.training.gradients import gradients_of
 from mtf_imaging.training.task import loss_of
 
 _BATCH = "batch"
@@ -62,7 +62,7 @@ class SumsOverBatch:
 
 
 class MicroBatches:
-    """What `training_step` does in one program, for a batch in `count` equal parts: the mean of their gradients.
+    """A `BuiltStep` of a batch in `count` equal micro-batches: it applies the mean of their gradients.
 
     The gradient is that of the whole batch, whatever `count` is: dropout draws what it would for the whole, and sums
     over the batch that a loss is a function of (`ops.over_batch`) are found in a forward pass of their own, where there
@@ -74,17 +74,18 @@ class MicroBatches:
       optimizer: an `Optimizer`.
       inputs: of one part, as `part_inputs` gives them: (shape string, dtype) by name.
       count: number of parts.
-      seed: of the variables and random operations.
-      **layout: what else a `Program` takes: mesh_shape, layout, mesh_impl, devices.
+      layout: the layout.
+      **options: keyword arguments for `Program`: seed, mesh_impl, devices.
 
     Attributes:
-      gradients: the `Program` of one part's gradients.
+      network: the `Program` of one part's gradients.
       program: the `Program` of the update. It holds all variables and the step, as a program of the whole would.
+      calls: pairs (program, calls in one step).
     """
 
-    def __init__(self, task, optimizer, inputs, count, *, seed=0, mesh_shape="", layout="", **options):
+    def __init__(self, task, optimizer, inputs, count, *, layout: Layout = ONE_PROCESSOR, **options):
         self._count = count
-        mesh = {"mesh_shape": mesh_shape, "layout": layout, "seed": seed, **options}
+        mesh = {"layout": layout, **options}
         self._sums = SumsOverBatch(lambda **tensors: loss_of(task, tensors)[0], inputs, count, **mesh)
         variables = []
 
@@ -96,7 +97,7 @@ class MicroBatches:
             return {"measures": {"loss": loss, **measures}, "gradients": found}
 
         options = {"updates": "variables", "variables": self._sums.program, "part_of": part_of(count)}
-        self.gradients = Program(gradients, inputs | self._sums.specs, **options, **mesh)
+        self.network = Program(gradients, inputs | self._sums.specs, **options, **mesh)
         shapes = {
             f"gradient_{i}": (format_shape((d.name, d.size) for d in v.shape.dims), v.master_dtype)
             for i, v in enumerate(variables)
@@ -109,16 +110,13 @@ class MicroBatches:
 
         # A layout splits weights only where it has a rule for a dimension of theirs.
         dims = {dim.name for v in variables for dim in v.shape.dims}
-        mesh["mesh_shape"], mesh["layout"] = restrict(mesh_shape, layout, dims.__contains__)
-        self.program = Program(update, shapes, variables=self.gradients, **mesh)
+        mesh["layout"] = layout.restrict(dims.__contains__)
+        self.program = Program(update, shapes, variables=self.network, **mesh)
         self._wanted = list(shapes)
+        of_each_part = [self._sums.program, self.network] if self._sums.specs else [self.network]
+        self.calls = [(self.program, 1), *((program, count) for program in of_each_part)]
 
-    @property
-    def of_each_part(self):
-        """The programs that a step calls for each part."""
-        return [self._sums.program, self.gradients] if self._sums.specs else [self.gradients]
-
-    def __call__(self, parts):
+    def __call__(self, *, parts):
         """Makes a step.
 
         Args:
@@ -130,7 +128,7 @@ class MicroBatches:
         with tf.device(self.program.mesh_impl.host):  # where the results of programs lie; by default on the first GPU
             whole, total = self._sums(parts), None
             for i, inputs in enumerate(parts):
-                found = self.gradients.call_part(i, **inputs, **whole)
+                found = self.network.call_part(i, **inputs, **whole)
                 total = found if total is None else tf.nest.map_structure(tf.add, total, found)
             mean = tf.nest.map_structure(lambda x: x / self._count, total)
             self.program(**dict(zip(self._wanted, mean["gradients"])))

@@ -3,7 +3,7 @@
 import logging
 
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.layout import format_layout, parse_layout, restrict
+from mtf_imaging.layout import Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
@@ -20,8 +20,8 @@ def predictor(
     model_dir,
     checkpoint="last",
     dtype="float32",
-    mesh_shape="",
     layout="",
+    mesh_shape="",
     mesh_impl="auto",
     progress=False,
 ):
@@ -33,7 +33,9 @@ def predictor(
       model_dir: folder of the checkpoints.
       checkpoint: "last", or "best" for that of the best evaluation while training.
       dtype: of images and all that is computed of them.
-      mesh_shape, layout, mesh_impl: as of a `Program`; they may differ from training's. Rules for `batch` are dropped.
+      layout: as of a `Program`; it may differ from training's. Rules for `batch` are dropped.
+      mesh_shape: as of a `Program`.
+      mesh_impl: as of a `Program`.
       progress: whether to show progress on stderr while the network is built.
 
     Returns:
@@ -44,28 +46,28 @@ def predictor(
     """
     folder = weights_folder(model_dir, checkpoint)
     with building(_BUILDING, progress=progress):
-        program = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl)
+        program = _program(task, sizes, dtype, Layout.of(layout, mesh_shape), mesh_impl)
     path = load_weights(folder, program)
     _logger.info("weights of step %d, %s", int(program.step), path)
     return one_volume_at_a_time(program, progress)
 
 
-def predictor_of(program, *, task, sizes, dtype="float32", mesh_shape="", layout="", mesh_impl="auto", progress=False):
+def predictor_of(program, *, task, sizes, dtype="float32", layout, mesh_impl="auto", progress=False):
     """As `predictor`, with the weights of a program that trains, as they are whenever the function is called.
 
     Args:
       program: the `Program` that holds the variables.
-      task, sizes, dtype, mesh_shape, layout, mesh_impl, progress: as of `predictor`.
+      task, sizes, dtype, mesh_impl, progress: as of `predictor`.
+      layout: a `Layout`.
     """
     with building(_BUILDING, progress=progress):
-        network = _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=program)
+        network = _program(task, sizes, dtype, layout, mesh_impl, variables=program)
     return one_volume_at_a_time(network, progress)
 
 
-def _program(task, sizes, dtype, mesh_shape, layout, mesh_impl, variables=None):
-    mesh_shape, layout = for_one_volume(mesh_shape, layout)
+def _program(task, sizes, dtype, layout, mesh_impl, variables=None):
     inputs = task_inputs(task, 1, sizes, dtype=dtype, labels=False)
-    return Program(task.predict, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl, variables=variables)
+    return Program(task.predict, inputs, layout=for_one_volume(layout), mesh_impl=mesh_impl, variables=variables)
 
 
 def one_volume_at_a_time(program, progress=False):
@@ -82,21 +84,19 @@ def one_volume_at_a_time(program, progress=False):
     return predict
 
 
-def for_one_volume(mesh_shape, layout):
+def for_one_volume(layout: Layout) -> Layout:
     """Drops the rule for `batch`, which one volume cannot fill, and the mesh dimension that it alone used.
 
-    >>> for_one_volume("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores")
-    ('rows:16,cols:16', 'x:rows,y:cols')
+    >>> str(for_one_volume(Layout.parse("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores")))
+    'x:rows,y:cols on rows:16,cols:16'
     """
-    dropped = [rule for rule in parse_layout(layout) if rule[0] == "batch"]
-    if not dropped:
-        return mesh_shape, layout
-    mesh_shape, layout = restrict(mesh_shape, layout, lambda dim: dim != "batch")
-    _logger.info(
-        "'%s' is dropped from the layout: volumes come one at a time, which no mesh dimension can split; "
-        "the layout is '%s' on '%s'",
-        format_layout(dropped),
-        layout,
-        mesh_shape,
-    )
-    return mesh_shape, layout
+    kept = layout.restrict(lambda dim: dim != "batch")
+    if kept != layout:
+        _logger.info(
+            "'%s' is dropped from the layout: volumes come one at a time, which no mesh dimension can split; "
+            "the layout is '%s' on '%s'",
+            format_rules(rule for rule in layout.rules if rule not in kept.rules),
+            kept.rules_string,
+            kept.mesh_string,
+        )
+    return kept

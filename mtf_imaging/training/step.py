@@ -1,39 +1,167 @@
-"""One step of training, as the function of a `Program`."""
+"""One step of training: described once, then built to be taken, or traced to be examined."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import TrainingError
-from mtf_imaging.training.task import loss_of
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.ops.over_batch import FirstPass, in_pass
+from mtf_imaging.program.program import Program
+from mtf_imaging.program.tracing import Traced, trace_only
+from mtf_imaging.training.gradients import BACKWARD, FORWARD, UPDATE, training_step
+from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
+from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.training.task import Inputs, Task, loss_of, task_inputs
 
 
-def training_step(task, optimizer):
-    """Returns a function over named tensors that moves the variables down the loss's gradient, once a call.
+class BuiltStep(Protocol):
+    """A step that can be taken: called with the inputs of a batch, it returns the loss and the task's measures.
 
-    Args:
-      task: a `Task`.
-      optimizer: an `Optimizer`.
-
-    Returns:
-      A function (**inputs) -> dict of Tensors[]: "loss", and the task's measures, all from before the update.
+    Attributes:
+      program: the `Program` that holds all variables and the step number.
+      network: the `Program` that computes the gradients.
+      calls: pairs (program, calls in one step), of all programs that a step calls.
     """
 
-    def step(**inputs):
-        loss, measures = loss_of(task, inputs)
-        variables, gradients = gradients_of(loss)
-        optimizer.apply(gradients, variables)
-        return {"loss": loss, **measures}
+    program: Program
+    network: Program
+    calls: Sequence[tuple[Program, int]]
 
-    return step
+    def __call__(self, **batch: object) -> dict: ...
 
 
-def gradients_of(loss):
-    """Returns the trainable variables of a loss's graph, and its gradients to them.
+class TracedStep(NamedTuple):
+    """A step as a graph over named tensors, which allocates nothing.
 
-    Raises:
-      TrainingError: the loss does not depend on a variable.
+    Attributes:
+      traced: the graph.
+      phases: {operation: FORWARD, BACKWARD or UPDATE}, of the operations that are needed, in their order.
+      parts: passes through the network in one step: one for each micro-batch.
+      forward_passes: forward passes for each backward pass.
     """
-    variables = loss.graph.trainable_variables
-    gradients = mtf.gradients([loss], [variable.outputs[0] for variable in variables])
-    idle = [variable.name for variable, gradient in zip(variables, gradients) if gradient is None]
-    if idle:
-        raise TrainingError(f"the loss does not depend on {', '.join(idle)}. Fix: use them, or make none of them.")
-    return variables, gradients
+
+    traced: Traced
+    phases: dict[mtf.Operation, str]
+    parts: int
+    forward_passes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingStep:
+    """A step of training, under no layout yet. Training, the planner and the benchmarks all build theirs here.
+
+    Attributes:
+      task: the network and its loss.
+      optimizer: what moves the variables.
+      sizes: the voxels of an image along its spatial dimensions.
+      batch_size: images in a step, over all processors.
+      micro_batches: equal pieces of the batch, computed one after the other in the memory of one.
+      dtype: of images and activations.
+      seed: of variables and random operations.
+    """
+
+    task: Task
+    optimizer: Optimizer
+    sizes: tuple[int, ...]
+    batch_size: int = 1
+    micro_batches: int = 1
+    dtype: str = "float32"
+    seed: int = 0
+
+    @functools.cached_property
+    def inputs(self) -> Inputs:
+        """The inputs of a whole batch: (shape string, dtype) by name."""
+        return task_inputs(self.task, self.batch_size, self.sizes, dtype=self.dtype)
+
+    @functools.cached_property
+    def part_inputs(self) -> Inputs:
+        """The inputs of one pass through the network: of a batch, or of one micro-batch.
+
+        Raises:
+          ConfigError: the batch does not come in that many micro-batches.
+        """
+        return part_inputs(self.inputs, self.micro_batches)
+
+    def resized(self, sizes: tuple[int, ...]) -> "TrainingStep":
+        """Returns the same step for images of another size."""
+        return dataclasses.replace(self, sizes=tuple(sizes))
+
+    def build(
+        self, layout: Layout = ONE_PROCESSOR, mesh_impl: str = "auto", devices: Sequence[str] | None = None
+    ) -> BuiltStep:
+        """Builds the programs of the step.
+
+        Args:
+          layout: the layout.
+          mesh_impl: as of a `Program`.
+          devices: as of a `Program`.
+        """
+        options = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
+        if self.micro_batches > 1:
+            return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options)
+        return _WholeBatch(Program(training_step(self.task, self.optimizer), self.inputs, **options))
+
+    def trace(self, layout: Layout = ONE_PROCESSOR, devices: Sequence[str] = ("CPU:0",)) -> TracedStep:
+        """Traces the step; nothing of its size is allocated.
+
+        Args:
+          layout: the layout; it is not checked.
+          devices: names of the devices that variables are spread over.
+        """
+        ends: dict[str, int] = {}
+        step = training_step(
+            self.task, self.optimizer, lambda phase, graph: ends.update({phase: len(graph.operations)})
+        )
+        traced = trace_only(step, self.part_inputs, layout, devices)
+        operations = traced.graph.operations
+        phase = dict.fromkeys(operations, UPDATE)
+        phase |= dict.fromkeys(operations[: ends[BACKWARD]], BACKWARD)
+        phase |= dict.fromkeys(operations[: ends[FORWARD]], FORWARD)
+        forward_passes = 2 if self.micro_batches > 1 and self._sums_over_batch(layout) else 1
+        phases = {op: phase[op] for op in traced.needed}
+        return TracedStep(traced, phases, self.micro_batches, forward_passes)
+
+    def _sums_over_batch(self, layout: Layout) -> bool:
+        """Whether the loss depends on sums over the whole batch, which micro-batches compute in a pass of their own."""
+        first = FirstPass()
+
+        def loss(**tensors: mtf.Tensor) -> mtf.Tensor:
+            with in_pass(first):
+                return loss_of(self.task, tensors)[0]
+
+        trace_only(loss, self.part_inputs, layout)
+        return bool(first.sums)
+
+    def batches(self, make: Callable[[int, int, Inputs], Iterator[dict]], start: int, by_part: bool) -> Iterator[dict]:
+        """Returns the batches of a built step, from step `start` on.
+
+        Args:
+          make: a function (batch size, number of the first batch, inputs) -> an iterator of batches, as
+            `training.data_set.data_batches` returns it.
+          start: the number of the first step.
+          by_part: whether the images come in the same order whatever the batch size, so that micro-batches can be read
+            as small batches. Otherwise whole batches are read and cut.
+        """
+        count = self.micro_batches
+        if count == 1:
+            return make(self.batch_size, start, self.inputs)
+        if by_part:
+            return in_parts(make(self.batch_size // count, start * count, self.part_inputs), count)
+        return self.split(make(self.batch_size, start, self.inputs))
+
+    def split(self, batches: Iterator[dict]) -> Iterator[dict]:
+        """Cuts whole batches into what a built step takes."""
+        return batches if self.micro_batches == 1 else split_batches(batches, self.inputs, self.micro_batches)
+
+
+class _WholeBatch:
+    """A `BuiltStep` of one program."""
+
+    def __init__(self, program: Program):
+        self.program = self.network = program
+        self.calls = [(program, 1)]
+
+    def __call__(self, **batch: object) -> dict:
+        return self.program(**batch)

@@ -8,6 +8,9 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.training.protocols import check_offers, check_takes
 
+# {name: (shape string, dtype)}, the inputs of a `Program`.
+Inputs = dict[str, tuple[str, tf.DType]]
+
 
 class Task(Protocol):
     """A network with its loss, as functions over named tensors."""

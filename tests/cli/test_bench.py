@@ -12,6 +12,7 @@ import pytest
 from mtf_imaging.cli import main
 from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.layout import Layout
 
 SMALL = ("--resolution=16", "--gin.UNet3D.base_filters=2", "--steps=2")
 
@@ -26,7 +27,7 @@ def run(capsys, *argv):
     ("text", "setup"),
     [
         ("rows:2,cols:2/x:rows,y:cols", ("rows:2,cols:2/x:rows,y:cols", "rows:2,cols:2", "x:rows,y:cols")),
-        (" rows:2; cols:2 / x:rows ", ("rows:2; cols:2/x:rows", "rows:2; cols:2", "x:rows")),
+        (" rows:2; cols:2 / x:rows ", ("rows:2; cols:2/x:rows", "rows:2,cols:2", "x:rows")),
         ("rows:2/", ("rows:2/", "rows:2", "")),
         ("/", ("one processor", "", "")),
         ("", ("one processor", "", "")),
@@ -36,7 +37,8 @@ def run(capsys, *argv):
     ],
 )
 def test_setups(text, setup):
-    assert parse_setup(text) == setup
+    name, mesh_shape, layout = setup
+    assert parse_setup(text) == (name, Layout.parse(mesh_shape, layout))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_a_layout_file_of_ones_own(tmp_path):
     with pytest.raises(MtfImagingError, match=r"mine\.gin"):
         parse_setup(str(file))
     file.write_text("setup:\n  mesh_shape = 'rows:2'\n  layout = 'x:rows'\n")
-    assert parse_setup(str(file)) == ("mine", "rows:2", "x:rows")
+    assert parse_setup(str(file)) == ("mine", Layout.parse("rows:2", "x:rows"))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import serve
-from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.layout import Layout
 from mtf_imaging.servers import Server, free_port, silence, stranger
 from tests.test_servers import grpc_service, web_server
 
@@ -269,18 +270,18 @@ def device(number, kind="CPU:0"):
     ],
 )
 def test_servers_that_a_mesh_has_no_work_for_are_refused(mesh_shape, devices, idle):
-    from mtf_imaging.jobs import cluster
+    from mtf_imaging.jobs import devices as job_devices
+    from mtf_imaging.meshes import devices as mesh_devices
 
-    number = 1 + max(cluster.server_number(name) for name in devices)
+    number = 1 + max(mesh_devices.server_number(name) for name in devices)
     servers = tuple(Server(f"host{n}", 1) for n in range(number))
     expected = pytest.raises(ConfigError, match=f"leaves {idle} idle. Fix: ") if idle else contextlib.nullcontext()
     with expected:
-        cluster._check_all_compute(devices, servers, mesh_shape)
+        job_devices._check_all_compute(devices, servers, Layout.parse(mesh_shape))
 
 
 def test_auto_places_processors_on_several_servers():
     import mtf_imaging as mi
 
-    shape, layout = mi.mtf.convert_to_shape("rows:4"), mi.mtf.convert_to_layout_rules("")
     for devices, blocks in (([device(0), device(1)], 2), ([device(0)], 1), (["CPU:0", "CPU:1"], 1)):
-        assert mi.meshes.make_mesh_impl("auto", shape, layout, devices).grid.num_blocks == blocks
+        assert mi.meshes.make_mesh_impl("auto", mi.Layout.parse("rows:4"), devices).grid.num_blocks == blocks

@@ -8,6 +8,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
 from mtf_imaging.cli.runtime import subprocesses as commands
 from mtf_imaging.cli.runtime import usage
+from mtf_imaging.data.cases.hold_out import hold_out
 from mtf_imaging.errors import DataError, MtfImagingError
 
 
@@ -23,20 +24,20 @@ def make_cases(folder, number):
 def test_every_fourth_case_is_held_out(tmp_path, number, held_out):
     cases = make_cases(tmp_path / "cases", number)
     for _ in range(2):  # the second time, the links are there
-        found = commands.hold_out(cases, tmp_path / "train", tmp_path / "held_out")
+        found = hold_out(cases, tmp_path / "train", tmp_path / "held_out")
         assert [case.key for case in found] == held_out
     assert len(list((tmp_path / "train").iterdir())) == 2 * (number - len(held_out))
 
 
 def test_one_case_is_too_few(tmp_path):
     with pytest.raises(DataError, match=r"holds 1 case\. Fix: give at least 2"):
-        commands.hold_out(make_cases(tmp_path / "cases", 1), tmp_path / "train", tmp_path / "held_out")
+        hold_out(make_cases(tmp_path / "cases", 1), tmp_path / "train", tmp_path / "held_out")
 
 
 def test_cases_of_another_run_are_not_mixed_in(tmp_path):
-    commands.hold_out(make_cases(tmp_path / "a", 5), tmp_path / "train", tmp_path / "held_out")
-    with pytest.raises(DataError, match=r"is of another run\. Fix: give another --output_dir"):
-        commands.hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
+    hold_out(make_cases(tmp_path / "a", 5), tmp_path / "train", tmp_path / "held_out")
+    with pytest.raises(DataError, match=r"is of another run\. Fix: give another output_dir"):
+        hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
 
 
 def fake_run(out):

@@ -8,10 +8,10 @@ import pytest
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.config import gin_config, resources, setup_flags
-from mtf_imaging.cli.config.job_setup import MESH_IMPLS, JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, LayoutError
-from mtf_imaging.layout import check_names, parse_shape
+from mtf_imaging.layout import MESH_IMPLS, check_names, parse_shape
 
 LAYOUTS = sorted(name for name in resources.shipped_files() if name.startswith("layouts/"))
 
@@ -176,7 +176,7 @@ def test_mistakes_in_files_name_the_file_and_the_line(here):
     [
         ({"mesh_shape": "rows:0"}, LayoutError, "mesh shape 'rows:0' has 1 fault"),
         ({"layout": "x"}, LayoutError, "layout 'x' has 1 fault"),
-        ({"mesh_impl": "placed"}, ConfigError, "mesh_impl 'placed' is none of auto, stacked, placement. Did you mean"),
+        ({"mesh_impl": "placed"}, ConfigError, "mesh_impl = 'placed' is not known. Did you mean"),
         ({"batch_size": 0}, ConfigError, "batch_size must be a whole number from 1 up, not 0."),
         ({"batch_size": "2"}, ConfigError, "not '2'."),
     ],

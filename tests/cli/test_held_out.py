@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.config import job
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
+from mtf_imaging.jobs import evaluating
+from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out import open_held_out
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
@@ -17,7 +18,7 @@ from tests.training.test_job import LAYOUTS, TINY, run
 STEPS = [
     "--gin.train.eval_every=2",
     "--gin.train.checkpoint_every=3",
-    "--gin.train.best='liver'",
+    "--gin.train.monitor='liver'",
     "--num_steps",
     5,
     "--seed",
@@ -112,7 +113,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     def on_the_grid(input_dir, output_dir, sampling, predict, window, **options):
         found.update(HeldOutRecords(window, progress=False).open(folder / "held_out", sampling.grid)(predict)[0])
 
-    monkeypatch.setattr(job, "evaluate_cases", on_the_grid)
+    monkeypatch.setattr(evaluating, "evaluate_cases", on_the_grid)
     arguments = [
         "evaluate",
         "--model_dir",
@@ -130,7 +131,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
 def test_going_on_without_the_held_out_cases_is_warned_about(folder, tmp_path, caplog):
     shutil.copytree(folder / "run", tmp_path / "run")
     assert run("train", "--data_dir", folder / "train", "--model_dir", tmp_path / "run", "--num_steps", 5) == 0
-    assert "held-out cases were scored so far, and no longer are. Fix: to go on, give --eval_dir" in caplog.text
+    assert "held-out cases are no longer scored. Fix: give eval_dir, to score them" in caplog.text
 
 
 def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, capsys):
@@ -147,10 +148,10 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
     ("change", "text"),
     [
         (
-            ["--gin.train.best='lesoin'"],
-            "train.best = 'lesoin' is no measure of the evaluation, which has liver, lesion",
+            ["--gin.train.monitor='lesoin'"],
+            "monitor = 'lesoin' is no measure of the evaluation, which has liver, lesion",
         ),
-        (["--gin.train.eval_every=0"], "train.eval_every = 0: it must be at least 1 step"),
+        (["--gin.train.eval_every=0"], "eval_every must be a whole number from 1 up, not 0"),
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )
@@ -167,11 +168,9 @@ class OwnEvaluation:
         return lambda predict: ({"lesion": float(predict(np.zeros(sizes)).sum()), "sharpness": 0.5}, {})
 
 
-def open_own(evaluation, folder, best="sharpness"):
-    own_data = object()
-    training = SimpleNamespace(evaluation=evaluation, eval_every=None, best=best)
-    setup = SimpleNamespace(batch_size=2)
-    return open_held_out(training, SimpleNamespace(window=(0.0, 1.0)), own_data, "data", folder, setup, (4, 4))
+def open_own(evaluation, folder, monitor="sharpness"):
+    data = TrainingData("data", data_set=object(), eval_dir=folder, evaluation=evaluation)
+    return open_held_out(data, SimpleNamespace(batch_size=2, sizes=(4, 4)), monitor)
 
 
 class WithLoss(OwnEvaluation):
@@ -183,23 +182,19 @@ def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
     assert open_own(WithLoss(), tmp_path).batches() == [(tmp_path, 2, (4, 4))]
     wrong = WithLoss()
     wrong.loss_batches = lambda eval_dir: []
-    with pytest.raises(
-        ConfigError, match=r"train\.evaluation, a WithLoss: loss_batches.* will be called as loss_batches"
-    ):
+    with pytest.raises(ConfigError, match=r"evaluation, a WithLoss: loss_batches.* will be called as loss_batches"):
         open_own(wrong, tmp_path)
     wrong.measures = ("lesion", "sharpness", "loss")
     assert open_own(wrong, tmp_path).batches is None, "its own loss is shown"
 
 
 def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"train\.data is a object, .* Fix: bind train\.evaluation to an evaluation of"
-    ):
+    with pytest.raises(ConfigError, match=r"the data set is a object, .* Fix: give an evaluation of your own"):
         open_own(None, tmp_path)
     held_out = open_own(OwnEvaluation(), tmp_path)
     assert held_out.evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
     assert held_out.batches is None
     with pytest.raises(ConfigError, match="'liver' is no measure of the evaluation, which has lesion, sharpness"):
-        open_own(OwnEvaluation(), tmp_path, best="liver")
-    with pytest.raises(ConfigError, match=r"train\.evaluation is a object, which has no method open"):
+        open_own(OwnEvaluation(), tmp_path, monitor="liver")
+    with pytest.raises(ConfigError, match=r"evaluation is a object, which has no method open"):
         open_own(object(), tmp_path)

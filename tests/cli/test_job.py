@@ -5,9 +5,11 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.config import job
-from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging import jobs
+from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs import evaluating, predicting
 
 SETUP = JobSetup(resolution="16")
 
@@ -29,7 +31,9 @@ def labels():
 
 @pytest.fixture
 def cases(tmp_path, labels, monkeypatch):
-    monkeypatch.setattr(job, "_predictor", lambda *arguments: network)
+    for module in (evaluating, predicting):
+        monkeypatch.setattr(module, "trained_network", lambda *arguments, **options: network)
+        monkeypatch.setattr(module, "weights_folder", lambda *arguments: None)
     folder = tmp_path / "cases"
     folder.mkdir()
     for name, array in (("volume", np.int16(labels) * 400 - 400), ("segmentation", labels)):
@@ -50,8 +54,9 @@ def test_evaluate_and_predict_clean_up_alike(tmp_path, cases, labels, bound, rem
     gin.parse_config(["job.task = None", *bound])
     for part in removed:
         labels[part] = 0
-    job.evaluate("model", str(cases), str(tmp_path / "scores"), SETUP, "last")
-    job.predict("model", str(cases), str(tmp_path / "out"), SETUP, "last")
+    bound = Job().network | SETUP.network
+    jobs.evaluate(**bound, model_dir="model", input_dir=cases, output_dir=tmp_path / "scores")
+    jobs.predict(**bound, model_dir="model", input=cases, output=tmp_path / "out")
     for folder in ("scores/predictions", "out"):
         written = nibabel.load(tmp_path / folder / "segmentation-1.nii.gz")
         np.testing.assert_array_equal(np.asarray(written.dataobj), labels)
@@ -60,4 +65,4 @@ def test_evaluate_and_predict_clean_up_alike(tmp_path, cases, labels, bound, rem
 def test_what_cannot_be_chosen_is_told_before_anything_is_read():
     gin.parse_config(["job.task = None", "job.lesions_in_liver = 'yes'"])
     with pytest.raises(ConfigError, match=r"job\.lesions_in_liver = 'yes' is neither True nor False"):
-        job.predict("model", "none", "none", SETUP, "last")
+        Job()

@@ -16,7 +16,7 @@ from mtf_imaging.cli.commands import train
 from mtf_imaging.cli.main import main
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
-from mtf_imaging.jobs import model_dir
+from mtf_imaging.jobs import run as run_folder
 
 HOLD = """
 import sys, time
@@ -42,13 +42,13 @@ def holder(tmp_path):
 def test_a_second_run_is_refused_until_the_first_is_killed(holder, tmp_path):
     folder = tmp_path / "run"
     text = f"another run is writing to it, process {holder.pid} on {socket.gethostname()}. Fix: wait until it ends"
-    with pytest.raises(ConfigError) as error, model_dir.held(folder):
+    with pytest.raises(ConfigError) as error, run_folder.held(folder):
         pass
     assert text in str(error.value)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert (folder / lock.NAME).is_file()  # left behind, and means nothing
-    with model_dir.held(folder):
+    with run_folder.held(folder):
         assert (folder / lock.NAME).read_text() == f"process {os.getpid()} on {socket.gethostname()}"
     assert list(folder.iterdir()) == []
 
@@ -114,7 +114,7 @@ def test_any_other_failure_is_one(tmp_path, monkeypatch):
 
 def test_a_system_without_such_locks_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(ConfigError, match="Fix: on Windows, use WSL 2"), model_dir.held(tmp_path):
+    with pytest.raises(ConfigError, match="Fix: on Windows, use WSL 2"), run_folder.held(tmp_path):
         pass
     with lock.held(tmp_path):  # what can do without goes on
         pass

@@ -8,9 +8,11 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.cli.config import job as jobs
-from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.segment.flips import over_flips
+from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.prediction import predictor_of
 
@@ -80,15 +82,17 @@ def test_memory_is_one_sum_beside_what_the_network_returns():
 
 
 def test_evaluate_and_predict_use_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(jobs, "predictor", lambda **options: oracle)
-    network = jobs._predictor(jobs.Job(task=object(), flips=("x", "z")), tmp_path, JobSetup(resolution="16"), "last")
+    monkeypatch.setattr("mtf_imaging.training.prediction.predictor", lambda **options: oracle)
+    job, setup = jobs.Job(task=object(), flips=("x", "z")), JobSetup(resolution="16")
+    options = {"layout": setup.parsed_layout, "mesh_impl": "auto", "dtype": job.dtype, "progress": False}
+    network = trained_network(job.task, (16, 16, 16), tmp_path, "last", job.network["flips"], **options)
     np.testing.assert_array_equal(network(IMAGE), by_hand(IMAGE, ("x", "z")))
 
 
 def test_a_real_network_under_a_layout():
     task, sizes = Task(UNet3D(base_filters=2, depth=2, convs=1)), (4, 4, 4)
     program = mi.Program(task.predict, task.inputs(1, sizes, labels=False))
-    network = predictor_of(program, task=task, sizes=sizes, mesh_shape="rows:2", layout="x:rows")
+    network = predictor_of(program, task=task, sizes=sizes, layout=Layout.parse("rows:2", "x:rows"))
     image = np.random.default_rng(1).random((*sizes, 1)).astype(np.float32)
     mirrored = network(np.ascontiguousarray(image[::-1]))[::-1]
     np.testing.assert_allclose(over_flips(network, ("x",))(image), (network(image) + mirrored) / 2, rtol=1e-6)

@@ -85,7 +85,7 @@ def test_one_gpu_is_used_by_a_stack_and_several_by_placement(monkeypatch, number
         return [types.SimpleNamespace(name=f"/device:{kind}:{n}") for n in range(number if kind == "GPU" else 1)]
 
     monkeypatch.setattr(tf.config, "list_logical_devices", devices)
-    mesh = make_mesh_impl("auto", mi.mtf.convert_to_shape(mesh_shape), mi.mtf.convert_to_layout_rules(""))
+    mesh = make_mesh_impl("auto", mi.Layout.parse(mesh_shape))
     assert mesh.devices == [f"/device:GPU:{n}" for n in blocks]
     assert mesh.host == "/device:CPU:0"
 

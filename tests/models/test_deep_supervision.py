@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.models.unet3d.supervision import level_weights
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
@@ -108,7 +109,7 @@ def test_in_micro_batches_it_is_that_of_the_batch():
     task, given = Task(NETWORK, dice="classes"), batch(SIZES)
     specs = task.inputs(2, SIZES, tf.float64)
     want = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)(**given)
-    step = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, mesh_shape="rows:2", layout="x:rows")
+    step = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows"))
     got = step(parts=[{key: value[i : i + 1] for key, value in given.items()} for i in range(2)])
     assert_equal({k: v.numpy() for k, v in got.items()}, {k: v.numpy() for k, v in want.items()}, 1e-9)
 

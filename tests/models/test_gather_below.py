@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
@@ -81,7 +82,7 @@ def test_exchanges_of_a_step(monkeypatch):
 @pytest.mark.slow
 def test_micro_batches_of_gathered_levels():
     rows = []
-    for gather_below, layout in ((0, {}), (2, {"mesh_shape": "rows:12", "layout": "x:rows"})):
+    for gather_below, layout in ((0, {}), (2, {"layout": Layout.parse("rows:12", "x:rows")})):
         network = task(gather_below, norm="none")
         inputs = part_inputs(network.inputs(2, SIZES, "float64"), 2)
         step = MicroBatches(network, SGD(0.1), inputs, 2, **layout)

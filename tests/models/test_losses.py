@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers.optimizers import SGD
@@ -97,7 +98,7 @@ def test_in_micro_batches_they_are_those_of_the_batch(name):
     task, given = Task(NETWORK, **CHOICES[name]), inputs()
     specs = task.inputs(2, SIZES, tf.float64)
     at_once = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)
-    in_parts = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, mesh_shape="rows:2", layout="x:rows")
+    in_parts = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows"))
     for _ in range(2):
         want = at_once(**given)
         got = in_parts(parts=[{key: value[i : i + 1] for key, value in given.items()} for i in range(2)])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers.optimizers import SGD
@@ -12,9 +13,9 @@ from mtf_imaging.training.step import training_step
 SIZES = (8, 8, 4)
 LAYOUTS = {
     "whole": {},
-    "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
-    "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
-    "gathered": {"mesh_shape": "rows:4", "layout": "x:rows", "mesh_impl": "stacked"},
+    "stacked": {"layout": Layout.parse("rows:2,cols:2", "x:rows,y:cols"), "mesh_impl": "stacked"},
+    "placement": {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores"), "mesh_impl": "placement"},
+    "gathered": {"layout": Layout.parse("rows:4", "x:rows"), "mesh_impl": "stacked"},
 }
 
 

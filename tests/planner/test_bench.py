@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.layout import Layout
 from mtf_imaging.planner.bench import worker
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.model import Bench
@@ -20,13 +21,14 @@ from mtf_imaging.planner.bench.subject import Setup, random_batch
 from mtf_imaging.planner.bench.table import as_dict, text
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import make_plan
-from mtf_imaging.planner.cost.step import FORWARD, Step
 from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.training.gradients import FORWARD
+from mtf_imaging.training.step import TracedStep
 from tests.planner import bench_workers
 
 SIZES = {"fx": 3, "fy": 3, "fz": 3, "channels": 1, "out": 1}
 KERNEL = mi.mtf.Shape([mi.mtf.Dimension(*dim) for dim in SIZES.items()])
-SPLIT = Setup("2x2", "rows:2,cols:2", "x:rows,y:cols")
+SPLIT = Setup("2x2", Layout.parse("rows:2,cols:2", "x:rows,y:cols"))
 
 
 HARDWARE = Hardware("this machine", 2**30, 1e9, 1e9, 1e9, 1e-6, share=1.0)
@@ -39,12 +41,12 @@ def plan():
 
     traced = trace_only(step, {"image": "batch:1,x:8,y:8,z:4,channels:1"})
     phases = dict.fromkeys(traced.needed, FORWARD)
-    return make_plan(Step(traced, phases, 1, 1), SPLIT.mesh_shape, SPLIT.layout, devices=1)
+    return make_plan(TracedStep(traced, phases, 1, 1), SPLIT.layout, devices=1)
 
 
 def measured(*workers, rounds=2):
     """Rows of setups that are named and served by these."""
-    rows = [Row(Setup(serve.__name__, "", "")) for serve in workers]
+    rows = [Row(Setup(serve.__name__)) for serve in workers]
     processes = iter([functools.partial(Process, dict, serve) for serve in workers])
     measure(rows, lambda: next(processes)(), rounds, 0, say=lambda text: None, done=lambda: None)
     return rows
@@ -59,7 +61,7 @@ def test_a_worker_that_dies_is_a_row_with_the_reason_and_the_others_go_on(plan):
     assert short.error.startswith("out of memory")
     assert (good.error, good.steps, good.ratios, good.seconds) == (None, [0.25, 0.25], [1.0, 1.0], 0.25)
     good.plan = plan
-    shown = text(Bench([killed, failing, short, good], HARDWARE, "float32", 1, 1), equal=True)
+    shown = text(Bench([killed, failing, short, good], HARDWARE, "float32", 1, 1))
     assert "\nfailing: not measured: KeyError: 'bug'\n" in shown
     assert "\nshort_of_memory: not measured: out of memory: so it is. ...\n" in shown
 
@@ -70,7 +72,7 @@ def test_a_wrong_result_is_caught():
     assert difference == (
         "the first loss is 2.1 under wrong and 2 under good: 5.0e-02 of it, more than 1e-05, the tolerance of float32"
     )
-    assert as_dict(Bench(rows, HARDWARE, "float32", 1, 1), [difference])["equal"] is False
+    assert as_dict(Bench(rows, HARDWARE, "float32", 1, 1, (difference,)))["equal"] is False
 
 
 @pytest.mark.parametrize(
@@ -97,14 +99,14 @@ def test_the_table_holds_the_model_against_what_was_measured(plan):
     )
     row.loss, row.gradient_norm, row.steps, row.ratios = 2.0, 5.0, [0.3, 0.2, 0.4], [1.0, 1.1, 0.9]
     bench = Bench([row], HARDWARE, "float32", 1, 1)
-    (found,) = json.loads(json.dumps(as_dict(bench, [])))["setups"]
+    (found,) = json.loads(json.dumps(as_dict(bench)))["setups"]
     assert (found["step_seconds"], found["ratio"], found["memory_bytes"]) == (0.3, 1.0, 4000)
     assert found["modelled"]["moved_bytes"] == found["moved_bytes"] > 0
     assert found["modelled"]["memory_bytes"] == plan.peak.nbytes  # all of the weights are held before
     errors = {"step": found["modelled"]["seconds"] / 0.3}
     errors |= {"tensors": plan.peak.nbytes / 2000, "memory": plan.peak.nbytes / 4000}
     assert found["modelled_by_measured"] == errors
-    shown = text(bench, equal=True)
+    shown = text(bench)
     said = ", ".join(f"{what} {error:.2f}" for what, error in errors.items())
     assert f"model / measured, over all: {said}" in shown
     assert "all processors share it, so the model has nothing go over links" in shown

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 import mtf_imaging as mi
-from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.layout import Layout, parse_layout, parse_shape
 from mtf_imaging.planner.render import picture, picture_words
 from mtf_imaging.planner.render.picture import LayoutPicture, write_picture
 from mtf_imaging.planner.render.picture_boxes import Cuts, Paper, visible_halo, widened
@@ -32,12 +32,12 @@ LAYOUTS = [
 
 
 def cuts_of(volume, mesh_shape="", layout=""):
-    return Cuts(parse_shape(volume), parse_shape(mesh_shape), parse_layout(layout))
+    return Cuts(parse_shape(volume), Layout.parse(mesh_shape, layout))
 
 
 def picture_of(volume, mesh_shape="", layout="", **more):
     halo = {dim: (1, 2) for dim, _ in parse_layout(layout)}
-    return LayoutPicture(parse_shape(volume), parse_shape(mesh_shape), parse_layout(layout), halo, **more)
+    return LayoutPicture(parse_shape(volume), Layout.parse(mesh_shape, layout), halo, **more)
 
 
 def texts(drawn):

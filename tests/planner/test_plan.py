@@ -4,17 +4,17 @@ import math
 
 import pytest
 
+from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.plan import make_plan
-from mtf_imaging.planner.cost.step import trace_step
 from mtf_imaging.planner.cost.step_time import messages, sent_by_device, step_time
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.optimizers.adafactor import Adafactor
 from mtf_imaging.training.optimizers.optimizers import SGD, Adam
-from mtf_imaging.training.step import training_step
+from mtf_imaging.training.step import TrainingStep, training_step
 from mtf_imaging.training.task import task_inputs
 
 MIB, GIB = 2**20, 2**30
@@ -34,10 +34,9 @@ def plan_of(
     **network,
 ):
     task = task or Task(UNet3D(**network))
-    inputs = task_inputs(task, batch, (size,) * 3, dtype=dtype)
-    names = [f"device:{n}" for n in range(devices or 512)]
-    step = trace_step(task, optimizer or Adafactor(), inputs, mesh_shape, layout, parts, names)
-    return make_plan(step, mesh_shape, layout, devices)
+    names, split = [f"device:{n}" for n in range(devices or 512)], Layout.parse(mesh_shape, layout)
+    step = TrainingStep(task, optimizer or Adafactor(), (size,) * 3, batch, parts, dtype)
+    return make_plan(step.trace(split, names), split, devices)
 
 
 def convolutions(plan):

@@ -1,20 +1,19 @@
 """Search: every layout that is legal, ranked; and the largest cube."""
 
 import dataclasses
-import math
 from types import SimpleNamespace
 
 import pytest
 
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
-from mtf_imaging.planner.cost.step import trace_step
 from mtf_imaging.planner.render.search_table import search_table
-from mtf_imaging.planner.search.candidates import Candidate, candidates
+from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Searched, Steps, search
 from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.task import task_inputs
+from mtf_imaging.training.step import TrainingStep
 
 H200 = find_hardware("h200")
 
@@ -23,22 +22,19 @@ H200 = find_hardware("h200")
 def test_every_way_to_part_devices_is_a_candidate(devices, dims, number):
     found = list(candidates(devices, dims))
     assert len(set(found)) == len(found) == number
-    for mesh_shape, layout in found:
-        sizes = [int(item.split(":")[1]) for item in mesh_shape.split(",") if item]
-        assert math.prod(sizes) == devices
-        assert [item.split(":")[1] for item in layout.split(",") if item] == [
-            item.split(":")[0] for item in mesh_shape.split(",") if item
-        ]
+    for layout in found:
+        assert layout.processors == devices
+        assert [onto for _, onto in layout.rules] == [name for name, _ in layout.mesh_shape]
 
 
 @pytest.fixture(scope="module")
 def steps():
     traced = []
 
-    def trace(candidate, recompute):
+    def trace(layout, recompute):
         traced.append(recompute)
         task = Task(UNet3D(base_filters=4, depth=3, recompute=recompute))
-        return trace_step(task, Adafactor(), task_inputs(task, 4, (32, 32, 32), dtype="bfloat16"), *candidate)
+        return TrainingStep(task, Adafactor(), (32, 32, 32), batch_size=4, dtype="bfloat16").trace(layout)
 
     steps = Steps(trace)
     steps.traced = traced
@@ -52,8 +48,8 @@ def found(steps, gib, **options):
 def test_the_fastest_of_those_that_fit_is_first(steps):
     searched = found(steps, 100)
     assert len(searched.found) + len(searched.illegal) == 20
-    assert Candidate("cores:8", "batch:cores") in searched.illegal
-    assert "cannot split 'batch' (size 4) over 'cores' (size 8)" in searched.illegal["cores:8", "batch:cores"]
+    too_many = Layout.parse("cores:8", "batch:cores")
+    assert "cannot split 'batch' (size 4) over 'cores' (size 8)" in searched.illegal[too_many]
     times = [one.time.total for one in searched.found]
     assert times == sorted(times)
     assert searched.best is searched.found[0]
@@ -89,10 +85,10 @@ def test_where_nothing_fits_activations_are_computed_again(steps):
 
 
 def test_a_network_that_asks_for_the_layout_is_traced_for_each():
-    def trace(candidate, recompute):
-        traced.append(candidate)
+    def trace(layout, recompute):
+        traced.append(layout)
         task = Task(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
-        return trace_step(task, Adafactor(), task_inputs(task, 1, (16, 16, 16)), *candidate)
+        return TrainingStep(task, Adafactor(), (16, 16, 16)).trace(layout)
 
     traced = []
     searched = search(candidates(2, "xyz"), Steps(trace), H200, "float32", 1e12)
@@ -110,19 +106,20 @@ class Cubes:
 
     def __call__(self, size, every, only):
         found = []
-        for candidate, parts in zip(every, [8 if "8" in c.mesh_shape else 2 for c in every], strict=True):
+        for layout in every:
+            parts = max(n for _, n in layout.mesh_shape)
             if size % (8 * parts) == 0 and (only is None or len(found) < only):
                 self.looked += 1
                 nbytes = 100 * size**3 * (1 + self.overhead / size)
                 plan = SimpleNamespace(memory=nbytes)
-                found.append(SimpleNamespace(candidate=candidate, plan=plan, fits=nbytes <= self.memory))
+                found.append(SimpleNamespace(layout=layout, plan=plan, fits=nbytes <= self.memory))
         return Searched(tuple(found), {})
 
 
 @pytest.mark.parametrize("overhead", [0, 10, 60])
 @pytest.mark.parametrize("size", [16, 48, 112, 128, 256, 304, 720, 1008, 1504])
 def test_the_largest_cube(size, overhead):
-    every = [Candidate("rows:8", "x:rows"), Candidate("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes")]
+    every = [Layout.parse("rows:8", "x:rows"), Layout.parse("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes")]
     cubes = Cubes(100 * size**3 * (1 + overhead / size) * 1.001, overhead)
     found, best = largest_cube(cubes, every, cubes.memory)
     assert found == size
@@ -130,4 +127,4 @@ def test_the_largest_cube(size, overhead):
 
 
 def test_there_may_be_no_cube():
-    assert largest_cube(Cubes(1.0), [Candidate("rows:8", "x:rows")], 1.0) is None
+    assert largest_cube(Cubes(1.0), [Layout.parse("rows:8", "x:rows")], 1.0) is None

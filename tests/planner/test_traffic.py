@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import parse_shape
+from mtf_imaging.layout import Layout, parse_shape
 from mtf_imaging.layout.windows import Window
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.halo import gathering as halo_gather
@@ -24,11 +24,11 @@ mtf = mi.mtf
 
 
 def mesh_of(mesh_shape, layout):
-    return make_mesh_impl("stacked", mtf.convert_to_shape(mesh_shape), mtf.convert_to_layout_rules(layout), ["CPU:0"])
+    return make_mesh_impl("stacked", Layout.parse(mesh_shape, layout), ["CPU:0"])
 
 
 def modelled(fn, inputs, mesh_shape, layout):
-    found = traffic(trace_only(fn, inputs, mesh_shape, layout).needed, mesh_of(mesh_shape, layout))
+    found = traffic(trace_only(fn, inputs, Layout.parse(mesh_shape, layout)).needed, mesh_of(mesh_shape, layout))
     return collections.Counter(exchange for exchanges in found.values() for exchange in exchanges)
 
 

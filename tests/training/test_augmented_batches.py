@@ -6,7 +6,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.jobs import train as job
+from mtf_imaging.jobs import training as job
 from tests.training.test_job import run
 
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
@@ -15,8 +16,8 @@ from tests.training import linear
 SIZES = (8, 8, 4)
 BATCH = 2
 SETUPS = {
-    "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
-    "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
+    "stacked": {"layout": Layout.parse("rows:2,cols:2", "x:rows,y:cols"), "mesh_impl": "stacked"},
+    "placement": {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores"), "mesh_impl": "placement"},
 }
 
 
@@ -106,7 +107,7 @@ def test_norms_use_what_they_have_learned_and_learn_nothing(whole):
 
 @pytest.mark.parametrize("layout", ["", "x:rows", "batch:rows"])
 def test_losses_are_the_same_under_layouts_and_in_parts(layout):
-    task, layout = linear.Linear(keep_prob=0.5), {"mesh_shape": "rows:2", "layout": layout} if layout else {}
+    task, layout = linear.Linear(keep_prob=0.5), {"layout": Layout.parse("rows:2", layout)} if layout else {}
     program = linear.program(SGD(0.1), task=task)
     inputs = {name: (shape, dtype) for name, (shape, dtype) in task.inputs(2).items()}
     whole = HeldOutLoss(task, inputs, variables=program)(linear.take(3))

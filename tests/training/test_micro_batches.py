@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, NotSupportedError
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
 from mtf_imaging.training.optimizers.optimizers import SGD
@@ -15,8 +16,8 @@ from tests.training import linear
 SIZES, BATCH = (8, 8, 4), 4
 LAYOUTS = {
     "whole": {},
-    "stacked": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
-    "placement": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "placement"},
+    "stacked": {"layout": Layout.parse("rows:2,cols:2", "x:rows,y:cols"), "mesh_impl": "stacked"},
+    "placement": {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores"), "mesh_impl": "placement"},
 }
 
 
@@ -100,8 +101,8 @@ def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once
 
 def test_a_loss_without_sums_over_the_batch_needs_no_pass_of_its_own():
     task = linear.Linear(keep_prob=0.6)
-    assert len(MicroBatches(task, SGD(0.1), task.inputs(1), 2).of_each_part) == 1
-    given, split = list(linear.take(3)), {"mesh_shape": "rows:2", "layout": "x:rows"}  # the weights, too
+    assert len(MicroBatches(task, SGD(0.1), task.inputs(1), 2).calls) == 2
+    given, split = list(linear.take(3)), {"layout": Layout.parse("rows:2", "x:rows")}  # the weights, too
     whole, one, _ = train(1, task=task, inputs=task.inputs(2), given=given)
     parts, two, _ = train(2, task=task, inputs=task.inputs(2), given=given, **split)
     np.testing.assert_allclose(parts, whole, rtol=1e-9)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers.optimizers import Adam
@@ -11,7 +12,7 @@ from mtf_imaging.training.prediction import predictor, predictor_of
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 4, 4)
-SPLIT = {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores"}
+SPLIT = {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores")}
 
 
 @pytest.mark.parametrize(
@@ -38,5 +39,5 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     assert int(program.step) == 1, "a prediction is no step"
     Checkpoints(tmp_path, program).save()
     np.testing.assert_array_equal(predictor(model_dir=tmp_path, **network)(image), after)
-    whole = network | {"mesh_shape": "", "layout": ""}
+    whole = network | {"layout": ONE_PROCESSOR}
     np.testing.assert_allclose(predictor(model_dir=tmp_path, **whole)(image), after, rtol=1e-10)

@@ -6,10 +6,10 @@ import pytest
 
 from mtf_imaging.cli.config import gin_config, resources
 from mtf_imaging.cli.config.job import Job
-from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.cli.config.training_settings import Training
 from mtf_imaging.cli.main import main
-from mtf_imaging.jobs.train import Training
-from mtf_imaging.layout import format_layout, parse_layout, restrict
+from mtf_imaging.layout import format_rules, parse_layout
 from mtf_imaging.training.optimizers.adafactor import Adafactor
 
 SHIPPED = list(resources.shipped_files())
@@ -61,8 +61,9 @@ def test_it_builds_for_images(job, layout, capsys):
     gin_config.bind([gin_config.find_gin_file(layout)], [], {})
     setup = JobSetup()
     of_volumes = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*names, "batch"}]
-    mesh, rules = restrict(setup.mesh_shape, setup.layout, lambda dim: dim not in of_volumes)
-    rules = format_layout((names.get(dim, dim), onto) for dim, onto in parse_layout(rules))
+    layout_of_images = setup.parsed_layout.restrict(lambda dim: dim not in of_volumes)
+    mesh = layout_of_images.mesh_string
+    rules = format_rules((names.get(dim, dim), onto) for dim, onto in layout_of_images.rules)
     # The network halves four times, so each of 16 slices is of 16 pixels.
     words = ["--resolution", "256", "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
     assert dry_run("--gin_file", job, *words) == 0

@@ -1,5 +1,6 @@
 """`mtf-imaging bench`: what a step really takes under several layouts, beside what explain says."""
 
+import json
 from pathlib import Path
 
 from absl import flags
@@ -7,7 +8,7 @@ from absl import flags
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.files.run_folder import CONFIG
 
 SUMMARY = "takes steps of a job under several layouts in turn: time, memory and exchange, beside what explain says."
@@ -49,6 +50,18 @@ def run(values: flags.FlagValues) -> None:
         values, values.model_dir and Path(values.model_dir) / CONFIG, job="unet3d_demo"
     )
     import_tensorflow()
-    from mtf_imaging.jobs import bench as benching
+    from mtf_imaging.cli.config.training_settings import bound_step
+    from mtf_imaging.jobs.benching import as_setup, bench_step
+    from mtf_imaging.planner.bench.subject import Setup
+    from mtf_imaging.planner.bench.table import as_dict, text
 
-    benching.bench(configuration, setups, values.data_dir, values.steps, values.json)
+    setup = configuration.bind()
+    step = bound_step(setup, values.data_dir)
+    if not setups and setup.parsed_layout.processors > 1:
+        setups = [parse_setup("/"), as_setup(setup.parsed_layout)]
+    found = bench_step(step, [Setup(*named) for named in setups], values.steps, setup.mesh_impl)
+    print(json.dumps(as_dict(found), indent=1) if values.json else text(found))
+    if not found.equal:
+        raise MtfImagingError("\n".join(["results depend on the layout, which they must not:", *found.differences]))
+    if all(row.error is not None for row in found.rows):
+        raise MtfImagingError("no setup could be measured; each says above why.")

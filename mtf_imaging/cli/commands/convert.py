@@ -4,8 +4,6 @@ from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.files.workers import default_workers
 
 SUMMARY = "resamples cases to voxels that all of them share and writes the records that train reads."
 EXAMPLE = "mtf-imaging convert --input_dir cases --output_dir records --resolution 64"
@@ -43,15 +41,14 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> None:
-    check_no_run(values.output_dir)
-    from mtf_imaging.data.records.convert import WORKER_BYTES, convert
+    from mtf_imaging.jobs.converting import convert
 
     convert(
-        values.input_dir,
-        values.output_dir,
-        values.resolution,
-        values.spacing,
-        values.spacing_csv,
-        workers=values.workers or default_workers(WORKER_BYTES),
+        input_dir=values.input_dir,
+        output_dir=values.output_dir,
+        resolution=values.resolution,
+        spacing=values.spacing,
+        spacing_table=values.spacing_csv,
+        workers=values.workers,
         prepare=import_tensorflow,
     )

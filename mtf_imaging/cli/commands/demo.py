@@ -7,7 +7,8 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.runtime.subprocesses import HELD_OUT, hold_out, run_command, say
+from mtf_imaging.cli.runtime.subprocesses import run_command, say
+from mtf_imaging.data.cases.hold_out import EVERY, hold_out
 
 SUMMARY = "runs the whole job on made-up or your own CTs: convert, train, evaluate, predict."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
@@ -30,7 +31,7 @@ def run(values: flags.FlagValues) -> None:
     if not values.input_dir:
         say("Write CT cases of a made-up abdomen.")
         run_command("phantom", output_dir=cases, num_cases=16, seed=1)
-    say(f"Keep every {HELD_OUT}th case for the test, in {held_out}; train on the others, in {train}.")
+    say(f"Keep every {EVERY}th case for the test, in {held_out}; train on the others, in {train}.")
     case = hold_out(cases, train, held_out)[0]
     say("Resample the cases to 64^3 voxels.")
     run_command("convert", input_dir=train, output_dir=records, resolution=64)

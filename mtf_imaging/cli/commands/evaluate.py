@@ -43,10 +43,17 @@ def run(values: flags.FlagValues) -> None:
 
     cases = cases_to_evaluate(values.input_dir, values.output_dir, only, known)
     import_tensorflow()
-    from mtf_imaging.cli.config import job
-    from mtf_imaging.jobs import cluster
+    from mtf_imaging.cli.config.job import Job
+    from mtf_imaging.jobs.evaluating import evaluate
 
     setup = configuration.bind()
-    with cluster.joined(setup):
-        options = {"known": known, "cases": cases}
-        job.evaluate(values.model_dir, values.input_dir, values.output_dir, setup, values.checkpoint, **options)
+    evaluate(
+        **Job().network,
+        **setup.network,
+        model_dir=values.model_dir,
+        input_dir=values.input_dir,
+        output_dir=values.output_dir,
+        checkpoint=values.checkpoint,
+        spacing_table=known,
+        cases=cases,
+    )

@@ -7,7 +7,6 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
-from mtf_imaging.cli.runtime import messages
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
@@ -41,20 +40,21 @@ def run(values: flags.FlagValues) -> None:
         more_files=planning_flags.hardware_files(values.hardware),
     )
     import_tensorflow()
-    from mtf_imaging.jobs import plan as planning
+    from mtf_imaging.cli.config.hardware import hardware_of
+    from mtf_imaging.cli.config.training_settings import bound_step
+    from mtf_imaging.jobs.explaining import explain_step, picture_of, volume_of
     from mtf_imaging.planner.render import as_json
     from mtf_imaging.planner.render import text as report
     from mtf_imaging.planner.render.picture import write_picture
 
     setup = configuration.bind()
     planning_flags.check_devices(setup, values.num_devices)
-    hardware = planning.hardware_of(values.hardware)
-    planned = planning.Planned.bound(setup, values.data_dir)
-    explained = planned.explain(hardware)
+    step = bound_step(setup, values.data_dir)
+    explained = explain_step(step, setup.parsed_layout, hardware_of(values.hardware))
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:
-        print(report.text(explained, values.verbose, messages.colours()))
+        print(report.text(explained, values.verbose, report.use_colors()))
     if values.picture is not None:
-        write_picture(values.picture, planning.picture_of(explained, planned.volume))
+        write_picture(values.picture, picture_of(explained, volume_of(step)))
         print(f"\nPicture: {values.picture}", file=sys.stderr if values.json else sys.stdout)

@@ -39,10 +39,19 @@ def run(values: flags.FlagValues) -> None:
 
     planned = plan_predictions(values.input, values.output, values.overwrite, values.submission, known)
     import_tensorflow()
-    from mtf_imaging.cli.config import job
-    from mtf_imaging.jobs import cluster
+    from mtf_imaging.cli.config.job import Job
+    from mtf_imaging.jobs.predicting import predict
 
     setup = configuration.bind()
-    with cluster.joined(setup):
-        options = {"submission": values.submission, "known": known, "planned": planned}
-        job.predict(values.model_dir, values.input, values.output, setup, values.checkpoint, **options)
+    predict(
+        **Job().network,
+        **setup.network,
+        model_dir=values.model_dir,
+        input=values.input,
+        output=values.output,
+        checkpoint=values.checkpoint,
+        submission=values.submission,
+        overwrite=values.overwrite,
+        spacing_table=known,
+        planned=planned,
+    )

@@ -1,7 +1,5 @@
 """`mtf-imaging search`: the layouts that some devices allow, ranked; or the largest cube that they can train on."""
 
-import dataclasses
-
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
@@ -37,17 +35,19 @@ def run(values: flags.FlagValues) -> None:
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files)
     import_tensorflow()
-    from mtf_imaging.jobs import plan as planning
-    from mtf_imaging.jobs.search import Searching
+    from mtf_imaging.cli.config.hardware import hardware_of
+    from mtf_imaging.cli.config.training_settings import bound_step
+    from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
+    from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
 
     setup = configuration.bind()
-    hardware = planning.hardware_of(values.hardware)
-    memory = hardware.memory * hardware.usable if values.memory_limit is None else values.memory_limit * 2**30
-    data_dir = values.data_dir
-    if values.max_resolution and setup.resolution is None and data_dir is None:
-        setup = dataclasses.replace(setup, resolution=16)  # any: only the number of dimensions matters
-    searching = Searching(planning.Planned.bound(setup, data_dir), hardware, memory, values.num_devices)
+    hardware = hardware_of(values.hardware)
+    limit = None if values.memory_limit is None else values.memory_limit * 2**30
+    sizes = (16, 16, 16) if values.max_resolution else None  # any: only the number of dimensions matters
+    step = bound_step(setup, values.data_dir, sizes)
+    devices = values.num_devices, hardware, limit
+    on = f"{values.num_devices} x {hardware.name}", usable_memory(hardware, limit)
     if values.max_resolution:
-        searching.print_largest()
+        print(largest_text(largest_cube_of(step, *devices), step, *on))
     else:
-        searching.print_ranking(values.top)
+        print(ranking_text(search_step(step, *devices), step, *on, values.top))

@@ -1,6 +1,5 @@
 """`mtf-imaging train`: trains the network of a job, or goes on with it."""
 
-import contextlib
 from pathlib import Path
 
 from absl import flags
@@ -9,7 +8,7 @@ from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.files.run_folder import CONFIG
-from mtf_imaging.jobs import model_dir as model_dirs
+from mtf_imaging.jobs import run as run_folder
 from mtf_imaging.jobs.stop_signals import StopSignals
 
 SUMMARY = "trains the network on records under a layout; started again, it goes on where it was."
@@ -71,23 +70,25 @@ def run(values: flags.FlagValues) -> None:
         job="unet3d_demo",
         **{name: f"train.{name}" for name in ("num_steps", "seed", "fold", "num_folds", "splits_file")},
     )
-    with StopSignals() as signals, _folder(values):
+    with StopSignals() as signals:
+        if not values.dry_run:
+            with run_folder.held(values.model_dir):  # refused before TensorFlow is imported
+                pass
         _check_records(values, configuration)
         import_tensorflow()
-        from mtf_imaging.jobs import cluster
-        from mtf_imaging.jobs import train as training
+        from mtf_imaging.cli.config.run_config import save_config
+        from mtf_imaging.cli.config.training_settings import training_arguments
+        from mtf_imaging.jobs.training import train
 
         setup = configuration.bind()
-        with cluster.joined(setup):
-            training.train(
-                values.data_dir,
-                values.model_dir,
-                setup,
-                eval_dir=values.eval_dir,
-                dry_run=values.dry_run,
-                stop=signals.reason,
-                profile_steps=values.profile_steps,
-            )
+        train(
+            **training_arguments(setup, values.data_dir, values.eval_dir),
+            model_dir=values.model_dir,
+            dry_run=values.dry_run,
+            stop=signals.reason,
+            profile_steps=values.profile_steps,
+            save_configuration=lambda facts: save_config(values.model_dir, facts, setup),
+        )
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
@@ -102,8 +103,3 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     has_own = configuration.says("train.evaluation") or values.fold is not None  # neither reads records of --eval_dir
     if values.eval_dir and not has_own:
         open_records(values.eval_dir)
-
-
-def _folder(values: flags.FlagValues) -> contextlib.AbstractContextManager:
-    """Keeps other runs out of the folder; a dry run writes nothing, so it may go on beside one."""
-    return contextlib.nullcontext() if values.dry_run else model_dirs.held(values.model_dir)

@@ -6,19 +6,18 @@ from typing import NamedTuple
 from mtf_imaging.cli.config.gin_config import find_gin_file
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import parse_layout, parse_shape
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
-ONE_PROCESSOR = "one processor"
+_ONE_PROCESSOR_NAME = "one processor"
 _FORM = "as --setup rows:2,cols:2/x:rows,y:cols (MESH/LAYOUT), --setup / (one processor) or --setup 4x4 (a layout file)"
 _BOUND = ("mesh_shape", "layout")
 
 
 class NamedSetup(NamedTuple):
-    """A mesh and a layout, by a name for tables."""
+    """A layout by a name for tables."""
 
     name: str
-    mesh_shape: str
-    layout: str
+    layout: Layout
 
 
 def parse_setup(text: str) -> NamedSetup:
@@ -29,13 +28,13 @@ def parse_setup(text: str) -> NamedSetup:
       LayoutError: a mesh or a layout that cannot be read.
 
     >>> parse_setup("rows:2 / x:rows")
-    NamedSetup(name='rows:2/x:rows', mesh_shape='rows:2', layout='x:rows')
+    NamedSetup(name='rows:2/x:rows', layout=Layout(mesh_shape=(('rows', 2),), rules=(('x', 'rows'),)))
     >>> parse_setup("/").name
     'one processor'
     """
     stripped = text.strip()
     if stripped in ("", "/", "single"):
-        return NamedSetup(ONE_PROCESSOR, "", "")
+        return NamedSetup(_ONE_PROCESSOR_NAME, ONE_PROCESSOR)
     if ":" not in stripped or stripped.endswith(".gin"):
         return _of_file(stripped)
     mesh_shape, slash, layout = (part.strip() for part in stripped.partition("/"))
@@ -44,9 +43,7 @@ def parse_setup(text: str) -> NamedSetup:
         raise ConfigError(
             f"--setup {text}: has {number or 'no'} '/', and a mesh and a layout have 1 between them. Fix: {_FORM}."
         )
-    parse_shape(mesh_shape, "mesh shape")
-    parse_layout(layout)
-    return NamedSetup(f"{mesh_shape}/{layout}", mesh_shape, layout)
+    return NamedSetup(f"{mesh_shape}/{layout}", Layout.parse(mesh_shape, layout))
 
 
 def _of_file(name: str) -> NamedSetup:
@@ -69,6 +66,4 @@ def _of_file(name: str) -> NamedSetup:
             f"--setup {name}, gin file {path}: setup.mesh_shape is {mesh_shape!r} and setup.layout is {layout!r}; both "
             'are strings. Fix: setup.layout = "x:rows".'
         )
-    parse_shape(mesh_shape, "mesh shape")
-    parse_layout(layout)
-    return NamedSetup(Path(name).stem, mesh_shape, layout)
+    return NamedSetup(Path(name).stem, Layout.parse(mesh_shape, layout))

@@ -55,7 +55,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
       ConfigError: a file or binding that cannot be read, or a name that does not exist.
     """
     # What a run saved names all of a job, training too, whichever command reads it. Late, for it brings TensorFlow.
-    importlib.import_module("mtf_imaging.jobs.train")
+    importlib.import_module("mtf_imaging.cli.config.training_settings")
     modules = OwnModules()
     modules.add_folder(Path.cwd())
 

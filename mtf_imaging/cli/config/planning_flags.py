@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
 
@@ -33,8 +33,8 @@ def check_devices(setup: JobSetup, num_devices: int | None) -> None:
     Raises:
       ConfigError: more processors than devices.
     """
-    if num_devices is not None and setup.processors > num_devices:
+    if num_devices is not None and setup.parsed_layout.processors > num_devices:
         raise ConfigError(
-            f"mesh {setup.mesh_shape} has {setup.processors} processors, and --num_devices is {num_devices}. Fix: a "
-            "smaller --mesh_shape; or leave --num_devices out, for one device a processor."
+            f"mesh {setup.mesh_shape} has {setup.parsed_layout.processors} processors, and --num_devices is "
+            f"{num_devices}. Fix: a smaller --mesh_shape; or leave --num_devices out, for one device a processor."
         )

@@ -10,11 +10,11 @@ from pathlib import Path
 import gin
 from absl import flags
 
-from mtf_imaging.cli.config import gin_config, partition_flags
+from mtf_imaging.cli.config import gin_config, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
-from mtf_imaging.cli.config.job_setup import MESH_IMPLS, JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs import model_dir
+from mtf_imaging.layout import MESH_IMPLS
 
 _logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Configuration:
         """Binds everything and returns the setup."""
         gin_config.bind(self._files, self._bindings, self._values)
         if self._saved is not None:
-            model_dir.check_task(self._saved)
+            run_config.check_task(self._saved)
         if self._partition_dims:  # only now is it known what the job calls its dimensions
             with gin.unlock_config():
                 for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():

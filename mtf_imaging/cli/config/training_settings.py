@@ -2,17 +2,21 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import gin
 
 from mtf_imaging.cli.config.job import Job
-from mtf_imaging.cli.config.job_setup import JobSetup
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.data.sampling.grid import parse_grid
-from mtf_imaging.training.data_set import DataSet, data_sizes
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import adafactor, optimizers, schedules  # noqa: F401  for their names in gin files
+from mtf_imaging.training.step import TrainingStep
 
 gin.external_configurable(Augmentation, module="mtf_imaging")
 
@@ -24,7 +28,7 @@ class Training:
 
     Attributes:
       num_steps: in all.
-      optimizer: a `training.optimizers.optimizers.Optimizer`.
+      optimizer: a `training.optimizers.Optimizer`.
       seed: of weights, data order and random operations.
       data: a `training.data_set.DataSet`; None for records, which `job.window` and `augmentation` are for.
       augmentation: a function as `data.augmentation.Augmentation` is one, or None.
@@ -32,7 +36,7 @@ class Training:
       checkpoints_kept: how many of the last stay.
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
       evaluation: a `training.evaluation.Evaluation`; None for the Dice of records.
-      best: the measure that the best checkpoint, which is kept beside the last, has most of.
+      monitor: the measure that the best checkpoint, which is kept beside the last, has most of.
       fold: number of the fold that is held out, from 0; None to train on all of the records.
       num_folds: how many there are; default: those of `splits_file`, or 5 where they are made.
       splits_file: nnU-Net's `splits_final.json`, written where there is none.
@@ -49,21 +53,69 @@ class Training:
     checkpoints_kept: int = 3
     eval_every: int | None = None
     evaluation: Evaluation | None = None
-    best: str = "lesion"
+    monitor: str = "lesion"
     fold: int | None = None
     num_folds: int | None = None
     splits_file: str | None = None
     split_seed: int = 0
     fold_digest: str | None = None
 
+    def source(self, job: Job, setup: JobSetup, data_dir: str | Path, eval_dir: str | None = None) -> TrainingData:
+        """Returns the images of a job.
 
-def data_of(job: Job, training: Training, setup: JobSetup) -> DataSet:
-    """One's own data set, or records."""
-    return training.data or Records(job.window, training.augmentation, setup.spacing)
+        Args:
+          job: the job.
+          setup: its setup.
+          data_dir: their folder.
+          eval_dir: the folder of held-out cases.
+        """
+        return TrainingData(
+            data_dir,
+            self.data or Records(job.window, self.augmentation, setup.spacing),
+            eval_dir,
+            self.evaluation,
+            self.fold,
+            self.num_folds,
+            self.splits_file,
+            self.split_seed,
+            self.fold_digest,
+        )
 
 
-def sizes_of(resolution: str | int | None, own: DataSet | None, data: DataSet, data_dir: str) -> tuple[int, ...]:
-    """The sizes asked for, or those of the data; one's own may have less than three dimensions."""
-    if resolution is None:
-        return data_sizes(data, data_dir)
-    return parse_grid(resolution, dims=3 if own is None else len(data_sizes(own, data_dir)))
+def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> dict[str, Any]:
+    """Returns keyword arguments of `jobs.train` for the job that gin has bound."""
+    job, training = Job(), Training()
+    names = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "eval_every", "monitor")
+    return {
+        "task": job.task,
+        "data": training.source(job, setup, data_dir, eval_dir),
+        "layout": setup.parsed_layout,
+        "devices": setup.devices,
+        "resolution": setup.resolution,
+        "batch_size": setup.batch_size,
+        "micro_batches": setup.micro_batches,
+        "dtype": job.dtype,
+        **{name: getattr(training, name) for name in names},
+    }
+
+
+def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> TrainingStep:
+    """Returns the training step of the job that gin has bound, for explain, search and bench.
+
+    Args:
+      setup: the setup of the job.
+      data_dir: the folder of its data, whose resolution counts if the setup has none.
+      sizes: voxels along each dimension if neither has.
+
+    Raises:
+      ConfigError: the resolution is not known.
+    """
+    job, training = Job(), Training()
+    if setup.resolution is None and data_dir is None and training.data is None:
+        if sizes is None:
+            raise ConfigError("the resolution is not known. Fix: give --resolution, or --data_dir.")
+    else:
+        sizes = training.source(job, setup, data_dir).sizes(setup.resolution)
+    return TrainingStep(
+        job.task, training.optimizer, sizes, setup.batch_size, setup.micro_batches, job.dtype, training.seed
+    )

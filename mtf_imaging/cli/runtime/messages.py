@@ -16,7 +16,7 @@ class _AboveBars(logging.Handler):
         tqdm.write(self.format(record), file=sys.stderr)
 
 
-def colours() -> bool:
+def colors() -> bool:
     """Whether what is printed may be coloured: on a terminal, unless NO_COLOR is set (no-color.org)."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 

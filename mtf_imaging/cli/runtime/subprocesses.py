@@ -1,4 +1,4 @@
-"""Command lines that other commands run, each shown before it runs, and the cases that they hold out."""
+"""Command lines that other commands run, each shown before it runs."""
 
 import os
 import shlex
@@ -6,10 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mtf_imaging.data.cases.cases import Case, find_cases
-from mtf_imaging.errors import DataError, MtfImagingError
-
-HELD_OUT = 4  # one case in so many is never trained on
+from mtf_imaging.errors import MtfImagingError
 
 
 def say(text: str) -> None:
@@ -29,27 +26,3 @@ def run_command(command: str, **values) -> None:
     program = [sys.executable, "-m", "mtf_imaging.cli.main", *words]
     if subprocess.run(program, env=os.environ | {"PYTHONPATH": path}).returncode:
         raise MtfImagingError(f"it ends here: mtf-imaging {shlex.join(words)}")
-
-
-def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]:
-    """Links the cases into two folders, every fourth into the second, and returns those.
-
-    Raises:
-      DataError: there are fewer than two cases, they cannot be used, or the folders hold others.
-    """
-    cases = find_cases(cases_dir)
-    if len(cases) < 2:
-        raise DataError(f"{cases_dir}: holds {len(cases)} case. Fix: give at least 2, one to train on and one to test.")
-    links = {}
-    for number, case in enumerate(cases):
-        is_held_out = number % HELD_OUT == min(HELD_OUT, len(cases)) - 1
-        for file in (case.volume, case.labels):
-            links[(held_out_dir if is_held_out else train_dir) / file.relative_to(cases_dir)] = file.resolve()
-    for path in (*train_dir.rglob("*.*"), *held_out_dir.rglob("*.*")):
-        if path not in links or path.resolve() != links[path]:
-            raise DataError(f"{path}: is of another run. Fix: give another --output_dir, or delete this one.")
-    for link, file in links.items():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(file)
-    return find_cases(held_out_dir)

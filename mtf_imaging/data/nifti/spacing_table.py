@@ -57,7 +57,7 @@ class SpacingTable:
 NO_TABLE = SpacingTable()
 
 
-def read_spacing_table(path: str | Path | None) -> SpacingTable:
+def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable:
     """Reads a table.
 
     >>> import tempfile
@@ -67,13 +67,15 @@ def read_spacing_table(path: str | Path | None) -> SpacingTable:
     (0.57, 0.57, 1.6)
 
     Args:
-      path: a CSV whose first line is `case,x,y,z`; None for an empty table.
+      path: a CSV whose first line is `case,x,y,z`; None for an empty table. A table is returned as it is.
 
     Raises:
       DataError: it is missing or no such table, or a case has two rows or a size that is not above 0.
     """
     if path is None:
         return NO_TABLE
+    if isinstance(path, SpacingTable):
+        return path
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such table. Fix: a CSV with the columns {','.join(_COLUMNS)}.")

@@ -11,7 +11,8 @@ import tensorflow as tf
 from mtf_imaging.meshes.devices import default_devices
 from mtf_imaging.ops.conv.convolution import Conv
 from mtf_imaging.planner.cost.hardware import Hardware
-from mtf_imaging.planner.cost.step import FORWARD, Step
+from mtf_imaging.training.gradients import FORWARD
+from mtf_imaging.training.step import TracedStep
 
 _LARGEST = 64  # voxels along an axis: more take longer, at the same rate
 _COPIED = 2**26  # bytes
@@ -19,7 +20,7 @@ _CHAIN = 200
 _REPEATS = 5
 
 
-def largest_convolution(step: Step) -> tuple[list[int], list[int]]:
+def largest_convolution(step: TracedStep) -> tuple[list[int], list[int]]:
     """Shapes of the image and of the filter of that convolution of a step which computes most; some, if it has none."""
     convs = [op for op, phase in step.phases.items() if phase == FORWARD and isinstance(op, Conv)]
     if not convs:

@@ -16,7 +16,9 @@ class Bench:
       rows: of the setups.
       hardware: this machine.
       dtype: of the activations.
-      batch_size, parts: of a step.
+      batch_size: images in a step.
+      parts: micro-batches of a step.
+      differences: values that differ between setups by more than rounding; there should be none.
     """
 
     rows: Sequence[Row]
@@ -24,6 +26,12 @@ class Bench:
     dtype: str
     batch_size: int
     parts: int
+    differences: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether all setups computed the same."""
+        return not self.differences
 
     def modelled(self, row: Row) -> dict | None:
         """Seconds and bytes of a step by the model, as "seconds", "memory_bytes" and "moved_bytes".

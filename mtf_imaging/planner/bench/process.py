@@ -3,13 +3,13 @@
 import contextlib
 import multiprocessing
 import os
-import pickle
 import re
 import signal
 import tempfile
 from collections.abc import Callable
 
 from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.files.picklable import pickled
 from mtf_imaging.files.workers import ctrl_c_held_back
 from mtf_imaging.planner.bench import worker
 
@@ -29,15 +29,15 @@ class Process:
     """A process of its own for one setup.
 
     Args:
-      make: a function without arguments -> `Subject`; it can be pickled, and is called in the process.
+      subject: a `Subject`; it can be pickled.
       serve: what the process runs, as `worker.serve`.
     """
 
-    def __init__(self, make: Callable, serve: Callable = worker.serve):
+    def __init__(self, subject: object, serve: Callable = worker.serve):
         spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads, as TensorFlow's, may hang
         self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115  open as long as the process
         self._connection, theirs = spawn.Pipe()
-        arguments = (theirs, self._log.name, pickle.dumps(make))
+        arguments = (theirs, self._log.name, pickled(subject, "every setup"))
         self._process = spawn.Process(target=serve, args=arguments, daemon=True)
         with ctrl_c_held_back():  # it is born with it held back, until it ignores it
             self._process.start()

@@ -7,42 +7,41 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.layout import parse_shape
-from mtf_imaging.program.program import Program
-from mtf_imaging.training.micro_batches import MicroBatches, part_inputs, split_batches
-from mtf_imaging.training.step import training_step
-from mtf_imaging.training.task import Task
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
+from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Inputs
 
 _NORM = "bench/gradient_norm"
 
 
 class Setup(NamedTuple):
-    """A mesh and a layout, by the name that the user gave them."""
+    """A layout by a name for tables.
+
+    Attributes:
+      name: the name.
+      layout: the layout.
+    """
 
     name: str
-    mesh_shape: str
-    layout: str
+    layout: Layout = ONE_PROCESSOR
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """The step of a job.
+    """What a bench measures.
 
     Attributes:
-      task: a `Task`.
-      optimizer: an `Optimizer`.
-      inputs: of a whole batch, (shape, dtype) by name.
-      parts: micro-batches.
+      step: the training step.
       mesh_impl: as a `Program` takes it.
-      seed: of weights, random operations and the batch.
     """
 
-    task: Task
-    optimizer: object
-    inputs: dict
-    parts: int
-    mesh_impl: str
-    seed: int
+    step: TrainingStep
+    mesh_impl: str = "auto"
+
+    def keeping_norm(self) -> TrainingStep:
+        """Returns the step with the norm of its gradient kept in a variable."""
+        return dataclasses.replace(self.step, optimizer=NormKeeping(self.step.optimizer))
 
 
 class NormKeeping:
@@ -52,7 +51,7 @@ class NormKeeping:
       optimizer: what moves the weights.
     """
 
-    def __init__(self, optimizer):
+    def __init__(self, optimizer: Optimizer):
         self._optimizer = optimizer
 
     def apply(self, gradients, variables):
@@ -64,40 +63,31 @@ class NormKeeping:
         self._optimizer.apply(gradients, variables)
 
 
-class BuiltStep:
-    """A step of training, built as train builds it, with one batch that every setup gets alike.
+class MeasuredStep:
+    """A step of training under a setup, with one random batch that is the same for every setup.
 
     Attributes:
-      devices: names of those that it uses.
-      moved: bytes that processors send each other in a step, all together, of what was lowered.
+      devices: the names of the devices that it uses.
+      moved: bytes that all processors together send each other in a step.
     """
 
     def __init__(self, subject: Subject, setup: Setup):
-        optimizer, count = NormKeeping(subject.optimizer), subject.parts
-        options = {"seed": subject.seed, "mesh_impl": subject.mesh_impl}
-        options |= {"mesh_shape": setup.mesh_shape, "layout": setup.layout}
-        inputs, batch = part_inputs(subject.inputs, count), random_batch(subject.inputs, subject.seed)
-        if count == 1:
-            self._program = self._step = network = Program(training_step(subject.task, optimizer), inputs, **options)
-            self._batch = batch
-            self.moved = _moved(network)
-        else:
-            self._step = MicroBatches(subject.task, optimizer, inputs, count, **options)
-            self._program, network = self._step.program, self._step.gradients
-            (in_parts,) = split_batches([{**batch, "cases": ()}], subject.inputs, count)
-            self._batch = {"parts": in_parts["parts"]}
-            self.moved = _moved(self._program) + count * sum(map(_moved, self._step.of_each_part))
-        self.devices = list(network.mesh_impl.devices)
+        step = subject.keeping_norm()
+        self._step = step.build(setup.layout, subject.mesh_impl)
+        (self._batch,) = step.split(iter([{**random_batch(step.inputs, step.seed), "cases": ()}]))
+        del self._batch["cases"]
+        self.devices = list(self._step.network.mesh_impl.devices)
+        self.moved = sum(times * _moved(program) for program, times in self._step.calls)
 
     @property
     def held(self) -> int:
         """Bytes of the variables: weights, and what the optimizer keeps of them."""
-        return sum(v.shape.num_elements() * v.dtype.size for v in self._program.variables.values())
+        return sum(v.shape.num_elements() * v.dtype.size for v in self._step.program.variables.values())
 
     @property
     def gradient_norm(self) -> float:
-        """Of the gradient of the last step."""
-        return float(self._program.variables[_NORM].numpy())
+        """The norm of the last step's gradient."""
+        return float(self._step.program.variables[_NORM].numpy())
 
     def take(self) -> float:
         """Takes a step and returns the loss, from before it."""
@@ -109,7 +99,7 @@ def _moved(program):
     return sum(exchange.sent_by_all(mesh.grid.mesh) for exchange in mesh.exchanged)
 
 
-def random_batch(inputs: dict, seed: int) -> dict[str, np.ndarray]:
+def random_batch(inputs: Inputs, seed: int) -> dict[str, np.ndarray]:
     """Random tensors, the same for one seed: floats from 0 to 1, and integers 0 or 1, which any labels may be.
 
     Args:

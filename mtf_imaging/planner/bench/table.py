@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.render.text import format_seconds
@@ -12,14 +12,13 @@ _MEASURED = ("step", "ratio", "memory", "tensors", "moved")
 _HEAD = ("setup", "build", *_MEASURED, "step", "tensors", "moved", "step", "tensors", "memory")
 
 
-def text(bench: Bench, equal: bool) -> str:
+def text(bench: Bench) -> str:
     """The table, and what it was measured on.
 
     Args:
       bench: what is shown.
-      equal: whether all setups computed the same.
     """
-    return "\n".join([*_machine(bench), "", *_table(bench), *_notes(bench, equal)])
+    return "\n".join([*_machine(bench), "", *_table(bench), *_notes(bench)])
 
 
 def _machine(bench):
@@ -78,7 +77,7 @@ def _bytes(number):
     return "?" if number is None else format_bytes(number)
 
 
-def _notes(bench, equal) -> Iterator[str]:
+def _notes(bench) -> Iterator[str]:
     measured = [row for row in bench.rows if row.error is None]
     if not measured:
         return
@@ -90,7 +89,7 @@ def _notes(bench, equal) -> Iterator[str]:
     shares = [bench.error(row) for row in measured]
     means = {what: _geometric_mean([share[what] for share in shares if share[what]]) for what in shares[0]}
     yield f"model / measured, over all: {', '.join(f'{what} {mean:.2f}' for what, mean in means.items() if mean)}"
-    if len(measured) > 1 and equal:
+    if len(measured) > 1 and bench.equal:
         loss, norm = measured[0].loss, measured[0].gradient_norm
         yield f"the same first loss, {loss:.7g}, and gradient norm, {norm:.4g}, under each"
 
@@ -99,27 +98,28 @@ def _geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
-def as_dict(bench: Bench, differences: Sequence[str]) -> dict:
+def as_dict(bench: Bench) -> dict:
     """The same for programs: JSON's types alone, bytes and seconds as numbers.
 
     Args:
       bench: what is shown.
-      differences: as `compare.unequal` gives them.
     """
     return {
         "hardware": dataclasses.asdict(bench.hardware),
         "dtype": bench.dtype,
         "batch_size": bench.batch_size,
         "micro_batches": bench.parts,
-        "equal": not differences,
-        "differences": list(differences),
+        "equal": bench.equal,
+        "differences": list(bench.differences),
         "setups": [_row_dict(bench, row) for row in bench.rows],
     }
 
 
 def _row_dict(bench, row):
     return {
-        **row.setup._asdict(),
+        "name": row.setup.name,
+        "mesh_shape": row.setup.layout.mesh_string,
+        "layout": row.setup.layout.rules_string,
         "error": row.error,
         "devices": row.devices,
         "build_seconds": row.build,

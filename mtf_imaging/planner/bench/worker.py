@@ -17,16 +17,16 @@ from mtf_imaging.files.workers import end_with_parent
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "[[")
 
 
-def serve(connection: Connection, log: str, make: bytes) -> None:
+def serve(connection: Connection, log: str, subject: bytes) -> None:
     """Answers words until there are no more.
 
     Args:
       connection: the pipe.
       log: a file, for what libraries write, the last words of a process that dies among them.
-      make: pickled, a function without arguments -> `Subject`. Pickled apart, for what it imports may write, too.
+      subject: a pickled `Subject`. It is pickled apart, because what it imports may write, too.
     """
     prepare(log)
-    made = Answers(pickle.loads(make)())
+    made = Answers(pickle.loads(subject))
     while True:
         try:
             word, arguments = connection.recv()
@@ -78,9 +78,9 @@ class Answers:
 
     def build(self, setup) -> dict:
         """Builds the step of a setup."""
-        from mtf_imaging.planner.bench.subject import BuiltStep
+        from mtf_imaging.planner.bench.subject import MeasuredStep
 
-        seconds, self._step = timed(lambda: BuiltStep(self._subject, setup))
+        seconds, self._step = timed(lambda: MeasuredStep(self._subject, setup))
         step = self._step
         return {"seconds": seconds, "devices": step.devices, "held": step.held, "moved": step.moved}
 

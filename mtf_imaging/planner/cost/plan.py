@@ -5,13 +5,13 @@ import dataclasses
 import math
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.layout import format_shape, parse_layout, parse_shape
+from mtf_imaging.layout import Layout, format_shape
 from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import BlockGrid
 from mtf_imaging.planner.cost.residence import Peak, peak
-from mtf_imaging.planner.cost.step import Step
 from mtf_imaging.planner.cost.traffic import traffic
+from mtf_imaging.training.step import TracedStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,7 @@ class Plan:
     """What a step costs.
 
     Attributes:
-      mesh_shape, layout: as they were given.
-      mesh: pairs (mesh dimension, size).
+      layout: the layout.
       grid: which processors share a device.
       ops: of one pass through the network, and of the update.
       parts: passes a step: micro-batches.
@@ -63,9 +62,7 @@ class Plan:
       peak: of what else a device holds.
     """
 
-    mesh_shape: str
-    layout: str
-    mesh: tuple[tuple[str, int], ...]
+    layout: Layout
     grid: BlockGrid
     ops: tuple[OpCost, ...]
     parts: int
@@ -87,12 +84,12 @@ class Plan:
     @property
     def interior(self) -> tuple[int, ...]:
         """Coordinates of a processor with neighbours on all sides, where there is one."""
-        return tuple(size // 2 for _, size in self.mesh)
+        return tuple(size // 2 for size in self.grid.mesh)
 
     @property
     def border(self) -> tuple[int, ...]:
         """Coordinates of a processor at a corner of the mesh."""
-        return (0,) * len(self.mesh)
+        return (0,) * len(self.grid.mesh)
 
     @property
     def memory(self) -> int:
@@ -131,21 +128,18 @@ class Plan:
         return self.total(lambda op: sum(e.kind in kinds for e in op.exchanges), phase)
 
 
-def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = None) -> Plan:
+def make_plan(step: TracedStep, layout: Layout, devices: int | None = None) -> Plan:
     """Adds up what a step costs.
 
     Args:
-      step: as `trace_step` made it.
-      mesh_shape: the mesh.
+      step: as `TrainingStep.trace` returns it.
       layout: a layout that is legal, see `tracing.check`.
       devices: how many there are; default: one a processor. With fewer, several processors share one.
     """
-    mesh_pairs, rules = parse_shape(mesh_shape, "mesh shape"), parse_layout(layout)
-    processors = math.prod(size for _, size in mesh_pairs)
     mesh = _PlannedMesh(
-        mtf.convert_to_shape(list(mesh_pairs)),
-        mtf.convert_to_layout_rules(list(rules)),
-        [f"device:{n}" for n in range(devices or processors)],
+        mtf.convert_to_shape(list(layout.mesh_shape)),
+        mtf.convert_to_layout_rules(list(layout.rules)),
+        [f"device:{n}" for n in range(devices or layout.processors)],
     )
     exchanges = traffic(step.phases, mesh)
     ops = tuple(_cost(op, phase, mesh, exchanges.get(op, ())) for op, phase in step.phases.items())
@@ -153,9 +147,7 @@ def make_plan(step: Step, mesh_shape: str, layout: str, devices: int | None = No
     weights, state = _kept(step.traced)
     accumulated = sum(v.size * v.master_dtype.size for v in variables if v.trainable) if step.parts > 1 else 0
     return Plan(
-        mesh_shape,
         layout,
-        tuple(mesh_pairs),
         mesh.grid,
         ops,
         step.parts,
@@ -172,7 +164,7 @@ def _kept(traced):
     """Bytes of weights, and of all other variables, on the device that has most of each."""
     kept = collections.defaultdict(lambda: [0, 0])
     for variable in traced.graph.all_variables:
-        home = traced.masters.homes[variable.name]
+        home = traced.variables.homes[variable.name]
         kept[home][not variable.trainable] += variable.size * variable.master_dtype.size
     return tuple(max(sizes) for sizes in zip(*kept.values(), strict=True)) or (0, 0)
 

@@ -18,8 +18,8 @@ def as_dict(explained: Explained) -> dict:
         return {"interior": of(plan.interior), "border": of(plan.border)}
 
     return {
-        "mesh_shape": plan.mesh_shape,
-        "layout": plan.layout,
+        "mesh_shape": plan.layout.mesh_string,
+        "layout": plan.layout.rules_string,
         "processors": plan.processors,
         "devices": plan.devices,
         "batch_size": explained.batch_size,

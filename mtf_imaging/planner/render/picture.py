@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mtf_imaging.files.atomic import atomic_path
-from mtf_imaging.layout import format_layout, format_shape
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.planner.render import picture_memory, picture_volume
 from mtf_imaging.planner.render.picture_boxes import Cuts
 from mtf_imaging.planner.render.picture_words import processors_in_words
@@ -25,8 +25,7 @@ class LayoutPicture:
 
     Attributes:
       volume: pairs (dimension, voxels) of the image's spatial dimensions, 1 to 3 of them.
-      mesh_shape: pairs (mesh dimension, size).
-      layout: pairs (tensor dimension, mesh dimension), also of other dimensions than the volume's.
+      layout: the layout, also of other dimensions than the volume's.
       halo: voxels (before, after) of the widest convolution at full resolution, by spatial dimension.
       memory: pairs (what it is for, bytes) of one device; empty where it is not known.
       memory_recomputed: the same where activations are computed again in the backward pass; empty for no such bar.
@@ -36,8 +35,7 @@ class LayoutPicture:
     """
 
     volume: Sequence[tuple[str, int]]
-    mesh_shape: Sequence[tuple[str, int]] = ()
-    layout: Sequence[tuple[str, str]] = ()
+    layout: Layout = ONE_PROCESSOR
     halo: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     memory: Sequence[tuple[str, int]] = ()
     memory_recomputed: Sequence[tuple[str, int]] = ()
@@ -62,7 +60,7 @@ def write_picture(path: str | Path, picture: LayoutPicture) -> None:
 
 
 def _canvas(picture: LayoutPicture) -> FigureCanvasAgg:
-    cuts = Cuts(tuple(picture.volume), tuple(picture.mesh_shape), tuple(picture.layout))
+    cuts = Cuts(tuple(picture.volume), picture.layout)
     shown = {"volume": True, "slice": max(cuts.parts.values()) > 1, "memory": bool(picture.memory)}
     widths = {name: width for name, width in _WIDTHS.items() if shown[name]}
     total = sum(widths.values())
@@ -71,7 +69,7 @@ def _canvas(picture: LayoutPicture) -> FigureCanvasAgg:
     for name, width in widths.items():
         panels[name] = _panel(figure, left / total, width, total)
         left += width
-    mesh, layout = format_shape(picture.mesh_shape), format_layout(picture.layout)
+    mesh, layout = picture.layout.mesh_string, picture.layout.rules_string
     title = picture.title or (f"mesh {mesh}    layout {layout}" if layout else "one processor, nothing is split")
     top = 1 - 26 / _HEIGHT
     size = min(12, 1.25 * total / len(title))  # a long one in one line, too

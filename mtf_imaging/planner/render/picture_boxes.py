@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator
 
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.layout import Layout
 
 Box = dict[str, tuple[float, float]]
 Point = tuple[float, float]
@@ -18,13 +19,11 @@ class Cuts:
 
     Attributes:
       volume: pairs (dimension, voxels), 1 to 3 of them.
-      mesh_shape: pairs (mesh dimension, size).
-      layout: pairs (tensor dimension, mesh dimension); rules for other dimensions than the volume's cut nothing.
+      layout: the layout; rules for other dimensions than the volume's cut nothing.
     """
 
     volume: tuple
-    mesh_shape: tuple
-    layout: tuple
+    layout: Layout
 
     def __post_init__(self):
         if not 1 <= len(self.volume) <= 3:
@@ -33,25 +32,25 @@ class Cuts:
     @property
     def parts(self) -> dict[str, int]:
         """Number of slices along each dimension of the volume."""
-        rules, sizes = dict(self.layout), dict(self.mesh_shape)
-        return {dim: sizes[rules[dim]] if dim in rules else 1 for dim, _ in self.volume}
+        slices = self.layout.slices_per_dimension
+        return {dim: slices.get(dim, 1) for dim, _ in self.volume}
 
     def coarser(self, least: dict[str, float]) -> "Cuts":
         """Only some of the cuts, every 2nd, 4th ..., so that slices have `least` voxels where that can be.
 
-        >>> Cuts((("x", 512),), (("rows", 128),), (("x", "rows"),)).coarser({"x": 12}).parts
+        >>> Cuts((("x", 512),), Layout.parse("rows:128", "x:rows")).coarser({"x": 12}).parts
         {'x': 32}
         """
         parts = self.parts
         for dim, size in self.volume:
             while parts[dim] % 2 == 0 and size / parts[dim] < least[dim]:
                 parts[dim] //= 2
-        return Cuts(self.volume, tuple(parts.items()), tuple((dim, dim) for dim in parts))
+        return Cuts(self.volume, Layout(tuple(parts.items()), tuple((dim, dim) for dim in parts)))
 
     def box(self, place: dict[str, int]) -> Box:
         """Voxels of the slice that is number `place[dim]` along each dimension.
 
-        >>> Cuts((("x", 8), ("y", 6)), (("rows", 2),), (("x", "rows"),)).box({"x": 1, "y": 0})
+        >>> Cuts((("x", 8), ("y", 6)), Layout.parse("rows:2", "x:rows")).box({"x": 1, "y": 0})
         {'x': (4.0, 8.0), 'y': (0.0, 6.0)}
         """
         parts = self.parts

@@ -8,10 +8,10 @@ from mtf_imaging.planner.render.picture_boxes import Box, Cuts, widened
 def processors_in_words(cuts: Cuts) -> str:
     """How many processors there are, and what those do that cut no slice.
 
-    >>> processors_in_words(Cuts((("x", 8),), (("rows", 2), ("cores", 2)), (("x", "rows"), ("batch", "cores"))))
+    >>> processors_in_words(Cuts((("x", 8),), Layout.parse("rows:2,cores:2", "x:rows,batch:cores")))
     "4 processors, rows 2 x cores 2. 'batch' over cores: 2 such sets of slices, each of its part of the batch."
     """
-    sizes, rules = dict(cuts.mesh_shape), dict(cuts.layout)
+    sizes, rules = dict(cuts.layout.mesh_shape), dict(cuts.layout.rules)
     number = math.prod(sizes.values())
     mesh = " x ".join(f"{name} {size}" for name, size in sizes.items())
     said = ["1 processor." if number == 1 else f"{number:,} processors, {mesh}."]

@@ -17,7 +17,7 @@ def search_table(searched: Searched, top: int) -> str:
     shown = searched.found[:top]
     rows = [_HEAD]
     for rank, found in enumerate(shown, 1):
-        mesh_shape, layout = (word or '""' for word in found.candidate)
+        mesh_shape, layout = (word or '""' for word in (found.layout.mesh_string, found.layout.rules_string))
         rows.append(
             (
                 str(rank) if found.fits else "-",
@@ -38,9 +38,9 @@ def search_table(searched: Searched, top: int) -> str:
     if len(searched.found) > top:
         lines.append(f"and {len(searched.found) - top} more; --top shows more of them")
     if searched.illegal:
-        candidate, fault = next(iter(searched.illegal.items()))
+        layout, fault = next(iter(searched.illegal.items()))
         others = f"; so are {len(searched.illegal) - 1} others" if len(searched.illegal) > 1 else ""
-        lines.append(f"not legal: {candidate.layout} on {candidate.mesh_shape}{others}. {fault}")
+        lines.append(f"not legal: {layout}{others}. {fault}")
     return "\n".join(lines)
 
 

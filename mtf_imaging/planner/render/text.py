@@ -1,5 +1,8 @@
 """What is said of a layout, for people: a summary, and a table of operations."""
 
+import os
+import sys
+
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.program.memory import format_bytes
@@ -7,16 +10,21 @@ from mtf_imaging.program.memory import format_bytes
 _BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
 
 
-def text(explained: Explained, verbose: bool = False, colours: bool = False) -> str:
+def text(explained: Explained, verbose: bool = False, colors: bool = False) -> str:
     """The summary, and the table of operations with halos, or of all.
 
     Args:
       explained: what is shown.
       verbose: whether every operation is.
-      colours: whether with a terminal's escape sequences.
+      colors: whether to use a terminal's escape sequences.
     """
-    summary = "\n".join(_summary(explained, _paint if colours else lambda said, *_: said))
+    summary = "\n".join(_summary(explained, _paint if colors else lambda said, *_: said))
     return f"{summary}\n\n{_table(explained.plan, verbose)}"
+
+
+def use_colors() -> bool:
+    """Whether printed text may be colored: on a terminal, unless NO_COLOR is set (no-color.org)."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def groups(plan: Plan) -> dict[str, list[OpCost]]:
@@ -34,7 +42,10 @@ def _paint(said, colour):
 
 def _summary(explained, paint):
     plan, hardware, time = explained.plan, explained.hardware, explained.time
-    mesh = f"mesh {plan.mesh_shape}, layout {plan.layout or 'of nothing'}" if plan.mesh_shape else "one processor"
+    layout = plan.layout
+    mesh = "one processor"
+    if layout.mesh_shape:
+        mesh = f"mesh {layout.mesh_string}, layout {layout.rules_string or 'of nothing'}"
     yield paint(f"{mesh}: {_number(plan.processors, 'processor')} on {_number(plan.devices, 'device')}", _BOLD)
     if plan.parts > 1:
         again = ", with a forward pass more for sums over the batch" if plan.forward_passes > 1 else ""

@@ -1,24 +1,18 @@
-"""All layouts that use a number of devices: every way to part it into factors, one for each dimension."""
+"""All layouts that use a number of devices: every way to write it as a product of factors, one for each dimension."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from mtf_imaging.layout import Layout
 
 _MESH_NAMES = ("rows", "cols", "planes")
 BATCH = "batch"
 
 
-class Candidate(NamedTuple):
-    """A mesh shape and a layout, as strings."""
-
-    mesh_shape: str
-    layout: str
-
-
-def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Candidate]:
+def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
     """Yields the layouts of that many processors that split the batch and spatial dimensions.
 
-    >>> list(candidates(2, ["x"]))
-    [Candidate(mesh_shape='rows:2', layout='x:rows'), Candidate(mesh_shape='cores:2', layout='batch:cores')]
+    >>> [str(layout) for layout in candidates(2, ["x"])]
+    ['x:rows on rows:2', 'batch:cores on cores:2']
 
     Args:
       num_devices: processors, all of which are used.
@@ -27,13 +21,11 @@ def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Candidate]:
     dims = dict(zip(spatial, _MESH_NAMES, strict=False)) | {BATCH: "cores"}
     for factors in _factors(num_devices, len(dims)):
         split = [(dim, onto, n) for (dim, onto), n in zip(dims.items(), factors, strict=True) if n > 1]
-        yield Candidate(
-            ",".join(f"{onto}:{n}" for _, onto, n in split), ",".join(f"{dim}:{onto}" for dim, onto, _ in split)
-        )
+        yield Layout(tuple((onto, n) for _, onto, n in split), tuple((dim, onto) for dim, onto, _ in split))
 
 
-def _factors(product, count):
-    """All ordered ways to write a product as `count` factors, the largest first ones first."""
+def _factors(product: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yields all ordered ways to write a product as `count` factors, the largest first ones first."""
     if count == 1:
         yield (product,)
         return

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from mtf_imaging.planner.search.candidates import Candidate
+from mtf_imaging.layout import Layout
 from mtf_imaging.planner.search.search import Found, Searched
 
 STEP = 16  # voxels: what a U-Net that halves its input four times can halve
@@ -12,7 +12,7 @@ _MARGIN = 1.15  # halos are a larger part of small cubes, so that memory by the 
 
 
 def largest_cube(
-    search_at: Callable[[int, Sequence[Candidate], int | None], Searched], every: Sequence[Candidate], memory: float
+    search_at: Callable[[int, Sequence[Layout], int | None], Searched], every: Sequence[Layout], memory: float
 ) -> tuple[int, Found] | None:
     """The largest multiple of 16 voxels at which some layout fits, and the fastest layout there.
 
@@ -20,8 +20,8 @@ def largest_cube(
     layouts that need least.
 
     Args:
-      search_at: a function (size, candidates, how many legal ones to look at, None for all) -> what was found.
-      every: the candidates.
+      search_at: a function (size, layouts, how many legal ones to look at, None for all) -> what was found.
+      every: the layouts to try.
       memory: bytes that a program can have of a device.
 
     Returns:
@@ -34,7 +34,7 @@ def largest_cube(
     else:
         return None
     by_memory = sorted(searched.found, key=lambda found: found.plan.memory)
-    order = list(dict.fromkeys([*(found.candidate for found in by_memory), *every]))
+    order = list(dict.fromkeys([*(found.layout for found in by_memory), *every]))
     guess = begin * (memory / by_memory[0].plan.memory) ** (1 / 3)
     size = max(begin, int(guess * _MARGIN) // STEP * STEP)
     while size > begin and not search_at(size, order, _FEW).best:

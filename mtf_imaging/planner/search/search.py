@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.layout import Layout
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
-from mtf_imaging.planner.cost.step import Step
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
-from mtf_imaging.planner.search.candidates import Candidate
 from mtf_imaging.program.tracing import check
+from mtf_imaging.training.step import TracedStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,14 +17,14 @@ class Found:
     """A legal layout.
 
     Attributes:
-      candidate: it.
+      layout: the layout.
       recompute: whether activations are computed again in the backward pass.
       plan: what a step costs.
       time: how long it takes.
       fits: whether a device holds it.
     """
 
-    candidate: Candidate
+    layout: Layout
     recompute: bool
     plan: Plan
     time: StepTime
@@ -41,7 +41,7 @@ class Searched:
     """
 
     found: tuple[Found, ...]
-    illegal: dict[Candidate, str]
+    illegal: dict[Layout, str]
 
     @property
     def best(self) -> Found | None:
@@ -52,15 +52,15 @@ class Steps:
     """Traces the step of a job, once for all layouts unless its network asks for the layout.
 
     Args:
-      trace: a function (candidate, recompute) -> `Step`, or None where there is no such choice.
+      trace: a function (layout, recompute) -> `TracedStep`, or None where there is no such choice.
     """
 
-    def __init__(self, trace: Callable[[Candidate, bool], Step | None]):
+    def __init__(self, trace: Callable[[Layout, bool], TracedStep | None]):
         self._trace, self._same = trace, {}
 
-    def __call__(self, candidate: Candidate, recompute: bool) -> Step | None:
+    def __call__(self, layout: Layout, recompute: bool) -> TracedStep | None:
         if recompute not in self._same:
-            step = self._trace(candidate, recompute)
+            step = self._trace(layout, recompute)
             if step is not None and step.traced.mesh.asked:
                 return step
             self._same[recompute] = step
@@ -68,7 +68,7 @@ class Steps:
 
 
 def search(
-    every: Iterable[Candidate],
+    every: Iterable[Layout],
     steps: Steps,
     hardware: Hardware,
     dtype: str,
@@ -79,7 +79,7 @@ def search(
     """Ranks layouts.
 
     Args:
-      every: the candidates.
+      every: the layouts to try.
       steps: their steps.
       hardware: the devices.
       dtype: of the activations.
@@ -88,21 +88,21 @@ def search(
       only: how many legal ones to look at; default: all.
     """
     found, illegal, legal = [], {}, 0
-    for candidate in every:
+    for layout in every:
         try:
-            step = steps(candidate, recompute)
-            check(step.traced, *candidate)
+            step = steps(layout, recompute)
+            check(step.traced, layout)
         except MtfImagingError as error:
-            illegal[candidate] = first_fault(error)
+            illegal[layout] = first_fault(error)
             continue
         legal += 1
         if only is not None and legal > only:
             break
-        found.append(_found(candidate, recompute, step, hardware, dtype, memory))
+        found.append(_found(layout, recompute, step, hardware, dtype, memory))
         if not found[-1].fits and not recompute:
-            again = steps(candidate, True)
+            again = steps(layout, True)
             if again is not None:
-                found.append(_found(candidate, True, again, hardware, dtype, memory))
+                found.append(_found(layout, True, again, hardware, dtype, memory))
     found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
     return Searched(tuple(found), illegal)
 
@@ -113,6 +113,6 @@ def first_fault(error: MtfImagingError) -> str:
     return (lines[1] if len(lines) > 1 else lines[0]).strip()
 
 
-def _found(candidate, recompute, step, hardware, dtype, memory):
-    plan = make_plan(step, *candidate)
-    return Found(candidate, recompute, plan, step_time(plan, hardware, dtype), plan.memory <= memory)
+def _found(layout, recompute, step, hardware, dtype, memory):
+    plan = make_plan(step, layout)
+    return Found(layout, recompute, plan, step_time(plan, hardware, dtype), plan.memory <= memory)

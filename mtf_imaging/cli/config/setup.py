@@ -1,17 +1,15 @@
 """What the same job can be run with, whatever the command: the mesh, the layout, the resolution and the batch."""
 
 import dataclasses
-import math
+import functools
+from typing import Any
 
 import gin
 
 from mtf_imaging.data.sampling.sampling import parse_spacing
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import parse_layout, parse_shape
-from mtf_imaging.servers import parse_servers
-from mtf_imaging.spelling import did_you_mean
-
-MESH_IMPLS = ("auto", "stacked", "placement")
+from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.settings import check_count
+from mtf_imaging.layout import Layout
 
 
 @gin.configurable("setup", module="mtf_imaging")
@@ -43,29 +41,27 @@ class JobSetup:
     cluster_timeout: float = 30.0
 
     def __post_init__(self):
-        parse_shape(self.mesh_shape, "mesh shape")
-        parse_layout(self.layout)
         parse_spacing(self.spacing)
-        if self.mesh_impl not in MESH_IMPLS:
-            hint = did_you_mean(str(self.mesh_impl), MESH_IMPLS)
-            raise ConfigError(f"mesh_impl {self.mesh_impl!r} is none of {', '.join(MESH_IMPLS)}.{hint}")
-        for name in ("batch_size", "micro_batches"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.")
-        if len(parse_servers(self.cluster)) > 1 and self.mesh_impl == "stacked":
-            raise ConfigError(
-                f"mesh_impl 'stacked' puts all processors on one device, and cluster '{self.cluster}' has several "
-                "servers. Fix: mesh_impl 'placement', or one server."
-            )
-        if not self.cluster_timeout > 0:
-            raise ConfigError(f"cluster_timeout must be above 0 seconds, not {self.cluster_timeout!r}.")
+        _ = self.parsed_layout, self.devices  # which check what they are made of
+        check_count("batch_size", self.batch_size)
+        check_count("micro_batches", self.micro_batches)
+
+    @functools.cached_property
+    def parsed_layout(self) -> Layout:
+        """The mesh and its rules."""
+        return Layout.parse(self.mesh_shape, self.layout)
+
+    @functools.cached_property
+    def devices(self) -> Devices:
+        """Where the processors are."""
+        return Devices(self.mesh_impl, self.cluster, self.cluster_timeout)
 
     @property
-    def processors(self) -> int:
-        """Number of processors of the mesh."""
-        return math.prod(size for _, size in parse_shape(self.mesh_shape, "mesh shape"))
-
-    def of_program(self) -> dict:
-        """What of it a `Program` takes, by the names of its arguments."""
-        return {"mesh_shape": self.mesh_shape, "layout": self.layout, "mesh_impl": self.mesh_impl}
+    def network(self) -> dict[str, Any]:
+        """Keyword arguments of `jobs.evaluate` and `jobs.predict`."""
+        return {
+            "layout": self.parsed_layout,
+            "devices": self.devices,
+            "resolution": self.resolution,
+            "spacing": self.spacing,
+        }

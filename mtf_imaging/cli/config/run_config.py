@@ -1,49 +1,19 @@
-"""The folder of a run: whose it is, and the configuration that ran."""
+"""The configuration of a run, `config.gin` in its folder."""
 
-import contextlib
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import gin
 
+from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.jobs.run import Facts
 
 _logger = logging.getLogger(__name__)
 _TASK = re.compile(r"^(?:mtf_imaging\.)?job\.task = @(\S+)\(\)$", re.MULTILINE)
-
-
-@contextlib.contextmanager
-def held(model_dir: str | Path) -> Iterator[None]:
-    """Holds the folder of a run for this process within the block, so that no other trains in it.
-
-    Raises:
-      ConfigError: it is no folder of a run, or another process trains in it.
-    """
-    check(model_dir)
-    with lock.held(model_dir, "--model_dir", needed=True):
-        yield
-
-
-def check(model_dir: str | Path) -> None:
-    """Checks that a folder is missing, empty, or that of an earlier run.
-
-    Raises:
-      ConfigError: it holds something else.
-    """
-    path = Path(model_dir)
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as --model_dir.")
-    others = sorted(p.name for p in path.glob("*") if not is_partial(p) and p.name != lock.NAME)
-    if others and CONFIG not in others:
-        raise ConfigError(
-            f"{path}: holds {others[0]} and no {CONFIG}, so it is not the folder of a run. "
-            "Fix: give train a folder of its own as --model_dir."
-        )
 
 
 def check_task(config: str | Path) -> None:
@@ -68,19 +38,25 @@ def check_task(config: str | Path) -> None:
         )
 
 
-def save_config(model_dir: str | Path, resolved: dict) -> str:
-    """Saves what gin bound, and what of it was used with the defaults; says what changed since the run before.
+def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup) -> str:
+    """Saves what gin bound, and what of it was used with the defaults; warns of what changed since the run before.
 
     Args:
       model_dir: the folder.
-      resolved: {"name.parameter": value} that the data decided.
+      facts: what the data decided.
+      setup: the setup of the job.
 
     Returns:
       What was saved.
     """
+    decided = {"setup.resolution": facts.resolution, "setup.spacing": facts.spacing}
+    decided["train.fold_digest"] = facts.fold_digest
+    if setup.cluster:  # where a run computed is no part of what it was: it goes on anywhere
+        decided["setup.cluster"] = ""
     with gin.unlock_config():
-        for name, value in resolved.items():
-            gin.bind_parameter(name, value)
+        for name, value in decided.items():
+            if value is not None:
+                gin.bind_parameter(name, value)
     # What was bound comes last, for it wins: what was used is from before the data decided.
     used, bound = gin.operative_config_str(), gin.config_str()
     text = f"# All that was used, with the defaults:\n\n{used}\n# What was bound:\n\n{bound}"

@@ -1,0 +1,64 @@
+"""What `mtf-imaging search` prints, with the flags that use what it found."""
+
+from mtf_imaging.jobs.explaining import recomputes_activations
+from mtf_imaging.planner.render.search_table import search_table
+from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.program.memory import format_bytes
+from mtf_imaging.training.step import TrainingStep
+
+
+def ranking_text(searched: Searched, step: TrainingStep, devices: str, memory: float, top: int) -> str:
+    """Returns the ranked layouts, and the flags for the first.
+
+    Args:
+      searched: what the search found.
+      step: the training step.
+      devices: the devices in words.
+      memory: bytes of each that tensors may take.
+      top: how many layouts to show.
+    """
+    volume = " x ".join(map(str, step.sizes))
+    lines = [f"{_on(devices, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
+    lines += [search_table(searched, top), ""]
+    if not searched.found:
+        lines.append("No layout of that many processors is legal. Fix: another --num_devices or --resolution.")
+    elif searched.best is None:
+        lines.append("Nothing fits. Fix: more --num_devices, a lower --resolution or --batch_size, or --micro_batches.")
+    else:
+        lines.append(f"To use the first: {_flags(searched.best, step)}")
+    return "\n".join(lines)
+
+
+def largest_text(found: tuple[int, Found] | None, step: TrainingStep, devices: str, memory: float) -> str:
+    """Returns the largest cube, and the flags to train on it.
+
+    Args:
+      found: the side of the cube, and the layout; None if not even the smallest fits.
+      step: the training step.
+      devices: the devices in words.
+      memory: bytes of each that tensors may take.
+    """
+    if found is None:
+        return f"{_on(devices, memory)}: not even the smallest cube fits. Fix: more --num_devices, or --memory_limit."
+    size, best = found
+    kept = "activations computed again in the backward pass" if best.recompute else "all activations kept"
+    return "\n".join(
+        [
+            f"{_on(devices, memory)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
+            f"{kept}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} a device, "
+            f"{format_seconds(best.time.total)} a step.",
+            "",
+            f"For that: --resolution {size} {_flags(best, step)}",
+        ]
+    )
+
+
+def _on(devices: str, memory: float) -> str:
+    return f"{devices}, {format_bytes(int(memory))} of memory to use on each"
+
+
+def _flags(found: Found, step: TrainingStep) -> str:
+    mesh_shape, layout = (text or repr("") for text in (found.layout.mesh_string, found.layout.rules_string))
+    again = " --gin.UNet3D.recompute=True" if found.recompute and not recomputes_activations(step.task) else ""
+    return f"--mesh_shape {mesh_shape} --layout {layout}{again}"

@@ -1,0 +1,100 @@
+"""Segments labelled cases with a trained network, and scores them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
+from mtf_imaging.evaluation.evaluate import cases_to_evaluate
+from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.files.run_folder import weights_folder
+from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.folds import held_out_keys
+from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.task import Task
+
+
+def evaluate(
+    *,
+    task: "Task",
+    model_dir: str | Path,
+    input_dir: str | Path,
+    output_dir: str | Path,
+    checkpoint: str = "last",
+    layout: Layout = ONE_PROCESSOR,
+    devices: Devices | None = None,
+    resolution: Resolution | None = None,
+    spacing: Spacing | None = None,
+    window: Window = DEFAULT_WINDOW,
+    dtype: str = "float32",
+    cleanup: Cleanup = AS_FOUND,
+    flips: Sequence[str] = (),
+    fold: int | None = None,
+    splits_file: str | Path | None = None,
+    spacing_table: str | Path | SpacingTable | None = None,
+    cases: Sequence[Case] | None = None,
+    num_pictures: int = 3,
+    progress: bool = True,
+) -> list[CaseScore]:
+    """Segments each case with the weights of a run, scores it at its own resolution, and writes a report.
+
+    The output folder gets `predictions/`, `pictures/`, `metrics.json`, `metrics.csv` and `report.html`.
+
+    Args:
+      task: the network that the run trained.
+      model_dir: the folder of the run.
+      input_dir: the folder of labelled cases.
+      output_dir: the folder to write to.
+      checkpoint: "last", or "best" for the best on held-out cases.
+      layout: the mesh of processors, and what is split over it; a rule for `batch` is dropped.
+      devices: where the processors are; None for this process.
+      resolution: voxels that the network works on; None for those of the run.
+      spacing: the voxel size in mm that the network works on; None for that of the run.
+      window: (low, high) in HU, as in training.
+      dtype: of images and activations.
+      cleanup: what is removed of what the network finds.
+      flips: axes, as ("x", "y"), over all combinations of whose flips probabilities are averaged.
+      fold: only the cases that this fold of the run holds out.
+      splits_file: the folds; None for those in `model_dir`.
+      spacing_table: a CSV file of voxel sizes for files whose headers lack them.
+      cases: the cases, as `cases_to_evaluate` returned them; None for all in `input_dir`, or those of the fold.
+      num_pictures: how many cases get a picture.
+      progress: whether to show progress bars and print tables.
+
+    Returns:
+      The scores of each case.
+
+    Raises:
+      CheckpointError: the run has no such checkpoint, or one of another network.
+      ConfigError, DataError, LayoutError: an argument or a folder that cannot be used.
+    """
+    known = read_spacing_table(spacing_table)
+    weights_folder(model_dir, checkpoint)
+    if cases is None:
+        only = held_out_keys(fold, splits_file, model_dir)
+        cases = cases_to_evaluate(input_dir, output_dir, only, known)
+    sampling = sampling_of_run(model_dir, resolution, spacing)
+    devices = devices or Devices()
+    with devices.joined(layout):
+        options = {"layout": layout, "mesh_impl": devices.mesh_impl, "dtype": dtype, "progress": progress}
+        network = trained_network(task, sampling.grid, model_dir, checkpoint, flips, **options)
+        return evaluate_cases(
+            input_dir,
+            output_dir,
+            sampling,
+            network,
+            window,
+            num_pictures=num_pictures,
+            progress=progress,
+            cleanup=cleanup,
+            known=known,
+            cases=cases,
+        )

@@ -1,0 +1,149 @@
+"""What a layout costs, before any device is used."""
+
+import copy
+import dataclasses
+
+from mtf_imaging.errors import LayoutError, ShapeError
+from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, parse_resolution
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
+from mtf_imaging.planner.cost.explained import Explained
+from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
+from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.planner.render.picture import LayoutPicture
+from mtf_imaging.program.tracing import check, trace_only
+from mtf_imaging.training.optimizers import Adam, Optimizer
+from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Task
+
+
+def explain(
+    *,
+    task: Task,
+    resolution: Resolution,
+    layout: Layout = ONE_PROCESSOR,
+    hardware: Hardware | str | None = None,
+    optimizer: Optimizer | None = None,
+    batch_size: int = 1,
+    micro_batches: int = 1,
+    dtype: str = "float32",
+) -> Explained:
+    """Returns the cost of a training step under a layout: memory, exchanges and, for known hardware, time.
+
+    No device is used and nothing of the network's size is allocated. `report` shows the result as text.
+
+    Args:
+      task: the network and its loss.
+      resolution: voxels along x, y and z.
+      layout: the mesh of processors, one device each, and what is split over it.
+      hardware: the kind of device, or its name, such as "h200"; None for an estimate without times.
+      optimizer: what moves the variables; None for Adam.
+      batch_size: images in a step, over all processors.
+      micro_batches: equal pieces of a batch.
+      dtype: of images and activations.
+
+    Raises:
+      LayoutError: all faults of the layout.
+      ShapeError: the network cannot take images of this size.
+      ConfigError: an argument that cannot be used.
+    """
+    step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
+    return explain_step(step, layout, find_hardware(hardware) if isinstance(hardware, str) else hardware)
+
+
+def planned_step(
+    task: Task,
+    resolution: Resolution,
+    optimizer: Optimizer | None = None,
+    batch_size: int = 1,
+    micro_batches: int = 1,
+    dtype: str = "float32",
+    seed: int = 0,
+) -> TrainingStep:
+    """Returns the training step that the planner's jobs describe by these arguments.
+
+    Raises:
+      ConfigError: an argument that cannot be used.
+    """
+    for name, value in {"batch_size": batch_size, "micro_batches": micro_batches}.items():
+        check_count(name, value)
+    check_choice("dtype", dtype, DTYPES)
+    return TrainingStep(task, optimizer or Adam(), parse_resolution(resolution), batch_size, micro_batches, dtype, seed)
+
+
+def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None = None) -> Explained:
+    """Returns the cost of a training step under a layout, with one device per processor.
+
+    Args:
+      step: the step.
+      layout: the layout.
+      hardware: the kind of device; None for an estimate without times.
+
+    Raises:
+      LayoutError: all faults of the layout.
+      ShapeError: the network cannot take images of this size.
+    """
+    devices = [f"device:{number}" for number in range(layout.processors)]
+    try:
+        traced = step.trace(layout, devices)
+    except ShapeError as error:
+        raise _with_faults_of_inputs(error, step, layout) from None
+    repeated = check(traced.traced, layout)
+    recomputes = recomputes_activations(step.task)
+    other = with_recomputation(step, not recomputes)
+    plan = make_plan(traced, layout)
+    other_plan = other and make_plan(other.trace(layout, devices), layout)
+    return Explained(plan, other_plan, recomputes, hardware, step.dtype, step.batch_size, repeated)
+
+
+def _with_faults_of_inputs(error: ShapeError, step: TrainingStep, layout: Layout) -> ShapeError:
+    """Adds the faults that the layout has for the inputs alone: all faults at once."""
+    try:
+        check(trace_only(lambda **tensors: tensors, step.inputs), layout)
+    except LayoutError as faults:
+        return ShapeError(f"{error}\n{faults}")
+    return error
+
+
+def recomputes_activations(task: Task) -> bool:
+    """Whether a task's network recomputes activations in the backward pass."""
+    return bool(getattr(getattr(task, "network", None), "recompute", False))
+
+
+def with_recomputation(step: TrainingStep, recompute: bool) -> TrainingStep | None:
+    """Returns the same step with a network that recomputes activations, or not; None where it has no such choice."""
+    network = getattr(step.task, "network", None)
+    if not dataclasses.is_dataclass(network) or not hasattr(network, "recompute"):
+        return None
+    task = copy.copy(step.task)
+    task.network = dataclasses.replace(network, recompute=recompute)
+    return dataclasses.replace(step, task=task)
+
+
+def volume_of(step: TrainingStep) -> tuple[tuple[str, int], ...]:
+    """Returns pairs (spatial dimension, voxels) of the images."""
+    shape, _ = next(iter(step.inputs.values()))
+    return parse_shape(shape)[1 : 1 + len(step.sizes)]
+
+
+def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> LayoutPicture:
+    """Returns what is drawn of a layout."""
+    plan, hardware = explained.plan, explained.hardware
+
+    def parts(of):
+        if of is None:
+            return ()
+        return (("weights", of.weights), ("optimizer", of.state), ("activations at the peak", of.peak.nbytes))
+
+    shape = "".join(f",{name}:{size}" for name, size in volume)
+    halos = [op for op in plan.ops if op.phase == "forward" and any(map(sum, op.halo.values()))]
+    # Where even the first makes fewer voxels of the image, as a stem with a stride does, it is what reads all of them.
+    full = [op.halo for op in halos if shape in f",{op.whole}"] or [op.halo for op in halos[:1]]
+    return LayoutPicture(
+        volume=volume,
+        layout=plan.layout,
+        halo=max(full, key=lambda halo: sum(map(sum, halo.values())), default={}),
+        memory=parts(explained.kept or plan),
+        memory_recomputed=parts(explained.recomputed),
+        device_memory=hardware and int(hardware.memory),
+        device_name=hardware.name if hardware else "device",
+    )

@@ -1,0 +1,52 @@
+"""The trained network of a run, as a function of an image."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
+from mtf_imaging.evaluation.segment.predict import PredictProbabilities
+from mtf_imaging.jobs.settings import DTYPES, check_choice
+from mtf_imaging.layout import Layout
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.task import Task
+
+
+def trained_network(
+    task: "Task",
+    sizes: tuple[int, ...],
+    model_dir: str | Path,
+    checkpoint: str,
+    flips: Sequence[str],
+    *,
+    layout: Layout,
+    mesh_impl: str,
+    dtype: str,
+    progress: bool,
+) -> PredictProbabilities:
+    """Builds the network with the weights of a run, averaged over flips.
+
+    Args:
+      task: the network that the run trained.
+      sizes: voxels that the network works on.
+      model_dir: the folder of the run.
+      checkpoint: "last" or "best".
+      flips: axes over whose flips probabilities are averaged.
+      layout: the layout.
+      mesh_impl: as of a `Program`.
+      dtype: of images and activations.
+      progress: whether to show progress while the network is built.
+
+    Raises:
+      CheckpointError: no checkpoint, or one of another network.
+      ConfigError: unknown axes or dtype.
+    """
+    from mtf_imaging.training.prediction import predictor  # only now: it brings TensorFlow
+
+    check_choice("dtype", dtype, DTYPES)
+    check_flips(tuple(flips), "flips")
+    options = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
+    return over_flips(
+        predictor(task=task, sizes=sizes, model_dir=model_dir, checkpoint=checkpoint, **options), tuple(flips)
+    )

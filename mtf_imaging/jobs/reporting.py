@@ -1,0 +1,38 @@
+"""The results of the planner's jobs as text."""
+
+import functools
+
+from mtf_imaging.planner.bench.model import Bench
+from mtf_imaging.planner.bench.table import text as bench_text
+from mtf_imaging.planner.cost.explained import Explained
+from mtf_imaging.planner.render.search_table import search_table
+from mtf_imaging.planner.render.text import text as explained_text
+from mtf_imaging.planner.search.search import Searched
+
+
+@functools.singledispatch
+def report(result: Explained | Searched | Bench) -> str:
+    """Returns the result of `explain`, `search` or `bench` as the command prints it.
+
+    Args:
+      result: what one of these functions returned.
+
+    Raises:
+      TypeError: another object.
+    """
+    raise TypeError(f"report takes the result of explain, search or bench, not a {type(result).__name__}")
+
+
+@report.register
+def _(result: Explained) -> str:
+    return explained_text(result)
+
+
+@report.register
+def _(result: Searched) -> str:
+    return search_table(result, top=len(result.found))
+
+
+@report.register
+def _(result: Bench) -> str:
+    return bench_text(result)

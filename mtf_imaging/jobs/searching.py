@@ -1,0 +1,142 @@
+"""Searches for the fastest layout, and for the largest cube."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from tqdm import tqdm
+
+from mtf_imaging.jobs.explaining import planned_step, recomputes_activations, volume_of, with_recomputation
+from mtf_imaging.jobs.settings import Resolution, check_count
+from mtf_imaging.layout import Layout
+from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
+from mtf_imaging.planner.search import largest
+from mtf_imaging.planner.search.candidates import candidates
+from mtf_imaging.planner.search.search import Found, Searched, Steps
+from mtf_imaging.planner.search.search import search as search_layouts
+from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Task
+
+
+def search(
+    *,
+    task: Task,
+    resolution: Resolution,
+    num_devices: int,
+    hardware: Hardware | str,
+    memory_limit: float | None = None,
+    optimizer: Optimizer | None = None,
+    batch_size: int = 1,
+    micro_batches: int = 1,
+    dtype: str = "float32",
+    progress: bool = True,
+) -> Searched:
+    """Ranks the layouts that use all of a number of devices, by the planner's model.
+
+    Args:
+      task: the network and its loss.
+      resolution: voxels along x, y and z.
+      num_devices: devices, one processor each.
+      hardware: the kind of device, or its name, such as "a100".
+      memory_limit: bytes of a device that tensors may take; None for the share that the hardware states.
+      optimizer: what moves the variables; None for Adam.
+      batch_size: images in a step, over all processors.
+      micro_batches: equal pieces of a batch.
+      dtype: of images and activations.
+      progress: whether to show a progress bar.
+
+    Raises:
+      ConfigError: an argument that cannot be used.
+    """
+    step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
+    return search_step(step, num_devices, hardware, memory_limit, progress=progress)
+
+
+def largest_cube(
+    *,
+    task: Task,
+    num_devices: int,
+    hardware: Hardware | str,
+    memory_limit: float | None = None,
+    dims: int = 3,
+    optimizer: Optimizer | None = None,
+    batch_size: int = 1,
+    micro_batches: int = 1,
+    dtype: str = "float32",
+    progress: bool = True,
+) -> tuple[int, Found] | None:
+    """Returns the side of the largest cube that can be trained, and the fastest layout for it; None if none fits.
+
+    Args:
+      dims: the number of spatial dimensions of the images.
+      task, num_devices, hardware, memory_limit, optimizer, batch_size, micro_batches, dtype, progress: as of `search`.
+
+    Raises:
+      ConfigError: an argument that cannot be used.
+    """
+    smallest = (largest.STEP,) * dims
+    step = planned_step(task, smallest, optimizer, batch_size, micro_batches, dtype)
+    return largest_cube_of(step, num_devices, hardware, memory_limit, progress=progress)
+
+
+def search_step(
+    step: TrainingStep,
+    num_devices: int,
+    hardware: Hardware | str,
+    memory_limit: float | None = None,
+    *,
+    progress: bool = True,
+) -> Searched:
+    """As `search`, of a `TrainingStep`."""
+    check_count("num_devices", num_devices)
+    return _searcher(step, num_devices, hardware, memory_limit, progress)(step.sizes, _layouts(step, num_devices))
+
+
+def largest_cube_of(
+    step: TrainingStep,
+    num_devices: int,
+    hardware: Hardware | str,
+    memory_limit: float | None = None,
+    *,
+    progress: bool = True,
+) -> tuple[int, Found] | None:
+    """As `largest_cube`, of a `TrainingStep` of any size."""
+    check_count("num_devices", num_devices)
+    at = _searcher(step, num_devices, hardware, memory_limit, progress=False)
+    with tqdm(desc="search", unit="size", file=sys.stderr, disable=not progress) as bar:
+
+        def search_at(size: int, every: Sequence[Layout], only: int | None) -> Searched:
+            bar.update()
+            bar.set_postfix_str(f"{size}^3", refresh=True)
+            return at((size,) * len(step.sizes), every, only)
+
+        return largest.largest_cube(search_at, _layouts(step, num_devices), usable_memory(hardware, memory_limit))
+
+
+def usable_memory(hardware: Hardware | str, memory_limit: float | None) -> float:
+    """Returns the bytes of a device that tensors may take."""
+    hardware = find_hardware(hardware) if isinstance(hardware, str) else hardware
+    return hardware.memory * hardware.usable if memory_limit is None else memory_limit
+
+
+def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
+    return list(candidates(num_devices, [name for name, _ in volume_of(step)]))
+
+
+def _searcher(step, num_devices, hardware, memory_limit, progress) -> Callable:
+    """Returns a function (sizes, layouts, how many legal ones to look at) -> `Searched`."""
+    hardware = find_hardware(hardware) if isinstance(hardware, str) else hardware
+    memory, recomputes = usable_memory(hardware, memory_limit), recomputes_activations(step.task)
+    devices = [f"device:{number}" for number in range(num_devices)]
+
+    def search_at(sizes, layouts, only=None):
+        at = step.resized(sizes)
+
+        def trace(layout, recompute):
+            variant = at if recompute == recomputes else with_recomputation(at, recompute)
+            return variant and variant.trace(layout, devices)
+
+        shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
+        return search_layouts(shown, Steps(trace), hardware, step.dtype, memory, recompute=recomputes, only=only)
+
+    return search_at

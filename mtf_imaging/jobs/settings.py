@@ -1,0 +1,65 @@
+"""Settings that several jobs share, and their checks. Pure Python: mistakes are found before TensorFlow is imported."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mtf_imaging.data.sampling.grid import parse_grid
+from mtf_imaging.data.sampling.sampling import Sampling, parse_sampling
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.spelling import did_you_mean
+
+DTYPES = ("float32", "bfloat16", "float64")
+
+# Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or one number for each dimension.
+Resolution = str | int | Sequence[int]
+# The size of a voxel in mm: "1.5,1.5,2", a number for all, or one for each of x, y and z.
+Spacing = str | float | tuple[float, float, float]
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises ConfigError unless a setting is a whole number from 1 up."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raises ConfigError unless a setting is one of the choices."""
+    if value not in choices:
+        hint = did_you_mean(str(value), choices)
+        raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.")
+
+
+def parse_resolution(resolution: Resolution, dims: int = 3) -> tuple[int, ...]:
+    """Returns the voxels along each dimension.
+
+    Args:
+      resolution: as given.
+      dims: the number of spatial dimensions.
+
+    Raises:
+      DataError, LayoutError: it cannot be read.
+    """
+    if isinstance(resolution, str | int):
+        return parse_grid(resolution, dims=dims)
+    return tuple(int(size) for size in resolution)
+
+
+def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> Sampling:
+    """Returns the sampling that a trained network works on: as asked for, otherwise that of its run.
+
+    Raises:
+      ConfigError: the resolution is known neither way.
+    """
+    facts = read_facts(model_dir)
+    if resolution is None:
+        if facts is None:
+            raise ConfigError(
+                "the resolution is not known. Fix: give resolution, or the model_dir of a run, whose records have one."
+            )
+        resolution = facts.resolution
+    if spacing is None and facts is not None:
+        spacing = facts.spacing
+    if not isinstance(resolution, str | int):
+        resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
+    return parse_sampling(resolution, spacing)

@@ -1,0 +1,183 @@
+"""Training, where data, network, program and loop meet."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.evaluation.report import progress as curves
+from mtf_imaging.files.run_folder import EVAL, TRAIN
+from mtf_imaging.jobs import folds, run
+from mtf_imaging.jobs.data import TrainingData, as_training_data
+from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.explaining import explain_step
+from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
+from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count
+from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.planner.render.text import text, use_colors
+from mtf_imaging.training import loop
+from mtf_imaging.training.building import building
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.data_set import data_batches
+from mtf_imaging.training.describe import describe_run, describe_slices, fenced
+from mtf_imaging.training.observers.events import TrainingEvents
+from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.trace import StepTrace, parse_steps
+from mtf_imaging.training.optimizers import Adam, Optimizer
+from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Inputs, Task
+
+_logger = logging.getLogger(__name__)
+
+
+def train(
+    *,
+    task: Task,
+    data: TrainingData | str | Path,
+    model_dir: str | Path,
+    optimizer: Optimizer | None = None,
+    num_steps: int = 1000,
+    layout: Layout = ONE_PROCESSOR,
+    devices: Devices | None = None,
+    resolution: Resolution | None = None,
+    batch_size: int = 1,
+    micro_batches: int = 1,
+    dtype: str = "float32",
+    seed: int = 0,
+    checkpoint_every: int = 100,
+    checkpoints_kept: int = 3,
+    eval_every: int | None = None,
+    monitor: str = "lesion",
+    profile_steps: str | None = None,
+    dry_run: bool = False,
+    stop: Callable[[], str | None] = lambda: None,
+    handle_signals: bool = False,
+    progress: bool = True,
+    save_configuration: Callable[[run.Facts], str] | None = None,
+) -> dict[str, float]:
+    """Trains a network, or continues a run in the same folder exactly where it stopped.
+
+    The folder gets checkpoints, `losses.csv`, `progress.png`, TensorBoard events and, with held-out cases, their scores
+    and the best checkpoint.
+
+    Args:
+      task: the network and its loss.
+      data: the images; a folder that `convert` wrote stands for its records.
+      model_dir: the folder of the run.
+      optimizer: what moves the variables; None for Adam.
+      num_steps: steps of the run, those of earlier calls included.
+      layout: the mesh of processors, and what is split over it.
+      devices: where the processors are; None for this process.
+      resolution: voxels along x, y and z; None for those of the data.
+      batch_size: images in a step, over all processors.
+      micro_batches: equal pieces of a batch, computed one after the other in the memory of one.
+      dtype: of images and activations: "float32", "bfloat16" or "float64".
+      seed: of weights, data order and random operations.
+      checkpoint_every: steps between checkpoints.
+      checkpoints_kept: how many of the last checkpoints stay.
+      eval_every: steps between evaluations of held-out cases; None for `checkpoint_every`.
+      monitor: the measure of held-out cases by which the best checkpoint is chosen; more is better.
+      profile_steps: steps to trace for TensorBoard's profiler, "10:13" for steps 10, 11 and 12.
+      dry_run: whether to build everything, print what a step costs and what one processor holds, and train nothing.
+      stop: called before each step; a string ends the run with that reason after it saved a checkpoint.
+      handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C end the run in the same way; only in the main thread.
+      progress: whether to show progress bars.
+      save_configuration: called once, before the first step, with what the data decided; writes the configuration
+        into the folder and returns its text for TensorBoard.
+
+    Returns:
+      The loss and the measures of the last step; an empty dict if nothing was left to do.
+
+    Raises:
+      Interrupted: the run was asked to stop, and saved a checkpoint; the same call continues it.
+      ConfigError, DataError, LayoutError, CheckpointError: an argument or a folder that cannot be used.
+      TrainingError: the loss is not finite.
+      OutOfMemoryError: a device cannot hold the step.
+    """
+    for name, value in {"num_steps": num_steps, "batch_size": batch_size, "micro_batches": micro_batches}.items():
+        check_count(name, value)
+    eval_every = checkpoint_every if eval_every is None else eval_every
+    check_count("eval_every", eval_every)
+    check_choice("dtype", dtype, DTYPES)
+    devices = devices or Devices()
+    traced = None if profile_steps is None else parse_steps(profile_steps, num_steps)
+    with contextlib.ExitStack() as stack:
+        if handle_signals:
+            signals, own_stop = stack.enter_context(StopSignals()), stop
+            stop = lambda: signals.reason() or own_stop()  # noqa: E731
+        if not dry_run:  # a dry run writes nothing, so the folder may be in use
+            stack.enter_context(run.held(model_dir))
+        stack.enter_context(devices.joined(layout))
+
+        data = as_training_data(data)
+        parted = folds.part(data, model_dir)
+        data = parted.data if parted else data
+        sizes = data.sizes(resolution)
+        step = TrainingStep(task, optimizer or Adam(), sizes, batch_size, micro_batches, dtype, seed)
+        batches = _batches_of(data, step)
+        if not dry_run:  # mistakes in the folders are found before the network is built
+            first = batches(0)
+            if not data.is_records:  # and mistakes in a user's own code with the first batch
+                next(first)
+        held_out = open_held_out(data, step, monitor)
+        with building("building the step", progress=progress):
+            built = step.build(layout, devices.mesh_impl)
+        if dry_run:
+            print(text(explain_step(step, layout), colors=use_colors()))
+            print(f"\n{describe_slices(built.network, step.part_inputs)}")
+            return {}
+
+        program, folder = built.program, Path(model_dir)
+        checkpoints = Checkpoints(model_dir, program, checkpoint_every, checkpoints_kept)
+        tables = {"every": [checkpoint_every, eval_every], "num_steps": num_steps, "best_by": monitor}
+        observers = [
+            LossLog(folder / "losses.csv"),
+            curves.Progress(folder / curves.NAME, folder / "losses.csv", folder / EVAL / "scores.csv", **tables),
+        ]
+        if held_out:
+            options = {"layout": layout, "mesh_impl": devices.mesh_impl, "model_dir": model_dir, "monitor": monitor}
+            options |= {"every": eval_every, "num_steps": num_steps, "stop": stop, "progress": progress}
+            observers.append(make_evaluator(held_out, step, program, checkpoints, **options))
+        elif (folder / EVAL).is_dir():
+            _logger.warning("%s: held-out cases are no longer scored. Fix: give eval_dir, to score them", model_dir)
+        checkpoints.restore()
+        # Only now: what describes a run must not be replaced by what does not fit its checkpoints.
+        facts = _facts(data, sizes, parted)
+        facts.save(model_dir)
+        configuration = save_configuration(facts) if save_configuration else str(step)
+        if parted:
+            parted.save(model_dir)
+        texts = {"layout": describe_run(built.network, step.part_inputs), "config": "\n".join(fenced(configuration))}
+        rate = step.optimizer.learning_rate
+        observers.insert(1, TrainingEvents(folder / TRAIN, learning_rate=rate, batch_size=batch_size, texts=texts))
+        if traced:
+            observers.append(StepTrace(folder / TRAIN, traced))
+        return loop.train(
+            program=program,
+            step=built,
+            batches=batches,
+            num_steps=num_steps,
+            checkpoints=checkpoints,
+            stop=stop,
+            observers=observers,
+            progress=progress,
+        )
+
+
+def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Iterator[dict]]:
+    """Returns a function: number of the first step -> batches."""
+
+    def make(batch_size: int, start_step: int, inputs: Inputs) -> Iterator[dict]:
+        options = {"batch_size": batch_size, "sizes": step.sizes, "seed": step.seed, "start_step": start_step}
+        return data_batches(data.data_set, data.data_dir, inputs, **options)
+
+    # Only records are known to come in the same order whatever the batch size.
+    return lambda start: step.batches(make, start, by_part=data.is_records)
+
+
+def _facts(data: TrainingData, sizes: tuple[int, ...], parted: folds.Parted | None) -> run.Facts:
+    spacing = format_spacing(data.data_set.sampling(data.data_dir).spacing) if data.is_records else None
+    return run.Facts(format_grid(sizes), spacing, parted.digest if parted else None)

@@ -1,0 +1,52 @@
+"""Loss, gradients and update of one pass through a network, as functions over named tensors."""
+
+from collections.abc import Callable
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import TrainingError
+from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.training.task import Task, loss_of
+
+FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
+
+
+def training_step(
+    task: Task, optimizer: Optimizer, ends: Callable[[str, mtf.Graph], None] = lambda phase, graph: None
+) -> Callable:
+    """Returns a function over named tensors that moves the variables down the loss's gradient, once a call.
+
+    Args:
+      task: the network and its loss.
+      optimizer: what moves the variables.
+      ends: called with FORWARD and BACKWARD when the graph holds all operations of that phase.
+
+    Returns:
+      A function (**inputs) -> dict of Tensors[]: "loss", and the task's measures, all from before the update.
+    """
+
+    def step(**inputs: mtf.Tensor) -> dict[str, mtf.Tensor]:
+        loss, measures = loss_of(task, inputs)
+        ends(FORWARD, loss.graph)
+        variables, gradients = gradients_of(loss)
+        ends(BACKWARD, loss.graph)
+        optimizer.apply(gradients, variables)
+        return {"loss": loss, **measures}
+
+    return step
+
+
+def gradients_of(loss: mtf.Tensor) -> tuple[list[mtf.Variable], list[mtf.Tensor]]:
+    """Returns the trainable variables of a loss's graph, and its gradients with respect to them.
+
+    Args:
+      loss: Tensor[].
+
+    Raises:
+      TrainingError: the loss does not depend on a variable.
+    """
+    variables = loss.graph.trainable_variables
+    gradients = mtf.gradients([loss], [variable.outputs[0] for variable in variables])
+    idle = [variable.name for variable, gradient in zip(variables, gradients) if gradient is None]
+    if idle:
+        raise TrainingError(f"the loss does not depend on {', '.join(idle)}. Fix: use them, or make none of them.")
+    return variables, gradients

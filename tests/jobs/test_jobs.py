@@ -1,0 +1,169 @@
+"""The jobs do what the commands do, with objects in the place of flags and gin."""
+
+import ast
+import csv
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.training.optimizers.optimizers import Adam
+from tests.training.test_job import run
+
+SPLIT = mi.Layout.parse("rows:2,cols:2", "x:rows,y:cols")
+FLAGS = [f"--gin.{name}={value}" for name, value in {"UNet3D.base_filters": 2, "UNet3D.depth": 2}.items()]
+FLAGS += ["--gin.UNet3D.convs=1", "--gin.job.dtype='float64'", "--gin.train.optimizer=@Adam()", "--batch_size=2"]
+FLAGS += ["--gin.train.checkpoint_every=2", "--gin.Adam.learning_rate=0.01", "--gin.train.augmentation=None"]
+
+
+def settings(**changes):
+    task = Task(UNet3D(base_filters=2, depth=2, convs=1))
+    given = {"task": task, "optimizer": Adam(0.01), "batch_size": 2, "dtype": "float64", "checkpoint_every": 2}
+    return given | {"progress": False} | changes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jobs")
+    write_phantom(folder / "cases", 3, seed=1)
+    mi.jobs.convert(input_dir=folder / "cases", output_dir=folder / "records", resolution=16, workers=1, progress=False)
+    mi.jobs.train(**settings(), data=folder / "records", model_dir=folder / "run", num_steps=4, layout=SPLIT)
+    return folder
+
+
+def losses(model_dir):
+    with open(model_dir / "losses.csv", newline="") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
+
+
+def test_train_equals_the_command(folder, tmp_path):
+    words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path, "--num_steps", 4]
+    assert run(*words, *FLAGS, "--mesh_shape=rows:2,cols:2", "--layout=x:rows,y:cols") == 0
+    assert losses(tmp_path) == losses(folder / "run")
+    assert (tmp_path / "run.json").read_text() == (folder / "run/run.json").read_text()
+
+
+def test_a_run_that_a_command_began_continues_here(folder, tmp_path):
+    words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path, "--num_steps", 2]
+    assert run(*words, *FLAGS) == 0
+    measures = mi.jobs.train(**settings(), data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT)
+    np.testing.assert_allclose(losses(tmp_path), losses(folder / "run"), rtol=1e-9)
+    assert measures["loss"] == pytest.approx(losses(folder / "run")[-1], rel=1e-9)
+
+
+def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp_path):
+    assert json.loads((folder / "run/run.json").read_text()) == {
+        "resolution": "x:16,y:16,z:16",
+        "spacing": "",
+        "fold_digest": None,
+    }
+    shared = {"task": settings()["task"], "model_dir": folder / "run", "dtype": "float64", "progress": False}
+    scores = mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores", layout=SPLIT)
+    assert [score.key for score in scores] == ["0", "1", "2"]
+    (written,) = mi.jobs.predict(**shared, input=folder / "cases/volume-1.nii.gz", output=tmp_path / "one.nii.gz")
+    assert written.read_bytes() == (tmp_path / "scores/predictions/segmentation-1.nii.gz").read_bytes()
+
+
+def test_held_out_cases_and_folds(folder, tmp_path):
+    data = mi.jobs.TrainingData(folder / "records", fold=0, num_folds=3)
+    options = settings(data=data, model_dir=tmp_path / "run", num_steps=2, monitor="liver", eval_every=1)
+    mi.jobs.train(**options)
+    assert (tmp_path / "run/eval/scores.csv").is_file()
+    assert list((tmp_path / "run/best").glob("ckpt-*.index"))
+    other = mi.jobs.TrainingData(folder / "records", fold=1, num_folds=3)
+    with pytest.raises(mi.ConfigError, match=r"began with another fold.*Fix: another model_dir"):
+        mi.jobs.train(**options | {"data": other})
+
+
+def test_signals_are_left_alone_unless_asked_for(folder, tmp_path):
+    seen = []
+
+    def note():
+        seen.append(signal.getsignal(signal.SIGTERM))
+
+    common = settings(data=folder / "records", num_steps=1)
+    mi.jobs.train(**common, model_dir=tmp_path / "alone", stop=note)
+    assert set(seen) == {signal.getsignal(signal.SIGTERM)}
+
+    def ask():
+        if (tmp_path / "asked/ckpt-2.index").is_file():
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(mi.Interrupted, match="SIGTERM: stopped after 3 steps"):
+        mi.jobs.train(**common | {"num_steps": 9}, model_dir=tmp_path / "asked", stop=ask, handle_signals=True)
+
+
+def test_stop_ends_a_run_with_a_checkpoint(folder, tmp_path):
+    reasons = iter([None, None, "enough"])
+    with pytest.raises(mi.Interrupted, match="enough: stopped after 2 steps"):
+        mi.jobs.train(**settings(data=folder / "records", num_steps=9), model_dir=tmp_path, stop=lambda: next(reasons))
+    assert (tmp_path / "ckpt-2.index").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"num_steps": 0}, "num_steps must be a whole number from 1 up, not 0."),
+        ({"batch_size": True}, "batch_size must be a whole number from 1 up, not True."),
+        ({"dtype": "float23"}, "dtype = 'float23' is not known. Did you mean 'float32'? Fix: choose one of float32, "),
+        ({"data": "nowhere"}, "nowhere: this folder of records does not exist"),
+        ({"task": object()}, "task is a object, which has no method inputs"),
+        ({"profile_steps": "3"}, "profile_steps '3' is no range of steps"),
+        ({"monitor": "sharpness"}, "monitor = 'sharpness' is no measure of the evaluation, which has liver, lesion"),
+    ],
+)
+def test_mistakes_are_reported_by_the_names_of_arguments(folder, tmp_path, change, text):
+    given = {"data": mi.jobs.TrainingData(folder / "records", eval_dir=folder / "records")}
+    with pytest.raises(mi.MtfImagingError) as error:
+        mi.jobs.train(**settings(model_dir=tmp_path / "new", **given) | change)
+    assert text in str(error.value)
+    assert not (tmp_path / "new").exists()
+
+
+def test_explain_search_and_bench_agree_with_one_another():
+    shared = {"task": settings()["task"], "resolution": 16, "batch_size": 2}
+    explained = mi.jobs.explain(**shared, layout=SPLIT, hardware="h200")
+    searched = mi.jobs.search(**shared, num_devices=4, hardware="h200", progress=False)
+    (same,) = (found for found in searched.found if found.layout == SPLIT and not found.recompute)
+    assert same.plan == explained.plan
+    assert "mesh rows:2,cols:2, layout x:rows,y:cols: 4 processors on 4 devices" in mi.jobs.report(explained)
+    assert "rows:2,cols:2" in mi.jobs.report(searched)
+    with pytest.raises(TypeError, match="report takes the result of explain, search or bench, not a str"):
+        mi.jobs.report("explained")
+
+
+def test_bench_says_whose_class_cannot_be_sent_to_a_process():
+    class Local(Task):
+        pass
+
+    with pytest.raises(mi.ConfigError, match=r"every setup has a process of its own, .* Fix: define its class"):
+        mi.jobs.bench(task=Local(UNet3D(base_filters=2, depth=2, convs=1)), resolution=8, steps=1, progress=False)
+
+
+@pytest.mark.slow
+def test_bench_and_study(tmp_path):
+    task = settings()["task"]
+    found = mi.jobs.bench(task=task, resolution=16, layouts=[mi.Layout(), SPLIT], steps=2, progress=False)
+    assert found.equal
+    assert [row.setup.name for row in found.rows] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]
+    assert "rows:2,cols:2/x:rows,y:cols" in mi.jobs.report(found)
+    options = {"num_cases": 2, "seeds": (1,), "num_steps": 2, "progress": False, "output_dir": tmp_path}
+    runs = mi.jobs.study(task=task, resolutions=(16,), **options)
+    assert [(one.resolution, one.seed) for one in runs] == [(16, 1)]
+    again = mi.jobs.study(task=task, resolutions=(16,), **options)
+    assert again == runs
+    with pytest.raises(mi.ConfigError, match="holds a study with num_steps 2, asked for was 3"):
+        mi.jobs.study(task=task, resolutions=(16,), **options | {"num_steps": 3})
+
+
+def test_the_jobs_know_neither_flags_nor_gin():
+    for path in Path(mi.jobs.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & {"gin", "absl"}, path.name
