@@ -13,7 +13,7 @@ from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
 from mtf_imaging.layout import parse_shape
 from mtf_imaging.meshes import cluster
 from mtf_imaging.meshes.devices import server_number
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.servers import Server, Watch, parse_servers, silence
 
 _PATIENCE = 5.0  # seconds for an answer, where TensorFlow has failed already
@@ -62,7 +62,7 @@ def joined(setup: JobSetup) -> Iterator[None]:
 def _check_all_compute(devices: list[str], servers: tuple[Server, ...], mesh_shape: str) -> None:
     """Raises ConfigError where a mesh has no work for one of the servers."""
     sizes = [size for _, size in parse_shape(mesh_shape, "mesh shape")]
-    used = devices[: BlockGrid.make(sizes, len(devices)).num_blocks]
+    used = devices[: ShardGrid.make(sizes, len(devices)).num_shards]
     busy = {server_number(device) for device in used}
     idle = [str(server) for number, server in enumerate(servers) if number not in busy]
     if idle:

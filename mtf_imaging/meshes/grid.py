@@ -1,7 +1,7 @@
-"""Which processors of a mesh share a device: arithmetic of blocks, in pure Python.
+"""Which processors of a mesh share a device: arithmetic of shards, in pure Python.
 
-A mesh of processors is divided into equal boxes, its blocks, one a device. All processors of a block keep their slices
-in one stack on that device. One block of n processors is a mesh simulated on one device; n blocks of one processor
+A mesh of processors is divided into equal boxes, its shards, one a device. All processors of a shard keep their slices
+in one stack on that device. One shard of n processors is a mesh simulated on one device; n shards of one processor
 is a mesh with a device each.
 """
 
@@ -11,53 +11,53 @@ import math
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockGrid:
-    """`mesh = blocks x local`, mesh dimension by mesh dimension.
+class ShardGrid:
+    """`mesh = shards x local`, mesh dimension by mesh dimension.
 
     Attributes:
       mesh: processors along each mesh dimension.
-      blocks: blocks along each mesh dimension.
-      local: processors of one block along each mesh dimension.
+      shards: shards along each mesh dimension.
+      local: processors of one shard along each mesh dimension.
     """
 
     mesh: tuple
-    blocks: tuple
+    shards: tuple
     local: tuple
 
     @classmethod
     def make(cls, mesh, num_devices):
         """Divides a mesh over as many of `num_devices` devices as divide it into equal boxes, first dimension first."""
-        blocks, remaining = [], num_devices
+        shards, remaining = [], num_devices
         for size in mesh:
-            blocks.append(math.gcd(size, remaining))
-            remaining //= blocks[-1]
-        return cls(tuple(mesh), tuple(blocks), tuple(m // b for m, b in zip(mesh, blocks)))
+            shards.append(math.gcd(size, remaining))
+            remaining //= shards[-1]
+        return cls(tuple(mesh), tuple(shards), tuple(m // b for m, b in zip(mesh, shards)))
 
     @property
-    def num_blocks(self):
-        return math.prod(self.blocks)
+    def num_shards(self):
+        return math.prod(self.shards)
 
     @property
     def stack_size(self):
-        """Processors a block."""
+        """Processors a shard."""
         return math.prod(self.local)
 
-    def block_coordinates(self):
-        """The coordinates of every block, row-major: block number k is the k-th."""
-        return list(itertools.product(*(range(b) for b in self.blocks)))
+    def shard_coordinates(self):
+        """The coordinates of every shard, row-major: shard number k is the k-th."""
+        return list(itertools.product(*(range(b) for b in self.shards)))
 
-    def processor_coordinates(self, block):
-        """Mesh coordinates of the processors of the block at coordinates `block`, in the order of its stack."""
+    def processor_coordinates(self, shard):
+        """Mesh coordinates of the processors of the shard at coordinates `shard`, in the order of its stack."""
         local = itertools.product(*(range(n) for n in self.local))
-        return [tuple(b * n + i for b, n, i in zip(block, self.local, at)) for at in local]
+        return [tuple(b * n + i for b, n, i in zip(shard, self.local, at)) for at in local]
 
     def groups(self, axes):
-        """Block numbers, grouped:
+        """Shard numbers, grouped:
 
-        The blocks of a group differ in the mesh dimensions `axes` only, and ascend along them.
+        The shards of a group differ in the mesh dimensions `axes` only, and ascend along them.
         """
         groups = {}
-        for number, block in enumerate(self.block_coordinates()):
-            key = tuple(None if axis in axes else b for axis, b in enumerate(block))
+        for number, shard in enumerate(self.shard_coordinates()):
+            key = tuple(None if axis in axes else b for axis, b in enumerate(shard))
             groups.setdefault(key, []).append(number)
         return list(groups.values())

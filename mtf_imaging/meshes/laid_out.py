@@ -4,13 +4,13 @@ from mtf_imaging.compat import mtf
 
 
 class LaidOutTensor:
-    """One tensor a block, each `[n] + slice_shape` with the slices of the block's n processors stacked.
+    """One tensor a shard, each `[n] + slice_shape` with the slices of the shard's n processors stacked.
 
     A stack of one stands for a value that all processors share (it is held once). Whether a tensor is held once follows
     from its layout alone (see `Lowering.set_tensor_lowering`), so every tensor of one shape has stacks of one size.
 
     Attributes:
-      tensor_list: the stacks, one a block. Upstream's generic gradients, Depend and Assign work on it as it is.
+      tensor_list: the stacks, one a shard. Upstream's generic gradients, Depend and Assign work on it as it is.
       widened: slices of this tensor with the halo of a window, by window: the forward and the backward pass share them.
     """
 

@@ -1,6 +1,6 @@
 """What one device does with its stack of slices: `[n] + slice_shape`, or `[1] + slice_shape` for a value held once.
 
-`local` below is the box of processors of a block, processors along each mesh dimension; the stack is in its row-major
+`local` below is the box of processors of a shard, processors along each mesh dimension; the stack is in its row-major
 order. The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
 """
 
@@ -114,7 +114,7 @@ def _coordinates(axes, local):
 
 
 def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
-    """See `BlockMeshImpl.window`; all arguments are stacks of one block."""
+    """See `ShardMeshImpl.window`; all arguments are stacks of one shard."""
     axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
     if not axes:
         weights = [tf.squeeze(s[:1], [0]) for s in shared]
@@ -157,7 +157,7 @@ def _stack_coordinates(parts, axes, local):
 
 
 def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
-    """See `BlockMeshImpl.window_sum`; all arguments are stacks of one block, and only the block's own sum is done."""
+    """See `ShardMeshImpl.window_sum`; all arguments are stacks of one shard, and only the shard's own sum is done."""
     axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
     # A mesh dimension along which nothing is split holds equal slices: the first stands for all.
     equal = [axis for axis in range(len(local)) if axis not in axes and axis not in summed_axes and local[axis] > 1]

@@ -1,7 +1,7 @@
-"""The mesh implementation: a mesh of processors as blocks of stacked slices, one block a device.
+"""The mesh implementation: a mesh of processors as shards of stacked slices, one shard a device.
 
-One class serves a mesh simulated on one device (one block of n processors), a mesh with a device a processor (n blocks
-of one), and what lies between (fewer devices than processors). Its graph grows with the number of blocks, not of
+One class serves a mesh simulated on one device (one shard of n processors), a mesh with a device a processor (n shards
+of one), and what lies between (fewer devices than processors). Its graph grows with the number of shards, not of
 processors.
 """
 
@@ -15,26 +15,26 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import collectives, local, whole
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.random import numbers as random
 from mtf_imaging.meshes.variables import LaidOutVariable
 
 
 def _laid_out(results):
-    """Results of all blocks, each a stack or a tuple of them, as a laid-out tensor or a tuple of them."""
+    """Results of all shards, each a stack or a tuple of them, as a laid-out tensor or a tuple of them."""
     if isinstance(results[0], (tuple, list)):
         return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
     return LaidOutTensor(results)
 
 
-class BlockMeshImpl(mtf.MeshImpl):
+class ShardMeshImpl(mtf.MeshImpl):
     """A mesh of processors on one or more devices.
 
     Args:
       shape: mesh shape, as `mtf.convert_to_shape` takes it.
       layout: layout rules, as `mtf.convert_to_layout_rules` takes them.
-      devices: device strings; as many of them are used as divide the mesh into equal blocks.
+      devices: device strings; as many of them are used as divide the mesh into equal shards.
       random_state: `RandomState` of the program, if it draws random numbers.
 
     Attributes:
@@ -49,8 +49,8 @@ class BlockMeshImpl(mtf.MeshImpl):
         super().__init__(shape, layout)
         single = {dim.name for dim in self.shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
         self._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[1] not in single})
-        self.grid = BlockGrid.make(self.shape.to_integer_list, len(devices))
-        self.devices = list(devices)[: self.grid.num_blocks]
+        self.grid = ShardGrid.make(self.shape.to_integer_list, len(devices))
+        self.devices = list(devices)[: self.grid.num_shards]
         self.host = host_device()
         self.random_state = random_state
         self.assignments = []
@@ -90,26 +90,26 @@ class BlockMeshImpl(mtf.MeshImpl):
     # Local work.
 
     def map_stacks(self, fn, *inputs):
-        """Calls `fn` on whole stacks, block by block: `fn(*stacks) -> stack` (or tuple), on the block's device."""
+        """Calls `fn` on whole stacks, shard by shard: `fn(*stacks) -> stack` (or tuple), on the shard's device."""
         results = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             with tf.device(device):
-                results.append(fn(*[x.tensor_list[block] for x in inputs]))
+                results.append(fn(*[x.tensor_list[shard] for x in inputs]))
         return _laid_out(results)
 
     def slicewise(self, fn, *inputs):
         """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
         inputs = mtf.convert_args_to_laid_out_tensors(inputs)
         results = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             stacked = [isinstance(x, LaidOutTensor) for x in inputs]
-            args = [x.tensor_list[block] if s else x for x, s in zip(inputs, stacked)]
+            args = [x.tensor_list[shard] if s else x for x, s in zip(inputs, stacked)]
             with tf.device(device):
                 results.append(local.map_slices(fn, args, stacked))
         return _laid_out(results)
 
     def window(self, fn, batched, shared=(), shared_axes=(), batch_ndims=1):
-        """Calls a batch-parallel local function once for all slices of a block, which become one larger batch.
+        """Calls a batch-parallel local function once for all slices of a shard, which become one larger batch.
 
         Args:
           fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor (or tuple) `[batch] +
@@ -121,13 +121,13 @@ class BlockMeshImpl(mtf.MeshImpl):
           A laid-out tensor (or tuple of them) with the batch dimensions of `batched`.
         """
         results = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             with tf.device(device):
                 results.append(
                     local.fold_call(
                         fn,
-                        [x.tensor_list[block] for x in batched],
-                        [x.tensor_list[block] for x in shared],
+                        [x.tensor_list[shard] for x in batched],
+                        [x.tensor_list[shard] for x in shared],
                         self.grid.local,
                         shared_axes,
                         batch_ndims,
@@ -146,13 +146,13 @@ class BlockMeshImpl(mtf.MeshImpl):
           batch_ndims: number of batch dimensions.
         """
         stacks = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             with tf.device(device):
-                inputs = [x.tensor_list[block] for x in batched]
+                inputs = [x.tensor_list[shard] for x in batched]
                 stacks.append(
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
-        total = LaidOutTensor(collectives.sum_blocks(stacks, self.grid, self.devices, summed_axes))
+        total = LaidOutTensor(collectives.sum_shards(stacks, self.grid, self.devices, summed_axes))
         self._note("sum", summed_axes, total)
         return total
 
@@ -206,9 +206,9 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     def laid_out_constant(self, value_of):
         """`value_of(mesh coordinates of a processor) -> numpy array or number`, one for each processor."""
-        blocks = self.grid.block_coordinates()
+        shards = self.grid.shard_coordinates()
         return LaidOutTensor(
-            tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(block)])) for block in blocks
+            tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(shard)])) for shard in shards
         )
 
     def laid_out_pnum(self):
@@ -230,7 +230,7 @@ class BlockMeshImpl(mtf.MeshImpl):
     # In and out.
 
     def import_tf_tensor(self, x, tf_x):
-        """Sends each block its own of a whole tensor, which lies on the host."""
+        """Sends each shard its own of a whole tensor, which lies on the host."""
         return LaidOutTensor(whole.scatter(tf_x, self.split_axes(x.shape), self.grid, self.devices, self.host))
 
     def export_to_tf_tensor(self, x, laid_out_x):

@@ -33,7 +33,7 @@ class LaidOutVariable:
 
         Args:
           assign_fn: from (mtf.Variable, tf.Variable, tf.Tensor) to a tf.Operation.
-          values: stacks of the new value, one a block.
+          values: stacks of the new value, one a shard.
         """
         laid_out = self._mesh.canonical(LaidOutTensor(values), self._shape)
         home = self._variable.get_master().device

@@ -114,13 +114,13 @@ def lower_gradient(op, lowering):
 def _local_gradients(mesh, ys, xs, dys):
     """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
     found = []
-    for block, device in enumerate(mesh.devices):
+    for shard, device in enumerate(mesh.devices):
         with tf.device(device):
             found.append(
                 tf.gradients(
-                    [y.tensor_list[block] for y in ys],
-                    [x.tensor_list[block] for x in xs],
-                    [dy.tensor_list[block] for dy in dys],
+                    [y.tensor_list[shard] for y in ys],
+                    [x.tensor_list[shard] for x in xs],
+                    [dy.tensor_list[shard] for dy in dys],
                     unconnected_gradients=tf.UnconnectedGradients.ZERO,
                 )
             )

@@ -282,5 +282,5 @@ def test_auto_places_processors_on_several_servers():
     import mtf_imaging as mi
 
     shape, layout = mi.mtf.convert_to_shape("rows:4"), mi.mtf.convert_to_layout_rules("")
-    for devices, blocks in (([device(0), device(1)], 2), ([device(0)], 1), (["CPU:0", "CPU:1"], 1)):
-        assert mi.meshes.make_mesh_impl("auto", shape, layout, devices).grid.num_blocks == blocks
+    for devices, shards in (([device(0), device(1)], 2), ([device(0)], 1), (["CPU:0", "CPU:1"], 1)):
+        assert mi.meshes.make_mesh_impl("auto", shape, layout, devices).grid.num_shards == shards

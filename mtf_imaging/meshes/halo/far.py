@@ -1,7 +1,7 @@
 """Halos that reach past the next slice, sent in one message per pair of devices.
 
-A block is the group of slices on one device. Its line along one dimension is these slices, concatenated. A block
-receives one piece of the line of every block that its halo reaches. From the widened line it cuts its widened slices,
+A shard is the group of slices on one device. Its line along one dimension is these slices, concatenated. A shard
+receives one piece of the line of every shard that its halo reaches. From the widened line it cuts its widened slices,
 which overlap. An exchange slice by slice would need one message for every slice that the halo reaches.
 """
 
@@ -15,11 +15,11 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 
 
 class _Message(NamedTuple):
-    """The voxels of one block's line that belong to the widened line of another block, or of the same block.
+    """The voxels of one shard's line that belong to the widened line of another shard, or of the same shard.
 
     Attributes:
-      source: number of the block that owns the voxels.
-      target: number of the block that needs the voxels.
+      source: number of the shard that owns the voxels.
+      target: number of the shard that needs the voxels.
       voxels: number of voxels along the line.
       read: index of the first voxel in the source's line.
       write: index of the first voxel in the target's widened line.
@@ -48,7 +48,7 @@ def widen(mesh, x, margin, fill):
     """Widens every slice of a laid-out tensor by one margin; voxels beyond the border of the whole tensor are `fill`.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
       margin: a `Margin` of a dimension that is split.
       fill: a number.
@@ -62,10 +62,10 @@ def widen(mesh, x, margin, fill):
         with tf.device(mesh.devices[message.source]):
             pieces[message.target].append(_part(lines[message.source], message.read, message.voxels))
     width, stacks = lines[0].shape[1] + margin.before + margin.after, []
-    for block, device in enumerate(mesh.devices):
+    for shard, device in enumerate(mesh.devices):
         with tf.device(device):
-            line = tf.concat(pieces[block], 1)
-            before, after = ends[block][0], width - ends[block][1]
+            line = tf.concat(pieces[shard], 1)
+            before, after = ends[shard][0], width - ends[shard][1]
             if before or after:
                 line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=tf.cast(fill, line.dtype))
             stacks.append(_stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape))

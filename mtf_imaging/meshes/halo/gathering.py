@@ -33,7 +33,7 @@ def gather(mesh, stack, margins, reached, fill):
     """A stack widened by margins, of which those that are not `is_gathered` hold `fill`.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       stack: Tensor[processors, slice...]
       margins: a `Margin` for each dimension that is widened.
       reached: what `reach` says.
@@ -50,7 +50,7 @@ def gather(mesh, stack, margins, reached, fill):
 
 
 def _is_local(mesh, margin):
-    return margin.mesh_axis is not None and mesh.grid.blocks[margin.mesh_axis] == 1
+    return margin.mesh_axis is not None and mesh.grid.shards[margin.mesh_axis] == 1
 
 
 def _rows(mesh, shape, margins):

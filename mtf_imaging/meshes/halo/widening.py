@@ -153,7 +153,7 @@ def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
     """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       margins: a `Margin` for each dimension that is widened.
       slice_shape: of what is widened.
       itemsize: bytes of an element.
@@ -202,7 +202,7 @@ def widen(mesh, x, margins, fill=0):
     """Widens every slice of a laid-out tensor by its margins; voxels beyond the border of the whole tensor are `fill`.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
       margins: a `Margin` for each dimension that is widened.
       fill: a number.
@@ -287,12 +287,12 @@ def _pad(stack, margins, fill):
 
 
 def _starts(mesh, m):
-    """For each block, where each of its processors cuts its widened slice:
+    """For each shard, where each of its processors cuts its widened slice:
 
     The starts along the margin's mesh dimension.
     """
-    for block in mesh.grid.block_coordinates():
-        yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(block)]
+    for shard in mesh.grid.shard_coordinates():
+        yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(shard)]
 
 
 def _gather(mesh, x, m, index_of):

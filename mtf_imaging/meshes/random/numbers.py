@@ -66,7 +66,7 @@ class RandomState:
 
 
 def _from_rows(mesh, shape, fn, after=None):
-    """A laid-out tensor of `shape`: what `fn` returns, block by block, of `Rows` of all the elements of its stack."""
+    """A laid-out tensor of `shape`: what `fn` returns, shard by shard, of `Rows` of all the elements of its stack."""
     axes = mesh.split_axes(shape)
     slices = mesh.slice_shape(shape)
     part = mesh.random_state.part
@@ -75,8 +75,8 @@ def _from_rows(mesh, shape, fn, after=None):
     offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d in parts}
     earlier = [[stack] for stack in after.tensor_list] if after else [[]] * len(mesh.devices)
     stacks = []
-    for block, device, known in zip(mesh.grid.block_coordinates(), mesh.devices, earlier):
-        processors = mesh.grid.processor_coordinates(block) if mesh.is_split(shape) else [None]
+    for shard, device, known in zip(mesh.grid.shard_coordinates(), mesh.devices, earlier):
+        processors = mesh.grid.processor_coordinates(shard) if mesh.is_split(shape) else [None]
         begins = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
         begins = np.array(begins, np.int64).reshape(len(processors), len(dims))
         with tf.device(device), tf.control_dependencies(known):
@@ -96,7 +96,7 @@ def random_mask(mesh, shape, key, probability, after):
     Bits are drawn for few elements at a time: with what they are made of, they take much more memory than the mask.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       shape: an `mtf.Shape`.
       key: from a `RandomState`.
       probability: the share.

@@ -6,9 +6,9 @@ import math
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layout import format_shape, parse_layout, parse_shape
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.residence import Peak, peak
 from mtf_imaging.planner.cost.step import Step
 from mtf_imaging.planner.cost.traffic import traffic
@@ -66,7 +66,7 @@ class Plan:
     mesh_shape: str
     layout: str
     mesh: tuple[tuple[str, int], ...]
-    grid: BlockGrid
+    grid: ShardGrid
     ops: tuple[OpCost, ...]
     parts: int
     forward_passes: int
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def devices(self) -> int:
-        return self.grid.num_blocks
+        return self.grid.num_shards
 
     @property
     def interior(self) -> tuple[int, ...]:
@@ -181,7 +181,7 @@ def _slice_bytes(variable, mesh):
     return math.prod(mesh.slice_shape(variable.shape)) * variable.slice_dtype.size
 
 
-class _PlannedMesh(BlockMeshImpl):
+class _PlannedMesh(ShardMeshImpl):
     """A mesh that is asked the same of the same shapes thousands of times, and does not answer anew."""
 
     def __init__(self, *options):
