@@ -9,8 +9,8 @@ import dataclasses
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout.windows import Window, check_split, nearest_legal_sizes, plan_split
+from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
-from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.ops.faults import LayoutFault
 
 _WAY_OUT = (

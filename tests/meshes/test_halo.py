@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.halo import gathering as halo_gather
-from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 

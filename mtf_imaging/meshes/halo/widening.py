@@ -1,84 +1,21 @@
 """Halo exchange: widens slices by the voxels of their neighbors. The module also has the adjoint.
 
-If neighbors share a device, widened slices are gathered (`halo_gather`). Otherwise slices are padded along all
+If neighbors share a device, widened slices are gathered (`gathering`). Otherwise slices are padded along all
 dimensions at once. The margins that belong to neighbors are then written in place, one dimension after the other.
 Each dimension's margins are read from the already widened tensor, so corners arrive, too. The adjoint adds the values
 in the margins to the voxels that they were copied from, in the opposite order, and cuts out the slice, again in one
 copy.
-Margins that reach past the next slice are exchanged device by device instead (`far_halo`), one after the other.
+Margins that reach past the next slice are exchanged device by device instead (`far`), one after the other.
 """
 
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.layout.windows import SplitPlan
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.halo import far as far_halo
-from mtf_imaging.meshes.halo import gathering as halo_gather
-
-
-@dataclasses.dataclass(frozen=True)
-class Piece:
-    """The part of a margin that comes from one neighbor.
-
-    Attributes:
-      voxels: number of voxels.
-      distance: distance to the neighbor, in slices; positive if the neighbor comes before.
-      source: index of the first of these voxels in the neighbor's widened slice.
-      target: index of the first of these voxels in the receiving widened slice.
-    """
-
-    voxels: int
-    distance: int
-    source: int
-    target: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Margin:
-    """How slices are widened along one dimension.
-
-    Attributes:
-      dim: number of the dimension of a slice.
-      size: voxels of the slice.
-      before: voxels added before it.
-      after: voxels added after it.
-      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None if the dimension is not split and
-        the margins are padding.
-      split: the `SplitPlan`, where it is split.
-    """
-
-    dim: int
-    size: int
-    before: int
-    after: int
-    mesh_axis: int | None = None
-    split: SplitPlan | None = None
-
-    def pieces(self, parts):
-        """Returns the `Piece`s of the margins, one per neighbor in reach, for a dimension of `parts` slices."""
-        pieces = []
-        for hop in range(1, min(-(-self.before // self.size), parts - 1) + 1):
-            voxels = min(self.size, self.before - (hop - 1) * self.size)
-            source, target = self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
-            pieces.append(Piece(voxels, hop, source, target))
-        for hop in range(1, min(-(-self.after // self.size), parts - 1) + 1):
-            voxels = min(self.size, self.after - (hop - 1) * self.size)
-            pieces.append(Piece(voxels, -hop, self.before, self.before + hop * self.size))
-        return pieces
-
-
-def _pieces(mesh, margin):
-    return [] if margin.mesh_axis is None else margin.pieces(mesh.shape[margin.mesh_axis].size)
-
-
-def _is_far(mesh, margin):
-    """Returns whether a margin reaches past the next slice."""
-    return any(abs(piece.distance) > 1 for piece in _pieces(mesh, margin))
+from mtf_imaging.meshes.halo import far, gathering
+from mtf_imaging.meshes.halo.margin import exchanges, is_far, strips
 
 
 class _Stage(NamedTuple):
@@ -96,7 +33,7 @@ def _stages(mesh, margins, gathered=()):
     ordered = sorted(margins, key=lambda m: (m not in gathered, m.mesh_axis is None))
     stages = []
     for m in ordered:
-        if m not in gathered and _is_far(mesh, m):
+        if m not in gathered and is_far(mesh, m):
             stages.append(_Stage(True, [m]))
         elif stages and not stages[-1].far:
             stages[-1].margins.append(m)
@@ -135,39 +72,6 @@ def _shifted(mesh, x, axis, distance, fill):
     """What processor i - distance along mesh dimension `axis` holds; `fill` beyond the border."""
     n = mesh.shape[axis].size
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
-
-
-def _strips(mesh, margins):
-    """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
-
-    Along dimensions that come later or are only padded, neighbors need only a slice's own voxels.
-    """
-    own = list(margins)
-    for margin in [m for m in margins if m.mesh_axis is not None]:
-        own.remove(margin)
-        for piece in _pieces(mesh, margin):
-            yield margin, piece, tuple(own)
-
-
-def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
-    """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
-
-    Args:
-      mesh: a `ShardMeshImpl`.
-      margins: a `Margin` for each dimension that is widened.
-      slice_shape: of what is widened.
-      itemsize: bytes of an element.
-      adjoint: whether margins are sent back.
-    """
-    found = []
-    for margin, piece, own in _strips(mesh, margins):
-        sizes = list(slice_shape)
-        for m in margins:
-            sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
-        sizes[margin.dim] = piece.voxels
-        distance = -piece.distance if adjoint else piece.distance
-        found.append(Exchange("halo", (margin.mesh_axis,), math.prod(sizes) * itemsize, distance))
-    return found
 
 
 def _read_strip(stack, dim, begin, size, own):
@@ -210,13 +114,13 @@ def widen(mesh, x, margins, fill=0):
     Returns:
       A laid-out tensor; `x` itself where nothing is widened.
     """
-    reached = halo_gather.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
-    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    reached = gathering.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
+    gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     for stage in _stages(mesh, margins, gathered):
         if stage.far:
             (margin,) = stage.margins
             mesh.exchanged += exchanges(mesh, [margin], x.slice_shape, x.dtype.size)
-            x = far_halo.widen(mesh, x, margin, fill)
+            x = far.widen(mesh, x, margin, fill)
         elif any(m.before or m.after for m in stage.margins):
             x = _widen_together(mesh, x, stage.margins, reached, fill)
     for m in margins:
@@ -226,14 +130,14 @@ def widen(mesh, x, margins, fill=0):
 
 
 def _widen_together(mesh, x, margins, reached, fill):
-    """Widens slices by the margins of one stage; `reached` is `halo_gather.reach` of the whole exchange."""
-    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    """Widens slices by the margins of one stage; `reached` is `gathering.reach` of the whole exchange."""
+    gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     axes = {m.mesh_axis for m in gathered}
     sent = exchanges(mesh, margins, x.slice_shape, x.dtype.size)
     mesh.exchanged += [e for e in sent if axes.issuperset(e.axes)]
-    make = functools.partial(halo_gather.gather, mesh, reached=reached) if gathered else _pad
+    make = functools.partial(gathering.gather, mesh, reached=reached) if gathered else _pad
     x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
-    for m, piece, own in _strips(mesh, [m for m in margins if m not in gathered]):
+    for m, piece, own in strips(mesh, [m for m in margins if m not in gathered]):
         x = _fill_margin(mesh, x, m, piece, own, fill)
     return x
 
@@ -246,7 +150,7 @@ def narrow(mesh, dx, margins):
     for stage in reversed(_stages(mesh, margins)):
         if stage.far:
             (margin,) = stage.margins
-            dx = far_halo.narrow(mesh, dx, margin)
+            dx = far.narrow(mesh, dx, margin)
             mesh.exchanged += exchanges(mesh, [margin], dx.slice_shape, dx.dtype.size, adjoint=True)
         else:
             dx = _narrow_together(mesh, dx, stage.margins)
@@ -255,7 +159,7 @@ def narrow(mesh, dx, margins):
 
 def _narrow_together(mesh, dx, margins):
     """The adjoint of `_widen_together`."""
-    for m, piece, own in reversed(list(_strips(mesh, margins))):
+    for m, piece, own in reversed(list(strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
     if not any(m.before or m.after for m in margins):
         return dx

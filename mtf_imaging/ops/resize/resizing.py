@@ -8,8 +8,8 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout.windows import Window, nearest_legal_sizes
+from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
-from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.resize.interpolation import METHODS, plan_slices
