@@ -1,7 +1,7 @@
 """Makes TensorFlow ready for mesh_tensorflow, and imports it. Every other module takes `mtf` from here.
 
 mesh_tensorflow 0.1.21 was written for TensorFlow 2.5 or so, and needs two names that TensorFlow has dropped since. Each
-patch below restores one of them where it is missing; nothing else is changed, and TensorFlow 2 behaviour stays on.
+patch below restores one of them where it is missing; nothing else is changed, and TensorFlow 2 behavior stays on.
 """
 
 import types

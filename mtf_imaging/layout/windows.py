@@ -1,7 +1,7 @@
 """Arithmetic of a window that slides along one dimension: output sizes, padding, and what a slice needs.
 
 Pure Python. A window op (convolution, pool) has one `Window` for each spatial dimension; when that dimension is split
-over processors, `plan_split` says how much of its neighbours' slices each processor needs.
+over processors, `plan_split` says how much of its neighbors' slices each processor needs.
 """
 
 import dataclasses
@@ -74,7 +74,6 @@ class SplitPlan:
     after: int
     starts: tuple
     length: int
-    stride: int
 
     @property
     def width(self):
@@ -83,15 +82,15 @@ class SplitPlan:
 
     @property
     def needs_cut(self):
-        """Whether a widened slice is to be cut before a VALID window runs over it; a tail below a stride is no harm."""
-        return any(self.starts) or self.width - self.length >= self.stride
+        """Whether a widened slice must be cut before a VALID window runs over it.
+
+        If all slices start at 0, a widened slice is longer than `length` by less than a stride, which adds no window.
+        """
+        return any(self.starts)
 
 
 def check_split(window, size, parts):
-    """The sizes, as a tuple of `("input" or "output", size)`, that `parts` does not divide;
-
-    Empty where a split is legal.
-    """
+    """Returns the sizes that `parts` does not divide, as pairs `("input" or "output", size)`; () for a legal split."""
     sizes = (("input", size), ("output", window.output_size(size)))
     return tuple((which, n) for which, n in sizes if n % parts)
 
@@ -99,9 +98,9 @@ def check_split(window, size, parts):
 def plan_split(window, size, parts):
     """Plans a legal split of `size` voxels over `parts` processors.
 
-    Slice i owns inputs [i m, (i+1) m) and computes windows [i q, (i+1) q), which read [i q s - pad, i q s - pad +
-    span(q)), with m = size / parts, q = outputs / parts, stride s. The halo is the same for every slice exactly when m
-    = q s.
+    Slice i owns inputs `[i m, (i + 1) m)` and computes windows `[i q, (i + 1) q)`, which read
+    `[i q s - pad, i q s - pad + span(q))`, with m = size / parts, q = outputs / parts, stride s. The halo is the same
+    for every slice exactly when m = q s.
 
     Raises:
       ShapeError: the split is not legal, see `check_split`.
@@ -123,14 +122,13 @@ def plan_split(window, size, parts):
         after=max(0, *after),
         starts=tuple(widest - b for b in before),
         length=length,
-        stride=window.stride,
     )
 
 
 def nearest_legal_sizes(window, size, parts):
-    """The nearest sizes (below or None, above) that `window` lets be split over `parts`;
+    """Returns the nearest sizes `(below, above)` that can be split over `parts`, with None where there is none.
 
-    `size` itself where it is legal.
+    Both are `size` itself if it is legal.
     """
 
     def legal(n):

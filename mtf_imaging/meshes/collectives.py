@@ -183,10 +183,7 @@ def _own_part(view, axis, dim, shard, grid):
 
 
 def _runs(sources, shards_along, local_along):
-    """Sources of consecutive processors as runs:
-
-    `(shard or None, first, count)`, None for a processor with no source.
-    """
+    """Joins the sources of consecutive processors into runs `(shard, first, count)`; shard None means no source."""
     runs = []
     for source in sources:
         shard, first = (None, 0) if source is None else divmod(source, local_along)

@@ -16,7 +16,7 @@ class Exchange:
     """One message of every processor that has somebody to send it to.
 
     Attributes:
-      kind: "halo": a strip of voxels, to the neighbour `distance` slices on; "sum": an all-reduce; "gather": a slice,
+      kind: "halo": a strip of voxels, to the neighbor `distance` slices on; "sum": an all-reduce; "gather": a slice,
         to all others along the mesh axes; "all-to-all": of a slice another part to each of them.
       axes: the mesh axes along which it goes.
       nbytes: of the strip; of what is summed; of the slice.

@@ -1,8 +1,8 @@
 """Which processors of a mesh share a device: arithmetic of shards, in pure Python.
 
-A mesh of processors is divided into equal boxes, its shards, one a device. All processors of a shard keep their slices
-in one stack on that device. One shard of n processors is a mesh simulated on one device; n shards of one processor
-is a mesh with a device each.
+A mesh of processors is divided into equal boxes, one per device. The slices of the processors of a box are stacked on
+its device; this stack is a shard. One shard of n slices is a mesh simulated on one device; n shards of one slice are a
+mesh with a device for each processor.
 """
 
 import dataclasses
@@ -52,10 +52,7 @@ class ShardGrid:
         return [tuple(b * n + i for b, n, i in zip(shard, self.local, at)) for at in local]
 
     def groups(self, axes):
-        """Shard numbers, grouped:
-
-        The shards of a group differ in the mesh dimensions `axes` only, and ascend along them.
-        """
+        """Groups shard numbers: the shards of a group differ in mesh dimensions `axes` only and ascend along them."""
         groups = {}
         for number, shard in enumerate(self.shard_coordinates()):
             key = tuple(None if axis in axes else b for axis, b in enumerate(shard))

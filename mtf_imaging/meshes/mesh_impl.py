@@ -112,10 +112,13 @@ class ShardMeshImpl(mtf.MeshImpl):
         """Calls a batch-parallel local function once for all slices of a shard, which become one larger batch.
 
         Args:
-          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor (or tuple) `[batch] +
-            ...`. batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions. shared: laid-out
-            tensors that the whole batch shares (filters). shared_axes: mesh axes along which the slices of `shared`
-            differ; `fn` is called once for each of their coordinates. batch_ndims: number of batch dimensions.
+          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor `[batch] + ...`, or a
+            tuple of such tensors.
+          batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
+          shared: laid-out tensors that the whole batch shares (filters).
+          shared_axes: mesh axes along which the slices of `shared` differ; `fn` is called once for each of their
+            coordinates.
+          batch_ndims: number of batch dimensions.
 
         Returns:
           A laid-out tensor (or tuple of them) with the batch dimensions of `batched`.
@@ -220,10 +223,7 @@ class ShardMeshImpl(mtf.MeshImpl):
         return self.laid_out_constant(lambda at: np.int32(at[mesh_axis]))
 
     def random(self, shape, tf_fn, kwargs):
-        """Random values that depend on their place in the whole tensor, not on the layout;
-
-        For mtf.random_uniform and _normal.
-        """
+        """Draws for `mtf.random_uniform` and `mtf.random_normal`; the layout does not change the values."""
         key = self.random_state.next_key()
         return random.draw(self, shape, tf_fn.__name__, key, kwargs)
 

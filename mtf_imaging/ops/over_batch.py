@@ -77,7 +77,7 @@ class _Sum(mtf.Operation):
 
     @property
     def passed_on(self):
-        """{output: the input that it is}"""
+        """Returns {output: input}, for the outputs that are one of the inputs unchanged."""
         return {self.outputs[0]: self.inputs[-1]}
 
 

@@ -56,7 +56,7 @@ class _Recomputed(mtf.Operation):
 
     @property
     def passed_on(self):
-        """{output: the input that it is}"""
+        """Returns {output: input}, for the outputs that are one of the inputs unchanged."""
         return dict(zip(self.outputs, self.inputs[len(self._sources) :]))
 
 

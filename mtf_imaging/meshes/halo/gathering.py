@@ -25,7 +25,7 @@ def reach(mesh, stack, margins):
 
 
 def is_gathered(mesh, margin, reached):
-    """Whether `gather` fills the margin with neighbours' voxels; any other one it pads."""
+    """Whether `gather` fills the margin with neighbors' voxels; any other one it pads."""
     return margin.dim < reached and _is_local(mesh, margin)
 
 
@@ -74,7 +74,8 @@ def _rows(mesh, shape, margins):
             at = own * size + np.arange(-m.before, size + m.after)
             step = math.prod(local[m.mesh_axis + 1 :]) if gathered else 0  # from a processor to the next, in the stack
             table = (at // size - own) * step * math.prod(shape[1:]) + at % size * stride
-            table = np.where((at < 0) | (at >= parts * size), 2 * num_rows, table)
+            # The other tables lead to a row of the stack, so the sum is num_rows or more exactly beyond the border.
+            table = np.where((at < 0) | (at >= parts * size), num_rows, table)
         axes = [np.newaxis] * (len(shape) - 1)
         axes[dim] = slice(None)
         found = found + tf.constant(table[(slice(None), *axes)], tf.int64)

@@ -191,10 +191,7 @@ def _pad(stack, margins, fill):
 
 
 def _starts(mesh, m):
-    """For each shard, where each of its processors cuts its widened slice:
-
-    The starts along the margin's mesh dimension.
-    """
+    """Yields, for each shard, the positions at which its processors cut their widened slices along one dimension."""
     for shard in mesh.grid.shard_coordinates():
         yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(shard)]
 

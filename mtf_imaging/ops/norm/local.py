@@ -1,4 +1,4 @@
-"""Normalisation on one device: what norms call on their slices.
+"""Normalization on one device: what norms call on their slices.
 
 `x` is `[cases, ..., channels]`, statistics and what is learned `[cases, channels]`: of every case by itself, or of one
 case that stands for all. TensorFlow's fused kernels do the work where they know the dtype: a few times faster than
@@ -88,7 +88,7 @@ def _normalize(x, mean, variance, scale, offset, epsilon):
     return (x - mean) * (scale * tf.math.rsqrt(variance + epsilon)) + offset
 
 
-def normalise(x, mean, variance, scale, offset, epsilon):
+def normalize(x, mean, variance, scale, offset, epsilon):
     """`(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
@@ -133,9 +133,9 @@ def gradient(x, dy, mean, variance, scale, of_normal, of_dy, epsilon):
 
     `(scale dy - of_dy - normal of_normal) / sqrt(variance + epsilon)`, as Ioffe and Szegedy 2015 (arXiv:1502.03167),
     section 3, have it, where `of_normal` and `of_dy` are means of `scale dy normal` and `scale dy` over all that share
-    statistics. Both terms are of the form of a normalisation.
+    statistics. Both terms are of the form of a normalization.
     """
     nothing = tf.zeros_like(mean)
     inverse = tf.math.rsqrt(variance + epsilon)
-    of_scale = normalise(dy, nothing, variance, scale, -inverse * of_dy, epsilon)
-    return of_scale - normalise(x, mean, variance, inverse * of_normal, nothing, epsilon)
+    of_scale = normalize(dy, nothing, variance, scale, -inverse * of_dy, epsilon)
+    return of_scale - normalize(x, mean, variance, inverse * of_normal, nothing, epsilon)

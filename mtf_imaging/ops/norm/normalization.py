@@ -1,4 +1,4 @@
-"""Normalisation by statistics of the whole tensor, however it is split: the operation behind every norm.
+"""Normalization by statistics of the whole tensor, however it is split: the operation behind every norm.
 
 Norms differ in what shares statistics: the whole batch or each case by itself, one channel or a group of them. Sums of
 each channel are found where the slices are, those of what shares statistics brought together in float64.
@@ -102,7 +102,7 @@ class _EachCase:
 
 
 class _NormOperation(mtf.Operation):
-    """What the normalisation and its gradient share.
+    """What the normalization and its gradient share.
 
     Laid-out statistics, and what is learned, are `[cases, channels]` here, with one case for a whole batch.
     """
@@ -158,7 +158,7 @@ class _NormOperation(mtf.Operation):
         return [*self._cases(mesh).exchanged(shape, count), *means]
 
 
-class Normalise(_NormOperation):
+class Normalize(_NormOperation):
     """`y = (x - mean) / sqrt(variance + epsilon) scale + offset`; outputs y, mean and (biased) variance."""
 
     def __init__(self, kind, x, scale, offset, sharing, epsilon, name=None):
@@ -172,7 +172,7 @@ class Normalise(_NormOperation):
 
     def gradient(self, grad_ys):
         x, scale, _ = self.inputs
-        return NormaliseGrad(self.kind, x, scale, *self.outputs[1:], grad_ys[0], self._sharing, self._epsilon).outputs
+        return NormalizeGrad(self.kind, x, scale, *self.outputs[1:], grad_ys[0], self._sharing, self._epsilon).outputs
 
     @property
     def _in_two_passes(self):
@@ -203,19 +203,19 @@ class Normalise(_NormOperation):
         return mean, mesh.map_stacks(lambda v: v[:, :, 0], self._means(mesh, squares))
 
     def _lower(self, mesh, x, scale, offset):
-        def normalise(x, *statistics):
-            return local_norm.normalise(x, *statistics, self._epsilon)
+        def normalize(x, *statistics):
+            return local_norm.normalize(x, *statistics, self._epsilon)
 
         cases = self._cases(mesh)
         mean, variance = self._moments(mesh, cases, x)
-        y = cases.map(normalise, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
+        y = cases.map(normalize, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
         if not self._sharing.by_case:
             mean, variance = [mesh.map_stacks(lambda s: s[:, 0], s) for s in (mean, variance)]
         return y, mean, variance
 
 
-class NormaliseGrad(_NormOperation):
-    """Gradients of `Normalise` with respect to x, scale and offset, through the statistics.
+class NormalizeGrad(_NormOperation):
+    """Gradients of `Normalize` with respect to x, scale and offset, through the statistics.
 
     For second derivatives, its own gradient differentiates the same normalization, built from mesh_tensorflow's
     operations. These sum over processors and can be differentiated any number of times, but take more time and memory

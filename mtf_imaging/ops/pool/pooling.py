@@ -197,8 +197,8 @@ def avg_pool2d(x, ksize, strides, padding="VALID", name=None):
 
 
 def avg_pool3d(x, ksize, strides, padding="VALID", name=None):
-    """3D average pool, as `tf.nn.avg_pool3d`:
+    """3D average pool, as `tf.nn.avg_pool3d`; see `max_pool3d`.
 
-    A window at the border divides by the voxels that exist; see `max_pool3d`.
+    A window at the border divides by the number of voxels that exist.
     """
     return _pool(AvgPool, "avg_pool3d", x, ksize, strides, padding, name)

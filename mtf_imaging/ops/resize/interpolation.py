@@ -47,7 +47,7 @@ class SlicePlan:
     """What each of `parts` slices of a dimension does, once it is widened by `before` and `after` voxels.
 
     Attributes:
-      before, after: voxels of its neighbours that some slice needs; never more than one.
+      before, after: voxels of its neighbors that some slice needs; never more than one.
       forward: `Taps` of all slices, [parts, taps, outputs / parts]: positions in the widened slice.
       backward: of the adjoint, [parts, taps, voxels of the widened slice]: positions in the slice of the result.
     """
@@ -61,9 +61,9 @@ class SlicePlan:
 def interpolate(size, outputs, method):
     """The `Taps` that make `outputs` voxels of `size` voxels, as `tf.image.resize` does without antialiasing.
 
-    Voxels are cells: the centre of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input. Linear
+    Voxels are cells: the center of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input. Linear
     weighs the two voxels around it by their nearness, and repeats the border beyond it; nearest takes the voxel whose
-    cell it lies in, the later one of two. Nearest is computed in float32, as TensorFlow does: where a centre is on the
+    cell it lies in, the later one of two. Nearest is computed in float32, as TensorFlow does: where a center is on the
     border of two cells, rounding decides, and it is to decide the same.
     """
     rows = np.arange(outputs)
@@ -72,7 +72,7 @@ def interpolate(size, outputs, method):
         positions = np.minimum(np.floor(cells).astype(np.int32), size - 1)[np.newaxis]
         return Taps(positions, np.ones(positions.shape))
     below, rest = np.divmod((2 * rows + 1) * size - outputs, 2 * outputs)
-    above = np.where(rest, below + 1, below)  # a centre on a voxel needs no other
+    above = np.where(rest, below + 1, below)  # a center on a voxel needs no other
     positions = np.clip([below, above], 0, size - 1).astype(np.int32)
     return Taps(positions, np.array([1 - rest / (2 * outputs), rest / (2 * outputs)]))
 

@@ -194,11 +194,11 @@ def resize3d(x, sizes, method="linear", name=None):
     `y[batch..., x', y', z', channels] = sum over x, y, z of wx[x', x] wy[y', y] wz[z', z] x[batch..., x, y, z,
     channels]`
 
-    Voxels are cells, so centres are at halves and the borders of the volume stay where they are. Linear: weights of the
-    two voxels around each new centre; nearest: the voxel that it lies in, of any dtype.
+    Voxels are cells, so centers are at halves and the borders of the volume stay where they are. Linear: weights of the
+    two voxels around each new center; nearest: the voxel that it lies in, of any dtype.
 
     May be split: everything. A spatial dimension n -> o is split over N legally if N divides n and o; a slice then
-    needs at most one voxel of each neighbour, and none for nearest.
+    needs at most one voxel of each neighbor, and none for nearest.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]
