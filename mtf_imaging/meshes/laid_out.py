@@ -48,11 +48,12 @@ class CanonicalSum(mtf.LazyAllreduceSum):
     def __init__(self, lazy, canonical):
         super().__init__(lazy.mesh_impl, lazy.laid_out_input, lazy.mesh_axes, lazy.add_counter_fn)
         self._canonical = canonical
+        self._result = None
 
     def to_laid_out_tensor(self):
-        if self._reduced is None:
-            self._reduced = self._canonical(super().to_laid_out_tensor())
-        return self._reduced
+        if self._result is None:
+            self._result = self._canonical(super().to_laid_out_tensor())
+        return self._result
 
     @property
     def tensor_list(self):

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import layout_pairs, mtf
 from mtf_imaging.meshes import collectives, local, whole
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.meshes.exchange import Exchange
@@ -46,9 +46,10 @@ class ShardMeshImpl(mtf.MeshImpl):
     LaidOutVariable = LaidOutVariable
 
     def __init__(self, shape, layout, devices, random_state=None):
-        super().__init__(shape, layout)
-        single = {dim.name for dim in self.shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
-        self._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[1] not in single})
+        shape = mtf.convert_to_shape(shape)
+        single = {dim.name for dim in shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
+        rules = layout_pairs(mtf.convert_to_layout_rules(layout))
+        super().__init__(shape, mtf.LayoutRules({rule for rule in rules if rule[1] not in single}))
         self.grid = ShardGrid.make(self.shape.to_integer_list, len(devices))
         self.devices = list(devices)[: self.grid.num_shards]
         self.host = host_device()
@@ -61,7 +62,8 @@ class ShardMeshImpl(mtf.MeshImpl):
     def without(self, names):
         """Returns the same mesh under a layout without the rules for the named dimensions."""
         mesh = copy.copy(self)
-        mesh._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[0] not in names})
+        rules = {rule for rule in layout_pairs(self.layout_rules) if rule[0] not in names}
+        mtf.MeshImpl.__init__(mesh, self.shape, mtf.LayoutRules(rules))
         return mesh
 
     def split_axes(self, shape):

@@ -3,6 +3,7 @@
 Most are gradients: `mtf.gradients` calls the method `gradient` of every operation that it passes.
 """
 
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.upstream.faults import title
@@ -30,7 +31,8 @@ def _known(op, grad_ys):
 
 
 def _unstack(op, grad_ys):
-    return [mtf.stack(_known(op, grad_ys), op._dim.name, op._axis)]
+    dim, axis = compat.unstacked_dimension(op)
+    return [mtf.stack(_known(op, grad_ys), dim.name, axis)]
 
 
 def _generic(op, grad_ys):
@@ -39,20 +41,20 @@ def _generic(op, grad_ys):
 
 
 def _slicewise(op, grad_ys):
-    if op._grad_function is None:
-        return _generic(op, grad_ys)
-    return op._grad_function(op, *grad_ys)
+    gradient = compat.gradient_function(op)
+    return _generic(op, grad_ys) if gradient is None else gradient(op, *grad_ys)
 
 
 def _pool(op, grad_ys):
     (x,), (dy,) = op.inputs, grad_ys
-    for dim, size in zip(x.shape.dims[-1 - len(op._ksize) : -1], op._ksize):
+    ksize, strides, kind = compat.pool_window(op)
+    for dim, size in zip(x.shape.dims[-1 - len(ksize) : -1], ksize):
         if dim.size % size:
             raise NotSupportedError(
                 f"{title(op)}: its gradient needs windows that cover '{dim.name}' (size {dim.size}) evenly, but "
                 f"windows of {size} leave {dim.size % size} over. Fix: use the pools of mi.ops, which accept any size."
             )
-    return [mtf.pool_backprop(x, op.outputs[0], dy, op._ksize, op._strides, op._pool_fn_string)]
+    return [mtf.pool_backprop(x, op.outputs[0], dy, ksize, strides, kind)]
 
 
 def _missing(op, grad_ys):

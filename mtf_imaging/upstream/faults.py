@@ -1,5 +1,6 @@
 """Finds the splits that operations of mesh_tensorflow do not support, and suggests fixes."""
 
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.ops.faults import cannot_split
 
@@ -46,13 +47,12 @@ def _reasons(op):
         found = dict.fromkeys(op.unsplittable_dims, ("the filter slides over it or spans it", fix))
         if isinstance(op, mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation):
             fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which splits it"
-            found[op._out_dim] = "every processor computes all output channels", fix
+            found[compat.output_channels(op)] = "every processor computes all output channels", fix
         return found
     if isinstance(op, mtf.PoolOperation):
-        dims = op.inputs[0].shape.dims[-1 - len(op._ksize) : -1]
-        ragged = {dim: size for dim, size in zip(dims, op._ksize) if dim.size % size}
-        fix = (
-            f"use mi.ops.{'max' if 'MAX' in op._pool_fn_string else 'avg'}_pool{len(op._ksize)}d, which exchanges halos"
-        )
+        ksize, _, kind = compat.pool_window(op)
+        dims = op.inputs[0].shape.dims[-1 - len(ksize) : -1]
+        ragged = {dim: size for dim, size in zip(dims, ksize) if dim.size % size}
+        fix = f"use mi.ops.{'max' if 'MAX' in kind else 'avg'}_pool{len(ksize)}d, which exchanges halos"
         return {dim: (f"windows of {size} do not cover it evenly", fix) for dim, size in ragged.items()}
     return {}

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.exchange import sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
@@ -43,7 +44,7 @@ def _axes(mesh, shape):
 def _result_axes(op, mesh):
     """Returns the distinct sets of mesh axes along which slices of an operation's `LocalResult`s differ, in order."""
     if isinstance(op, mtf.GenericGradOperation):
-        return _result_axes(op._forward_op, mesh)
+        return _result_axes(compat.forward_operation(op), mesh)
     return list(dict.fromkeys(_axes(mesh, y.shape) for y in op.outputs if y.dtype.is_floating))
 
 
@@ -51,8 +52,8 @@ def _sources(op):
     """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
     found = range(len(op.inputs))
     if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
-        number = len(op._forward_op.inputs)
-        found = [*_sources(op._forward_op), *found[number + len(op._forward_op.outputs) :]]
+        forward = compat.forward_operation(op)
+        found = [*_sources(forward), *found[len(forward.inputs) + len(forward.outputs) :]]
     return [i for i in found if op.inputs[i].dtype.is_floating]
 
 
@@ -72,7 +73,7 @@ def lower(op, lowering):
     """Lowers an `mtf.SlicewiseOperation`."""
     mesh = lowering.mesh_impl(op)
     arguments = [_of_all(mesh, op, lowering.tensors[x]) for x in op.inputs]
-    values = mesh.slicewise(op._tf_fn, *arguments)
+    values = mesh.slicewise(compat.slice_function(op), *arguments)
     values = [values] if len(op.outputs) == 1 else values
     results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
     lowering.local_calls[op] = LocalCall(arguments, results)
@@ -87,9 +88,9 @@ def lower_gradient(op, lowering):
     that input is summed over the mesh dimension. If it splits neither, all processors along it compute the same value,
     which counts once.
     """
-    mesh, forward = lowering.mesh_impl(op), op._forward_op
+    mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
     call = lowering.local_calls[forward]
-    cotangents = [_of_all(mesh, forward, lowering.tensors[dy]) for dy in op._grad_ys]
+    cotangents = [_of_all(mesh, forward, lowering.tensors[dy]) for dy in compat.output_gradients(op)]
     sources, summands, totals = _sources(forward), [], {}
     for axes in _result_axes(forward, mesh):
         alike = [r for r in call.results if r.axes == axes and r.value.dtype.is_floating]
@@ -134,7 +135,7 @@ def _zeros(mesh, tensor):
 
 def gradient_exchanges(op, mesh):
     """Returns the exchanges of `lower_gradient`, as `Round`s."""
-    forward, rounds = op._forward_op, []
+    forward, rounds = compat.forward_operation(op), []
     for axes in _result_axes(forward, mesh):
         for x in (forward.inputs[i] for i in _sources(forward)):
             rounds += sum_over(axes - _axes(mesh, x.shape), mesh.slice_shape(x.shape), x.dtype.size)

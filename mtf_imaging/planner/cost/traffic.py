@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mtf_imaging import upstream
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import is_sum, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
@@ -82,7 +82,5 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
         (y,), kept = op.outputs, set(op.outputs[0].shape.dims)
         gone = [dim for x in op.inputs for dim in x.shape.dims if dim not in kept]
         axes = [axis for axis in mesh.split_axes(mtf.Shape(list(dict.fromkeys(gone)))) if axis is not None]
-        return sum_over(
-            axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=getattr(op, "_reduction_fn_string", "SUM") == "SUM"
-        )
+        return sum_over(axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=is_sum(op))
     return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)
