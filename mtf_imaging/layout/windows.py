@@ -20,7 +20,7 @@ class Window:
     dilation: int = 1
     padding: str = "SAME"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.padding not in PADDINGS:
             raise ShapeError(f"padding must be 'SAME' or 'VALID', not {self.padding!r}")
         for field in ("kernel", "stride", "dilation"):
@@ -28,21 +28,21 @@ class Window:
                 raise ShapeError(f"{field} must be at least 1, not {getattr(self, field)}")
 
     @property
-    def extent(self):
+    def extent(self) -> int:
         """Voxels from the first tap to the last: `(kernel - 1) dilation + 1`."""
         return (self.kernel - 1) * self.dilation + 1
 
-    def output_size(self, size):
+    def output_size(self, size: int) -> int:
         """Number of windows in `size` voxels; 0 where not even one fits."""
         if self.padding == "SAME":
             return -(-size // self.stride)
         return max(0, (size - self.extent) // self.stride + 1)
 
-    def span(self, outputs):
+    def span(self, outputs: int) -> int:
         """Voxels that `outputs` windows in a row cover."""
         return (outputs - 1) * self.stride + self.extent
 
-    def pads(self, size):
+    def pads(self, size: int) -> tuple[int, int]:
         """Voxels of padding (before, after).
 
         TensorFlow's SAME puts the odd one after, and none where the stride skips it.
@@ -52,7 +52,7 @@ class Window:
         total = max(0, self.span(self.output_size(size)) - size)
         return total // 2, total - total // 2
 
-    def transposed_size(self, size):
+    def transposed_size(self, size: int) -> int:
         """Default output size of the transposed window: `n s` for SAME, `n s + max(extent - s, 0)` for VALID."""
         if self.padding == "SAME":
             return size * self.stride
@@ -72,16 +72,16 @@ class SplitPlan:
     outputs: int
     before: int
     after: int
-    starts: tuple
+    starts: tuple[int, ...]
     length: int
 
     @property
-    def width(self):
+    def width(self) -> int:
         """Voxels of a widened slice."""
         return self.before + self.size + self.after
 
     @property
-    def needs_cut(self):
+    def needs_cut(self) -> bool:
         """Whether a widened slice must be cut before a VALID window runs over it.
 
         If all slices start at 0, a widened slice is longer than `length` by less than a stride, which adds no window.
@@ -89,13 +89,13 @@ class SplitPlan:
         return any(self.starts)
 
 
-def check_split(window, size, parts):
+def check_split(window: Window, size: int, parts: int) -> tuple[tuple[str, int], ...]:
     """Returns the sizes that `parts` does not divide, as pairs `("input" or "output", size)`; () for a legal split."""
     sizes = (("input", size), ("output", window.output_size(size)))
     return tuple((which, n) for which, n in sizes if n % parts)
 
 
-def plan_split(window, size, parts):
+def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
     """Plans a legal split of `size` voxels over `parts` processors.
 
     Slice i owns inputs `[i m, (i + 1) m)` and computes windows `[i q, (i + 1) q)`, which read
@@ -125,13 +125,13 @@ def plan_split(window, size, parts):
     )
 
 
-def nearest_legal_sizes(window, size, parts):
+def nearest_legal_sizes(window: Window, size: int, parts: int) -> tuple[int | None, int | None]:
     """Returns the nearest sizes `(below, above)` that can be split over `parts`, with None where there is none.
 
     Both are `size` itself if it is legal.
     """
 
-    def legal(n):
+    def legal(n: int) -> bool:
         return n > 0 and window.output_size(n) > 0 and not check_split(window, n, parts)
 
     if legal(size):

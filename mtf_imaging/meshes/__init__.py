@@ -2,7 +2,9 @@
 
 import functools
 import logging
+from collections.abc import Sequence
 
+from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.meshes.cluster import connect
 from mtf_imaging.meshes.devices import default_devices, server_number
@@ -17,7 +19,9 @@ MESH_IMPLS = ("stacked", "placement", "auto")
 _logger = logging.getLogger(__name__)
 
 
-def make_mesh_impl(mesh_impl, shape, layout, devices=None):
+def make_mesh_impl(
+    mesh_impl: str, shape: mtf.Shape, layout: mtf.LayoutRules, devices: Sequence[str] | None = None
+) -> ShardMeshImpl:
     """Makes the mesh implementation of that name.
 
     Args:
@@ -46,5 +50,5 @@ def make_mesh_impl(mesh_impl, shape, layout, devices=None):
 
 
 @functools.cache  # once, however many programs share a mesh
-def _say_shared(processors, devices):
+def _say_shared(processors: int, devices: int) -> None:
     _logger.info("%d processors simulated on %d device%s", processors, devices, "s" if devices > 1 else "")

@@ -6,9 +6,11 @@ stays so where the result is equal on all processors.
 
 import functools
 import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import tensorflow as tf
 
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import from_grid, from_grid_full, to_grid
 
 _REDUCE = {
@@ -18,7 +20,13 @@ _REDUCE = {
 }
 
 
-def _combine(values, grid, devices, axes, combine):
+def _combine(
+    values: Sequence[tf.Tensor],
+    grid: ShardGrid,
+    devices: Sequence[str],
+    axes: Collection[int],
+    combine: Callable[[list[tf.Tensor]], tf.Tensor],
+) -> list[tf.Tensor]:
     """Combines the values of the shards that differ in mesh dimensions `axes` only, and gives each shard the result."""
     results = list(values)
     for group in grid.groups(axes):
@@ -32,12 +40,16 @@ def _combine(values, grid, devices, axes, combine):
     return results
 
 
-def sum_shards(stacks, grid, devices, axes):
+def sum_shards(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int]
+) -> list[tf.Tensor]:
     """Sums equal-shaped stacks over the shards that differ along `axes` only."""
     return _combine(stacks, grid, devices, axes, tf.add_n)
 
 
-def allreduce(stacks, grid, devices, axes, reduction):
+def allreduce(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int], reduction: str
+) -> list[tf.Tensor]:
     """Reduces ("SUM", "MAX" or "MIN") over the processors that differ along `axes` only."""
     axes = sorted(set(axes))
     reduce_fn, combine = _REDUCE[reduction]
@@ -53,7 +65,7 @@ def allreduce(stacks, grid, devices, axes, reduction):
     return _per_shard(lambda view: from_grid(view, grid.local), devices, views)
 
 
-def _per_shard(fn, devices, *lists):
+def _per_shard(fn: Callable[..., tf.Tensor], devices: Sequence[str], *lists: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     results = []
     for device, *values in zip(devices, *lists):
         with tf.device(device):
@@ -61,21 +73,21 @@ def _per_shard(fn, devices, *lists):
     return results
 
 
-def _full_along(view, axis, local):
+def _full_along(view: tf.Tensor, axis: int, local: Sequence[int]) -> tf.Tensor:
     """A grid view repeated along mesh dimension `axis` if it is 1 there."""
     if view.shape[axis] == local[axis]:
         return view
     return tf.repeat(view, local[axis], axis=axis)
 
 
-def _move(view, source, target):
+def _move(view: tf.Tensor, source: int, target: int) -> tf.Tensor:
     """Moves dimension `source` to just before dimension `target` (numbered as they are now)."""
     order = [d for d in range(len(view.shape)) if d != source]
     order.insert(order.index(target), source)
     return tf.transpose(view, order)
 
 
-def _merge_local(view, axis, dim, grid):
+def _merge_local(view: tf.Tensor, axis: int, dim: int, grid: ShardGrid) -> tf.Tensor:
     """Lays the slices along mesh dimension `axis` one after the other along slice dimension `dim`; `axis` becomes 1."""
     ndims = len(grid.local)
     shape = list(view.shape)
@@ -85,7 +97,9 @@ def _merge_local(view, axis, dim, grid):
     return tf.reshape(moved, shape)
 
 
-def allconcat(stacks, grid, devices, dims):
+def allconcat(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
+) -> list[tf.Tensor]:
     """Every processor gets the slices of all processors along mesh dimensions, concatenated.
 
     Several at once, for what is gathered along some of them only would be held repeated along the others.
@@ -94,7 +108,7 @@ def allconcat(stacks, grid, devices, dims):
       dims: {mesh dimension: dimension of the slices, in which they are concatenated}.
     """
 
-    def merge(axis, dim, view):
+    def merge(axis: int, dim: int, view: tf.Tensor) -> tf.Tensor:
         return _merge_local(_full_along(view, axis, grid.local), axis, dim, grid)
 
     views = _per_shard(lambda stack: to_grid(stack, grid.local), devices, stacks)
@@ -104,7 +118,9 @@ def allconcat(stacks, grid, devices, dims):
     return _per_shard(lambda view: from_grid(view, grid.local), devices, views)
 
 
-def _gather_shards(views, grid, devices, axis, dim):
+def _gather_shards(
+    views: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, dim: int
+) -> list[tf.Tensor]:
     """Each shard's view concatenated with those of the shards that differ from it along `axis`."""
     results = list(views)
     for group in grid.groups([axis]):
@@ -115,14 +131,16 @@ def _gather_shards(views, grid, devices, axis, dim):
     return results
 
 
-def _split_for_shards(view, dim, axis, grid):
+def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> tf.Tensor:
     """Splits dimension `dim` of a view into (shards, processors of a shard, rest) along mesh dimension `axis`."""
     shape = list(view.shape)
     parts = grid.mesh[axis]
     return tf.reshape(view, [*shape[:dim], grid.shards[axis], grid.local[axis], shape[dim] // parts, *shape[dim + 1 :]])
 
 
-def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
+def alltoall(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, split_dim: int, concat_dim: int
+) -> list[tf.Tensor]:
     """Processor j along `axis` gets part j (in `split_dim`) of every slice along it, concatenated in `concat_dim`."""
     ndims = len(grid.local)
     parts_of = []  # parts_of[source shard][position of the target shard along axis]
@@ -154,7 +172,9 @@ def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
     return results
 
 
-def allsplit(stacks, grid, devices, dims):
+def allsplit(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
+) -> list[tf.Tensor]:
     """Each processor keeps the part of its slice, in some of its dimensions, that its own coordinates number.
 
     Args:
@@ -170,7 +190,7 @@ def allsplit(stacks, grid, devices, dims):
     return results
 
 
-def _own_part(view, axis, dim, shard, grid):
+def _own_part(view: tf.Tensor, axis: int, dim: int, shard: int, grid: ShardGrid) -> tf.Tensor:
     """For each processor along mesh dimension `axis`, in shard `shard` of it, its part of dimension `dim` of a view."""
     split = tf.gather(_split_for_shards(view, dim, axis, grid), shard, axis=dim)
     split = _move(split, dim, axis)  # [..., part, processor, ...]
@@ -182,9 +202,9 @@ def _own_part(view, axis, dim, shard, grid):
     return tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
 
 
-def _runs(sources, shards_along, local_along):
+def _runs(sources: Sequence[int | None], shards_along: int, local_along: int) -> list[tuple[int | None, int, int]]:
     """Joins the sources of consecutive processors into runs `(shard, first, count)`; shard None means no source."""
-    runs = []
+    runs: list[tuple[int | None, int, int]] = []
     for source in sources:
         shard, first = (None, 0) if source is None else divmod(source, local_along)
         if runs:
@@ -196,7 +216,14 @@ def _runs(sources, shards_along, local_along):
     return runs
 
 
-def receive(stacks, grid, devices, axis, source_pcoord, fill):
+def receive(
+    stacks: Sequence[tf.Tensor],
+    grid: ShardGrid,
+    devices: Sequence[str],
+    axis: int,
+    source_pcoord: Sequence[int | None],
+    fill: float,
+) -> list[tf.Tensor]:
     """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or `fill`s where that is None."""
     n = grid.local[axis]
     views = _per_shard(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)

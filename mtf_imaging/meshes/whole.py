@@ -4,13 +4,18 @@
 part of the whole that the slices of its processors make up.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from mtf_imaging.meshes.devices import number_of
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import from_grid_full, take_at, to_grid
 
 
-def scatter(whole, split, grid, devices, home):
+def scatter(
+    whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
+) -> list[tf.Tensor]:
     """Cuts a whole tensor into the stacks of all shards.
 
     Args:
@@ -33,7 +38,9 @@ def scatter(whole, split, grid, devices, home):
     return stacks
 
 
-def gather(stacks, split, grid, devices, home):
+def gather(
+    stacks: Sequence[tf.Tensor], split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
+) -> tf.Tensor:
     """The whole tensor, on device `home`, of stacks: `scatter` undone.
 
     What is not split is equal in all shards: that of the shard on `home` is taken, where there is one.
@@ -57,7 +64,7 @@ def gather(stacks, split, grid, devices, home):
         return tf.identity(boxes[0])
 
 
-def _box(whole, place, split, grid, home):
+def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], grid: ShardGrid, home: str) -> tf.Tensor:
     """The box of a shard; `place` has its coordinate for each dimension of the whole, 0 for one that is not split."""
     parts = [1 if axis is None else grid.shards[axis] for axis in split]
     if all(n == 1 for n in parts):
@@ -67,11 +74,12 @@ def _box(whole, place, split, grid, home):
         return tf.slice(whole, [at * size for at, size in zip(place, sizes)], sizes)
 
 
-def _cut(box, split, grid):
+def _cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
     """The stack of a shard's box."""
     if all(axis is None for axis in split):
         return tf.expand_dims(box, 0)
-    shape, order, place = [], [], {}
+    shape: list[int] = []
+    order, place = [], {}
     for size, axis in zip(box.shape, split):
         if axis is not None:
             place[axis] = len(shape)
@@ -86,7 +94,7 @@ def _cut(box, split, grid):
     return from_grid_full(tf.reshape(view, sizes + slice_shape), grid.local)
 
 
-def _uncut(stack, split, grid):
+def _uncut(stack: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
     """The box of a shard's stack; `_cut` undone."""
     view = to_grid(stack, grid.local)
     ndims = len(grid.local)

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from mtf_imaging.compat import dependencies
+from mtf_imaging.compat import dependencies, mtf
 
 
-def lower(op, lowering):
+def lower(op: mtf.Depend, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.Depend`: its output is its input, computed after all its dependencies.
 
     Assignments still run after all reads, even if an operation depends on them.

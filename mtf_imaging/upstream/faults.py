@@ -1,8 +1,10 @@
 """Finds the splits that operations of mesh_tensorflow do not support, and suggests fixes."""
 
+from collections.abc import Mapping
+
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
-from mtf_imaging.ops.faults import cannot_split
+from mtf_imaging.ops.faults import LayoutFault, cannot_split
 
 _KINDS = {mtf.ImportOperation: "input", mtf.Variable: "variable"}
 _CONVOLUTIONS = {
@@ -13,13 +15,13 @@ _CONVOLUTIONS = {
 }
 
 
-def title(op):
+def title(op: mtf.Operation) -> str:
     """Returns the kind and the name of an operation, for error messages."""
     kind = getattr(op, "kind", None) or _KINDS.get(type(op), type(op).__name__)
     return f"{kind} '{op.name}'"
 
 
-def layout_faults(op, mesh_sizes, rules):
+def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
     """Returns the splits that an operation of mesh_tensorflow does not support, as `LayoutFault`s.
 
     Args:
@@ -30,14 +32,14 @@ def layout_faults(op, mesh_sizes, rules):
     reasons = _reasons(op)
     found = []
     for dim in dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims):
-        mesh_dim = rules.get(dim.name)
+        mesh_dim = rules.get(dim.name, "")
         if mesh_sizes.get(mesh_dim, 1) > 1 and (dim in reasons or dim.name in reasons):
             why, fix = reasons.get(dim) or reasons[dim.name]
             found.append(cannot_split(title(op), dim, mesh_dim, mesh_sizes[mesh_dim], why, fix))
     return found
 
 
-def _reasons(op):
+def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
     """Returns {dimension or its name: (reason why it must not be split, alternative to dropping the rule)}."""
     if isinstance(op, mtf.SlicewiseOperation):
         fix = "declare it in splittable_dims if the function computes each slice independently"

@@ -1,17 +1,19 @@
 """Finds the tensors that an operation reads: mesh_tensorflow does not list all of them as inputs."""
 
+from collections.abc import Iterable
+
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 
 
-def inner_operations(op):
+def inner_operations(op: mtf.Operation) -> list[mtf.Operation]:
     """Returns the operations in the condition and the body of a loop; an empty list for any other operation."""
     if not isinstance(op, mtf.WhileLoopOperation):
         return []
     return [*compat.loop_condition(op).operations, *compat.loop_body(op).operations]
 
 
-def reads(op):
+def reads(op: mtf.Operation) -> list[mtf.Tensor]:
     """Returns all tensors that an operation reads, in order; for a loop, the tensors from outside the loop."""
     found = op.inputs
     if isinstance(op, mtf.PrintOperation):
@@ -27,7 +29,7 @@ def reads(op):
     return list(dict.fromkeys(found))
 
 
-def needed(graph, outputs):
+def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operation]:
     """Returns the operations that tensors or assignments need, in order; gradients also create unneeded operations.
 
     Args:

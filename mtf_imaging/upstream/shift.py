@@ -4,9 +4,10 @@ import math
 
 from mtf_imaging.compat import mtf, shift_arguments
 from mtf_imaging.meshes.exchange import Exchange, Round
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
-def exchanges(op, mesh):
+def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of an `mtf.ShiftOperation`, as `Round`s: one or two pieces of each slice."""
     (x,) = op.inputs
     dim, offset, wrap = shift_arguments(op)

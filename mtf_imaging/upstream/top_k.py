@@ -6,10 +6,11 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf, top_k_dimensions
 from mtf_imaging.meshes.exchange import Exchange, Round
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.upstream import whole
 
 
-def exchanges(op, mesh):
+def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of an `mtf.TopKOperation`, as `Round`s."""
     reduced_dim, k_dim = top_k_dimensions(op)
     if reduced_dim.name == k_dim.name:

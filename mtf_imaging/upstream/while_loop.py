@@ -1,15 +1,18 @@
 """Lowers `mtf.while_loop`. Operations of its body are lowered in the same way as outside a loop."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.upstream.reads import inner_operations, reads
 
 
-def lower(op, lowering):
+def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.WhileLoopOperation`.
 
     If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations.
@@ -26,7 +29,7 @@ def lower(op, lowering):
     loop_condition, loop_body = compat.loop_condition(op), compat.loop_body(op)
     outside = {t: lowering.tensors[t].to_laid_out_tensor().tensor_list for t in reads(op)}
 
-    def run(part, state):
+    def run(part: compat.LoopPart, state: Sequence[Sequence[tf.Tensor]]) -> list[list[tf.Tensor]]:
         """Lowers one condition or body and returns the stacks of its results."""
         kept = dict(lowering.tensors)
         # New laid-out tensors: values that operations cache on them must not leave the loop.
@@ -39,11 +42,11 @@ def lower(op, lowering):
         lowering.tensors.update(kept)
         return stacks
 
-    def condition(*state):
+    def condition(*state: Sequence[tf.Tensor]) -> tf.Tensor:
         ((first, *_),) = run(loop_condition, state)
         return tf.reshape(first, [])
 
-    def body(*state):
+    def body(*state: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
         results = run(loop_body, state)
         sums = [[a + b for a, b in zip(*stacks)] for stacks in zip(results[number:], state[number:])]
         return results[:number] + sums
@@ -54,7 +57,7 @@ def lower(op, lowering):
         lowering.set_tensor_lowering(tensor, LaidOutTensor(stacks))
 
 
-def _zeros(mesh, tensor):
+def _zeros(mesh: ShardMeshImpl, tensor: mtf.Tensor) -> list[tf.Tensor]:
     """Returns stacks of zeros, one per device."""
     n = mesh.grid.stack_size if mesh.is_split(tensor.shape) else 1
     stacks = []

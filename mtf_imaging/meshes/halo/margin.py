@@ -2,9 +2,11 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator, Sequence
 
 from mtf_imaging.layout.windows import SplitPlan
 from mtf_imaging.meshes.exchange import Exchange
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,19 @@ class Margin:
     mesh_axis: int | None = None
     split: SplitPlan | None = None
 
-    def pieces(self, parts):
+    @property
+    def axis(self) -> int:
+        """The mesh dimension of a dimension that is split."""
+        assert self.mesh_axis is not None
+        return self.mesh_axis
+
+    @property
+    def plan(self) -> SplitPlan:
+        """The plan of a dimension that is split."""
+        assert self.split is not None
+        return self.split
+
+    def pieces(self, parts: int) -> list[Piece]:
         """Returns the `Piece`s of the margins, one per neighbor in reach, for a dimension of `parts` slices."""
         pieces = []
         for hop in range(1, min(-(-self.before // self.size), parts - 1) + 1):
@@ -58,16 +72,16 @@ class Margin:
         return pieces
 
 
-def pieces(mesh, margin):
+def pieces(mesh: ShardMeshImpl, margin: Margin) -> list[Piece]:
     return [] if margin.mesh_axis is None else margin.pieces(mesh.shape[margin.mesh_axis].size)
 
 
-def is_far(mesh, margin):
+def is_far(mesh: ShardMeshImpl, margin: Margin) -> bool:
     """Returns whether a margin reaches past the next slice."""
     return any(abs(piece.distance) > 1 for piece in pieces(mesh, margin))
 
 
-def strips(mesh, margins):
+def strips(mesh: ShardMeshImpl, margins: Sequence[Margin]) -> Iterator[tuple[Margin, Piece, tuple[Margin, ...]]]:
     """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
 
     Along dimensions that come later or are only padded, neighbors need only a slice's own voxels.
@@ -79,7 +93,9 @@ def strips(mesh, margins):
             yield margin, piece, tuple(own)
 
 
-def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
+def exchanges(
+    mesh: ShardMeshImpl, margins: Sequence[Margin], slice_shape: Sequence[int], itemsize: int, adjoint: bool = False
+) -> list[Exchange]:
     """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
 
     Args:
@@ -96,5 +112,5 @@ def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
             sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
         sizes[margin.dim] = piece.voxels
         distance = -piece.distance if adjoint else piece.distance
-        found.append(Exchange("halo", (margin.mesh_axis,), math.prod(sizes) * itemsize, distance))
+        found.append(Exchange("halo", (margin.axis,), math.prod(sizes) * itemsize, distance))
     return found

@@ -10,22 +10,25 @@ Margins that reach past the next slice are exchanged device by device instead (`
 
 import functools
 import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from mtf_imaging.meshes.halo import far, gathering
-from mtf_imaging.meshes.halo.margin import exchanges, is_far, strips
+from mtf_imaging.meshes.halo.margin import Margin, Piece, exchanges, is_far, strips
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 class _Stage(NamedTuple):
     """Margins that are widened together, or a single far margin."""
 
     far: bool
-    margins: list
+    margins: list[Margin]
 
 
-def _stages(mesh, margins, gathered=()):
+def _stages(mesh: ShardMeshImpl, margins: Sequence[Margin], gathered: Sequence[Margin] = ()) -> list[_Stage]:
     """Returns the stages of an exchange, in order.
 
     Gathered margins come first. Margins that are only padding come last, because no neighbor needs them.
@@ -42,18 +45,18 @@ def _stages(mesh, margins, gathered=()):
     return stages
 
 
-def _index(rank, dim, begin, size):
+def _index(rank: int, dim: int, begin: int, size: int) -> tuple[list[int], list[int]]:
     """`begin` and `size` of a tf.slice of stacks that takes all of every dimension but `dim` of the slices."""
     begins, sizes = [0] * rank, [-1] * rank
     begins[dim + 1], sizes[dim + 1] = begin, size
     return begins, sizes
 
 
-def _read(stack, dim, begin, size):
+def _read(stack: tf.Tensor, dim: int, begin: int, size: int) -> tf.Tensor:
     return tf.slice(stack, *_index(len(stack.shape), dim, begin, size))
 
 
-def _write(stack, value, dim, begin, size):
+def _write(stack: tf.Tensor, value: tf.Tensor, dim: int, begin: int, size: int) -> tf.Tensor:
     """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here."""
     axis = dim + 1
     # Three dimensions are what TensorFlow's kernel is fastest at, and many more than it takes.
@@ -68,13 +71,13 @@ def _write(stack, value, dim, begin, size):
     return tf.reshape(written, stack.shape)
 
 
-def _shifted(mesh, x, axis, distance, fill):
+def _shifted(mesh: ShardMeshImpl, x: LaidOutTensor, axis: int, distance: int, fill: float) -> LaidOutTensor:
     """What processor i - distance along mesh dimension `axis` holds; `fill` beyond the border."""
     n = mesh.shape[axis].size
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
-def _read_strip(stack, dim, begin, size, own):
+def _read_strip(stack: tf.Tensor, dim: int, begin: int, size: int, own: Sequence[Margin]) -> tf.Tensor:
     """`_read`, of the dimensions of the margins `own` a slice's own voxels only."""
     begins, sizes = _index(len(stack.shape), dim, begin, size)
     for m in own:
@@ -82,27 +85,31 @@ def _read_strip(stack, dim, begin, size, own):
     return tf.slice(stack, begins, sizes)
 
 
-def _fill_margin(mesh, x, margin, piece, own, fill):
+def _fill_margin(
+    mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, piece: Piece, own: Sequence[Margin], fill: float
+) -> LaidOutTensor:
     """Writes into a margin the piece that a neighbor owns."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
-    values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
+    values = _shifted(mesh, values, margin.axis, piece.distance, fill)
     return mesh.map_stacks(lambda s, v: _write(s, _pad(v, own, fill), dim, piece.target, voxels), x, values)
 
 
-def _return_margin(mesh, dx, margin, piece, own):
+def _return_margin(
+    mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin, piece: Piece, own: Sequence[Margin]
+) -> LaidOutTensor:
     """The adjoint of `_fill_margin`: adds what the margin received to the voxels that it came from."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.target, voxels, own), dx)
-    values = _shifted(mesh, values, margin.mesh_axis, -piece.distance, 0)
+    values = _shifted(mesh, values, margin.axis, -piece.distance, 0)
 
-    def add(stack, value):
+    def add(stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         return _write(stack, _read(stack, dim, piece.source, voxels) + _pad(value, own, 0), dim, piece.source, voxels)
 
     return mesh.map_stacks(add, dx, values)
 
 
-def widen(mesh, x, margins, fill=0):
+def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], fill: float = 0) -> LaidOutTensor:
     """Widens every slice of a laid-out tensor by its margins; voxels beyond the border of the whole tensor are `fill`.
 
     Args:
@@ -129,7 +136,9 @@ def widen(mesh, x, margins, fill=0):
     return x
 
 
-def _widen_together(mesh, x, margins, reached, fill):
+def _widen_together(
+    mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], reached: int, fill: float
+) -> LaidOutTensor:
     """Widens slices by the margins of one stage; `reached` is `gathering.reach` of the whole exchange."""
     gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     axes = {m.mesh_axis for m in gathered}
@@ -142,7 +151,7 @@ def _widen_together(mesh, x, margins, reached, fill):
     return x
 
 
-def narrow(mesh, dx, margins):
+def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """The adjoint of `widen` (with any fill): gradients of widened slices to gradients of the slices."""
     for m in reversed(margins):
         if m.split is not None and m.split.needs_cut:
@@ -157,14 +166,14 @@ def narrow(mesh, dx, margins):
     return dx
 
 
-def _narrow_together(mesh, dx, margins):
+def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """The adjoint of `_widen_together`."""
     for m, piece, own in reversed(list(strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
     if not any(m.before or m.after for m in margins):
         return dx
 
-    def cut_out(stack):
+    def cut_out(stack: tf.Tensor) -> tf.Tensor:
         begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
         for m in margins:
             begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
@@ -173,7 +182,7 @@ def _narrow_together(mesh, dx, margins):
     return mesh.map_stacks(cut_out, dx)
 
 
-def _pad(stack, margins, fill):
+def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     """Pads a stack along all margins at once.
 
     TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined.
@@ -190,13 +199,13 @@ def _pad(stack, margins, fill):
     return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 
-def _starts(mesh, m):
+def _starts(mesh: ShardMeshImpl, m: Margin) -> Iterator[list[int]]:
     """Yields, for each shard, the positions at which its processors cut their widened slices along one dimension."""
     for shard in mesh.grid.shard_coordinates():
-        yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(shard)]
+        yield [m.plan.starts[at[m.axis]] for at in mesh.grid.processor_coordinates(shard)]
 
 
-def _gather(mesh, x, m, index_of):
+def _gather(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index_of: Callable[[int], list[int]]) -> LaidOutTensor:
     """Takes voxels of every slice along the margin's dimension; `index_of(start) -> list of positions`."""
     stacks = []
     for stack, starts, device in zip(x.tensor_list, _starts(mesh, m), mesh.devices):
@@ -206,16 +215,16 @@ def _gather(mesh, x, m, index_of):
     return type(x)(stacks)
 
 
-def _cut(mesh, x, m):
+def _cut(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin) -> LaidOutTensor:
     """Each processor's own `length` voxels of the widened slice, where they begin at different places."""
-    return _gather(mesh, x, m, lambda start: list(range(start, start + m.split.length)))
+    return _gather(mesh, x, m, lambda start: list(range(start, start + m.plan.length)))
 
 
-def _uncut(mesh, dx, m):
+def _uncut(mesh: ShardMeshImpl, dx: LaidOutTensor, m: Margin) -> LaidOutTensor:
     """The adjoint of `_cut`: gradients back at their places in the widened slice, zeros elsewhere."""
-    length, width = m.split.length, m.split.width
+    length, width = m.plan.length, m.plan.width
 
-    def append_zero(stack):
+    def append_zero(stack: tf.Tensor) -> tf.Tensor:
         folded = tf.reshape(stack, [-1, *stack.shape[m.dim + 1 :]])
         padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
         return tf.reshape(padded, [*stack.shape[: m.dim + 1], *padded.shape[1:]])

@@ -9,14 +9,16 @@ from mtf_imaging.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.ops.precision import master_dtype
 
 
-def _variable(x, key, initial, trainable=True):
+def _variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = True) -> mtf.Tensor:
     """A variable of `x`'s channels."""
     channels, initializer = mtf.Shape(x.shape.dims[-1:]), tf.constant_initializer(initial)
     dtype = master_dtype(x.dtype)
     return mtf.get_variable(x.mesh, key, channels, dtype=dtype, initializer=initializer, trainable=trainable)
 
 
-def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
+def batch_norm(
+    x: mtf.Tensor, is_training: bool, momentum: float = 0.9, epsilon: float = 1e-6, name: str | None = None
+) -> mtf.Tensor:
     """Batch normalization: statistics of each channel over the whole batch and volume.
 
     Variables: `scale` (from 1), `offset` (from 0), and, not trained, `moving_mean` (from 0) and `moving_variance` (from
@@ -52,7 +54,7 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
         return mtf.cast(mtf.cast(x, scale.dtype) * factor + (offset - moving_mean * factor), x.dtype)
 
 
-def instance_norm(x, epsilon=1e-6, name=None):
+def instance_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
     """Instance normalization (Ulyanov et al. 2016, arXiv:1607.08022): of each channel of each case by itself.
 
     Statistics are those of the whole volume, in training as in evaluation; nothing is moved, and no case sees another.
@@ -72,7 +74,7 @@ def instance_norm(x, epsilon=1e-6, name=None):
     return _norm_of_cases("instance_norm", x, 1, epsilon, name)
 
 
-def group_norm(x, groups, epsilon=1e-6, name=None):
+def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
     """Group normalization (Wu and He 2018, arXiv:1803.08494): of each group of channels of each case by itself.
 
     `y = (x - mean) / sqrt(variance + epsilon) scale + offset`, with the mean and (biased) variance of the case's whole
@@ -103,7 +105,7 @@ def group_norm(x, groups, epsilon=1e-6, name=None):
     return _norm_of_cases("group_norm", x, channels.size // groups, epsilon, name)
 
 
-def _norm_of_cases(kind, x, group, epsilon, name):
+def _norm_of_cases(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
     if len(x.shape.dims) < 3:
         raise ShapeError(
             f"{kind} '{name or kind}' needs at least 3 dimensions (batch, a spatial one, channels), but its input has "

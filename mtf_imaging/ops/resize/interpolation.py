@@ -6,6 +6,7 @@ is the adjoint. The number of taps is that of the row that has most; others are 
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -25,11 +26,11 @@ class Taps:
     weights: np.ndarray
 
     @property
-    def copies(self):
+    def copies(self) -> bool:
         """Whether every row is one of the voxels as it is."""
         return self.weights.shape[-2] == 1 and bool((self.weights == 1).all())
 
-    def transposed(self, columns):
+    def transposed(self, columns: int) -> "Taps":
         """The adjoint, of a matrix of `columns` columns."""
         taps, rows = np.nonzero(self.weights)
         column = self.positions[taps, rows]
@@ -58,7 +59,7 @@ class SlicePlan:
     backward: Taps
 
 
-def interpolate(size, outputs, method):
+def interpolate(size: int, outputs: int, method: str) -> Taps:
     """The `Taps` that make `outputs` voxels of `size` voxels, as `tf.image.resize` does without antialiasing.
 
     Voxels are cells: the center of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input. Linear
@@ -78,7 +79,7 @@ def interpolate(size, outputs, method):
 
 
 @functools.lru_cache(maxsize=64)
-def plan_slices(size, outputs, parts, method):
+def plan_slices(size: int, outputs: int, parts: int, method: str) -> SlicePlan:
     """The `SlicePlan` of a dimension of `size` voxels, resized to `outputs`, in `parts` slices; they divide both."""
     whole = interpolate(size, outputs, method)
     m = size // parts
@@ -91,7 +92,7 @@ def plan_slices(size, outputs, parts, method):
     adjoints = [Taps(p, w).transposed(before + m + after) for p, w in zip(forward.positions, weights)]
     most = max(len(a.weights) for a in adjoints)
 
-    def stacked(arrays):
+    def stacked(arrays: Iterable[np.ndarray]) -> np.ndarray:
         return np.stack([np.pad(a, [(0, most - len(a)), (0, 0)]) for a in arrays])
 
     backward = Taps(stacked(a.positions for a in adjoints), stacked(a.weights for a in adjoints))
