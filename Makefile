@@ -4,7 +4,7 @@
 # make test-kill         commands killed at random moments, ten times each: 5 minutes
 # make figures           every Dice score of the documentation, measured anew: an hour on 2 cores, into figures/
 # make figures REAL_CT=folder  the scores of real CTs, too; the folder holds train/ and test/
-# make lint              ruff
+# make lint              ruff and mypy
 # make bench             a training step under layouts beside plain TensorFlow's: 5 minutes on 2 cores, into bench/
 
 # The first Python that the package is known to run on.
@@ -30,6 +30,7 @@ test-kill: $(INSTALLED)
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/python -m mypy
 
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20

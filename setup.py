@@ -30,6 +30,7 @@ setup(
     ],
     package_dir={package: folder for folder, package in FOLDERS.items()},
     package_data={
+        "mtf_imaging": ["py.typed"],  # type checkers of other projects read the annotations
         "mtf_imaging.layouts": ["*.gin"],
         "mtf_imaging.gin": ["*.gin"],
         "mtf_imaging.evaluation.report": ["*.html", "*.css", "*.js"],
@@ -53,7 +54,8 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "test": [
             "hypothesis>=6.100,<7",
-            "ipykernel>=6.29,<8",  # with the next two, runs the notebook of the documentation
+            "ipykernel>=6.29,<8",  # with nbclient and nbformat, runs the notebook of the documentation
+            "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
             "pytest>=8,<10",

@@ -7,6 +7,7 @@ and `mi.mtf` (mesh_tensorflow, ready on today's TensorFlow) bring it.
 """
 
 import importlib
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -40,7 +41,7 @@ _LAZY = {
 __all__ = ["__version__", *_LAZY]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module_name, attribute = _LAZY[name]

@@ -1,10 +1,17 @@
-"""Makes TensorFlow ready for mesh_tensorflow, and imports it. Every other module takes `mtf` from here.
+"""The adapter to TensorFlow and mesh_tensorflow: imports both, and is the only module that uses their private names.
 
 mesh_tensorflow 0.1.21 was written for TensorFlow 2.5 or so, and needs two names that TensorFlow has dropped since. Each
-patch below restores one of them where it is missing; nothing else is changed, and TensorFlow 2 behaviour stays on.
+patch below restores one of them if it is missing. Nothing else changes, and TensorFlow 2 behavior stays on. Every other
+module takes `mtf` from here.
+
+`PRIVATE` lists the private names, and the public ones that only TensorFlow 1 documents. The functions below are the
+only way to them, so a new version of either library concerns this file alone.
 """
 
+import contextlib
 import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow.compat.v1 as tf1  # by the name that mesh_tensorflow imports it by, or it is another module
@@ -30,4 +37,185 @@ _restore_register_tensor_conversion_function()
 
 import mesh_tensorflow as mtf  # noqa: E402  only now can it be imported
 
-__all__ = ["mtf"]
+_MTF = ("0.1.21",)
+_TF = ("2.21",)
+
+
+class Private(NamedTuple):
+    """A private name of a library.
+
+    Attributes:
+      name: the name, with its module or class.
+      use: what this package needs it for.
+      versions: versions of the library with which the tests passed.
+    """
+
+    name: str
+    use: str
+    versions: tuple[str, ...]
+
+
+PRIVATE = (
+    Private("tensorflow.python.framework.ops", "mesh_tensorflow calls a function that this module has lost", _TF),
+    Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
+    Private("tensorflow.compat.v1.variable_scope", "its custom_getter makes the variables of a program", _TF),
+    Private("tensorflow.compat.v1.GraphKeys.GLOBAL_STEP", "upstream's optimizers look up the step under it", _TF),
+    Private("mtf.LayoutRules._pairs", "the rules of a layout", _MTF),
+    Private("mtf.Assign._variables", "the variables that an assignment changes, which are not among its inputs", _MTF),
+    Private("mtf.Depend._dependencies", "what must run first, which is not among its inputs", _MTF),
+    Private("mtf.PrintOperation._data", "the tensors that it prints, which are not among its inputs", _MTF),
+    Private("mtf.SlicewiseOperation._tf_fn", "the function that each processor calls on its slices", _MTF),
+    Private("mtf.SlicewiseOperation._grad_function", "the gradient that the caller of mtf.slicewise gave", _MTF),
+    Private("mtf.GenericGradOperation._forward_op", "the operation that it is the gradient of", _MTF),
+    Private("mtf.GenericGradOperation._grad_ys", "the gradients of the outputs of that operation", _MTF),
+    Private("mtf.ReduceOperation._reduction_fn_string", "sums over processors can be put off, maxima cannot", _MTF),
+    Private("mtf.PoolOperation._ksize", "windows that do not cover a dimension evenly are refused", _MTF),
+    Private("mtf.PoolOperation._strides", "the gradient of a pool", _MTF),
+    Private("mtf.PoolOperation._pool_fn_string", "the gradient of a pool; the name of ours in a message", _MTF),
+    Private("mtf.Conv2dTransposeOperation._out_dim", "a split that it computes wrongly is refused", _MTF),
+    Private("mtf.Conv3dTransposeOperation._out_dim", "the same", _MTF),
+    Private("mtf.UnstackOperation._dim", "the gradient of an unstack", _MTF),
+    Private("mtf.UnstackOperation._axis", "the same", _MTF),
+    Private("mtf.ShiftOperation._dim", "what a shift along a split dimension exchanges", _MTF),
+    Private("mtf.ShiftOperation._offset", "the same", _MTF),
+    Private("mtf.ShiftOperation._wrap", "the same", _MTF),
+    Private("mtf.TopKOperation._reduced_dim", "what top_k along a split dimension exchanges", _MTF),
+    Private("mtf.TopKOperation._k_dim", "the same", _MTF),
+    Private("mtf.WhileLoopOperation._cond_ops", "a loop is lowered here", _MTF),
+    Private("mtf.WhileLoopOperation._cond_inputs", "the same", _MTF),
+    Private("mtf.WhileLoopOperation._cond_output", "the same", _MTF),
+    Private("mtf.WhileLoopOperation._body_ops", "the same", _MTF),
+    Private("mtf.WhileLoopOperation._body_inputs", "the same", _MTF),
+    Private("mtf.WhileLoopOperation._body_outputs", "the same", _MTF),
+    Private("mtf.WhileLoopOperation._tf_kwargs", "the same", _MTF),
+)
+
+
+# TensorFlow.
+
+
+def gpu_memory_limit(number: int) -> int:
+    """Returns how many bytes of memory TensorFlow may use of the GPU of this number."""
+    from tensorflow.python.client import device_lib  # initializes every device
+
+    return next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"GPU:{number}"))
+
+
+@contextlib.contextmanager
+def variable_getter(getter: Callable[..., object], step: tf.Variable) -> Iterator[None]:
+    """Makes `mtf.get_variable` call `getter`, and `global_step` return `step`, within the block.
+
+    Args:
+      getter: as the custom getter of `tf.compat.v1.variable_scope`.
+      step: the variable that counts the steps.
+    """
+    tf1.add_to_collection(tf1.GraphKeys.GLOBAL_STEP, step)
+    with tf1.variable_scope(tf1.get_variable_scope(), custom_getter=getter, reuse=tf1.AUTO_REUSE):
+        yield
+
+
+def global_step() -> tf.Variable:
+    """Returns the step that `variable_getter` was given."""
+    return tf1.train.get_global_step()
+
+
+# mesh_tensorflow.
+
+
+def layout_pairs(rules: mtf.LayoutRules) -> set[tuple[str, str]]:
+    """Returns the rules of a layout as pairs (tensor dimension, mesh dimension)."""
+    return rules._pairs
+
+
+def assigned_variables(op: mtf.Operation) -> list[mtf.Variable]:
+    """Returns the variables that an operation assigns to."""
+    return op._variables if isinstance(op, mtf.Assign) else []
+
+
+def dependencies(op: mtf.Depend) -> list[mtf.Tensor]:
+    """Returns the tensors that must be computed first, those of all outputs of an operation for the operation."""
+    return [t for d in op._dependencies for t in ([d] if isinstance(d, mtf.Tensor) else d.outputs)]
+
+
+def printed_tensors(op: mtf.PrintOperation) -> list[mtf.Tensor]:
+    """Returns the tensors whose values an operation prints."""
+    return op._data
+
+
+def slice_function(op: mtf.SlicewiseOperation) -> Callable[..., Any]:
+    """Returns the function that each processor calls on its slices."""
+    return op._tf_fn
+
+
+def gradient_function(op: mtf.SlicewiseOperation) -> Callable[..., Any] | None:
+    """Returns the gradient that the caller of `mtf.slicewise` gave, or None."""
+    return op._grad_function
+
+
+def forward_operation(op: mtf.GenericGradOperation) -> mtf.Operation:
+    """Returns the operation whose gradient an operation computes."""
+    return op._forward_op
+
+
+def output_gradients(op: mtf.GenericGradOperation) -> list[mtf.Tensor]:
+    """Returns the gradients of the outputs of the forward operation."""
+    return op._grad_ys
+
+
+def is_sum(op: mtf.ReduceOperation | mtf.EinsumOperation) -> bool:
+    """Returns whether an operation sums, rather than takes a maximum or a minimum."""
+    return isinstance(op, mtf.EinsumOperation) or op._reduction_fn_string == "SUM"
+
+
+def pool_window(op: mtf.PoolOperation) -> tuple[list[int], list[int], str]:
+    """Returns the window sizes, the strides and the kind of a pool: "MAX_2D", "AVG_2D", "MAX_3D" or "AVG_3D"."""
+    return op._ksize, op._strides, op._pool_fn_string
+
+
+def output_channels(op: mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation) -> mtf.Dimension:
+    """Returns the output channels of a transposed convolution."""
+    return op._out_dim
+
+
+def unstacked_dimension(op: mtf.UnstackOperation) -> tuple[mtf.Dimension, int]:
+    """Returns the dimension that an operation unstacks and its position."""
+    return op._dim, op._axis
+
+
+def shift_arguments(op: mtf.ShiftOperation) -> tuple[mtf.Dimension, int, bool]:
+    """Returns the dimension of a shift, by how much it shifts, and whether it wraps around."""
+    return op._dim, op._offset, op._wrap
+
+
+def top_k_dimensions(op: mtf.TopKOperation) -> tuple[mtf.Dimension, mtf.Dimension]:
+    """Returns the dimension that a top_k reduces and the dimension of its results."""
+    return op._reduced_dim, op._k_dim
+
+
+class LoopPart(NamedTuple):
+    """The condition or the body of an `mtf.while_loop`.
+
+    Attributes:
+      operations: its operations, in order.
+      inputs: placeholders for the state of the loop.
+      outputs: its results.
+    """
+
+    operations: list[mtf.Operation]
+    inputs: list[mtf.Tensor]
+    outputs: list[mtf.Tensor]
+
+
+def loop_condition(op: mtf.WhileLoopOperation) -> LoopPart:
+    """Returns the condition of a loop."""
+    return LoopPart(op._cond_ops, op._cond_inputs, [op._cond_output])
+
+
+def loop_body(op: mtf.WhileLoopOperation) -> LoopPart:
+    """Returns the body of a loop."""
+    return LoopPart(op._body_ops, op._body_inputs, list(op._body_outputs))
+
+
+def loop_options(op: mtf.WhileLoopOperation) -> dict[str, Any]:
+    """Returns the keyword arguments for `tf.while_loop`."""
+    return op._tf_kwargs

@@ -34,7 +34,7 @@ class Server(NamedTuple):
     host: str
     port: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -126,7 +126,7 @@ def stranger(server: Server, timeout: float) -> str | None:
     return _OTHER_SERVICE
 
 
-def _status_request(server):
+def _status_request(server: Server) -> bytes:
     """Encodes a call of TensorFlow's `GetStatus`, without arguments, as HTTP/2 frames."""
     fields = {
         ":method": "POST",
@@ -142,7 +142,7 @@ def _status_request(server):
     return _frame(_HEADERS, _END_HEADERS, block) + _frame(_DATA, _END_STREAM, bytes(5))
 
 
-def _frame(kind, flags, payload):
+def _frame(kind: int, flags: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + _STREAM.to_bytes(4, "big") + payload
 
 
@@ -169,7 +169,7 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
             raise _refused(server, what)
 
 
-def _refused(server, what):
+def _refused(server: Server, what: str) -> ClusterError:
     return ClusterError(
         f"{server}: {what}. Fix: start `mtf-imaging serve` on {server.host} on a free port, for instance "
         f"--port {server.port % _HIGHEST_PORT + 1}, and use that port in --cluster."
@@ -202,10 +202,10 @@ class Watch:
       patience: seconds to wait for an answer.
     """
 
-    def __init__(self, servers: Sequence[Server], every: float = 1.0, patience: float = 5.0):
+    def __init__(self, servers: Sequence[Server], every: float = 1.0, patience: float = 5.0) -> None:
         self._every, self._patience = every, patience
         self._closed = threading.Event()
-        self._answered = {}  # server -> when
+        self._answered: dict[Server, float] = {}  # when
         self._why = dict.fromkeys(servers, "no answer")
         for server in servers:
             threading.Thread(target=self._ask, args=[server], daemon=True).start()
@@ -242,7 +242,7 @@ class Watch:
                 )
             time.sleep(0.05)
 
-    def _ask(self, server):
+    def _ask(self, server: Server) -> None:
         while not self._closed.is_set():
             why = silence(server, self._patience)
             if why is None:

@@ -17,7 +17,7 @@ from mtf_imaging import compat
 UPSTREAM = {"ops_test": 63, "utils_test": 2, "test_utils_test": 4, "simd_mesh_impl_test": 12, "layers_test": 22}
 
 
-def test_tensorflow_2_behaviour_stays_on():
+def test_tensorflow_2_behavior_stays_on():
     assert compat.mtf.Dimension("x", 2).size == 2
     assert tf.executing_eagerly()
     assert tf.compat.v1.resource_variables_enabled()

@@ -98,6 +98,7 @@ def test_nothing_but_the_package_lands_in_site_packages(wheel):
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "mtf_imaging").rglob("*.py")}
     assert modules == {name for name in names if name.endswith(".py")}
     assert not [name for name in names if name.startswith("mtf_imaging/gin/__init__")]
+    assert "mtf_imaging/py.typed" in names
 
 
 def test_the_source_archive_builds_the_same_wheel(sources, wheel, tmp_path):

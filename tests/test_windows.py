@@ -50,6 +50,16 @@ def test_a_plan_gives_every_slice_all_its_windows_read(window, size, parts):
 
 
 @given(windows, st.integers(1, 40), st.integers(1, 6))
+def test_a_slice_that_needs_no_cut_holds_its_windows_and_no_other(window, size, parts):
+    assume(window.output_size(size) and not check_split(window, size, parts))
+    plan = plan_split(window, size, parts)
+    assume(not plan.needs_cut)
+    valid = Window(window.kernel, window.stride, window.dilation, "VALID")
+    assert valid.output_size(plan.width) == plan.outputs
+    assert set(plan.starts) == {0}
+
+
+@given(windows, st.integers(1, 40), st.integers(1, 6))
 def test_a_halo_is_no_wider_than_some_slice_needs(window, size, parts):
     whole = taps(window, size)
     assume(whole and not check_split(window, size, parts))

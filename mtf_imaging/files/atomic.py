@@ -48,6 +48,6 @@ def is_partial(path: str | os.PathLike) -> bool:
     return Path(path).name.startswith(_MARK)
 
 
-def _sync(path):
+def _sync(path: Path) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from mtf_imaging.errors import ConfigError
 
@@ -45,7 +46,7 @@ def held(folder: str | Path, flag: str = "--output_dir", needed: bool = False) -
         file.close()  # frees it, after the name is gone: nobody is to lock a file that is about to go
 
 
-def _locked(path, flag, needed):
+def _locked(path: Path, flag: str, needed: bool) -> TextIO:
     """The file at `path`, open and locked."""
     while True:
         file = open(path, "a+")  # noqa: SIM115  open as long as the lock is held
@@ -65,7 +66,7 @@ def _locked(path, flag, needed):
         file.close()  # its holder took its name away just now: that lock would keep nobody out
 
 
-def _lock(file, folder, flag, needed):
+def _lock(file: TextIO, folder: Path, flag: str, needed: bool) -> None:
     try:
         import fcntl
     except ImportError:

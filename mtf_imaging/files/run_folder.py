@@ -58,5 +58,5 @@ def check_no_run(output_dir: str | Path) -> None:
     )
 
 
-def _has_checkpoint(folder):
+def _has_checkpoint(folder: Path) -> bool:
     return any(_CHECKPOINT.fullmatch(path.name) for path in folder.glob("ckpt-*.index"))

@@ -75,7 +75,7 @@ def in_parallel(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(prepare):
+def _begin(prepare: Callable[[], None] | None) -> None:
     """Prepares a worker."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # its TensorFlow reads and writes files; GPUs are for the network
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one says what happens
@@ -92,7 +92,7 @@ class _State:
     is_ending = False
 
 
-def _end_call(*_):
+def _end_call(*_: object) -> None:
     """Ends the call in progress, and every later one, when SIGTERM arrives.
 
     The call ends through `finally`, which deletes half-written files. Between calls the handler interrupts nothing,
@@ -104,7 +104,7 @@ def _end_call(*_):
 
 
 @contextlib.contextmanager
-def ctrl_c_held_back():
+def ctrl_c_held_back() -> Iterator[None]:
     """Lets SIGINT wait till the block ends, in this thread and, to their end, in processes that the block starts."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -116,14 +116,17 @@ def ctrl_c_held_back():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_with_parent():
+def end_with_parent() -> None:
     """Ends this process as soon as the one that started it has ended; for a thread of its own."""
     # Workers wait for each other's ends of one pipe: without this they would outlive a killed parent.
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return  # this process is no worker
+    parent.join()
     os._exit(1)
 
 
-def _call(function, item):
+def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | None, list[logging.LogRecord]]:
     """Returns (result, error, what was logged): records of the log would be lost with an error that is raised."""
     logged = _Collected()
     logger = logging.getLogger(_OURS)
@@ -145,7 +148,7 @@ def _call(function, item):
         logger.removeHandler(logged)
 
 
-def _result(future, item):
+def _result(future: concurrent.futures.Future, item: Any) -> Any:
     try:
         result, error, records = future.result()
     except BrokenProcessPool as broken:
@@ -162,10 +165,10 @@ def _result(future, item):
 class _Collected(logging.Handler):
     """Keeps log records, as text, so that another process can log them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.records = []
+        self.records: list[logging.LogRecord] = []
 
-    def emit(self, record):
+    def emit(self, record: logging.LogRecord) -> None:
         record.msg, record.args, record.exc_info = record.getMessage(), (), None
         self.records.append(record)

@@ -92,10 +92,10 @@ class Devices:
 def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: Layout) -> None:
     """Raises ConfigError where a mesh has no work for one of the servers."""
     from mtf_imaging.meshes.devices import server_number
-    from mtf_imaging.meshes.grid import BlockGrid
+    from mtf_imaging.meshes.grid import ShardGrid
 
     sizes = [size for _, size in layout.mesh_shape]
-    used = devices[: BlockGrid.make(sizes, len(devices)).num_blocks]
+    used = devices[: ShardGrid.make(sizes, len(devices)).num_shards]
     busy = {server_number(device) for device in used}
     idle = [str(server) for number, server in enumerate(servers) if number not in busy]
     if idle:

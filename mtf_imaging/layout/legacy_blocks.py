@@ -34,7 +34,8 @@ def without_blocks(rules: Iterable[tuple[str, str]], known: Iterable[str]) -> li
     # The number of blocks comes second into the dict, and so wins.
     onto = {axis: mesh for kind in "sn" for name, mesh in rules if (axis := _axis(name, known)) and f"_{kind}" in name}
     names = dict.fromkeys(_axis(name, known) or name for name, _ in rules)
-    return [(name, onto.get(name, dict(rules).get(name))) for name in names]
+    onto = dict(rules) | onto
+    return [(name, onto[name]) for name in names]
 
 
 def explain_blocks(name: str, corrected: Iterable[tuple[str, str]], known: Iterable[str]) -> str:

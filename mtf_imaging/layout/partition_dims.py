@@ -9,7 +9,7 @@ import ast
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mtf_imaging.errors import LayoutError
 from mtf_imaging.layout.grammar import format_rules, format_shape, is_name
@@ -87,7 +87,7 @@ def from_partition_dims(
     )
 
 
-def parse_partition_dims(string: str) -> list:
+def parse_partition_dims(string: str) -> list | dict:
     """Reads what `from_partition_dims` takes from a string; whether the numbers make sense is its business.
 
     >>> parse_partition_dims("[[1,4,1,1],None]"), parse_partition_dims("1,4,2,1")
@@ -115,7 +115,7 @@ def num_dims(partition_dims: Sequence) -> int:
     return max((len(entry) for entry in _inputs(partition_dims) if entry is not None), default=0)
 
 
-def _inputs(partition_dims) -> list[list | None]:
+def _inputs(partition_dims: Sequence | dict) -> list[list | None]:
     """The lists of all inputs, one after the other, with None for inputs that are not split."""
     if not isinstance(partition_dims, list | tuple | dict):
         raise LayoutError(
@@ -125,7 +125,7 @@ def _inputs(partition_dims) -> list[list | None]:
     return list(_leaves(partition_dims, partition_dims))
 
 
-def _leaves(value, typed) -> Iterator[list | None]:
+def _leaves(value: object, typed: object) -> Iterator[list | None]:
     if isinstance(value, dict):
         value = list(value.values())
     elif value is None:
@@ -140,7 +140,7 @@ def _leaves(value, typed) -> Iterator[list | None]:
         yield from _leaves(item, typed)
 
 
-def _names_of_inputs(dims, inputs, typed) -> list[list[str]]:
+def _names_of_inputs(dims: str | Sequence[str | None], inputs: Sequence[list | None], typed: object) -> list[list[str]]:
     """The names of the dimensions of each input, as many as it has numbers; [] for one that is not split."""
     if isinstance(dims, str):
         names = _names(dims)
@@ -165,7 +165,7 @@ def _names_of_inputs(dims, inputs, typed) -> list[list[str]]:
     return found
 
 
-def _names(dims) -> list[str]:
+def _names(dims: str | None) -> list[str]:
     if not isinstance(dims, str):
         raise LayoutError(f"dims of an input that is split must be names such as 'batch,x,y,channels', not {dims!r}.")
     names = [name.strip() for name in dims.replace(";", ",").split(",")]
@@ -177,14 +177,14 @@ def _names(dims) -> list[str]:
     return names
 
 
-def _wrong_length(entry, dims, number) -> str:
+def _wrong_length(entry: list, dims: str | None, number: int) -> str:
     return (
         f"{entry} has {len(entry)} numbers, but '{dims}' names {number} dimensions. "
         "Fix: a number for each, 1 for one that is not split."
     )
 
 
-def _is_count(value) -> bool:
+def _is_count(value: Any) -> bool:
     """Whether it is a whole number from 1 up, of NumPy's too; True is none."""
     try:
         return not isinstance(value, bool) and operator.index(value) >= 1
@@ -192,7 +192,7 @@ def _is_count(value) -> bool:
         return False
 
 
-def _faults(entry, names) -> list[str]:
+def _faults(entry: list | None, names: Sequence[str]) -> list[str]:
     return [
         f"'{name}' must be cut into 1, 2, 3 ... slices, not {number!r}."
         for name, number in zip(names, entry or ())
@@ -200,9 +200,10 @@ def _faults(entry, names) -> list[str]:
     ]
 
 
-def _agreed(inputs, names, typed) -> dict[str, int]:
+def _agreed(inputs: Sequence[list | None], names: Sequence[Sequence[str]], typed: object) -> dict[str, int]:
     """Slices along each dimension that is split, on which all inputs that are split must agree."""
-    found, faults = {}, []
+    found: dict[str, int] = {}
+    faults = []
     for entry, named in zip(inputs, names):
         if entry is None or math.prod(entry) == 1:
             continue
@@ -217,7 +218,7 @@ def _agreed(inputs, names, typed) -> dict[str, int]:
     return {name: number for name, number in found.items() if number > 1}
 
 
-def _check_cores(num_cores_per_replica, parts, typed) -> None:
+def _check_cores(num_cores_per_replica: int | None, parts: dict[str, int], typed: object) -> None:
     product = math.prod(parts.values())
     if num_cores_per_replica is None or (_is_count(num_cores_per_replica) and num_cores_per_replica == product):
         return
@@ -237,6 +238,6 @@ def _mesh_dim(at: int) -> str:
     return _MESH_DIMS[at] if at < len(_MESH_DIMS) else f"axis{at}"
 
 
-def _error(typed, faults: list[str]) -> LayoutError:
+def _error(typed: object, faults: list[str]) -> LayoutError:
     count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
     return LayoutError("\n  ".join([f"input_partition_dims {typed!r} has {count}:", *faults]))

@@ -1,7 +1,7 @@
 """Arithmetic of a window that slides along one dimension: output sizes, padding, and what a slice needs.
 
 Pure Python. A window op (convolution, pool) has one `Window` for each spatial dimension; when that dimension is split
-over processors, `plan_split` says how much of its neighbours' slices each processor needs.
+over processors, `plan_split` says how much of its neighbors' slices each processor needs.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ class Window:
     dilation: int = 1
     padding: str = "SAME"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.padding not in PADDINGS:
             raise ShapeError(f"padding must be 'SAME' or 'VALID', not {self.padding!r}")
         for field in ("kernel", "stride", "dilation"):
@@ -28,21 +28,21 @@ class Window:
                 raise ShapeError(f"{field} must be at least 1, not {getattr(self, field)}")
 
     @property
-    def extent(self):
+    def extent(self) -> int:
         """Voxels from the first tap to the last: `(kernel - 1) dilation + 1`."""
         return (self.kernel - 1) * self.dilation + 1
 
-    def output_size(self, size):
+    def output_size(self, size: int) -> int:
         """Number of windows in `size` voxels; 0 where not even one fits."""
         if self.padding == "SAME":
             return -(-size // self.stride)
         return max(0, (size - self.extent) // self.stride + 1)
 
-    def span(self, outputs):
+    def span(self, outputs: int) -> int:
         """Voxels that `outputs` windows in a row cover."""
         return (outputs - 1) * self.stride + self.extent
 
-    def pads(self, size):
+    def pads(self, size: int) -> tuple[int, int]:
         """Voxels of padding (before, after).
 
         TensorFlow's SAME puts the odd one after, and none where the stride skips it.
@@ -52,7 +52,7 @@ class Window:
         total = max(0, self.span(self.output_size(size)) - size)
         return total // 2, total - total // 2
 
-    def transposed_size(self, size):
+    def transposed_size(self, size: int) -> int:
         """Default output size of the transposed window: `n s` for SAME, `n s + max(extent - s, 0)` for VALID."""
         if self.padding == "SAME":
             return size * self.stride
@@ -72,36 +72,35 @@ class SplitPlan:
     outputs: int
     before: int
     after: int
-    starts: tuple
+    starts: tuple[int, ...]
     length: int
-    stride: int
 
     @property
-    def width(self):
+    def width(self) -> int:
         """Voxels of a widened slice."""
         return self.before + self.size + self.after
 
     @property
-    def needs_cut(self):
-        """Whether a widened slice is to be cut before a VALID window runs over it; a tail below a stride is no harm."""
-        return any(self.starts) or self.width - self.length >= self.stride
+    def needs_cut(self) -> bool:
+        """Whether a widened slice must be cut before a VALID window runs over it.
+
+        If all slices start at 0, a widened slice is longer than `length` by less than a stride, which adds no window.
+        """
+        return any(self.starts)
 
 
-def check_split(window, size, parts):
-    """The sizes, as a tuple of `("input" or "output", size)`, that `parts` does not divide;
-
-    Empty where a split is legal.
-    """
+def check_split(window: Window, size: int, parts: int) -> tuple[tuple[str, int], ...]:
+    """Returns the sizes that `parts` does not divide, as pairs `("input" or "output", size)`; () for a legal split."""
     sizes = (("input", size), ("output", window.output_size(size)))
     return tuple((which, n) for which, n in sizes if n % parts)
 
 
-def plan_split(window, size, parts):
+def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
     """Plans a legal split of `size` voxels over `parts` processors.
 
-    Slice i owns inputs [i m, (i+1) m) and computes windows [i q, (i+1) q), which read [i q s - pad, i q s - pad +
-    span(q)), with m = size / parts, q = outputs / parts, stride s. The halo is the same for every slice exactly when m
-    = q s.
+    Slice i owns inputs `[i m, (i + 1) m)` and computes windows `[i q, (i + 1) q)`, which read
+    `[i q s - pad, i q s - pad + span(q))`, with m = size / parts, q = outputs / parts, stride s. The halo is the same
+    for every slice exactly when m = q s.
 
     Raises:
       ShapeError: the split is not legal, see `check_split`.
@@ -123,17 +122,16 @@ def plan_split(window, size, parts):
         after=max(0, *after),
         starts=tuple(widest - b for b in before),
         length=length,
-        stride=window.stride,
     )
 
 
-def nearest_legal_sizes(window, size, parts):
-    """The nearest sizes (below or None, above) that `window` lets be split over `parts`;
+def nearest_legal_sizes(window: Window, size: int, parts: int) -> tuple[int | None, int | None]:
+    """Returns the nearest sizes `(below, above)` that can be split over `parts`, with None where there is none.
 
-    `size` itself where it is legal.
+    Both are `size` itself if it is legal.
     """
 
-    def legal(n):
+    def legal(n: int) -> bool:
         return n > 0 and window.output_size(n) > 0 and not check_split(window, n, parts)
 
     if legal(size):

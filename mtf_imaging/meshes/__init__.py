@@ -10,15 +10,15 @@ from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.meshes.cluster import connect
 from mtf_imaging.meshes.devices import default_devices, server_number
 from mtf_imaging.meshes.gpus import grow_memory
-from mtf_imaging.meshes.grid import BlockGrid
-from mtf_imaging.meshes.mesh_impl import BlockMeshImpl
+from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-__all__ = ["MESH_IMPLS", "BlockMeshImpl", "connect", "default_devices", "make_mesh_impl"]
+__all__ = ["MESH_IMPLS", "ShardMeshImpl", "connect", "default_devices", "make_mesh_impl"]
 
 _logger = logging.getLogger(__name__)
 
 
-def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None = None) -> BlockMeshImpl:
+def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None = None) -> ShardMeshImpl:
     """Makes the mesh implementation of that name.
 
     Args:
@@ -28,7 +28,7 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
       devices: device strings; default: `default_devices()`.
 
     Returns:
-      A `BlockMeshImpl`.
+      A `ShardMeshImpl`.
     """
     if mesh_impl not in MESH_IMPLS:
         raise NotSupportedError(f"mesh_impl {mesh_impl!r} is not known: choose one of {', '.join(MESH_IMPLS)}")
@@ -37,15 +37,15 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
     devices = list(devices or default_devices())
     if mesh_impl == "auto":
         gpus = [device for device in devices if "GPU" in device.upper()]
-        fits = len(gpus) > 1 and BlockGrid.make(shape.to_integer_list, len(gpus)).num_blocks == len(gpus)
+        fits = len(gpus) > 1 and ShardGrid.make(shape.to_integer_list, len(gpus)).num_shards == len(gpus)
         several_servers = len({server_number(device) for device in devices} - {None}) > 1
         mesh_impl = "placement" if fits or several_servers else "stacked"
-    impl = BlockMeshImpl(shape, rules, devices[:1] if mesh_impl == "stacked" else devices)
+    impl = ShardMeshImpl(shape, rules, devices[:1] if mesh_impl == "stacked" else devices)
     if impl.grid.stack_size > 1:
         _say_shared(impl.size, len(impl.devices))
     return impl
 
 
 @functools.cache  # once, however many programs share a mesh
-def _say_shared(processors, devices):
+def _say_shared(processors: int, devices: int) -> None:
     _logger.info("%d processors simulated on %d device%s", processors, devices, "s" if devices > 1 else "")

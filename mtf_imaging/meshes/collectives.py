@@ -1,14 +1,16 @@
-"""Communication between the processors of a mesh: first within each block's stack, then between blocks.
+"""Communication between the processors of a mesh: first within each shard's stack, then between shards.
 
-Every function takes the stacks of all blocks and returns such a list; `axis` is a mesh dimension. A value held once
+Every function takes the stacks of all shards and returns such a list; `axis` is a mesh dimension. A value held once
 stays so where the result is equal on all processors.
 """
 
 import functools
 import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import tensorflow as tf
 
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import from_grid, from_grid_full, to_grid
 
 _REDUCE = {
@@ -18,26 +20,36 @@ _REDUCE = {
 }
 
 
-def _combine(values, grid, devices, axes, combine):
-    """Combines the values of the blocks that differ in mesh dimensions `axes` only, and gives each block the result."""
+def _combine(
+    values: Sequence[tf.Tensor],
+    grid: ShardGrid,
+    devices: Sequence[str],
+    axes: Collection[int],
+    combine: Callable[[list[tf.Tensor]], tf.Tensor],
+) -> list[tf.Tensor]:
+    """Combines the values of the shards that differ in mesh dimensions `axes` only, and gives each shard the result."""
     results = list(values)
     for group in grid.groups(axes):
         if len(group) == 1:
             continue
         with tf.device(devices[group[0]]):
-            total = combine([values[block] for block in group])
-        for block in group:
-            with tf.device(devices[block]):
-                results[block] = tf.identity(total)
+            total = combine([values[shard] for shard in group])
+        for shard in group:
+            with tf.device(devices[shard]):
+                results[shard] = tf.identity(total)
     return results
 
 
-def sum_blocks(stacks, grid, devices, axes):
-    """Sums equal-shaped stacks over the blocks that differ along `axes` only."""
+def sum_shards(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int]
+) -> list[tf.Tensor]:
+    """Sums equal-shaped stacks over the shards that differ along `axes` only."""
     return _combine(stacks, grid, devices, axes, tf.add_n)
 
 
-def allreduce(stacks, grid, devices, axes, reduction):
+def allreduce(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int], reduction: str
+) -> list[tf.Tensor]:
     """Reduces ("SUM", "MAX" or "MIN") over the processors that differ along `axes` only."""
     axes = sorted(set(axes))
     reduce_fn, combine = _REDUCE[reduction]
@@ -50,10 +62,10 @@ def allreduce(stacks, grid, devices, axes, reduction):
                 view *= tf.cast(repeats, view.dtype)
             views.append(view)
     views = _combine(views, grid, devices, axes, combine)
-    return _per_block(lambda view: from_grid(view, grid.local), devices, views)
+    return _per_shard(lambda view: from_grid(view, grid.local), devices, views)
 
 
-def _per_block(fn, devices, *lists):
+def _per_shard(fn: Callable[..., tf.Tensor], devices: Sequence[str], *lists: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     results = []
     for device, *values in zip(devices, *lists):
         with tf.device(device):
@@ -61,21 +73,21 @@ def _per_block(fn, devices, *lists):
     return results
 
 
-def _full_along(view, axis, local):
+def _full_along(view: tf.Tensor, axis: int, local: Sequence[int]) -> tf.Tensor:
     """A grid view repeated along mesh dimension `axis` if it is 1 there."""
     if view.shape[axis] == local[axis]:
         return view
     return tf.repeat(view, local[axis], axis=axis)
 
 
-def _move(view, source, target):
+def _move(view: tf.Tensor, source: int, target: int) -> tf.Tensor:
     """Moves dimension `source` to just before dimension `target` (numbered as they are now)."""
     order = [d for d in range(len(view.shape)) if d != source]
     order.insert(order.index(target), source)
     return tf.transpose(view, order)
 
 
-def _merge_local(view, axis, dim, grid):
+def _merge_local(view: tf.Tensor, axis: int, dim: int, grid: ShardGrid) -> tf.Tensor:
     """Lays the slices along mesh dimension `axis` one after the other along slice dimension `dim`; `axis` becomes 1."""
     ndims = len(grid.local)
     shape = list(view.shape)
@@ -85,7 +97,9 @@ def _merge_local(view, axis, dim, grid):
     return tf.reshape(moved, shape)
 
 
-def allconcat(stacks, grid, devices, dims):
+def allconcat(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
+) -> list[tf.Tensor]:
     """Every processor gets the slices of all processors along mesh dimensions, concatenated.
 
     Several at once, for what is gathered along some of them only would be held repeated along the others.
@@ -94,43 +108,47 @@ def allconcat(stacks, grid, devices, dims):
       dims: {mesh dimension: dimension of the slices, in which they are concatenated}.
     """
 
-    def merge(axis, dim, view):
+    def merge(axis: int, dim: int, view: tf.Tensor) -> tf.Tensor:
         return _merge_local(_full_along(view, axis, grid.local), axis, dim, grid)
 
-    views = _per_block(lambda stack: to_grid(stack, grid.local), devices, stacks)
+    views = _per_shard(lambda stack: to_grid(stack, grid.local), devices, stacks)
     for axis, dim in dims.items():
-        views = _per_block(functools.partial(merge, axis, dim), devices, views)
-        views = _gather_blocks(views, grid, devices, axis, len(grid.local) + dim)
-    return _per_block(lambda view: from_grid(view, grid.local), devices, views)
+        views = _per_shard(functools.partial(merge, axis, dim), devices, views)
+        views = _gather_shards(views, grid, devices, axis, len(grid.local) + dim)
+    return _per_shard(lambda view: from_grid(view, grid.local), devices, views)
 
 
-def _gather_blocks(views, grid, devices, axis, dim):
-    """Each block's view concatenated with those of the blocks that differ from it along `axis`."""
+def _gather_shards(
+    views: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, dim: int
+) -> list[tf.Tensor]:
+    """Each shard's view concatenated with those of the shards that differ from it along `axis`."""
     results = list(views)
     for group in grid.groups([axis]):
-        for block in group:
+        for shard in group:
             if len(group) > 1:
-                with tf.device(devices[block]):
-                    results[block] = tf.concat([views[other] for other in group], dim)
+                with tf.device(devices[shard]):
+                    results[shard] = tf.concat([views[other] for other in group], dim)
     return results
 
 
-def _split_for_blocks(view, dim, axis, grid):
-    """Splits dimension `dim` of a view into (blocks, processors of a block, rest) along mesh dimension `axis`."""
+def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> tf.Tensor:
+    """Splits dimension `dim` of a view into (shards, processors of a shard, rest) along mesh dimension `axis`."""
     shape = list(view.shape)
     parts = grid.mesh[axis]
-    return tf.reshape(view, [*shape[:dim], grid.blocks[axis], grid.local[axis], shape[dim] // parts, *shape[dim + 1 :]])
+    return tf.reshape(view, [*shape[:dim], grid.shards[axis], grid.local[axis], shape[dim] // parts, *shape[dim + 1 :]])
 
 
-def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
+def alltoall(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, split_dim: int, concat_dim: int
+) -> list[tf.Tensor]:
     """Processor j along `axis` gets part j (in `split_dim`) of every slice along it, concatenated in `concat_dim`."""
     ndims = len(grid.local)
-    parts_of = []  # parts_of[source block][position of the target block along axis]
+    parts_of = []  # parts_of[source shard][position of the target shard along axis]
     for stack, device in zip(stacks, devices):
         with tf.device(device):
             view = _full_along(to_grid(stack, grid.local), axis, grid.local)
             parts = []
-            for piece in tf.split(view, grid.blocks[axis], ndims + split_dim):
+            for piece in tf.split(view, grid.shards[axis], ndims + split_dim):
                 # [..., source, ..., (target, rest), ...]: put the targets where the sources are, then lay the sources
                 # one after the other in the concatenated dimension.
                 shape = list(piece.shape)
@@ -147,32 +165,34 @@ def alltoall(stacks, grid, devices, axis, split_dim, concat_dim):
             parts_of.append(parts)
     results = [None] * len(stacks)
     for group in grid.groups([axis]):
-        for target, block in enumerate(group):
-            with tf.device(devices[block]):
+        for target, shard in enumerate(group):
+            with tf.device(devices[shard]):
                 view = tf.concat([parts_of[source][target] for source in group], ndims + concat_dim)
-                results[block] = from_grid(view, grid.local)
+                results[shard] = from_grid(view, grid.local)
     return results
 
 
-def allsplit(stacks, grid, devices, dims):
+def allsplit(
+    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
+) -> list[tf.Tensor]:
     """Each processor keeps the part of its slice, in some of its dimensions, that its own coordinates number.
 
     Args:
       dims: {mesh dimension: dimension of the slice}; several at once for the reason that `allconcat` has.
     """
     results = []
-    for stack, block, device in zip(stacks, grid.block_coordinates(), devices):
+    for stack, shard, device in zip(stacks, grid.shard_coordinates(), devices):
         with tf.device(device):
             view = to_grid(stack, grid.local)
             for axis, dim in dims.items():
-                view = _own_part(view, axis, len(grid.local) + dim, block[axis], grid)
+                view = _own_part(view, axis, len(grid.local) + dim, shard[axis], grid)
             results.append(from_grid_full(view, grid.local))
     return results
 
 
-def _own_part(view, axis, dim, block, grid):
-    """For each processor along mesh dimension `axis`, in block `block` of it, its part of dimension `dim` of a view."""
-    split = tf.gather(_split_for_blocks(view, dim, axis, grid), block, axis=dim)
+def _own_part(view: tf.Tensor, axis: int, dim: int, shard: int, grid: ShardGrid) -> tf.Tensor:
+    """For each processor along mesh dimension `axis`, in shard `shard` of it, its part of dimension `dim` of a view."""
+    split = tf.gather(_split_for_shards(view, dim, axis, grid), shard, axis=dim)
     split = _move(split, dim, axis)  # [..., part, processor, ...]
     if view.shape[axis] == 1:
         return tf.squeeze(split, [axis + 1])
@@ -182,45 +202,49 @@ def _own_part(view, axis, dim, block, grid):
     return tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
 
 
-def _runs(sources, blocks_along, local_along):
-    """Sources of consecutive processors as runs:
-
-    `(block or None, first, count)`, None for a processor with no source.
-    """
-    runs = []
+def _runs(sources: Sequence[int | None], shards_along: int, local_along: int) -> list[tuple[int | None, int, int]]:
+    """Joins the sources of consecutive processors into runs `(shard, first, count)`; shard None means no source."""
+    runs: list[tuple[int | None, int, int]] = []
     for source in sources:
-        block, first = (None, 0) if source is None else divmod(source, local_along)
+        shard, first = (None, 0) if source is None else divmod(source, local_along)
         if runs:
-            last_block, last_first, count = runs[-1]
-            if block == last_block and (block is None or first == last_first + count):
-                runs[-1] = (last_block, last_first, count + 1)
+            last_shard, last_first, count = runs[-1]
+            if shard == last_shard and (shard is None or first == last_first + count):
+                runs[-1] = (last_shard, last_first, count + 1)
                 continue
-        runs.append((block, first, 1))
+        runs.append((shard, first, 1))
     return runs
 
 
-def receive(stacks, grid, devices, axis, source_pcoord, fill):
+def receive(
+    stacks: Sequence[tf.Tensor],
+    grid: ShardGrid,
+    devices: Sequence[str],
+    axis: int,
+    source_pcoord: Sequence[int | None],
+    fill: float,
+) -> list[tf.Tensor]:
     """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or `fill`s where that is None."""
     n = grid.local[axis]
-    views = _per_block(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
+    views = _per_shard(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
     shape = views[0].shape
     # Slices of 4 mesh and 5 tensor dimensions would be more than TensorFlow can cut: those it leaves alone are folded.
     folded = [math.prod(shape[:axis]), n, math.prod(shape[axis + 1 :])]
-    views = _per_block(lambda view: tf.reshape(view, folded), devices, views)
+    views = _per_shard(lambda view: tf.reshape(view, folded), devices, views)
     results = [None] * len(stacks)
     for group in grid.groups([axis]):
-        for position, block in enumerate(group):
-            with tf.device(devices[block]):
+        for position, shard in enumerate(group):
+            with tf.device(devices[shard]):
                 pieces = []
                 for source, first, count in _runs(
-                    source_pcoord[position * n : (position + 1) * n], grid.blocks[axis], n
+                    source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n
                 ):
                     if source is None:
-                        value = tf.cast(fill, views[block].dtype)
+                        value = tf.cast(fill, views[shard].dtype)
                         pieces.append(tf.fill([folded[0], count, folded[2]], value))
                     else:
                         with tf.device(devices[group[source]]):  # or all of its stack would be sent
                             pieces.append(views[group[source]][:, first : first + count])
                 received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
-                results[block] = from_grid_full(tf.reshape(received, shape), grid.local)
+                results[shard] = from_grid_full(tf.reshape(received, shape), grid.local)
     return results

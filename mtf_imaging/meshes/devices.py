@@ -1,6 +1,7 @@
 """The devices that there are: those that compute, and the host's, where whole tensors lie."""
 
 import re
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -27,7 +28,7 @@ def server_number(device: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def number_of(name: str, devices: list[str]) -> int:
+def number_of(name: str, devices: Sequence[str]) -> int:
     """Which of `devices`, by their number, is the one of that full name; 0 where none is.
 
     >>> number_of("/job:localhost/replica:0/task:0/device:GPU:1", ["GPU:0", "GPU:1"])

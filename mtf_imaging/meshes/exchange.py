@@ -5,7 +5,7 @@ Operations say what they exchange in these terms, of the same geometry that they
 
 import dataclasses
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
 KINDS = ("halo", "sum", "gather", "all-to-all")
@@ -16,7 +16,7 @@ class Exchange:
     """One message of every processor that has somebody to send it to.
 
     Attributes:
-      kind: "halo": a strip of voxels, to the neighbour `distance` slices on; "sum": an all-reduce; "gather": a slice,
+      kind: "halo": a strip of voxels, to the neighbor `distance` slices on; "sum": an all-reduce; "gather": a slice,
         to all others along the mesh axes; "all-to-all": of a slice another part to each of them.
       axes: the mesh axes along which it goes.
       nbytes: of the strip; of what is summed; of the slice.
@@ -28,7 +28,7 @@ class Exchange:
     nbytes: int
     distance: int = 0
 
-    def sent_by(self, coordinates, mesh_sizes):
+    def sent_by(self, coordinates: Sequence[int], mesh_sizes: Sequence[int]) -> int:
         """Bytes that the processor at these mesh coordinates sends.
 
         A sum is counted as a ring sends it, `2 (n - 1) / n` of its bytes among n processors (Patarasuk and Yuan 2009,
@@ -41,7 +41,7 @@ class Exchange:
         shares = {"sum": 2 * (n - 1) / n, "gather": n - 1, "all-to-all": (n - 1) / n}
         return int(self.nbytes * shares[self.kind])
 
-    def sent_by_all(self, mesh_sizes):
+    def sent_by_all(self, mesh_sizes: Sequence[int]) -> int:
         """Bytes that all processors of a mesh of these sizes send together.
 
         >>> Exchange("halo", (0,), 100, 1).sent_by_all((4, 2))  # 2 of 8 processors have nobody behind them
@@ -68,7 +68,7 @@ class Round(NamedTuple):
     lazy: bool = False
 
 
-def sum_over(axes: Sequence[int], shape: Sequence[int], itemsize: int, lazy: bool = False) -> list[Round]:
+def sum_over(axes: Collection[int], shape: Sequence[int], itemsize: int, lazy: bool = False) -> list[Round]:
     """The all-reduce, over mesh axes, of slices of a shape; none where there are no axes."""
     axes = tuple(sorted(set(axes)))
     return [Round([Exchange("sum", axes, math.prod(shape) * itemsize)], lazy=lazy)] if axes else []

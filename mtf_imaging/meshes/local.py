@@ -1,6 +1,6 @@
 """What one device does with its stack of slices: `[n] + slice_shape`, or `[1] + slice_shape` for a value held once.
 
-`local` below is the box of processors of a block, processors along each mesh dimension; the stack is in its row-major
+`local` below is the box of processors of a shard, processors along each mesh dimension; the stack is in its row-major
 order. The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
 """
 
@@ -8,6 +8,8 @@ import contextlib
 import itertools
 import logging
 import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -36,7 +38,7 @@ _ELEMENTWISE = {getattr(module, name) for module in _MODULES for name in _NAMES 
 _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
 
 
-def map_slices(fn, args, stacked):
+def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bool]) -> Any:
     """Calls `fn` on each slice of the stacks among `args`, those marked in `stacked`; the others go in as they are.
 
     Values held once give a result held once. Elementwise functions are called on the whole stack. All other functions
@@ -53,7 +55,7 @@ def map_slices(fn, args, stacked):
     if not many:
         return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))
 
-    def call(one_slice_each):
+    def call(one_slice_each: Sequence[tf.Tensor]) -> Any:
         for i, value in zip(many, one_slice_each):
             slices[i] = value
         result = fn(*slices)
@@ -69,7 +71,7 @@ def map_slices(fn, args, stacked):
 
 
 @contextlib.contextmanager
-def _silence():
+def _silence() -> Iterator[None]:
     """Suppresses the pages that TensorFlow logs when it cannot vectorize a function."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
@@ -80,13 +82,13 @@ def _silence():
         logger.setLevel(level)
 
 
-def to_grid(stack, local):
+def to_grid(stack: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
     """The grid view of a stack."""
     sizes = local if stack.shape[0] > 1 else [1] * len(local)
     return tf.reshape(stack, [*sizes, *stack.shape[1:]])
 
 
-def from_grid(view, local):
+def from_grid(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
     """The stack of a grid view; a view that is 1 along some mesh dimensions only is repeated along them."""
     sizes, slice_shape = view.shape[: len(local)], view.shape[len(local) :]
     if all(size == 1 for size in sizes):
@@ -96,12 +98,12 @@ def from_grid(view, local):
     return tf.reshape(view, [math.prod(local), *slice_shape])
 
 
-def _flatten_batch(stack, batch_ndims):
+def _flatten_batch(stack: tf.Tensor, batch_ndims: int) -> tf.Tensor:
     """`[n] + batch + rest` as `[n x batch] + rest`."""
     return tf.reshape(stack, [-1, *stack.shape[1 + batch_ndims :]])
 
 
-def take_at(view, axes, coordinates, local):
+def take_at(view: tf.Tensor, axes: Sequence[int], coordinates: Sequence[int], local: Sequence[int]) -> tf.Tensor:
     """The part of a grid view at `coordinates` of the mesh dimensions `axes`, which become 1."""
     for axis, c in zip(axes, coordinates):
         if view.shape[axis] > 1:
@@ -109,12 +111,19 @@ def take_at(view, axes, coordinates, local):
     return view
 
 
-def _coordinates(axes, local):
+def _coordinates(axes: Sequence[int], local: Sequence[int]) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(local[axis]) for axis in axes)))
 
 
-def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
-    """See `BlockMeshImpl.window`; all arguments are stacks of one block."""
+def fold_call(
+    fn: Callable[..., Any],
+    batched: Sequence[tf.Tensor],
+    shared: Sequence[tf.Tensor],
+    local: Sequence[int],
+    shared_axes: Collection[int],
+    batch_ndims: int,
+) -> Any:
+    """See `ShardMeshImpl.window`; all arguments are stacks of one shard."""
     axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
     if not axes:
         weights = [tf.squeeze(s[:1], [0]) for s in shared]
@@ -126,7 +135,7 @@ def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
     shared_views = [to_grid(s, local) for s in shared]
     ndims = len(local)
 
-    def call(at):
+    def call(at: Sequence[int]) -> Any:
         inputs = [take_at(view, axes, at, local) for view in batched_views]
         lead = inputs[0].shape[: ndims + batch_ndims]
         flat = [tf.reshape(x, [-1, *x.shape[ndims + batch_ndims :]]) for x in inputs]
@@ -140,7 +149,7 @@ def fold_call(fn, batched, shared, local, shared_axes, batch_ndims):
     return tf.nest.map_structure(lambda *ys: _stack_coordinates(ys, axes, local), *parts)
 
 
-def _stack_coordinates(parts, axes, local):
+def _stack_coordinates(parts: Sequence[tf.Tensor], axes: Sequence[int], local: Sequence[int]) -> tf.Tensor:
     """Grid views for every coordinate of `axes`, in order, as one stack."""
     rest = list(parts[0].shape)
     for axis in axes:
@@ -156,8 +165,15 @@ def _stack_coordinates(parts, axes, local):
     return from_grid(tf.reshape(tf.transpose(view, order), rest), local)
 
 
-def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
-    """See `BlockMeshImpl.window_sum`; all arguments are stacks of one block, and only the block's own sum is done."""
+def fold_sum(
+    fn: Callable[..., Any],
+    batched: Sequence[tf.Tensor],
+    local: Sequence[int],
+    summed_axes: Collection[int],
+    varying_axes: Collection[int],
+    batch_ndims: int,
+) -> tf.Tensor:
+    """See `ShardMeshImpl.window_sum`; all arguments are stacks of one shard, and only the shard's own sum is done."""
     axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
     # A mesh dimension along which nothing is split holds equal slices: the first stands for all.
     equal = [axis for axis in range(len(local)) if axis not in axes and axis not in summed_axes and local[axis] > 1]
@@ -172,7 +188,7 @@ def fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims):
     return _stack_coordinates(parts, axes, local) if axes else from_grid(parts[0], local)
 
 
-def from_grid_full(view, local):
+def from_grid_full(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
     """As `from_grid`, but with every slice of the stack, also where they are all equal."""
     slice_shape = view.shape[len(local) :]
     # Also where it repeats nothing: without it, TensorFlow's graph optimizer (2.21) gets dimensions of 1 wrong in an

@@ -1,40 +1,49 @@
-"""The mesh implementation: a mesh of processors as blocks of stacked slices, one block a device.
+"""The mesh implementation: a mesh of processors as shards of stacked slices, one shard a device.
 
-One class serves a mesh simulated on one device (one block of n processors), a mesh with a device a processor (n blocks
-of one), and what lies between (fewer devices than processors). Its graph grows with the number of blocks, not of
+One class serves a mesh simulated on one device (one shard of n processors), a mesh with a device a processor (n shards
+of one), and what lies between (fewer devices than processors). Its graph grows with the number of shards, not of
 processors.
 """
 
 import copy
 import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import layout_pairs, mtf
 from mtf_imaging.meshes import collectives, local, whole
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import BlockGrid
-from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.random import numbers as random
 from mtf_imaging.meshes.variables import LaidOutVariable
 
 
-def _laid_out(results):
-    """Results of all blocks, each a stack or a tuple of them, as a laid-out tensor or a tuple of them."""
+def _laid_out(results: Sequence[Any]) -> Any:
+    """Results of all shards, each a stack or a tuple of them, as a laid-out tensor or a tuple of them."""
     if isinstance(results[0], (tuple, list)):
         return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
     return LaidOutTensor(results)
 
 
-class BlockMeshImpl(mtf.MeshImpl):
+class _Protocol(mtf.MeshImpl):
+    """The names under which mesh_tensorflow asks a mesh implementation for its classes."""
+
+    LaidOutTensor = LaidOutTensor
+    LaidOutVariable = LaidOutVariable
+
+
+class ShardMeshImpl(_Protocol):
     """A mesh of processors on one or more devices.
 
     Args:
       shape: mesh shape, as `mtf.convert_to_shape` takes it.
       layout: layout rules, as `mtf.convert_to_layout_rules` takes them.
-      devices: device strings; as many of them are used as divide the mesh into equal blocks.
+      devices: device strings; as many of them are used as divide the mesh into equal shards.
       random_state: `RandomState` of the program, if it draws random numbers.
 
     Attributes:
@@ -42,36 +51,37 @@ class BlockMeshImpl(mtf.MeshImpl):
         and nothing leaves it.
     """
 
-    LaidOutTensor = LaidOutTensor
-    LaidOutVariable = LaidOutVariable
-
-    def __init__(self, shape, layout, devices, random_state=None):
-        super().__init__(shape, layout)
-        single = {dim.name for dim in self.shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
-        self._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[1] not in single})
-        self.grid = BlockGrid.make(self.shape.to_integer_list, len(devices))
-        self.devices = list(devices)[: self.grid.num_blocks]
+    def __init__(
+        self, shape: Any, layout: Any, devices: Sequence[str], random_state: random.RandomState | None = None
+    ) -> None:
+        shape = mtf.convert_to_shape(shape)
+        single = {dim.name for dim in shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
+        rules = layout_pairs(mtf.convert_to_layout_rules(layout))
+        super().__init__(shape, mtf.LayoutRules({rule for rule in rules if rule[1] not in single}))
+        self.grid = ShardGrid.make(self.shape.to_integer_list, len(devices))
+        self.devices = list(devices)[: self.grid.num_shards]
         self.host = host_device()
         self.random_state = random_state
-        self.assignments = []
-        self.exchanged = []
+        self.assignments: list[tuple] = []
+        self.exchanged: list[Exchange] = []
 
     # What a layout says of a tensor.
 
-    def without(self, names):
+    def without(self, names: Collection[str]) -> Self:
         """Returns the same mesh under a layout without the rules for the named dimensions."""
         mesh = copy.copy(self)
-        mesh._layout_rules = mtf.LayoutRules({rule for rule in self.layout_rules._pairs if rule[0] not in names})
+        rules = {rule for rule in layout_pairs(self.layout_rules) if rule[0] not in names}
+        mtf.MeshImpl.__init__(mesh, self.shape, mtf.LayoutRules(rules))
         return mesh
 
-    def split_axes(self, shape):
+    def split_axes(self, shape: mtf.Shape) -> list[int | None]:
         """Returns, for each dimension of `shape`, the mesh axis that splits it, or None."""
         return list(self.tensor_layout(shape).tensor_axis_to_mesh_axis)
 
-    def is_split(self, shape):
+    def is_split(self, shape: mtf.Shape) -> bool:
         return any(axis is not None for axis in self.split_axes(shape))
 
-    def canonical(self, x, shape):
+    def canonical(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
         """`x` with stacks of one where the layout splits no dimension of `shape`, and of all slices where it does."""
         n = self.grid.stack_size
         wanted = n if self.is_split(shape) else 1
@@ -81,7 +91,7 @@ class BlockMeshImpl(mtf.MeshImpl):
             return self.map_stacks(lambda t: t[:1], x)
         return self.map_stacks(lambda t: tf.broadcast_to(t, [n, *t.shape[1:]]), x)
 
-    def canonical_like(self, constants, x):
+    def canonical_like(self, constants: LaidOutTensor, x: LaidOutTensor) -> LaidOutTensor:
         """Constants of every processor, as stacks of one where `x` has them."""
         if x.tensor_list[0].shape[0] == 1:
             return self.map_stacks(lambda t: t[:1], constants)
@@ -89,45 +99,55 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     # Local work.
 
-    def map_stacks(self, fn, *inputs):
-        """Calls `fn` on whole stacks, block by block: `fn(*stacks) -> stack` (or tuple), on the block's device."""
+    def map_stacks(self, fn: Callable[..., Any], *inputs: LaidOutTensor) -> Any:
+        """Calls `fn` on whole stacks, shard by shard: `fn(*stacks) -> stack` (or tuple), on the shard's device."""
         results = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             with tf.device(device):
-                results.append(fn(*[x.tensor_list[block] for x in inputs]))
+                results.append(fn(*[x.tensor_list[shard] for x in inputs]))
         return _laid_out(results)
 
-    def slicewise(self, fn, *inputs):
+    def slicewise(self, fn: Callable[..., Any], *inputs: Any) -> Any:
         """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
         inputs = mtf.convert_args_to_laid_out_tensors(inputs)
         results = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             stacked = [isinstance(x, LaidOutTensor) for x in inputs]
-            args = [x.tensor_list[block] if s else x for x, s in zip(inputs, stacked)]
+            args = [x.tensor_list[shard] if s else x for x, s in zip(inputs, stacked)]
             with tf.device(device):
                 results.append(local.map_slices(fn, args, stacked))
         return _laid_out(results)
 
-    def window(self, fn, batched, shared=(), shared_axes=(), batch_ndims=1):
-        """Calls a batch-parallel local function once for all slices of a block, which become one larger batch.
+    def window(
+        self,
+        fn: Callable[..., Any],
+        batched: Sequence[LaidOutTensor],
+        shared: Sequence[LaidOutTensor] = (),
+        shared_axes: Collection[int] = (),
+        batch_ndims: int = 1,
+    ) -> Any:
+        """Calls a batch-parallel local function once for all slices of a shard, which become one larger batch.
 
         Args:
-          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor (or tuple) `[batch] +
-            ...`. batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions. shared: laid-out
-            tensors that the whole batch shares (filters). shared_axes: mesh axes along which the slices of `shared`
-            differ; `fn` is called once for each of their coordinates. batch_ndims: number of batch dimensions.
+          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor `[batch] + ...`, or a
+            tuple of such tensors.
+          batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
+          shared: laid-out tensors that the whole batch shares (filters).
+          shared_axes: mesh axes along which the slices of `shared` differ; `fn` is called once for each of their
+            coordinates.
+          batch_ndims: number of batch dimensions.
 
         Returns:
           A laid-out tensor (or tuple of them) with the batch dimensions of `batched`.
         """
         results = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             with tf.device(device):
                 results.append(
                     local.fold_call(
                         fn,
-                        [x.tensor_list[block] for x in batched],
-                        [x.tensor_list[block] for x in shared],
+                        [x.tensor_list[shard] for x in batched],
+                        [x.tensor_list[shard] for x in shared],
                         self.grid.local,
                         shared_axes,
                         batch_ndims,
@@ -135,7 +155,14 @@ class BlockMeshImpl(mtf.MeshImpl):
                 )
         return _laid_out(results)
 
-    def window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1):
+    def window_sum(
+        self,
+        fn: Callable[..., Any],
+        batched: Sequence[LaidOutTensor],
+        summed_axes: Collection[int],
+        varying_axes: Collection[int] = (),
+        batch_ndims: int = 1,
+    ) -> LaidOutTensor:
         """Calls a local function that sums over the batch (a filter's gradient), and sums over processors.
 
         Args:
@@ -146,55 +173,57 @@ class BlockMeshImpl(mtf.MeshImpl):
           batch_ndims: number of batch dimensions.
         """
         stacks = []
-        for block, device in enumerate(self.devices):
+        for shard, device in enumerate(self.devices):
             with tf.device(device):
-                inputs = [x.tensor_list[block] for x in batched]
+                inputs = [x.tensor_list[shard] for x in batched]
                 stacks.append(
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
-        total = LaidOutTensor(collectives.sum_blocks(stacks, self.grid, self.devices, summed_axes))
+        total = LaidOutTensor(collectives.sum_shards(stacks, self.grid, self.devices, summed_axes))
         self._note("sum", summed_axes, total)
         return total
 
     # Communication; see `mtf.MeshImpl` for what each does.
 
-    def _note(self, kind, mesh_axes, x, distance=0):
+    def _note(self, kind: str, mesh_axes: Collection[int], x: LaidOutTensor, distance: int = 0) -> None:
         """Notes an exchange of the slices of a laid-out tensor."""
         if mesh_axes:
             nbytes = math.prod(x.slice_shape) * x.dtype.size
             self.exchanged.append(Exchange(kind, tuple(sorted(set(mesh_axes))), nbytes, distance))
 
-    def allreduce(self, x, mesh_axes, reduction_fn_string):
+    def allreduce(self, x: Lowered, mesh_axes: Collection[int], reduction_fn_string: str) -> LaidOutTensor:
         x = x.to_laid_out_tensor()
         self._note("sum", mesh_axes, x)
         stacks = x.tensor_list
         return LaidOutTensor(collectives.allreduce(stacks, self.grid, self.devices, mesh_axes, reduction_fn_string))
 
-    def allconcat(self, x, mesh_axis, concat_axis):
+    def allconcat(self, x: Lowered, mesh_axis: int, concat_axis: int) -> LaidOutTensor:
         return self.gather(x, {mesh_axis: concat_axis})
 
-    def gather(self, x, dims):
+    def gather(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
         """`allconcat` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
         self._note("gather", dims, x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, dims)) if dims else x
 
-    def alltoall(self, x, mesh_axis, split_axis, concat_axis):
+    def alltoall(self, x: Lowered, mesh_axis: int, split_axis: int, concat_axis: int) -> LaidOutTensor:
         self._note("all-to-all", [mesh_axis], x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.alltoall(stacks, self.grid, self.devices, mesh_axis, split_axis, concat_axis))
 
-    def allsplit(self, x, mesh_axis, split_axis, which=None):
+    def allsplit(self, x: Lowered, mesh_axis: int, split_axis: int, which: Any = None) -> LaidOutTensor:
         if which is not None:
             return super().allsplit(x, mesh_axis, split_axis, which)
         return self.scatter(x, {mesh_axis: split_axis})
 
-    def scatter(self, x, dims):
+    def scatter(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
         """`allsplit` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.allsplit(stacks, self.grid, self.devices, dims)) if dims else x
 
-    def receive(self, x, mesh_axis, source_pcoord, fill=0):
+    def receive(
+        self, x: Lowered, mesh_axis: int, source_pcoord: Sequence[int | None], fill: float = 0
+    ) -> LaidOutTensor:
         """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""
         distances = {to - source for to, source in enumerate(source_pcoord) if source is not None} - {0}
         for distance in sorted(distances):  # empty if a margin is wider than all neighbors together
@@ -204,40 +233,37 @@ class BlockMeshImpl(mtf.MeshImpl):
 
     # Coordinates and random numbers.
 
-    def laid_out_constant(self, value_of):
+    def laid_out_constant(self, value_of: Callable[[tuple[int, ...]], Any]) -> LaidOutTensor:
         """`value_of(mesh coordinates of a processor) -> numpy array or number`, one for each processor."""
-        blocks = self.grid.block_coordinates()
+        shards = self.grid.shard_coordinates()
         return LaidOutTensor(
-            tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(block)])) for block in blocks
+            tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(shard)])) for shard in shards
         )
 
-    def laid_out_pnum(self):
+    def laid_out_pnum(self) -> LaidOutTensor:
         sizes = self.grid.mesh
         strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
         return self.laid_out_constant(lambda at: np.int32(sum(c * s for c, s in zip(at, strides))))
 
-    def laid_out_pcoord(self, mesh_axis):
+    def laid_out_pcoord(self, mesh_axis: int) -> LaidOutTensor:
         return self.laid_out_constant(lambda at: np.int32(at[mesh_axis]))
 
-    def random(self, shape, tf_fn, kwargs):
-        """Random values that depend on their place in the whole tensor, not on the layout;
-
-        For mtf.random_uniform and _normal.
-        """
-        key = self.random_state.next_key()
-        return random.draw(self, shape, tf_fn.__name__, key, kwargs)
+    def random(self, shape: mtf.Shape, tf_fn: Callable[..., tf.Tensor], kwargs: Mapping[str, Any]) -> LaidOutTensor:
+        """Draws for `mtf.random_uniform` and `mtf.random_normal`; the layout does not change the values."""
+        assert self.random_state is not None, "a program that draws random numbers gives its mesh a RandomState"
+        return random.draw(self, shape, tf_fn.__name__, self.random_state.next_key(), kwargs)
 
     # In and out.
 
-    def import_tf_tensor(self, x, tf_x):
-        """Sends each block its own of a whole tensor, which lies on the host."""
+    def import_tf_tensor(self, x: mtf.Tensor, tf_x: tf.Tensor) -> LaidOutTensor:
+        """Sends each shard its own of a whole tensor, which lies on the host."""
         return LaidOutTensor(whole.scatter(tf_x, self.split_axes(x.shape), self.grid, self.devices, self.host))
 
-    def export_to_tf_tensor(self, x, laid_out_x):
+    def export_to_tf_tensor(self, x: mtf.Tensor, laid_out_x: Lowered) -> tf.Tensor:
         """The whole tensor of a laid-out one, on the host: no device needs room for it."""
         stacks = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape).tensor_list
         return whole.gather(stacks, self.split_axes(x.shape), self.grid, self.devices, self.host)
 
-    def Print(self, x, data, message, **kwargs):
+    def Print(self, x: Lowered, data: Sequence[LaidOutTensor], message: str, **kwargs: Any) -> LaidOutTensor:
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):
             return self.map_stacks(tf.identity, x.to_laid_out_tensor())

@@ -1,47 +1,54 @@
-"""Between whole tensors and the stacks of blocks: a device is sent what it is to hold, and sends back that, alone.
+"""Between whole tensors and the stacks of shards: a device is sent what it is to hold, and sends back that, alone.
 
-`split` below is, for each dimension of a whole tensor, the mesh axis that splits it, or None. The box of a block is the
+`split` below is, for each dimension of a whole tensor, the mesh axis that splits it, or None. The box of a shard is the
 part of the whole that the slices of its processors make up.
 """
+
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from mtf_imaging.meshes.devices import number_of
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import from_grid_full, take_at, to_grid
 
 
-def scatter(whole, split, grid, devices, home):
-    """Cuts a whole tensor into the stacks of all blocks.
+def scatter(
+    whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
+) -> list[tf.Tensor]:
+    """Cuts a whole tensor into the stacks of all shards.
 
     Args:
       whole: the tensor.
       split: see above.
-      grid: the `BlockGrid`.
-      devices: of the blocks.
+      grid: the `ShardGrid`.
+      devices: of the shards.
       home: device where the whole lies, and is cut into boxes.
 
     Returns:
-      Stacks, one a block, each on its device. A whole that is not split goes to each of them as it is.
+      Stacks, one a shard, each on its device. A whole that is not split goes to each of them as it is.
     """
     boxes, stacks = {}, []
-    for block, device in zip(grid.block_coordinates(), devices):
-        place = tuple(0 if axis is None else block[axis] for axis in split)
-        if place not in boxes:  # blocks that differ along other mesh dimensions have the same
+    for shard, device in zip(grid.shard_coordinates(), devices):
+        place = tuple(0 if axis is None else shard[axis] for axis in split)
+        if place not in boxes:  # shards that differ along other mesh dimensions have the same
             boxes[place] = _box(whole, place, split, grid, home)
         with tf.device(device):
             stacks.append(_cut(boxes[place], split, grid))
     return stacks
 
 
-def gather(stacks, split, grid, devices, home):
+def gather(
+    stacks: Sequence[tf.Tensor], split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
+) -> tf.Tensor:
     """The whole tensor, on device `home`, of stacks: `scatter` undone.
 
-    What is not split is equal in all blocks: that of the block on `home` is taken, where there is one.
+    What is not split is equal in all shards: that of the shard on `home` is taken, where there is one.
     """
     if all(axis is None for axis in split):
-        block = number_of(home, devices)
-        with tf.device(devices[block]):
-            whole = tf.squeeze(stacks[block], [0])
+        shard = number_of(home, devices)
+        with tf.device(devices[shard]):
+            whole = tf.squeeze(stacks[shard], [0])
         with tf.device(home):
             return tf.identity(whole)
     boxes = []
@@ -49,17 +56,17 @@ def gather(stacks, split, grid, devices, home):
         with tf.device(device):
             boxes.append(_uncut(stack, split, grid))
     with tf.device(home):
-        # Join the boxes of the blocks, last mesh dimension first, as their row-major order has it.
-        for axis in reversed(range(len(grid.blocks))):
-            size = grid.blocks[axis]
+        # Join the boxes of the shards, last mesh dimension first, as their row-major order has it.
+        for axis in reversed(range(len(grid.shards))):
+            size = grid.shards[axis]
             groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
             boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
         return tf.identity(boxes[0])
 
 
-def _box(whole, place, split, grid, home):
-    """The box of a block; `place` has its coordinate for each dimension of the whole, 0 for one that is not split."""
-    parts = [1 if axis is None else grid.blocks[axis] for axis in split]
+def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], grid: ShardGrid, home: str) -> tf.Tensor:
+    """The box of a shard; `place` has its coordinate for each dimension of the whole, 0 for one that is not split."""
+    parts = [1 if axis is None else grid.shards[axis] for axis in split]
     if all(n == 1 for n in parts):
         return whole
     sizes = [size // n for size, n in zip(whole.shape, parts)]
@@ -67,11 +74,12 @@ def _box(whole, place, split, grid, home):
         return tf.slice(whole, [at * size for at, size in zip(place, sizes)], sizes)
 
 
-def _cut(box, split, grid):
-    """The stack of a block's box."""
+def _cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
+    """The stack of a shard's box."""
     if all(axis is None for axis in split):
         return tf.expand_dims(box, 0)
-    shape, order, place = [], [], {}
+    shape: list[int] = []
+    order, place = [], {}
     for size, axis in zip(box.shape, split):
         if axis is not None:
             place[axis] = len(shape)
@@ -86,8 +94,8 @@ def _cut(box, split, grid):
     return from_grid_full(tf.reshape(view, sizes + slice_shape), grid.local)
 
 
-def _uncut(stack, split, grid):
-    """The box of a block's stack; `_cut` undone."""
+def _uncut(stack: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
+    """The box of a shard's stack; `_cut` undone."""
     view = to_grid(stack, grid.local)
     ndims = len(grid.local)
     unused = [axis for axis in range(ndims) if axis not in split]

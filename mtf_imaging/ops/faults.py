@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from mtf_imaging.compat import mtf
+
 
 @dataclasses.dataclass(frozen=True)
 class LayoutFault:
@@ -15,12 +17,12 @@ class LayoutFault:
     """
 
     text: str
-    explains: frozenset
+    explains: frozenset[tuple[str, int]]
     key: tuple
     way_out: str = ""
 
 
-def cannot_split(title, dim, mesh_dim, parts, why, fix=""):
+def cannot_split(title: str, dim: mtf.Dimension, mesh_dim: str, parts: int, why: str, fix: str = "") -> LayoutFault:
     """The fault of an operation for which a dimension must stay whole.
 
     Args:

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 
-def master_dtype(dtype):
+def master_dtype(dtype: tf.DType | str) -> tf.DType:
     """The dtype of variables, statistics and losses that go with activations of `dtype`: float32 at least.
 
     A weight in bfloat16 would not move by less than 1/512 of itself, and a sum of a volume's voxels would stop growing.

@@ -5,6 +5,9 @@ out is kept. (mesh_tensorflow's own `recompute_grad` would also assign twice, as
 adds a small number to all inputs to make itself wait.)
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
@@ -19,15 +22,15 @@ class _After(mtf.Operation):
     Nothing else in a TensorFlow graph is ordered: what is to be computed again would be so at once, and kept.
     """
 
-    def __init__(self, x, earlier):
+    def __init__(self, x: mtf.Tensor, earlier: Sequence[mtf.Tensor]) -> None:
         super().__init__([x, *earlier], name="after")
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
-    def gradient(self, grad_ys):
-        return grad_ys + [None] * (len(self.inputs) - 1)
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
+        return [*grad_ys, *[None] * (len(self.inputs) - 1)]
 
-    def lower(self, lowering):
-        def local(x, *earlier):
+    def lower(self, lowering: mtf.Lowering) -> None:
+        def local(x: tf.Tensor, *earlier: tf.Tensor) -> tf.Tensor:
             with tf.control_dependencies(earlier):
                 return tf.identity(x)
 
@@ -38,29 +41,29 @@ class _After(mtf.Operation):
 class _Recomputed(mtf.Operation):
     """Outputs `results`, which `operations` made of `sources`; its gradient makes them again."""
 
-    def __init__(self, sources, results, operations):
+    def __init__(self, sources: list[mtf.Tensor], results: list[mtf.Tensor], operations: list[mtf.Operation]) -> None:
         super().__init__([*sources, *results], name="recompute")
         self._sources, self._results, self._operations = sources, results, operations
         self._outputs = [mtf.Tensor(self, y.shape, y.dtype, index=i) for i, y in enumerate(results)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         known = [dy for dy in grad_ys if dy is not None]
         again = {old: _After(new, known).outputs[0] for old, new in zip(self._sources, self.inputs)}
         operations, again = self.graph.clone_operations(self._operations, again)
         sources, results = [again[x] for x in self._sources], [again[y] for y in self._results]
         return mtf.gradients(results, sources, grad_ys, operations) + [None] * len(results)
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         for output, result in self.passed_on.items():
             lowering.set_tensor_lowering(output, lowering.tensors[result])
 
     @property
-    def passed_on(self):
-        """{output: the input that it is}"""
+    def passed_on(self) -> dict[mtf.Tensor, mtf.Tensor]:
+        """Returns {output: input}, for the outputs that are one of the inputs unchanged."""
         return dict(zip(self.outputs, self.inputs[len(self._sources) :]))
 
 
-def recompute(fn, *inputs):
+def recompute(fn: Callable[..., Any], *inputs: mtf.Tensor) -> Any:
     """`fn(*inputs)`, of which nothing but inputs and results is kept: the backward pass computes the rest again.
 
     It saves the memory of all tensors in between, for the time of one more forward pass of `fn`. Values and gradients

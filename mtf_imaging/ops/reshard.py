@@ -10,10 +10,12 @@ another graph under another layout, but its results are those of the whole tenso
 
 import dataclasses
 import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes.exchange import Exchange, Round
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 _SUFFIX = "_whole"
 
@@ -31,7 +33,9 @@ class ProgramMesh(mtf.Mesh):
       asked: whether a network asked for it: what it made then holds for this layout only.
     """
 
-    def __init__(self, graph, mesh_shape, layout):
+    def __init__(
+        self, graph: mtf.Graph, mesh_shape: Iterable[tuple[str, int]], layout: Iterable[tuple[str, str]]
+    ) -> None:
         super().__init__(graph, "mesh")
         sizes = dict(mesh_shape)
         self.num_slices = {dim: sizes.get(onto, 1) for dim, onto in layout}  # rules of no sense are found later
@@ -47,14 +51,14 @@ class Regather(mtf.Operation):
 
     kind = "regather"
 
-    def __init__(self, x, shape, name):
+    def __init__(self, x: mtf.Tensor, shape: mtf.Shape, name: str) -> None:
         super().__init__([x], name=name)
         self._outputs = [mtf.Tensor(self, shape, x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
         return [RegatherGrad(grad_ys[0], self.inputs[0].shape, f"{self.kind}_dx").outputs[0]]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh, (x,), (y,) = lowering.mesh_impl(self), self.inputs, self.outputs
         axes = zip(mesh.split_axes(x.shape), mesh.split_axes(y.shape), strict=True)
         changed = [(dim, old, new) for dim, (old, new) in enumerate(axes) if old != new]
@@ -63,7 +67,7 @@ class Regather(mtf.Operation):
         value = mesh.scatter(value, {new: dim for dim, _, new in changed if new is not None})
         lowering.set_tensor_lowering(y, value)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         (x,), (y,) = self.inputs, self.outputs
         axes = zip(mesh.split_axes(x.shape), mesh.split_axes(y.shape), strict=True)
         gathered = tuple(old for old, new in axes if old not in (None, new))
@@ -91,12 +95,12 @@ class LayoutChange:
     before: tuple[int, ...]
     after: tuple[int, ...]
 
-    def __str__(self):
+    def __str__(self) -> str:
         before, after = (" x ".join(map(str, sizes)) for sizes in (self.before, self.after))
         return f"{self.name}: slices of {before} become {after}"
 
 
-def layout_changes(graph, mesh_impl):
+def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
     """The `LayoutChange`s of the operations of a graph, but those of its gradients."""
     changes = {}  # by name: what is recomputed is there twice
     for op in graph.operations:
@@ -107,14 +111,14 @@ def layout_changes(graph, mesh_impl):
     return list(changes.values())
 
 
-def num_slices(x):
+def num_slices(x: mtf.Tensor) -> dict[str, int]:
     """Into how many slices the layout cuts each dimension of a tensor: {name: number}, 1 for a whole one."""
     x.mesh.asked = True
     known = getattr(x.mesh, "num_slices", {})
     return {dim.name: known.get(dim.name, 1) for dim in x.shape.dims}
 
 
-def gather_slices(x, names, name=None):
+def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
     """Gathers dimensions: each processor gets all slices along the mesh dimensions that split them.
 
     `"x"` is replaced with `"x_whole"`. What comes of it is computed by all processors along the mesh dimension, each
@@ -135,7 +139,7 @@ def gather_slices(x, names, name=None):
     return _renamed(x, {of: of + _SUFFIX for of in _listed(names)}, name or "gather_slices")
 
 
-def scatter_slices(x, names, name=None):
+def scatter_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
     """Splits gathered dimensions again: each processor keeps its own slice; the inverse of `gather_slices`.
 
     `"x_whole"` is replaced with `"x"`. Sent is nothing forward, and backward each slice to all processors.
@@ -151,11 +155,11 @@ def scatter_slices(x, names, name=None):
     return _renamed(x, {of + _SUFFIX: of for of in _listed(names)}, name or "scatter_slices")
 
 
-def _listed(names):
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
 
 
-def _renamed(x, new_names, name):
+def _renamed(x: mtf.Tensor, new_names: Mapping[str, str], name: str) -> mtf.Tensor:
     missing = [repr(old) for old in new_names if old not in x.shape.dimension_names]
     if missing:
         raise ShapeError(f"{name}: there is no dimension {' or '.join(missing)}; the tensor has {x.shape}")

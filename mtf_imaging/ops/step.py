@@ -2,10 +2,9 @@
 
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import global_step, mtf
 
 
-def step(mesh, dtype=tf.float32):
+def step(mesh: mtf.Mesh, dtype: tf.DType = tf.float32) -> mtf.Tensor:
     """The number of updates that the program has made before this call: a scalar Tensor of `dtype`."""
-    value = tf.compat.v1.train.get_global_step()
-    return mtf.import_tf_tensor(mesh, tf.cast(tf.convert_to_tensor(value), dtype), mtf.Shape([]), name="step")
+    return mtf.import_tf_tensor(mesh, tf.cast(tf.convert_to_tensor(global_step()), dtype), mtf.Shape([]), name="step")

@@ -65,7 +65,7 @@ def demand(graph, mesh_impl):
 
     Args:
       graph: an `mtf.Graph` with at least one tensor.
-      mesh_impl: the `BlockMeshImpl` that it is to be lowered on. It holds a tensor that the layout does not split once
+      mesh_impl: the `ShardMeshImpl` that it is to be lowered on. It holds a tensor that the layout does not split once
         a device, and a slice for each of the device's processors of any other.
 
     Returns:

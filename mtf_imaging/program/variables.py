@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf  # noqa: F401  prepares TensorFlow
+from mtf_imaging.compat import variable_getter
 from mtf_imaging.errors import CheckpointError
 
 
@@ -69,9 +69,7 @@ class Variables(tf.Module):
     @contextlib.contextmanager
     def scope(self):
         """Within it, `mtf.get_variable` takes variables from here, and the step is the global step."""
-        v1 = tf.compat.v1
-        v1.add_to_collection(v1.GraphKeys.GLOBAL_STEP, self.step)
-        with v1.variable_scope(v1.get_variable_scope(), custom_getter=self._get, reuse=v1.AUTO_REUSE):
+        with variable_getter(self._get, self.step):
             yield
 
     def read_step(self):

@@ -3,6 +3,12 @@
 Most are gradients: `mtf.gradients` calls the method `gradient` of every operation that it passes.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.upstream.faults import title
@@ -10,12 +16,21 @@ from mtf_imaging.upstream.faults import title
 _slicewise_init = mtf.SlicewiseOperation.__init__
 
 
-def _with_defaults(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims, *options, **names):
+def _with_defaults(
+    op: mtf.Operation,
+    tf_fn: Callable[..., Any],
+    inputs: Sequence[mtf.Tensor],
+    output_shapes: Sequence[mtf.Shape],
+    output_dtypes: Sequence[tf.DType],
+    splittable_dims: Sequence[mtf.Dimension] | None,
+    *options: Any,
+    **names: Any,
+) -> None:
     """Accepts `splittable_dims=None`, the default of `mtf.slicewise`, which mesh_tensorflow cannot handle."""
     _slicewise_init(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims or [], *options, **names)
 
 
-def _min_max(op, grad_ys):
+def _min_max(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
     """Sums the gradient of a broadcast input over the dimensions that the input lacks."""
     (dy,), (y,) = grad_ys, op.outputs
     return [
@@ -24,38 +39,39 @@ def _min_max(op, grad_ys):
     ]
 
 
-def _known(op, grad_ys):
+def _known(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor]:
     """Replaces the missing gradients of unused outputs by zeros."""
     return [mtf.zeros_like(y) if dy is None else dy for y, dy in zip(op.outputs, grad_ys, strict=True)]
 
 
-def _unstack(op, grad_ys):
-    return [mtf.stack(_known(op, grad_ys), op._dim.name, op._axis)]
+def _unstack(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
+    dim, axis = compat.unstacked_dimension(op)
+    return [mtf.stack(_known(op, grad_ys), dim.name, axis)]
 
 
-def _generic(op, grad_ys):
+def _generic(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
     gradients = mtf.GenericGradOperation(op, _known(op, grad_ys)).outputs
     return [dx if x.dtype.is_floating else None for x, dx in zip(op.inputs, gradients, strict=True)]
 
 
-def _slicewise(op, grad_ys):
-    if op._grad_function is None:
-        return _generic(op, grad_ys)
-    return op._grad_function(op, *grad_ys)
+def _slicewise(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
+    gradient = compat.gradient_function(op)
+    return _generic(op, grad_ys) if gradient is None else gradient(op, *grad_ys)
 
 
-def _pool(op, grad_ys):
+def _pool(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
     (x,), (dy,) = op.inputs, grad_ys
-    for dim, size in zip(x.shape.dims[-1 - len(op._ksize) : -1], op._ksize):
+    ksize, strides, kind = compat.pool_window(op)
+    for dim, size in zip(x.shape.dims[-1 - len(ksize) : -1], ksize):
         if dim.size % size:
             raise NotSupportedError(
                 f"{title(op)}: its gradient needs windows that cover '{dim.name}' (size {dim.size}) evenly, but "
                 f"windows of {size} leave {dim.size % size} over. Fix: use the pools of mi.ops, which accept any size."
             )
-    return [mtf.pool_backprop(x, op.outputs[0], dy, op._ksize, op._strides, op._pool_fn_string)]
+    return [mtf.pool_backprop(x, op.outputs[0], dy, ksize, strides, kind)]
 
 
-def _missing(op, grad_ys):
+def _missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> NoReturn:
     del grad_ys
     raise NotSupportedError(
         f"{title(op)} has no gradient, so a loss cannot be differentiated through it. "
@@ -63,7 +79,7 @@ def _missing(op, grad_ys):
     )
 
 
-def apply():
+def apply() -> None:
     """Replaces the methods."""
     mtf.Operation.gradient = _missing
     mtf.BinaryOpWithBroadcasting.gradient = _missing

@@ -2,17 +2,16 @@
 
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import dependencies, mtf
 
 
-def lower(op, lowering):
+def lower(op: mtf.Depend, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.Depend`: its output is its input, computed after all its dependencies.
 
     Assignments still run after all reads, even if an operation depends on them.
     """
     (x,), (y,) = op.inputs, op.outputs
-    tensors = [t for d in op._dependencies for t in ([d] if isinstance(d, mtf.Tensor) else d.outputs)]
-    earlier = [stack for t in tensors for stack in lowering.tensors[t].to_laid_out_tensor().tensor_list]
+    earlier = [stack for t in dependencies(op) for stack in lowering.tensors[t].to_laid_out_tensor().tensor_list]
     with tf.control_dependencies(earlier):
         value = lowering.mesh_impl(op).map_stacks(tf.identity, lowering.tensors[x].to_laid_out_tensor())
     lowering.set_tensor_lowering(y, value)

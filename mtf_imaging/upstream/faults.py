@@ -1,7 +1,10 @@
 """Finds the splits that operations of mesh_tensorflow do not support, and suggests fixes."""
 
+from collections.abc import Mapping
+
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
-from mtf_imaging.ops.faults import cannot_split
+from mtf_imaging.ops.faults import LayoutFault, cannot_split
 
 _KINDS = {mtf.ImportOperation: "input", mtf.Variable: "variable"}
 _CONVOLUTIONS = {
@@ -12,13 +15,13 @@ _CONVOLUTIONS = {
 }
 
 
-def title(op):
+def title(op: mtf.Operation) -> str:
     """Returns the kind and the name of an operation, for error messages."""
     kind = getattr(op, "kind", None) or _KINDS.get(type(op), type(op).__name__)
     return f"{kind} '{op.name}'"
 
 
-def layout_faults(op, mesh_sizes, rules):
+def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
     """Returns the splits that an operation of mesh_tensorflow does not support, as `LayoutFault`s.
 
     Args:
@@ -29,14 +32,14 @@ def layout_faults(op, mesh_sizes, rules):
     reasons = _reasons(op)
     found = []
     for dim in dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims):
-        mesh_dim = rules.get(dim.name)
+        mesh_dim = rules.get(dim.name, "")
         if mesh_sizes.get(mesh_dim, 1) > 1 and (dim in reasons or dim.name in reasons):
             why, fix = reasons.get(dim) or reasons[dim.name]
             found.append(cannot_split(title(op), dim, mesh_dim, mesh_sizes[mesh_dim], why, fix))
     return found
 
 
-def _reasons(op):
+def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
     """Returns {dimension or its name: (reason why it must not be split, alternative to dropping the rule)}."""
     if isinstance(op, mtf.SlicewiseOperation):
         fix = "declare it in splittable_dims if the function computes each slice independently"
@@ -46,13 +49,12 @@ def _reasons(op):
         found = dict.fromkeys(op.unsplittable_dims, ("the filter slides over it or spans it", fix))
         if isinstance(op, mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation):
             fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which splits it"
-            found[op._out_dim] = "every processor computes all output channels", fix
+            found[compat.output_channels(op)] = "every processor computes all output channels", fix
         return found
     if isinstance(op, mtf.PoolOperation):
-        dims = op.inputs[0].shape.dims[-1 - len(op._ksize) : -1]
-        ragged = {dim: size for dim, size in zip(dims, op._ksize) if dim.size % size}
-        fix = (
-            f"use mi.ops.{'max' if 'MAX' in op._pool_fn_string else 'avg'}_pool{len(op._ksize)}d, which exchanges halos"
-        )
+        ksize, _, kind = compat.pool_window(op)
+        dims = op.inputs[0].shape.dims[-1 - len(ksize) : -1]
+        ragged = {dim: size for dim, size in zip(dims, ksize) if dim.size % size}
+        fix = f"use mi.ops.{'max' if 'MAX' in kind else 'avg'}_pool{len(ksize)}d, which exchanges halos"
         return {dim: (f"windows of {size} do not cover it evenly", fix) for dim, size in ragged.items()}
     return {}

@@ -1,29 +1,35 @@
 """Finds the tensors that an operation reads: mesh_tensorflow does not list all of them as inputs."""
 
+from collections.abc import Iterable
+
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 
 
-def inner_operations(op):
+def inner_operations(op: mtf.Operation) -> list[mtf.Operation]:
     """Returns the operations in the condition and the body of a loop; an empty list for any other operation."""
-    return [*op._cond_ops, *op._body_ops] if isinstance(op, mtf.WhileLoopOperation) else []
+    if not isinstance(op, mtf.WhileLoopOperation):
+        return []
+    return [*compat.loop_condition(op).operations, *compat.loop_body(op).operations]
 
 
-def reads(op):
+def reads(op: mtf.Operation) -> list[mtf.Tensor]:
     """Returns all tensors that an operation reads, in order; for a loop, the tensors from outside the loop."""
     found = op.inputs
     if isinstance(op, mtf.PrintOperation):
-        found += op._data
+        found += compat.printed_tensors(op)
     elif isinstance(op, mtf.Depend):
-        found += [t for d in op._dependencies for t in ([d] if isinstance(d, mtf.Tensor) else d.outputs)]
+        found += compat.dependencies(op)
     elif isinstance(op, mtf.WhileLoopOperation):
         inner = inner_operations(op)
         made = {op, *inner}
-        tensors = [t for each in inner for t in reads(each)] + [op._cond_output, *op._body_outputs]
+        tensors = [t for each in inner for t in reads(each)]
+        tensors += compat.loop_condition(op).outputs + compat.loop_body(op).outputs
         found += [t for t in tensors if t.operation not in made]
     return list(dict.fromkeys(found))
 
 
-def needed(graph, outputs):
+def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operation]:
     """Returns the operations that tensors or assignments need, in order; gradients also create unneeded operations.
 
     Args:
@@ -36,5 +42,5 @@ def needed(graph, outputs):
         if op not in found:
             found.add(op)
             todo += [tensor.operation for tensor in reads(op)]
-            todo += getattr(op, "_variables", [])  # the variables that it assigns to
+            todo += compat.assigned_variables(op)
     return [op for op in graph.operations if op in found]

@@ -10,10 +10,12 @@ import math
 
 import tensorflow as tf
 
+from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.exchange import Exchange, Round
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
-def _changes(op, mesh):
+def _changes(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[int, tuple[int | None, int | None]]:
     """Returns the mesh axes along which a reshape changes the split: {axis: (before, after)}.
 
     `before` is the product of the sizes of all input dimensions that precede the dimension that the axis splits, or
@@ -24,7 +26,9 @@ def _changes(op, mesh):
     return {axis: place for axis, place in enumerate(places) if place[0] != place[1]}
 
 
-def _all_to_all(op, mesh, changes):
+def _all_to_all(
+    op: mtf.Operation, mesh: ShardMeshImpl, changes: dict[int, tuple[int | None, int | None]]
+) -> tuple[int, int, int] | None:
     """Returns (mesh axis, dimension to split, dimension to concatenate) of a sufficient all-to-all, or None."""
     if len(changes) != 1:
         return None
@@ -38,7 +42,7 @@ def _all_to_all(op, mesh, changes):
     return axis, target, mesh.split_axes(shape).index(axis)
 
 
-def lower(op, lowering):
+def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.ReshapeOperation`."""
     mesh = lowering.mesh_impl(op)
     (x,), (y,) = op.inputs, op.outputs
@@ -57,7 +61,7 @@ def lower(op, lowering):
     lowering.set_tensor_lowering(y, mesh.scatter(value, split))
 
 
-def exchanges(op, mesh):
+def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower`, as `Round`s."""
     (x,), changes = op.inputs, _changes(op, mesh)
     sent = tuple(axis for axis, (before, _) in changes.items() if before is not None)

@@ -1,12 +1,15 @@
 """Lowers `mtf.slicewise`, `mtf.cwise` and their gradients, which are summed over processors for smaller inputs."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging import compat
 from mtf_imaging.compat import mtf
-from mtf_imaging.meshes.exchange import sum_over
-from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.exchange import Round, sum_over
+from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 class LocalResult(NamedTuple):
@@ -20,7 +23,7 @@ class LocalResult(NamedTuple):
 
     output: int
     value: LaidOutTensor
-    axes: frozenset
+    axes: frozenset[int]
 
 
 class LocalCall(NamedTuple):
@@ -32,31 +35,31 @@ class LocalCall(NamedTuple):
       results: `LocalResult`s.
     """
 
-    arguments: list
-    results: list
+    arguments: Sequence[LaidOutTensor | None]
+    results: list[LocalResult]
 
 
-def _axes(mesh, shape):
+def _axes(mesh: ShardMeshImpl, shape: mtf.Shape) -> frozenset[int]:
     return frozenset(axis for axis in mesh.split_axes(shape) if axis is not None)
 
 
-def _result_axes(op, mesh):
+def _result_axes(op: mtf.Operation, mesh: ShardMeshImpl) -> list[frozenset[int]]:
     """Returns the distinct sets of mesh axes along which slices of an operation's `LocalResult`s differ, in order."""
     if isinstance(op, mtf.GenericGradOperation):
-        return _result_axes(op._forward_op, mesh)
+        return _result_axes(compat.forward_operation(op), mesh)
     return list(dict.fromkeys(_axes(mesh, y.shape) for y in op.outputs if y.dtype.is_floating))
 
 
-def _sources(op):
+def _sources(op: mtf.Operation) -> list[int]:
     """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
-    found = range(len(op.inputs))
+    found = list(range(len(op.inputs)))
     if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
-        number = len(op._forward_op.inputs)
-        found = [*_sources(op._forward_op), *found[number + len(op._forward_op.outputs) :]]
+        forward = compat.forward_operation(op)
+        found = [*_sources(forward), *found[len(forward.inputs) + len(forward.outputs) :]]
     return [i for i in found if op.inputs[i].dtype.is_floating]
 
 
-def _of_all(mesh, op, x):
+def _of_all(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor:
     """Expands a laid-out tensor to a slice for each processor, if the layout splits any tensor of an operation.
 
     A gradient with respect to the tensor then has a separate value for each processor.
@@ -68,11 +71,11 @@ def _of_all(mesh, op, x):
     return mesh.map_stacks(lambda stack: tf.broadcast_to(stack, [n, *stack.shape[1:]]), x)
 
 
-def lower(op, lowering):
+def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.SlicewiseOperation`."""
     mesh = lowering.mesh_impl(op)
     arguments = [_of_all(mesh, op, lowering.tensors[x]) for x in op.inputs]
-    values = mesh.slicewise(op._tf_fn, *arguments)
+    values = mesh.slicewise(compat.slice_function(op), *arguments)
     values = [values] if len(op.outputs) == 1 else values
     results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
     lowering.local_calls[op] = LocalCall(arguments, results)
@@ -80,17 +83,18 @@ def lower(op, lowering):
         lowering.set_tensor_lowering(y, value)
 
 
-def lower_gradient(op, lowering):
+def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.GenericGradOperation`.
 
     Every processor differentiates its own call. If a mesh dimension splits a result but not an input, the gradient of
     that input is summed over the mesh dimension. If it splits neither, all processors along it compute the same value,
     which counts once.
     """
-    mesh, forward = lowering.mesh_impl(op), op._forward_op
+    mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
     call = lowering.local_calls[forward]
-    cotangents = [_of_all(mesh, forward, lowering.tensors[dy]) for dy in op._grad_ys]
-    sources, summands, totals = _sources(forward), [], {}
+    cotangents = [_of_all(mesh, forward, lowering.tensors[dy]) for dy in compat.output_gradients(op)]
+    sources, summands = _sources(forward), []
+    totals: dict[int, LaidOutTensor] = {}
     for axes in _result_axes(forward, mesh):
         alike = [r for r in call.results if r.axes == axes and r.value.dtype.is_floating]
         gradients = _local_gradients(
@@ -111,30 +115,32 @@ def lower_gradient(op, lowering):
         lowering.set_tensor_lowering(dx, totals[i] if i in totals else _zeros(mesh, dx))
 
 
-def _local_gradients(mesh, ys, xs, dys):
+def _local_gradients(
+    mesh: ShardMeshImpl, ys: Sequence[LaidOutTensor], xs: Sequence[LaidOutTensor], dys: Sequence[LaidOutTensor]
+) -> list[LaidOutTensor]:
     """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
     found = []
-    for block, device in enumerate(mesh.devices):
+    for shard, device in enumerate(mesh.devices):
         with tf.device(device):
             found.append(
                 tf.gradients(
-                    [y.tensor_list[block] for y in ys],
-                    [x.tensor_list[block] for x in xs],
-                    [dy.tensor_list[block] for dy in dys],
+                    [y.tensor_list[shard] for y in ys],
+                    [x.tensor_list[shard] for x in xs],
+                    [dy.tensor_list[shard] for dy in dys],
                     unconnected_gradients=tf.UnconnectedGradients.ZERO,
                 )
             )
     return [LaidOutTensor(stacks) for stacks in zip(*found)]
 
 
-def _zeros(mesh, tensor):
+def _zeros(mesh: ShardMeshImpl, tensor: mtf.Tensor) -> LaidOutTensor:
     shape = mesh.slice_shape(tensor.shape)
     return mesh.canonical(mesh.slicewise(lambda: tf.zeros(shape, tensor.dtype)), tensor.shape)
 
 
-def gradient_exchanges(op, mesh):
+def gradient_exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower_gradient`, as `Round`s."""
-    forward, rounds = op._forward_op, []
+    forward, rounds = compat.forward_operation(op), []
     for axes in _result_axes(forward, mesh):
         for x in (forward.inputs[i] for i in _sources(forward)):
             rounds += sum_over(axes - _axes(mesh, x.shape), mesh.slice_shape(x.shape), x.dtype.size)

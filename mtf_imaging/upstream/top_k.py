@@ -4,19 +4,21 @@ import math
 
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import mtf, top_k_dimensions
 from mtf_imaging.meshes.exchange import Exchange, Round
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.upstream import whole
 
 
-def exchanges(op, mesh):
+def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of an `mtf.TopKOperation`, as `Round`s."""
-    if op._reduced_dim.name == op._k_dim.name:
+    reduced_dim, k_dim = top_k_dimensions(op)
+    if reduced_dim.name == k_dim.name:
         return whole.exchanges(op, mesh)
-    (axis,) = mesh.split_axes(mtf.Shape([op._reduced_dim]))
+    (axis,) = mesh.split_axes(mtf.Shape([reduced_dim]))
     if axis is None:
         return []
-    sizes = mesh.without([op._k_dim.name]).slice_shape(op.outputs[0].shape)
-    sizes[-1] = min(sizes[-1], op._reduced_dim.size // mesh.shape[axis].size)
+    sizes = mesh.without([k_dim.name]).slice_shape(op.outputs[0].shape)
+    sizes[-1] = min(sizes[-1], reduced_dim.size // mesh.shape[axis].size)
     dtypes = op.inputs[0].dtype, tf.int32
     return [Round([Exchange("gather", (axis,), math.prod(sizes) * dtype.size) for dtype in dtypes])]

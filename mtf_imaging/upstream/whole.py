@@ -8,6 +8,8 @@ import math
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.exchange import Exchange, Round
+from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 # Each operation declares only this dimension as unsplittable; top_k declares the new dimension of its results.
 OPERATIONS = {
@@ -21,7 +23,7 @@ OPERATIONS = {
 }
 
 
-def _split_along(op, shape, mesh):
+def _split_along(op: mtf.Operation, shape: mtf.Shape, mesh: ShardMeshImpl) -> dict[int, int]:
     """Returns the splits of a shape that an operation does not support: {mesh axis: dimension}."""
     axes = enumerate(zip(mesh.split_axes(shape), shape.dims, strict=True))
     return {axis: i for i, (axis, dim) in axes if axis is not None and dim.name in op.unsplittable_dims}
@@ -35,35 +37,35 @@ class _WholeLowering:
       op: the operation.
     """
 
-    def __init__(self, lowering, op):
+    def __init__(self, lowering: mtf.Lowering, op: mtf.Operation) -> None:
         self._lowering, self._op = lowering, op
         self._mesh = lowering.mesh_impl(op)
         self._without = self._mesh.without(op.unsplittable_dims)
         self.tensors = self
 
-    def mesh_impl(self, m):
+    def mesh_impl(self, m: object) -> ShardMeshImpl:
         del m
         return self._without
 
-    def __getitem__(self, tensor):
+    def __getitem__(self, tensor: mtf.Tensor) -> LaidOutTensor:
         value = self._lowering.tensors[tensor].to_laid_out_tensor()
         value = self._mesh.gather(value, _split_along(self._op, tensor.shape, self._mesh))
         return self._without.canonical(value, tensor.shape)
 
-    def set_tensor_lowering(self, tensor, value):
+    def set_tensor_lowering(self, tensor: mtf.Tensor, value: Lowered) -> None:
         value = self._without.canonical(value.to_laid_out_tensor(), tensor.shape)
         value = self._mesh.scatter(value, _split_along(self._op, tensor.shape, self._mesh))
         self._lowering.set_tensor_lowering(tensor, value)
 
 
-def lower(op, lowering):
+def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers one of `OPERATIONS`."""
     mesh = lowering.mesh_impl(op)
     split = any(_split_along(op, tensor.shape, mesh) for tensor in op.inputs + op.outputs)
     type(op).lower(op, _WholeLowering(lowering, op) if split else lowering)
 
 
-def exchanges(op, mesh):
+def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower`, as `Round`s: each input that is split along the dimension."""
     found = []
     for x in op.inputs:

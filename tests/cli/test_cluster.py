@@ -284,4 +284,4 @@ def test_auto_places_processors_on_several_servers():
     import mtf_imaging as mi
 
     for devices, blocks in (([device(0), device(1)], 2), ([device(0)], 1), (["CPU:0", "CPU:1"], 1)):
-        assert mi.meshes.make_mesh_impl("auto", mi.Layout.parse("rows:4"), devices).grid.num_blocks == blocks
+        assert mi.meshes.make_mesh_impl("auto", mi.Layout.parse("rows:4"), devices).grid.num_shards == blocks

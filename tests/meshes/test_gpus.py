@@ -70,7 +70,7 @@ def test_a_server_takes_memory_of_its_gpus_as_it_needs_it():
 
 
 @pytest.mark.parametrize(
-    ("number", "mesh_shape", "blocks"),
+    ("number", "mesh_shape", "shards"),
     [
         (1, "rows:2,cols:2", [0]),  # stacked
         (2, "rows:2,cols:2", [0, 1]),
@@ -80,13 +80,13 @@ def test_a_server_takes_memory_of_its_gpus_as_it_needs_it():
         (2, "", [0]),
     ],
 )
-def test_one_gpu_is_used_by_a_stack_and_several_by_placement(monkeypatch, number, mesh_shape, blocks):
+def test_one_gpu_is_used_by_a_stack_and_several_by_placement(monkeypatch, number, mesh_shape, shards):
     def devices(kind):
         return [types.SimpleNamespace(name=f"/device:{kind}:{n}") for n in range(number if kind == "GPU" else 1)]
 
     monkeypatch.setattr(tf.config, "list_logical_devices", devices)
     mesh = make_mesh_impl("auto", mi.Layout.parse(mesh_shape))
-    assert mesh.devices == [f"/device:GPU:{n}" for n in blocks]
+    assert mesh.devices == [f"/device:GPU:{n}" for n in shards]
     assert mesh.host == "/device:CPU:0"
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 
 mtf = mi.mtf
 
@@ -90,7 +90,7 @@ def test_placement_puts_every_slice_on_a_device_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("mesh", "devices", "blocks"),
+    ("mesh", "devices", "shards"),
     [
         ((2, 2), 1, (1, 1)),
         ((2, 2), 4, (2, 2)),
@@ -100,10 +100,10 @@ def test_placement_puts_every_slice_on_a_device_of_its_own():
         ((), 8, ()),
     ],
 )
-def test_blocks_divide_the_mesh_equally(mesh, devices, blocks):
-    grid = BlockGrid.make(mesh, devices)
-    assert grid.blocks == blocks
-    everyone = [at for block in grid.block_coordinates() for at in grid.processor_coordinates(block)]
+def test_shards_divide_the_mesh_equally(mesh, devices, shards):
+    grid = ShardGrid.make(mesh, devices)
+    assert grid.shards == shards
+    everyone = [at for shard in grid.shard_coordinates() for at in grid.processor_coordinates(shard)]
     assert len(everyone) == len(set(everyone)) == np.prod(mesh, dtype=int)
 
 

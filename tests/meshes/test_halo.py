@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.halo import gathering as halo_gather
-from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.mesh_impl import BlockMeshImpl
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 mtf = mi.mtf
 
@@ -21,7 +21,7 @@ def _mesh(sizes, num_devices):
     shape = mtf.Shape([mtf.Dimension(*item) for item in zip(names, sizes, strict=True)])
     rules = ",".join(f"{dim}:{name}" for dim, name in zip("xyz", names, strict=False))
     devices = [f"/device:CPU:{number}" for number in range(num_devices)]
-    return BlockMeshImpl(shape, mtf.convert_to_layout_rules(rules), devices)
+    return ShardMeshImpl(shape, mtf.convert_to_layout_rules(rules), devices)
 
 
 class Split:
@@ -39,14 +39,14 @@ class Split:
     def tensor(self, slices):
         """A laid-out tensor of {mesh coordinates: slice}."""
         stacks = []
-        for block in self.mesh.grid.block_coordinates():
-            stacks.append(tf.constant(np.stack([slices[at] for at in self.mesh.grid.processor_coordinates(block)])))
+        for shard in self.mesh.grid.shard_coordinates():
+            stacks.append(tf.constant(np.stack([slices[at] for at in self.mesh.grid.processor_coordinates(shard)])))
         return LaidOutTensor(stacks)
 
     def slices(self, tensor):
         found = {}
-        for block, stack in zip(self.mesh.grid.block_coordinates(), tensor.tensor_list, strict=True):
-            found |= dict(zip(self.mesh.grid.processor_coordinates(block), stack.numpy(), strict=True))
+        for shard, stack in zip(self.mesh.grid.shard_coordinates(), tensor.tensor_list, strict=True):
+            found |= dict(zip(self.mesh.grid.processor_coordinates(shard), stack.numpy(), strict=True))
         return found
 
     def windows(self, whole, fill):

@@ -91,7 +91,7 @@ def test_what_has_no_device_is_on_the_host():
     assert [result.device[-5:] for result in results] == ["CPU:0", "CPU:0"]
 
 
-def test_of_a_halo_only_the_neighbours_margin_is_sent():
+def test_of_a_halo_only_the_neighbors_margin_is_sent():
     devices = DEVICES[:2]
     p = mi.Program(_sum_of_squares, INPUTS, "rows:8", "x:rows", "placement", devices=devices)
     assert p.mesh_impl.grid.stack_size == 4

@@ -5,7 +5,7 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers.optimizers import SGD
@@ -70,8 +70,8 @@ def test_gathered_levels_that_are_computed_again(whole):
 
 def test_exchanges_of_a_step(monkeypatch):
     """A dimension that is whole from some level on is gathered twice: going down, and for the gradient of going up."""
-    found, gather = [], BlockMeshImpl.gather
-    monkeypatch.setattr(BlockMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
+    found, gather = [], ShardMeshImpl.gather
+    monkeypatch.setattr(ShardMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
     program_of(task(2), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
     assert [number for number in found if number] == [1, 1, 1, 1]
     found.clear()

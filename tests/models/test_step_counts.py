@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.optimizers.optimizers import SGD
 from mtf_imaging.training.step import training_step
@@ -41,14 +41,14 @@ def built():
 @pytest.fixture(scope="module")
 def sent():
     """Of each exchange the number of values that one processor sends, where each has a device of its own."""
-    sent, receive = [], BlockMeshImpl.receive
+    sent, receive = [], ShardMeshImpl.receive
 
     def counted(self, x, *args, **kwargs):
         sent.append(int(np.prod(x.to_laid_out_tensor().slice_shape)))
         return receive(self, x, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlockMeshImpl, "receive", counted)
+        patch.setattr(ShardMeshImpl, "receive", counted)
         step(MESH, mesh_impl="placement", devices=["/device:CPU:0"] * PARTS**2)
     return sent
 

@@ -6,12 +6,12 @@ import tensorflow as tf
 
 def matrix(size, outputs, method):
     """`[outputs, size]`, the weights of every voxel."""
-    if method == "nearest":  # a centre on the border of two voxels is a matter of rounding: of TensorFlow's own
+    if method == "nearest":  # a center on the border of two voxels is a matter of rounding: of TensorFlow's own
         with tf.init_scope():
             line = tf.reshape(tf.range(size), [1, size, 1, 1])
             return np.eye(size)[tf.image.resize(line, [outputs, 1], "nearest").numpy().ravel()]
-    centres = (np.arange(outputs) + 0.5) * size / outputs - 0.5
-    inside = np.clip(centres, 0, size - 1)  # beyond the border it repeats
+    centers = (np.arange(outputs) + 0.5) * size / outputs - 0.5
+    inside = np.clip(centers, 0, size - 1)  # beyond the border it repeats
     return np.maximum(0, 1 - np.abs(inside[:, np.newaxis] - np.arange(size)))
 
 

@@ -32,7 +32,7 @@ def test_linear_weights_are_nearness(size, outputs):
     np.testing.assert_allclose(found, resizing.matrix(size, outputs, "linear"), atol=1e-13)
 
 
-def test_nearest_is_tensorflows_choice_also_where_a_centre_is_on_a_border():
+def test_nearest_is_tensorflows_choice_also_where_a_center_is_on_a_border():
     for size in range(1, 65, 3):
         for outputs in range(1, 65):
             line = tf.reshape(tf.range(size), [1, size, 1, 1])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from tests.harness import Case, check
 
 mtf, ops = mi.mtf, mi.ops
@@ -57,8 +57,8 @@ def test_a_device_may_hold_several_processors():
 
 def count_exchanges(monkeypatch):
     """A list that fills with a number for each exchange: of the mesh dimensions along which slices are gathered."""
-    found, gather = [], BlockMeshImpl.gather
-    monkeypatch.setattr(BlockMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
+    found, gather = [], ShardMeshImpl.gather
+    monkeypatch.setattr(ShardMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
     return found
 
 

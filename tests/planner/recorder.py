@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.halo import far as far_halo
 from mtf_imaging.meshes.halo import gathering as halo_gather
@@ -31,8 +31,8 @@ def recorded():
     Halos are exchanged as between devices, not gathered from the stack.
     """
     found = []
-    receive, allreduce = BlockMeshImpl.receive, BlockMeshImpl.allreduce
-    window_sum, gather, alltoall = BlockMeshImpl.window_sum, BlockMeshImpl.gather, BlockMeshImpl.alltoall
+    receive, allreduce = ShardMeshImpl.receive, ShardMeshImpl.allreduce
+    window_sum, gather, alltoall = ShardMeshImpl.window_sum, ShardMeshImpl.gather, ShardMeshImpl.alltoall
 
     def noted_receive(self, x, mesh_axis, source_pcoord, fill=0):
         hops = {target - source for target, source in enumerate(source_pcoord) if source is not None} - {0}
@@ -81,5 +81,5 @@ def recorded():
             ("gather", noted_gather),
             ("alltoall", noted_alltoall),
         ):
-            patch.setattr(BlockMeshImpl, name, noted)
+            patch.setattr(ShardMeshImpl, name, noted)
         yield found

@@ -6,7 +6,7 @@ import pytest
 
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.plan import make_plan
@@ -132,19 +132,19 @@ def test_processors_of_one_device_send_nothing_over_links():
     assert plan.sent(plan.interior), "though processors do exchange"
     # On 4 devices: along rows each has 1 of 4, along cols both: they send what two processors send along x.
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=4, **options)
-    assert plan.grid.blocks == (4, 1)
+    assert plan.grid.shards == (4, 1)
     halos = [e for op in plan.ops for e in op.exchanges if e.kind == "halo"]
     assert {axis for e in halos if sent_by_device(e, plan.grid) for axis in e.axes} == {0}
     assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
-    # On 2: rows in two blocks of 2 x 2, and again only those at the face send.
+    # On 2: rows in two shards of 2 x 2, and again only those at the face send.
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=2, **options)
-    assert plan.grid.blocks == (2, 1)
+    assert plan.grid.shards == (2, 1)
     assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
 
 
 def test_a_device_sends_a_voxel_to_another_once_however_many_of_its_slices_need_it():
     """3 voxels before slices of 1, 2 slices a device: 2 from one device, 1 from the device before it."""
-    grid = BlockGrid.make((8,), 4)
+    grid = ShardGrid.make((8,), 4)
     halo = [Exchange("halo", (0,), 100, distance) for distance in (1, 2, 3)]
     assert [sent_by_device(exchange, grid) for exchange in halo] == [100, 100, 100]
     assert [messages(exchange, grid) for exchange in halo] == [1, 0, 1]

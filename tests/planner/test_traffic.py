@@ -9,9 +9,8 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout, parse_shape
 from mtf_imaging.layout.windows import Window
-from mtf_imaging.meshes import make_mesh_impl
+from mtf_imaging.meshes import halo, make_mesh_impl
 from mtf_imaging.meshes.halo import gathering as halo_gather
-from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.ops.window_op import Geometry
 from mtf_imaging.planner.cost.traffic import traffic

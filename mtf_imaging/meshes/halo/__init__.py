@@ -1,5 +1,6 @@
 """Halos: slices widened by the voxels of their neighbors, and the adjoint."""
 
-from mtf_imaging.meshes.halo.widening import Margin, exchanges, narrow, widen
+from mtf_imaging.meshes.halo.margin import Margin, exchanges
+from mtf_imaging.meshes.halo.widening import narrow, widen
 
 __all__ = ["Margin", "exchanges", "narrow", "widen"]

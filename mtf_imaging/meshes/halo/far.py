@@ -1,25 +1,28 @@
 """Halos that reach past the next slice, sent in one message per pair of devices.
 
-A block is the group of slices on one device. Its line along one dimension is these slices, concatenated. A block
-receives one piece of the line of every block that its halo reaches. From the widened line it cuts its widened slices,
+A shard is the group of slices on one device. Its line along one dimension is these slices, concatenated. A shard
+receives one piece of the line of every shard that its halo reaches. From the widened line it cuts its widened slices,
 which overlap. An exchange slice by slice would need one message for every slice that the halo reaches.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.meshes.halo.margin import Margin
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 class _Message(NamedTuple):
-    """The voxels of one block's line that belong to the widened line of another block, or of the same block.
+    """The voxels of one shard's line that belong to the widened line of another shard, or of the same shard.
 
     Attributes:
-      source: number of the block that owns the voxels.
-      target: number of the block that needs the voxels.
+      source: number of the shard that owns the voxels.
+      target: number of the shard that needs the voxels.
       voxels: number of voxels along the line.
       read: index of the first voxel in the source's line.
       write: index of the first voxel in the target's widened line.
@@ -32,10 +35,10 @@ class _Message(NamedTuple):
     write: int
 
 
-def _messages(mesh, margin):
+def _messages(mesh: ShardMeshImpl, margin: Margin) -> Iterator[_Message]:
     """Yields every `_Message`; the messages to one target are in the order of their voxels."""
-    length = mesh.grid.local[margin.mesh_axis] * margin.size
-    for group in mesh.grid.groups([margin.mesh_axis]):
+    length = mesh.grid.local[margin.axis] * margin.size
+    for group in mesh.grid.groups([margin.axis]):
         for to, target in enumerate(group):
             first, last = to * length - margin.before, (to + 1) * length + margin.after
             for at, source in enumerate(group):
@@ -44,17 +47,18 @@ def _messages(mesh, margin):
                     yield _Message(source, target, end - begin, begin - at * length, begin - first)
 
 
-def widen(mesh, x, margin, fill):
+def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) -> LaidOutTensor:
     """Widens every slice of a laid-out tensor by one margin; voxels beyond the border of the whole tensor are `fill`.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
       margin: a `Margin` of a dimension that is split.
       fill: a number.
     """
     lines = mesh.map_stacks(lambda stack: _line(_by_slice(mesh, stack, margin)), x).tensor_list
-    pieces, ends = [[] for _ in lines], [[0, 0] for _ in lines]
+    pieces: list[list[tf.Tensor]] = [[] for _ in lines]
+    ends = [[0, 0] for _ in lines]
     for message in _messages(mesh, margin):
         if not pieces[message.target]:
             ends[message.target][0] = message.write
@@ -62,20 +66,21 @@ def widen(mesh, x, margin, fill):
         with tf.device(mesh.devices[message.source]):
             pieces[message.target].append(_part(lines[message.source], message.read, message.voxels))
     width, stacks = lines[0].shape[1] + margin.before + margin.after, []
-    for block, device in enumerate(mesh.devices):
+    for shard, device in enumerate(mesh.devices):
         with tf.device(device):
-            line = tf.concat(pieces[block], 1)
-            before, after = ends[block][0], width - ends[block][1]
+            line = tf.concat(pieces[shard], 1)
+            before, after = ends[shard][0], width - ends[shard][1]
             if before or after:
                 line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=tf.cast(fill, line.dtype))
             stacks.append(_stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape))
     return LaidOutTensor(stacks)
 
 
-def narrow(mesh, dx, margin):
+def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin) -> LaidOutTensor:
     """The adjoint of `widen`: adds the values in the margins to the voxels that they were copied from."""
     lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
-    length, received = mesh.grid.local[margin.mesh_axis] * margin.size, [[] for _ in lines]
+    length = mesh.grid.local[margin.axis] * margin.size
+    received: list[list[tuple[tf.Tensor, list[int]]]] = [[] for _ in lines]
     for message in _messages(mesh, margin):
         with tf.device(mesh.devices[message.target]):
             part = _part(lines[message.target], message.write, message.voxels)
@@ -89,44 +94,44 @@ def narrow(mesh, dx, margin):
     return LaidOutTensor(stacks)
 
 
-def _part(line, begin, voxels):
+def _part(line: tf.Tensor, begin: int, voxels: int) -> tf.Tensor:
     return line if voxels == line.shape[1] else tf.slice(line, [0, begin, 0], [-1, voxels, -1])
 
 
-def _by_slice(mesh, stack, margin):
+def _by_slice(mesh: ShardMeshImpl, stack: tf.Tensor, margin: Margin) -> tf.Tensor:
     """Reshapes a stack to `[others, slices of a line, voxels of a slice, inner]`."""
-    local, axis, dim = mesh.grid.local, margin.mesh_axis, margin.dim
+    local, axis, dim = mesh.grid.local, margin.axis, margin.dim
     outer, between = math.prod(local[:axis]), math.prod(local[axis + 1 :]) * math.prod(stack.shape[1 : dim + 1])
     shape = [outer, local[axis], between, stack.shape[dim + 1], math.prod(stack.shape[dim + 2 :])]
     view = tf.transpose(tf.reshape(stack, shape), [0, 2, 1, 3, 4])
     return tf.reshape(view, [outer * between, local[axis], *shape[3:]])
 
 
-def _stack(mesh, slices, margin, slice_shape):
+def _stack(mesh: ShardMeshImpl, slices: tf.Tensor, margin: Margin, slice_shape: Sequence[int]) -> tf.Tensor:
     """Reshapes `[others, slices of a line, voxels of a slice, inner]` to a stack: the inverse of `_by_slice`."""
-    local, axis, dim = mesh.grid.local, margin.mesh_axis, margin.dim
+    local, axis, dim = mesh.grid.local, margin.axis, margin.dim
     outer, voxels = math.prod(local[:axis]), slices.shape[2]
     view = tf.reshape(slices, [outer, slices.shape[0] // outer, local[axis], voxels, slices.shape[3]])
     shape = [math.prod(local), *slice_shape[:dim], voxels, *slice_shape[dim + 1 :]]
     return tf.reshape(tf.transpose(view, [0, 2, 1, 3, 4]), shape)
 
 
-def _line(slices):
+def _line(slices: tf.Tensor) -> tf.Tensor:
     return tf.reshape(slices, [slices.shape[0], -1, slices.shape[3]])
 
 
-def _places(mesh, margin):
+def _places(mesh: ShardMeshImpl, margin: Margin) -> np.ndarray:
     """Returns the index of each voxel in the widened line: Array[slices of a line, voxels of a widened slice]."""
     width = margin.before + margin.size + margin.after
-    return np.arange(mesh.grid.local[margin.mesh_axis])[:, np.newaxis] * margin.size + np.arange(width)
+    return np.arange(mesh.grid.local[margin.axis])[:, np.newaxis] * margin.size + np.arange(width)
 
 
-def _cut(mesh, line, margin):
+def _cut(mesh: ShardMeshImpl, line: tf.Tensor, margin: Margin) -> tf.Tensor:
     """Cuts the widened slices from a widened line."""
     return tf.gather(line, _places(mesh, margin), axis=1)
 
 
-def _add(slices, margin):
+def _add(slices: tf.Tensor, margin: Margin) -> tf.Tensor:
     """The adjoint of `_cut`.
 
     Voxel i of the line is voxel `i - k size` of slice k. Its values are gathered from every slice that contains it,

@@ -7,14 +7,18 @@ as long again.)
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.meshes.halo.margin import Margin
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+
 _ROW = 48  # bytes; of shorter rows, indices would be a good part of the work
 
 
-def reach(mesh, stack, margins):
+def reach(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin]) -> int:
     """The number of dimensions of the slices that are gathered: up to the last split one whose rows are long enough."""
     ends = [0]
     for m in margins:
@@ -24,16 +28,16 @@ def reach(mesh, stack, margins):
     return max(ends)
 
 
-def is_gathered(mesh, margin, reached):
-    """Whether `gather` fills the margin with neighbours' voxels; any other one it pads."""
+def is_gathered(mesh: ShardMeshImpl, margin: Margin, reached: int) -> bool:
+    """Whether `gather` fills the margin with neighbors' voxels; any other one it pads."""
     return margin.dim < reached and _is_local(mesh, margin)
 
 
-def gather(mesh, stack, margins, reached, fill):
+def gather(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin], reached: int, fill: float) -> tf.Tensor:
     """A stack widened by margins, of which those that are not `is_gathered` hold `fill`.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       stack: Tensor[processors, slice...]
       margins: a `Margin` for each dimension that is widened.
       reached: what `reach` says.
@@ -49,11 +53,11 @@ def gather(mesh, stack, margins, reached, fill):
     return tf.gather(rows, _rows(mesh, shape[: 1 + reached], [m for m in margins if m.dim < reached]))
 
 
-def _is_local(mesh, margin):
-    return margin.mesh_axis is not None and mesh.grid.blocks[margin.mesh_axis] == 1
+def _is_local(mesh: ShardMeshImpl, margin: Margin) -> bool:
+    return margin.mesh_axis is not None and mesh.grid.shards[margin.mesh_axis] == 1
 
 
-def _rows(mesh, shape, margins):
+def _rows(mesh: ShardMeshImpl, shape: Sequence[int], margins: Sequence[Margin]) -> tf.Tensor:
     """Tensor[processors, widened dimensions...]: the row of a stack that each row of the widened one is.
 
     It is a sum of a table for each dimension, by processor and position: of these alone the graph holds constants.
@@ -69,13 +73,13 @@ def _rows(mesh, shape, margins):
             table = np.arange(size)[np.newaxis] * stride
         else:
             gathered = _is_local(mesh, m)
-            own = coordinates[m.mesh_axis][:, np.newaxis] if gathered else np.zeros([1, 1], np.int64)
-            parts = local[m.mesh_axis] if gathered else 1
+            own = coordinates[m.axis][:, np.newaxis] if gathered else np.zeros([1, 1], np.int64)
+            parts = local[m.axis] if gathered else 1
             at = own * size + np.arange(-m.before, size + m.after)
-            step = math.prod(local[m.mesh_axis + 1 :]) if gathered else 0  # from a processor to the next, in the stack
+            step = math.prod(local[m.axis + 1 :]) if gathered else 0  # from a processor to the next, in the stack
             table = (at // size - own) * step * math.prod(shape[1:]) + at % size * stride
-            table = np.where((at < 0) | (at >= parts * size), 2 * num_rows, table)
-        axes = [np.newaxis] * (len(shape) - 1)
-        axes[dim] = slice(None)
+            # The other tables lead to a row of the stack, so the sum is num_rows or more exactly beyond the border.
+            table = np.where((at < 0) | (at >= parts * size), num_rows, table)
+        axes = [slice(None) if d == dim else np.newaxis for d in range(len(shape) - 1)]
         found = found + tf.constant(table[(slice(None), *axes)], tf.int64)
     return tf.minimum(found, num_rows)

@@ -1,94 +1,34 @@
 """Halo exchange: widens slices by the voxels of their neighbors. The module also has the adjoint.
 
-If neighbors share a device, widened slices are gathered (`halo_gather`). Otherwise slices are padded along all
+If neighbors share a device, widened slices are gathered (`gathering`). Otherwise slices are padded along all
 dimensions at once. The margins that belong to neighbors are then written in place, one dimension after the other.
 Each dimension's margins are read from the already widened tensor, so corners arrive, too. The adjoint adds the values
 in the margins to the voxels that they were copied from, in the opposite order, and cuts out the slice, again in one
 copy.
-Margins that reach past the next slice are exchanged device by device instead (`far_halo`), one after the other.
+Margins that reach past the next slice are exchanged device by device instead (`far`), one after the other.
 """
 
-import dataclasses
 import functools
 import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.layout.windows import SplitPlan
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.halo import far as far_halo
-from mtf_imaging.meshes.halo import gathering as halo_gather
-
-
-@dataclasses.dataclass(frozen=True)
-class Piece:
-    """The part of a margin that comes from one neighbor.
-
-    Attributes:
-      voxels: number of voxels.
-      distance: distance to the neighbor, in slices; positive if the neighbor comes before.
-      source: index of the first of these voxels in the neighbor's widened slice.
-      target: index of the first of these voxels in the receiving widened slice.
-    """
-
-    voxels: int
-    distance: int
-    source: int
-    target: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Margin:
-    """How slices are widened along one dimension.
-
-    Attributes:
-      dim: number of the dimension of a slice.
-      size: voxels of the slice.
-      before: voxels added before it.
-      after: voxels added after it.
-      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None if the dimension is not split and
-        the margins are padding.
-      split: the `SplitPlan`, where it is split.
-    """
-
-    dim: int
-    size: int
-    before: int
-    after: int
-    mesh_axis: int | None = None
-    split: SplitPlan | None = None
-
-    def pieces(self, parts):
-        """Returns the `Piece`s of the margins, one per neighbor in reach, for a dimension of `parts` slices."""
-        pieces = []
-        for hop in range(1, min(-(-self.before // self.size), parts - 1) + 1):
-            voxels = min(self.size, self.before - (hop - 1) * self.size)
-            source, target = self.before + self.size - voxels, self.before - (hop - 1) * self.size - voxels
-            pieces.append(Piece(voxels, hop, source, target))
-        for hop in range(1, min(-(-self.after // self.size), parts - 1) + 1):
-            voxels = min(self.size, self.after - (hop - 1) * self.size)
-            pieces.append(Piece(voxels, -hop, self.before, self.before + hop * self.size))
-        return pieces
-
-
-def _pieces(mesh, margin):
-    return [] if margin.mesh_axis is None else margin.pieces(mesh.shape[margin.mesh_axis].size)
-
-
-def _is_far(mesh, margin):
-    """Returns whether a margin reaches past the next slice."""
-    return any(abs(piece.distance) > 1 for piece in _pieces(mesh, margin))
+from mtf_imaging.meshes.halo import far, gathering
+from mtf_imaging.meshes.halo.margin import Margin, Piece, exchanges, is_far, strips
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 class _Stage(NamedTuple):
     """Margins that are widened together, or a single far margin."""
 
     far: bool
-    margins: list
+    margins: list[Margin]
 
 
-def _stages(mesh, margins, gathered=()):
+def _stages(mesh: ShardMeshImpl, margins: Sequence[Margin], gathered: Sequence[Margin] = ()) -> list[_Stage]:
     """Returns the stages of an exchange, in order.
 
     Gathered margins come first. Margins that are only padding come last, because no neighbor needs them.
@@ -96,7 +36,7 @@ def _stages(mesh, margins, gathered=()):
     ordered = sorted(margins, key=lambda m: (m not in gathered, m.mesh_axis is None))
     stages = []
     for m in ordered:
-        if m not in gathered and _is_far(mesh, m):
+        if m not in gathered and is_far(mesh, m):
             stages.append(_Stage(True, [m]))
         elif stages and not stages[-1].far:
             stages[-1].margins.append(m)
@@ -105,18 +45,18 @@ def _stages(mesh, margins, gathered=()):
     return stages
 
 
-def _index(rank, dim, begin, size):
+def _index(rank: int, dim: int, begin: int, size: int) -> tuple[list[int], list[int]]:
     """`begin` and `size` of a tf.slice of stacks that takes all of every dimension but `dim` of the slices."""
     begins, sizes = [0] * rank, [-1] * rank
     begins[dim + 1], sizes[dim + 1] = begin, size
     return begins, sizes
 
 
-def _read(stack, dim, begin, size):
+def _read(stack: tf.Tensor, dim: int, begin: int, size: int) -> tf.Tensor:
     return tf.slice(stack, *_index(len(stack.shape), dim, begin, size))
 
 
-def _write(stack, value, dim, begin, size):
+def _write(stack: tf.Tensor, value: tf.Tensor, dim: int, begin: int, size: int) -> tf.Tensor:
     """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here."""
     axis = dim + 1
     # Three dimensions are what TensorFlow's kernel is fastest at, and many more than it takes.
@@ -131,46 +71,13 @@ def _write(stack, value, dim, begin, size):
     return tf.reshape(written, stack.shape)
 
 
-def _shifted(mesh, x, axis, distance, fill):
+def _shifted(mesh: ShardMeshImpl, x: LaidOutTensor, axis: int, distance: int, fill: float) -> LaidOutTensor:
     """What processor i - distance along mesh dimension `axis` holds; `fill` beyond the border."""
     n = mesh.shape[axis].size
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
-def _strips(mesh, margins):
-    """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
-
-    Along dimensions that come later or are only padded, neighbors need only a slice's own voxels.
-    """
-    own = list(margins)
-    for margin in [m for m in margins if m.mesh_axis is not None]:
-        own.remove(margin)
-        for piece in _pieces(mesh, margin):
-            yield margin, piece, tuple(own)
-
-
-def exchanges(mesh, margins, slice_shape, itemsize, adjoint=False):
-    """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
-
-    Args:
-      mesh: a `BlockMeshImpl`.
-      margins: a `Margin` for each dimension that is widened.
-      slice_shape: of what is widened.
-      itemsize: bytes of an element.
-      adjoint: whether margins are sent back.
-    """
-    found = []
-    for margin, piece, own in _strips(mesh, margins):
-        sizes = list(slice_shape)
-        for m in margins:
-            sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
-        sizes[margin.dim] = piece.voxels
-        distance = -piece.distance if adjoint else piece.distance
-        found.append(Exchange("halo", (margin.mesh_axis,), math.prod(sizes) * itemsize, distance))
-    return found
-
-
-def _read_strip(stack, dim, begin, size, own):
+def _read_strip(stack: tf.Tensor, dim: int, begin: int, size: int, own: Sequence[Margin]) -> tf.Tensor:
     """`_read`, of the dimensions of the margins `own` a slice's own voxels only."""
     begins, sizes = _index(len(stack.shape), dim, begin, size)
     for m in own:
@@ -178,31 +85,35 @@ def _read_strip(stack, dim, begin, size, own):
     return tf.slice(stack, begins, sizes)
 
 
-def _fill_margin(mesh, x, margin, piece, own, fill):
+def _fill_margin(
+    mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, piece: Piece, own: Sequence[Margin], fill: float
+) -> LaidOutTensor:
     """Writes into a margin the piece that a neighbor owns."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
-    values = _shifted(mesh, values, margin.mesh_axis, piece.distance, fill)
+    values = _shifted(mesh, values, margin.axis, piece.distance, fill)
     return mesh.map_stacks(lambda s, v: _write(s, _pad(v, own, fill), dim, piece.target, voxels), x, values)
 
 
-def _return_margin(mesh, dx, margin, piece, own):
+def _return_margin(
+    mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin, piece: Piece, own: Sequence[Margin]
+) -> LaidOutTensor:
     """The adjoint of `_fill_margin`: adds what the margin received to the voxels that it came from."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.target, voxels, own), dx)
-    values = _shifted(mesh, values, margin.mesh_axis, -piece.distance, 0)
+    values = _shifted(mesh, values, margin.axis, -piece.distance, 0)
 
-    def add(stack, value):
+    def add(stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         return _write(stack, _read(stack, dim, piece.source, voxels) + _pad(value, own, 0), dim, piece.source, voxels)
 
     return mesh.map_stacks(add, dx, values)
 
 
-def widen(mesh, x, margins, fill=0):
+def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], fill: float = 0) -> LaidOutTensor:
     """Widens every slice of a laid-out tensor by its margins; voxels beyond the border of the whole tensor are `fill`.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
       margins: a `Margin` for each dimension that is widened.
       fill: a number.
@@ -210,13 +121,13 @@ def widen(mesh, x, margins, fill=0):
     Returns:
       A laid-out tensor; `x` itself where nothing is widened.
     """
-    reached = halo_gather.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
-    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+    reached = gathering.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
+    gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     for stage in _stages(mesh, margins, gathered):
         if stage.far:
             (margin,) = stage.margins
             mesh.exchanged += exchanges(mesh, [margin], x.slice_shape, x.dtype.size)
-            x = far_halo.widen(mesh, x, margin, fill)
+            x = far.widen(mesh, x, margin, fill)
         elif any(m.before or m.after for m in stage.margins):
             x = _widen_together(mesh, x, stage.margins, reached, fill)
     for m in margins:
@@ -225,20 +136,22 @@ def widen(mesh, x, margins, fill=0):
     return x
 
 
-def _widen_together(mesh, x, margins, reached, fill):
-    """Widens slices by the margins of one stage; `reached` is `halo_gather.reach` of the whole exchange."""
-    gathered = [m for m in margins if halo_gather.is_gathered(mesh, m, reached)]
+def _widen_together(
+    mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], reached: int, fill: float
+) -> LaidOutTensor:
+    """Widens slices by the margins of one stage; `reached` is `gathering.reach` of the whole exchange."""
+    gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     axes = {m.mesh_axis for m in gathered}
     sent = exchanges(mesh, margins, x.slice_shape, x.dtype.size)
     mesh.exchanged += [e for e in sent if axes.issuperset(e.axes)]
-    make = functools.partial(halo_gather.gather, mesh, reached=reached) if gathered else _pad
+    make = functools.partial(gathering.gather, mesh, reached=reached) if gathered else _pad
     x = mesh.map_stacks(lambda stack: make(stack, margins=margins, fill=fill), x)
-    for m, piece, own in _strips(mesh, [m for m in margins if m not in gathered]):
+    for m, piece, own in strips(mesh, [m for m in margins if m not in gathered]):
         x = _fill_margin(mesh, x, m, piece, own, fill)
     return x
 
 
-def narrow(mesh, dx, margins):
+def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """The adjoint of `widen` (with any fill): gradients of widened slices to gradients of the slices."""
     for m in reversed(margins):
         if m.split is not None and m.split.needs_cut:
@@ -246,21 +159,21 @@ def narrow(mesh, dx, margins):
     for stage in reversed(_stages(mesh, margins)):
         if stage.far:
             (margin,) = stage.margins
-            dx = far_halo.narrow(mesh, dx, margin)
+            dx = far.narrow(mesh, dx, margin)
             mesh.exchanged += exchanges(mesh, [margin], dx.slice_shape, dx.dtype.size, adjoint=True)
         else:
             dx = _narrow_together(mesh, dx, stage.margins)
     return dx
 
 
-def _narrow_together(mesh, dx, margins):
+def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """The adjoint of `_widen_together`."""
-    for m, piece, own in reversed(list(_strips(mesh, margins))):
+    for m, piece, own in reversed(list(strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
     if not any(m.before or m.after for m in margins):
         return dx
 
-    def cut_out(stack):
+    def cut_out(stack: tf.Tensor) -> tf.Tensor:
         begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
         for m in margins:
             begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
@@ -269,7 +182,7 @@ def _narrow_together(mesh, dx, margins):
     return mesh.map_stacks(cut_out, dx)
 
 
-def _pad(stack, margins, fill):
+def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     """Pads a stack along all margins at once.
 
     TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined.
@@ -286,16 +199,13 @@ def _pad(stack, margins, fill):
     return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 
-def _starts(mesh, m):
-    """For each block, where each of its processors cuts its widened slice:
-
-    The starts along the margin's mesh dimension.
-    """
-    for block in mesh.grid.block_coordinates():
-        yield [m.split.starts[at[m.mesh_axis]] for at in mesh.grid.processor_coordinates(block)]
+def _starts(mesh: ShardMeshImpl, m: Margin) -> Iterator[list[int]]:
+    """Yields, for each shard, the positions at which its processors cut their widened slices along one dimension."""
+    for shard in mesh.grid.shard_coordinates():
+        yield [m.plan.starts[at[m.axis]] for at in mesh.grid.processor_coordinates(shard)]
 
 
-def _gather(mesh, x, m, index_of):
+def _gather(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index_of: Callable[[int], list[int]]) -> LaidOutTensor:
     """Takes voxels of every slice along the margin's dimension; `index_of(start) -> list of positions`."""
     stacks = []
     for stack, starts, device in zip(x.tensor_list, _starts(mesh, m), mesh.devices):
@@ -305,16 +215,16 @@ def _gather(mesh, x, m, index_of):
     return type(x)(stacks)
 
 
-def _cut(mesh, x, m):
+def _cut(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin) -> LaidOutTensor:
     """Each processor's own `length` voxels of the widened slice, where they begin at different places."""
-    return _gather(mesh, x, m, lambda start: list(range(start, start + m.split.length)))
+    return _gather(mesh, x, m, lambda start: list(range(start, start + m.plan.length)))
 
 
-def _uncut(mesh, dx, m):
+def _uncut(mesh: ShardMeshImpl, dx: LaidOutTensor, m: Margin) -> LaidOutTensor:
     """The adjoint of `_cut`: gradients back at their places in the widened slice, zeros elsewhere."""
-    length, width = m.split.length, m.split.width
+    length, width = m.plan.length, m.plan.width
 
-    def append_zero(stack):
+    def append_zero(stack: tf.Tensor) -> tf.Tensor:
         folded = tf.reshape(stack, [-1, *stack.shape[m.dim + 1 :]])
         padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
         return tf.reshape(padded, [*stack.shape[: m.dim + 1], *padded.shape[1:]])

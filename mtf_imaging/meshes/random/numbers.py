@@ -7,13 +7,19 @@ there.
 
 import dataclasses
 import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.random.positions import mix, rows_of, u32
+from mtf_imaging.meshes.random.positions import Key, Rows, mix, rows_of, u32
+
+if TYPE_CHECKING:
+    from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Part:
 
     dim: str
     count: int
-    index: object
+    index: tf.Tensor
 
 
 class RandomState:
@@ -43,7 +49,7 @@ class RandomState:
       zero: 0; see `positions.rows_of`.
     """
 
-    def __init__(self, seed, step, part=None):
+    def __init__(self, seed: int, step: tf.Tensor, part: Part | None = None) -> None:
         self.part = part
         halves = [u32(seed), u32(seed >> 32)]
         # uint32 of an int64 keeps its low half.
@@ -54,49 +60,55 @@ class RandomState:
             self._base = mix(self._base + half + u32(0x9E3779B9))
         self._drawn = 0
 
-    def key(self, name):
+    def key(self, name: str) -> Key:
         """The key, two uint32 scalars, of the operation of this name in this step."""
         first = mix(tf.bitwise.bitwise_xor(self._base, u32(zlib.crc32(name.encode()))))
         return first, mix(first + u32(1))
 
-    def next_key(self):
+    def next_key(self) -> Key:
         """A key for the next of the operations that have no name of their own at hand."""
         self._drawn += 1
         return self.key(f"draw {self._drawn}")
 
 
-def _from_rows(mesh, shape, fn, after=None):
-    """A laid-out tensor of `shape`: what `fn` returns, block by block, of `Rows` of all the elements of its stack."""
+def _from_rows(
+    mesh: "ShardMeshImpl", shape: mtf.Shape, fn: Callable[[Rows], tf.Tensor], after: LaidOutTensor | None = None
+) -> LaidOutTensor:
+    """A laid-out tensor of `shape`: what `fn` returns, shard by shard, of `Rows` of all the elements of its stack."""
     axes = mesh.split_axes(shape)
     slices = mesh.slice_shape(shape)
-    part = mesh.random_state.part
+    state = mesh.random_state
+    assert state is not None, "a program that draws random numbers gives its mesh a RandomState"
+    part = state.part
     parts = {d: part for d, dim in enumerate(shape.dims) if part and dim.name == part.dim}
-    dims = [(dim.size * (part.count if d in parts else 1), n) for d, (dim, n) in enumerate(zip(shape.dims, slices))]
-    offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d in parts}
+    dims = [(dim.size * (parts[d].count if d in parts else 1), n) for d, (dim, n) in enumerate(zip(shape.dims, slices))]
+    offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
     earlier = [[stack] for stack in after.tensor_list] if after else [[]] * len(mesh.devices)
     stacks = []
-    for block, device, known in zip(mesh.grid.block_coordinates(), mesh.devices, earlier):
-        processors = mesh.grid.processor_coordinates(block) if mesh.is_split(shape) else [None]
-        begins = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
-        begins = np.array(begins, np.int64).reshape(len(processors), len(dims))
+    for shard, device, known in zip(mesh.grid.shard_coordinates(), mesh.devices, earlier):
+        processors = mesh.grid.processor_coordinates(shard) if mesh.is_split(shape) else [()]
+        starts = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
+        begins = np.array(starts, np.int64).reshape(len(processors), len(dims))
         with tf.device(device), tf.control_dependencies(known):
-            rows = rows_of(dims, begins, offsets, mesh.random_state.zero)
+            rows = rows_of(dims, begins, offsets, state.zero)
             stacks.append(tf.reshape(fn(rows), [len(processors), *slices]))
     return LaidOutTensor(stacks)
 
 
-def random_bits(mesh, shape, key):
+def random_bits(mesh: "ShardMeshImpl", shape: mtf.Shape, key: Key) -> LaidOutTensor:
     """A laid-out tensor of `shape` of uniform uint32s; `key` from a `RandomState`."""
     return _from_rows(mesh, shape, lambda rows: rows.bits(key))
 
 
-def random_mask(mesh, shape, key, probability, after):
+def random_mask(
+    mesh: "ShardMeshImpl", shape: mtf.Shape, key: Key, probability: float, after: LaidOutTensor
+) -> LaidOutTensor:
     """A laid-out tensor of `shape` of bools: whether an element's random bits, of 2^32, are in this share of them.
 
     Bits are drawn for few elements at a time: with what they are made of, they take much more memory than the mask.
 
     Args:
-      mesh: a `BlockMeshImpl`.
+      mesh: a `ShardMeshImpl`.
       shape: an `mtf.Shape`.
       key: from a `RandomState`.
       probability: the share.
@@ -107,19 +119,21 @@ def random_mask(mesh, shape, key, probability, after):
     return _from_rows(mesh, shape, lambda rows: rows.map(lambda some: some.bits(key) < threshold, tf.bool), after)
 
 
-def _uniform(bits, dtype):
+def _uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Uniform values in [0, 1), with as many random bits as the significand of `dtype` holds."""
     kept = {tf.bfloat16: 8, tf.float16: 11, tf.float32: 24, tf.float64: 32}[dtype]
     # By way of int64: no device lacks that cast, and all values are exact.
     return tf.cast(tf.cast(tf.bitwise.right_shift(bits, u32(32 - kept)), tf.int64), dtype) * tf.cast(2.0**-kept, dtype)
 
 
-def draw(mesh, shape, distribution, key, kwargs):
+def draw(
+    mesh: "ShardMeshImpl", shape: mtf.Shape, distribution: str, key: Key, kwargs: Mapping[str, Any]
+) -> LaidOutTensor:
     """What `mtf.random_uniform` and `mtf.random_normal` draw; `distribution` names the TensorFlow function."""
     dtype = kwargs.get("dtype", tf.float32)
     compute = dtype if dtype.is_floating else tf.float64
 
-    def uniform(which):
+    def uniform(which: int) -> LaidOutTensor:
         own_key = mix(key[0] + u32(which)), mix(key[1] + u32(which))
         return mesh.map_stacks(lambda bits: _uniform(bits, compute), random_bits(mesh, shape, own_key))
 
@@ -128,7 +142,7 @@ def draw(mesh, shape, distribution, key, kwargs):
         high = kwargs.get("maxval", None)
         high = 1 if high is None else high
 
-        def scale(u):
+        def scale(u: tf.Tensor) -> tf.Tensor:
             values = u * tf.cast(high - low, compute) + tf.cast(low, compute)
             return values if dtype.is_floating else tf.cast(tf.floor(values), dtype)
 
@@ -136,7 +150,7 @@ def draw(mesh, shape, distribution, key, kwargs):
     if distribution == "random_normal":
         mean, stddev = kwargs.get("mean", 0.0), kwargs.get("stddev", 1.0)
 
-        def box_muller(u, v):
+        def box_muller(u: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
             radius = tf.sqrt(-2 * tf.math.log1p(-u))
             return tf.cast(mean, dtype) + tf.cast(stddev, dtype) * radius * tf.cos(tf.cast(2 * np.pi, dtype) * v)
 

@@ -2,18 +2,20 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+Key = tuple[tf.Tensor, tf.Tensor]  # two uint32 scalars
 AT_ONCE = 2**20  # elements: their positions and bits stay in a processor's cache
 
 
-def u32(value):
+def u32(value: int) -> tf.Tensor:
     return tf.constant(value % 2**32, tf.uint32)
 
 
-def mix(x, key=None):
+def mix(x: tf.Tensor, key: tf.Tensor | None = None) -> tf.Tensor:
     """Hashes uint32s; `key` is added halfway, lest two keys give one sequence, shifted.
 
     The multipliers and shifts are those of lowbias32, found by C. Wellons's search for integer hashes of low bias
@@ -43,12 +45,12 @@ class Rows:
     salt: tf.Tensor
     rest: tf.Tensor
 
-    def bits(self, key):
+    def bits(self, key: Key) -> tf.Tensor:
         """Random bits of all elements: uint32 `[rows, elements]`; `key` of two uint32 scalars."""
         positions = tf.bitwise.bitwise_xor(self.first[:, None] + self.rest, self.salt[:, None])
         return mix(tf.bitwise.bitwise_xor(positions, key[0]), key[1])
 
-    def map(self, fn, dtype):
+    def map(self, fn: Callable[["Rows"], tf.Tensor], dtype: tf.DType) -> tf.Tensor:
         """`fn(Rows)`, of as many rows at a time as make `AT_ONCE` elements, for all rows."""
         rows, elements = self.first.shape[0], self.rest.shape[0]
         at_once = max(n for n in range(1, min(rows, AT_ONCE // elements) + 1) if rows % n == 0)
@@ -56,11 +58,16 @@ class Rows:
             return fn(self)
         groups = [tf.reshape(x, [-1, at_once]) for x in (self.first, self.salt)]
         return tf.map_fn(
-            lambda group: fn(Rows(*group, self.rest)), groups, parallel_iterations=1, fn_output_signature=dtype
+            lambda group: fn(Rows(group[0], group[1], self.rest)),
+            groups,
+            parallel_iterations=1,
+            fn_output_signature=dtype,
         )
 
 
-def rows_of(dims, begins, offsets, zero):
+def rows_of(
+    dims: Sequence[tuple[int, int]], begins: np.ndarray, offsets: Mapping[int, tf.Tensor], zero: tf.Tensor
+) -> Rows:
     """The elements of slices as `Rows`.
 
     Args:
@@ -78,13 +85,13 @@ def rows_of(dims, begins, offsets, zero):
         split += 1
     strides = [math.prod(whole for whole, _ in dims[d + 1 : inner if d < inner else None]) for d in range(len(dims))]
 
-    def starts(low, high):
+    def starts(low: int, high: int) -> tf.Tensor:
         """`[slices]`: positions of the slices' first elements, along some dimensions."""
         along = sum((begins[:, d] * strides[d] for d in range(low, high)), np.zeros(len(begins), np.int64))
         moved = [offsets[d] * u32(strides[d]) for d in offsets if low <= d < high]
         return sum(moved, tf.constant((along % 2**32).astype(np.uint32)))
 
-    def within(low, high):
+    def within(low: int, high: int) -> tf.Tensor:
         """How far the elements of a slice are from its first, along some dimensions."""
         index = tf.zeros([1] * (high - low), tf.uint32)
         for d in range(low, high):

@@ -5,35 +5,48 @@ convolution), and its gradient to the filter.
 """
 
 import math
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.meshes.exchange import sum_over
+from mtf_imaging.meshes.exchange import Round, sum_over
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.conv import local as local_conv
-from mtf_imaging.ops.faults import cannot_split
-from mtf_imaging.ops.window_op import WindowOperation, first_axis, make_geometry, per_dimension
+from mtf_imaging.ops.faults import LayoutFault, cannot_split
+from mtf_imaging.ops.window_op import Geometry, Ints, WindowOperation, first_axis, make_geometry, per_dimension
 
 
 class _ConvOperation(WindowOperation):
     """Base of the three: `x[batch..., sizes..., in]`, `y[batch..., outputs..., out]`, `f[kernel..., in, out]`."""
 
-    def __init__(self, kind, inputs, geometry, filter_shape, batch_dims, name):
+    def __init__(
+        self,
+        kind: str,
+        inputs: Sequence[mtf.Tensor],
+        geometry: Geometry,
+        filter_shape: mtf.Shape,
+        batch_dims: Sequence[mtf.Dimension],
+        name: str | None,
+    ) -> None:
         super().__init__(kind, inputs, geometry, name)
         self._filter_shape = filter_shape
         self._batch_dims = list(batch_dims)
 
     @property
-    def _in_dim(self):
+    def _in_dim(self) -> mtf.Dimension:
         return self._filter_shape.dims[-2]
 
     @property
-    def _out_dim(self):
+    def _out_dim(self) -> mtf.Dimension:
         return self._filter_shape.dims[-1]
 
-    def layout_faults(self, mesh_sizes, rules):
+    def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
         faults = super().layout_faults(mesh_sizes, rules)
         for dim in self._filter_shape.dims[:-2]:
-            rule = rules.get(dim.name)
+            rule = rules.get(dim.name, "")
             if mesh_sizes.get(rule, 1) > 1:
                 title = f"{self.kind} '{self.name}'"
                 faults.append(
@@ -41,26 +54,26 @@ class _ConvOperation(WindowOperation):
                 )
         return faults
 
-    def flops(self, mesh):
+    def flops(self, mesh: ShardMeshImpl) -> int:
         """Multiplications and additions of one processor: of the convolution and of its two gradients the same."""
         taps_and_channels = math.prod(mesh.slice_shape(self._filter_shape))
         windows = mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs))
         return 2 * taps_and_channels * math.prod(mesh.slice_shape(windows))
 
-    def _x_shape(self):
+    def _x_shape(self) -> mtf.Shape:
         return mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.sizes) + [self._in_dim])
 
-    def _y_shape(self):
+    def _y_shape(self) -> mtf.Shape:
         return mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs) + [self._out_dim])
 
-    def _filter_axes(self, mesh):
+    def _filter_axes(self, mesh: ShardMeshImpl) -> list[int]:
         return [axis for axis in mesh.split_axes(self._filter_shape) if axis is not None]
 
-    def _local_args(self, mesh):
+    def _local_args(self, mesh: ShardMeshImpl) -> tuple[list[int], str, list[int]]:
         windows = self.geometry.windows
         return [w.stride for w in windows], self.geometry.local_padding(mesh), [w.dilation for w in windows]
 
-    def _set_sum(self, lowering, value, dim):
+    def _set_sum(self, lowering: mtf.Lowering, value: LaidOutTensor, dim: mtf.Dimension) -> None:
         """Lowers the output to `value`, which is yet to be summed over the processors that split `dim`."""
         mesh = lowering.mesh_impl(self)
         axis = first_axis(mesh, dim)
@@ -68,7 +81,7 @@ class _ConvOperation(WindowOperation):
             value = mtf.LazyAllreduceSum(mesh, value, [axis])
         lowering.set_tensor_lowering(self.outputs[0], value)
 
-    def _sum_exchanged(self, mesh, dim):
+    def _sum_exchanged(self, mesh: ShardMeshImpl, dim: mtf.Dimension) -> list[Round]:
         """What `_set_sum` exchanges."""
         (y,), axis = self.outputs, first_axis(mesh, dim)
         return sum_over([] if axis is None else [axis], mesh.slice_shape(y.shape), y.dtype.size, lazy=True)
@@ -77,18 +90,18 @@ class _ConvOperation(WindowOperation):
 class Conv(_ConvOperation):
     """`y = conv(x, f)`."""
 
-    def __init__(self, kind, x, f, geometry, name=None):
+    def __init__(self, kind: str, x: mtf.Tensor, f: mtf.Tensor, geometry: Geometry, name: str | None = None) -> None:
         super().__init__(kind, [x, f], geometry, f.shape, x.shape.dims[: geometry.batch_ndims], name)
         self._outputs = [mtf.Tensor(self, self._y_shape(), x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         (dy,), (x, f) = grad_ys, self.inputs
         return [
             ConvInputGrad(self.kind, dy, f, self.geometry).outputs[0],
             ConvFilterGrad(self.kind, x, dy, self.geometry, f.shape).outputs[0],
         ]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         x, f = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
         strides, padding, dilations = self._local_args(mesh)
@@ -101,34 +114,34 @@ class Conv(_ConvOperation):
         )
         self._set_sum(lowering, y, self._in_dim)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         return [self.geometry.widening(mesh, self.inputs[0]), *self._sum_exchanged(mesh, self._in_dim)]
 
 
 class ConvInputGrad(_ConvOperation):
     """`x = transposed conv(y, f)`, the gradient of `Conv` to its input."""
 
-    def __init__(self, kind, y, f, geometry, name=None):
+    def __init__(self, kind: str, y: mtf.Tensor, f: mtf.Tensor, geometry: Geometry, name: str | None = None) -> None:
         super().__init__(kind, [y, f], geometry, f.shape, y.shape.dims[: geometry.batch_ndims], name or f"{kind}_dx")
         self._outputs = [mtf.Tensor(self, self._x_shape(), y.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         (dx,), (y, f) = grad_ys, self.inputs
         return [
             Conv(self.kind, dx, f, self.geometry).outputs[0],
             ConvFilterGrad(self.kind, dx, y, self.geometry, f.shape).outputs[0],
         ]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         y, f = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
         strides, padding, dilations = self._local_args(mesh)
         wide = self.geometry.wide_shape(mesh)
 
-        def narrow_later(y, f):
+        def narrow_later(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
             return local_conv.conv_input_grad([y.shape[0], *wide, f.shape[-2]], f, y, strides, padding, dilations)
 
-        def widened_before(y, f):
+        def widened_before(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
             return local_conv.conv(y, local_conv.adjoint_filter(f), strides, "VALID", dilations)
 
         if self.geometry.adjoint_margins(mesh) is None:
@@ -139,7 +152,7 @@ class ConvInputGrad(_ConvOperation):
             x = mesh.window(widened_before, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
         self._set_sum(lowering, x, self._out_dim)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         if self.geometry.adjoint_margins(mesh) is None:
             halos = self.geometry.narrowing(mesh, self.outputs[0])
         else:
@@ -150,29 +163,37 @@ class ConvInputGrad(_ConvOperation):
 class ConvFilterGrad(_ConvOperation):
     """`f = sum over batch and windows of x y`, the gradient of `Conv` to its filter."""
 
-    def __init__(self, kind, x, y, geometry, filter_shape, name=None):
+    def __init__(
+        self,
+        kind: str,
+        x: mtf.Tensor,
+        y: mtf.Tensor,
+        geometry: Geometry,
+        filter_shape: mtf.Shape,
+        name: str | None = None,
+    ) -> None:
         super().__init__(
             kind, [x, y], geometry, filter_shape, x.shape.dims[: geometry.batch_ndims], name or f"{kind}_df"
         )
         self._outputs = [mtf.Tensor(self, filter_shape, x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         (df,), (x, y) = grad_ys, self.inputs
         return [
             ConvInputGrad(self.kind, y, df, self.geometry).outputs[0],
             Conv(self.kind, x, df, self.geometry).outputs[0],
         ]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         x, y = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
         strides, padding, dilations = self._local_args(mesh)
         *kernel, inputs, outputs = mesh.slice_shape(self._filter_shape)
 
-        def over_windows(x, y):
+        def over_windows(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             return local_conv.conv_filter_grad(x, [*kernel, inputs, outputs], y, strides, padding, dilations)
 
-        def over_voxels(x, y):
+        def over_voxels(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             df = local_conv.conv_filter_grad(y, [*kernel, outputs, inputs], x, strides, padding, dilations)
             return local_conv.adjoint_filter(df)
 
@@ -190,7 +211,7 @@ class ConvFilterGrad(_ConvOperation):
         )
         lowering.set_tensor_lowering(self.outputs[0], df)
 
-    def _by_voxels(self, mesh):
+    def _by_voxels(self, mesh: ShardMeshImpl) -> bool:
         """Whether windows are widened rather than voxels: the filter's gradient is a sum over pairs of them.
 
         With windows widened, as they are for the gradient to x already, no widened x is kept for the backward pass;
@@ -199,7 +220,7 @@ class ConvFilterGrad(_ConvOperation):
         inputs, outputs = mesh.slice_shape(self._filter_shape)[-2:]
         return inputs >= outputs and self.geometry.is_its_own_adjoint(mesh)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         (x, y), (df,) = self.inputs, self.outputs
         axes = self.geometry.summed_axes(mesh, self._batch_dims)
         total = sum_over(axes, mesh.slice_shape(df.shape), df.dtype.size)
@@ -208,7 +229,7 @@ class ConvFilterGrad(_ConvOperation):
         return [self.geometry.adjoint_widening(mesh, y), *total] if self.geometry.margins(mesh) else total
 
 
-def _check_filter(title, x, f, num_spatial, channels_at):
+def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int) -> None:
     """Checks a filter: its rank, that its channels (`channels_at`: -2 or -1) are the input's, and its dtype."""
     if len(f.shape.dims) != num_spatial + 2:
         raise ShapeError(
@@ -224,7 +245,9 @@ def _check_filter(title, x, f, num_spatial, channels_at):
         raise ShapeError(f"{title}: the input is {x.dtype.name} and the filter {f.dtype.name}: cast one of them")
 
 
-def _conv(num_spatial, x, f, strides, padding, dilations, name):
+def _conv(
+    num_spatial: int, x: mtf.Tensor, f: mtf.Tensor, strides: Ints, padding: str, dilations: Ints, name: str | None
+) -> mtf.Tensor:
     kind = f"conv{num_spatial}d"
     title = f"{kind} '{name or kind}'"
     _check_filter(title, x, f, num_spatial, -2)
@@ -233,7 +256,15 @@ def _conv(num_spatial, x, f, strides, padding, dilations, name):
     return Conv(kind, x, f, geometry, name).outputs[0]
 
 
-def _conv_transpose(num_spatial, x, f, strides, padding, output_sizes, name):
+def _conv_transpose(
+    num_spatial: int,
+    x: mtf.Tensor,
+    f: mtf.Tensor,
+    strides: Ints,
+    padding: str,
+    output_sizes: Ints | None,
+    name: str | None,
+) -> mtf.Tensor:
     kind = f"conv{num_spatial}d_transpose"
     title = f"{kind} '{name or kind}'"
     _check_filter(title, x, f, num_spatial, -1)
@@ -253,12 +284,26 @@ def _conv_transpose(num_spatial, x, f, strides, padding, output_sizes, name):
     return ConvInputGrad(kind, x, f, geometry, name or kind).outputs[0]
 
 
-def conv2d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
+def conv2d(
+    x: mtf.Tensor,
+    filter: mtf.Tensor,
+    strides: Ints = 1,
+    padding: str = "SAME",
+    dilations: Ints = 1,
+    name: str | None = None,
+) -> mtf.Tensor:
     """2D convolution, as `tf.nn.conv2d`; see `conv3d`."""
     return _conv(2, x, filter, strides, padding, dilations, name)
 
 
-def conv3d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
+def conv3d(
+    x: mtf.Tensor,
+    filter: mtf.Tensor,
+    strides: Ints = 1,
+    padding: str = "SAME",
+    dilations: Ints = 1,
+    name: str | None = None,
+) -> mtf.Tensor:
     """3D convolution, as `tf.nn.conv3d` on the whole tensor: values and gradients, under every legal layout.
 
     `y[batch..., x', y', z', out] = sum over taps and in of x[batch..., ., ., ., in] filter[., ., ., in, out]`
@@ -283,12 +328,26 @@ def conv3d(x, filter, strides=1, padding="SAME", dilations=1, name=None):
     return _conv(3, x, filter, strides, padding, dilations, name)
 
 
-def conv2d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):
+def conv2d_transpose(
+    x: mtf.Tensor,
+    filter: mtf.Tensor,
+    strides: Ints,
+    padding: str = "SAME",
+    output_sizes: Ints | None = None,
+    name: str | None = None,
+) -> mtf.Tensor:
     """2D transposed convolution, as `tf.nn.conv2d_transpose`; see `conv3d_transpose`."""
     return _conv_transpose(2, x, filter, strides, padding, output_sizes, name)
 
 
-def conv3d_transpose(x, filter, strides, padding="SAME", output_sizes=None, name=None):
+def conv3d_transpose(
+    x: mtf.Tensor,
+    filter: mtf.Tensor,
+    strides: Ints,
+    padding: str = "SAME",
+    output_sizes: Ints | None = None,
+    name: str | None = None,
+) -> mtf.Tensor:
     """3D transposed convolution, as `tf.nn.conv3d_transpose`: the adjoint of `conv3d` with the same filter.
 
     Args:

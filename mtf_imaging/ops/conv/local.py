@@ -9,6 +9,8 @@ dimension.
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -18,15 +20,17 @@ from mtf_imaging.layout.windows import Window
 _DILATING = (tf.float32, tf.bfloat16, tf.float16)
 
 
-def _around(values):
+def _around(values: Sequence[int]) -> list[int]:
     return [1, *values, 1]
 
 
-def _replaced(values, axis, value):
+def _replaced(values: Sequence[int], axis: int, value: int) -> list[int]:
     return [*values[:axis], value, *values[axis + 1 :]]
 
 
-def _axis_by_tap(dtype, kernel, strides, dilations):
+def _axis_by_tap(
+    dtype: tf.DType, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> int | None:
     """Returns the spatial dimension whose taps are convolved one at a time; None if TensorFlow convolves them."""
     for axis, (taps, stride) in enumerate(zip(kernel, strides)):
         # oneDNN's filter gradient (TensorFlow 2.21) corrupts memory for strided kernels of one tap and few channels.
@@ -55,10 +59,18 @@ class _Taps:
     axis: int
     window: Window
     size: int
-    rest: tuple
+    rest: tuple[list[int], str, list[int]]
 
     @classmethod
-    def make(cls, dtype, sizes, kernel, strides, padding, dilations):
+    def make(
+        cls,
+        dtype: tf.DType,
+        sizes: Sequence[int],
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding: str,
+        dilations: Sequence[int],
+    ) -> Self | None:
         """Returns the taps that are convolved one at a time, or None if TensorFlow convolves them all."""
         axis = _axis_by_tap(dtype, kernel, strides, dilations)
         if axis is None:
@@ -68,26 +80,26 @@ class _Taps:
         return cls(axis + 1, window, sizes[axis], rest)
 
     @property
-    def numbers(self):
+    def numbers(self) -> range:
         return range(self.window.kernel)
 
     @property
-    def outputs(self):
+    def outputs(self) -> int:
         return self.window.output_size(self.size)
 
-    def of_filter(self, f, tap):
+    def of_filter(self, f: tf.Tensor, tap: int) -> tf.Tensor:
         """Returns the filter with a single tap."""
         return f if self.window.kernel == 1 else tf.split(f, self.window.kernel, self.axis - 1)[tap]
 
-    def _folded(self, shape):
+    def _folded(self, shape: Sequence[int]) -> list[int]:
         """Folds all other dimensions of a shape, because TensorFlow copies tensors of three dimensions fastest."""
         return [math.prod(shape[: self.axis]), shape[self.axis], math.prod(shape[self.axis + 1 :])]
 
-    def _unfolded(self, x, shape):
+    def _unfolded(self, x: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
         """Reshapes `x` to a shape, but keeps its size along the dimension."""
         return tf.reshape(x, _replaced(shape, self.axis, x.shape[1]))
 
-    def padded(self, x):
+    def padded(self, x: tf.Tensor) -> tf.Tensor:
         """Pads `x` with the zeros that the taps read."""
         before, after = self.window.pads(self.size)
         if not before and not after:
@@ -95,7 +107,7 @@ class _Taps:
         shape = x.shape.as_list()
         return self._unfolded(tf.pad(tf.reshape(x, self._folded(shape)), [[0, 0], [before, after], [0, 0]]), shape)
 
-    def unpadded(self, dx):
+    def unpadded(self, dx: tf.Tensor) -> tf.Tensor:
         """The adjoint of `padded`."""
         before, after = self.window.pads(self.size)
         if not before and not after:
@@ -103,7 +115,7 @@ class _Taps:
         shape = dx.shape.as_list()
         return self._unfolded(tf.reshape(dx, self._folded(shape))[:, before : before + self.size], shape)
 
-    def read(self, x, tap):
+    def read(self, x: tf.Tensor, tap: int) -> tf.Tensor:
         """Returns the voxels of a padded `x` that one tap reads, one per output."""
         shape, first, stride = x.shape.as_list(), tap * self.window.dilation, self.window.stride
         x = tf.reshape(x, self._folded(shape))
@@ -114,11 +126,11 @@ class _Taps:
             x = tf.gather(x, list(range(first, first + self.outputs * stride, stride)), axis=1)
         return self._unfolded(x, shape)
 
-    def read_shape(self, shape):
+    def read_shape(self, shape: Sequence[int]) -> list[int]:
         """Returns the shape of the voxels that one tap reads from a tensor of a given shape."""
         return _replaced(shape, self.axis, self.outputs)
 
-    def spread(self, values, tap):
+    def spread(self, values: tf.Tensor, tap: int) -> tf.Tensor:
         """The adjoint of `read`: puts values at the voxels that one tap reads, and zeros at all others."""
         shape, first, stride = values.shape.as_list(), tap * self.window.dilation, self.window.stride
         outer, outputs, inner = self._folded(shape)
@@ -130,7 +142,7 @@ class _Taps:
         return self._unfolded(values, shape)
 
 
-def _native(kernel, strides, padding, dilations):
+def _native(kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]) -> dict[str, Any]:
     """Returns the arguments of TensorFlow's kernels.
 
     The dilation of a single tap has no effect. It is set to 1, because some kernels refuse any dilation. If a filter
@@ -143,13 +155,13 @@ def _native(kernel, strides, padding, dilations):
     return {"strides": _around(strides), "padding": padding, "dilations": _around(dilations)}
 
 
-def adjoint_filter(f):
+def adjoint_filter(f: tf.Tensor) -> tf.Tensor:
     """The filter `[kernel..., out, in]` whose convolution, of stride 1, is the adjoint of that of `f`."""
     spatial = list(range(len(f.shape) - 2))
     return tf.transpose(tf.reverse(f, spatial), [*spatial, len(spatial) + 1, len(spatial)])
 
 
-def conv(x, f, strides, padding, dilations):
+def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]) -> tf.Tensor:
     """`y[batch, outputs..., out]`."""
     kernel = f.shape.as_list()[:-2]
     taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
@@ -160,7 +172,9 @@ def conv(x, f, strides, padding, dilations):
     return fn(input=x, filter=f, **_native(kernel, strides, padding, dilations))
 
 
-def conv_input_grad(shape, f, dy, strides, padding, dilations):
+def conv_input_grad(
+    shape: Sequence[int], f: tf.Tensor, dy: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]
+) -> tf.Tensor:
     """`dx` of the given shape from `dy` (also: the transposed convolution of `dy`)."""
     shape, kernel = list(shape), f.shape.as_list()[:-2]
     taps = _Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
@@ -172,7 +186,9 @@ def conv_input_grad(shape, f, dy, strides, padding, dilations):
     return fn(input_sizes=shape, filter=f, out_backprop=dy, **_native(kernel, strides, padding, dilations))
 
 
-def conv_filter_grad(x, shape, dy, strides, padding, dilations):
+def conv_filter_grad(
+    x: tf.Tensor, shape: Sequence[int], dy: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]
+) -> tf.Tensor:
     """`df` of the given shape from `x` and `dy`, a sum over the batch."""
     shape, kernel = list(shape), list(shape[:-2])
     taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)

@@ -1,30 +1,32 @@
 """Softmax and cross entropy over named dimensions."""
 
+from collections.abc import Mapping, Sequence
+
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.ops.faults import cannot_split
+from mtf_imaging.ops.faults import LayoutFault, cannot_split
 
 
 class _ClassOperation(mtf.Operation):
     """An operation along the last dimension of its first input, which may not be split."""
 
-    def layout_faults(self, mesh_sizes, rules):
+    def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
         dim = self.inputs[0].shape.dims[-1]
-        rule = rules.get(dim.name)
+        rule = rules.get(dim.name, "")
         if mesh_sizes.get(rule, 1) == 1:
             return []
         title = f"{self.kind} '{self.name}'"
         return [cannot_split(title, dim, rule, mesh_sizes[rule], "it needs all classes of a voxel at once")]
 
 
-def _rows(stack):
+def _rows(stack: tf.Tensor) -> tf.Tensor:
     """A stack as `[voxels, classes]`: TensorFlow's CPU kernels refuse more than 5 dimensions."""
     return tf.reshape(stack, [-1, stack.shape[-1]])
 
 
-def _softmax_gradient(y, dy):
+def _softmax_gradient(y: mtf.Tensor, dy: mtf.Tensor) -> mtf.Tensor:
     """Returns the gradient of `y = softmax(x)` with respect to `x`."""
     return y * (dy - mtf.reduce_sum(y * dy, reduced_dim=y.shape.dims[-1]))
 
@@ -34,14 +36,14 @@ class Softmax(_ClassOperation):
 
     kind = "softmax"
 
-    def __init__(self, x, name=None):
+    def __init__(self, x: mtf.Tensor, name: str | None = None) -> None:
         super().__init__([x], name=name or self.kind)
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return [_softmax_gradient(self.outputs[0], grad_ys[0])]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
         y = lowering.mesh_impl(self).map_stacks(lambda x: tf.reshape(tf.nn.softmax(_rows(x)), x.shape), x)
         lowering.set_tensor_lowering(self.outputs[0], y)
@@ -52,7 +54,9 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
 
     kind = "sparse_softmax_cross_entropy"
 
-    def __init__(self, logits, labels, weights, name=None):
+    def __init__(
+        self, logits: mtf.Tensor, labels: mtf.Tensor, weights: Sequence[float] | None, name: str | None = None
+    ) -> None:
         super().__init__([logits, labels], name=name or self.kind)
         self._weights = weights
         self._outputs = [
@@ -60,7 +64,7 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
             mtf.Tensor(self, logits.shape, logits.dtype, index=1),
         ]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         dloss, dgrad = grad_ys
         terms = [] if dloss is None else [self.outputs[1] * dloss]
         if dgrad is not None:  # in a second derivative
@@ -68,17 +72,17 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
             terms.append(_softmax_gradient(y, dgrad if self._weights is None else dgrad * self._weights_of_voxels()))
         return [mtf.add_n(terms), None]
 
-    def _weights_of_voxels(self):
+    def _weights_of_voxels(self) -> mtf.Tensor:
         logits, labels = self.inputs
         dim = logits.shape.dims[-1]
         weights = mtf.import_tf_tensor(self.mesh, tf.constant(self._weights, logits.dtype), mtf.Shape([dim]))
         return mtf.einsum([mtf.one_hot(labels, dim, dtype=logits.dtype), weights], output_shape=labels.shape)
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         logits, labels = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
 
-        def local(logits, labels):
+        def local(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             flat = tf.reshape(labels, [-1])
             loss, grad = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=_rows(logits), labels=flat)
             if self._weights is not None:
@@ -90,20 +94,26 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
             lowering.set_tensor_lowering(tensor, value)
 
 
-def _check_last(kind, x, dim):
+def _check_last(kind: str, x: mtf.Tensor, dim: mtf.Dimension) -> None:
     if x.shape.dims[-1] != dim:
         raise ShapeError(
             f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension, but the input is {x.shape}"
         )
 
 
-def softmax(x, dim, name=None):
+def softmax(x: mtf.Tensor, dim: mtf.Dimension, name: str | None = None) -> mtf.Tensor:
     """Softmax over `dim`, the last dimension of `x`; every other dimension may be split."""
     _check_last("softmax", x, dim)
     return Softmax(x, name).outputs[0]
 
 
-def sparse_softmax_cross_entropy(logits, labels, dim, weights=None, name=None):
+def sparse_softmax_cross_entropy(
+    logits: mtf.Tensor,
+    labels: mtf.Tensor,
+    dim: mtf.Dimension,
+    weights: Sequence[float] | None = None,
+    name: str | None = None,
+) -> mtf.Tensor:
     """Cross entropy of each voxel, as `tf.nn.sparse_softmax_cross_entropy_with_logits`, times the weight of its class.
 
     Args:
@@ -130,6 +140,8 @@ def sparse_softmax_cross_entropy(logits, labels, dim, weights=None, name=None):
     return SparseSoftmaxCrossEntropy(logits, labels, weights, name).outputs[0]
 
 
-def weighted_cross_entropy(logits, labels, dim, weights):
+def weighted_cross_entropy(
+    logits: mtf.Tensor, labels: mtf.Tensor, dim: mtf.Dimension, weights: Sequence[float]
+) -> mtf.Tensor:
     """Mean over all voxels of `sparse_softmax_cross_entropy` with class weights: a scalar."""
     return mtf.reduce_mean(sparse_softmax_cross_entropy(logits, labels, dim, weights))

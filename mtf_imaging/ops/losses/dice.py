@@ -7,7 +7,9 @@ from mtf_imaging.ops.over_batch import over_batch
 DICE_OVER = ("case", "batch", "both")
 
 
-def dice_loss(probabilities, labels, batch_dim, epsilon=0.1, over="both"):
+def dice_loss(
+    probabilities: mtf.Tensor, labels: mtf.Tensor, batch_dim: mtf.Dimension, epsilon: float = 0.1, over: str = "both"
+) -> mtf.Tensor:
     """1 - soft Dice of one class: of each case, of all cases of the batch together, or the mean of these two.
 
     `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`, so that an empty class that nothing predicts counts
@@ -42,7 +44,9 @@ def dice_loss(probabilities, labels, batch_dim, epsilon=0.1, over="both"):
     return 1 - mtf.add_n(found) / len(found)
 
 
-def adaptive_dice_loss(probabilities, labels, dim, epsilon=1e-7):
+def adaptive_dice_loss(
+    probabilities: mtf.Tensor, labels: mtf.Tensor, dim: mtf.Dimension, epsilon: float = 1e-7
+) -> mtf.Tensor:
     """`1 - mean over classes of Dice exp(1 - Dice)`: a class weighs the more, the worse it is found.
 
     That is the "adaptive Dice" of the 3D U-Net among Google's Cloud TPU reference models. The Dice of a class is that

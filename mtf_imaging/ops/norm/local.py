@@ -1,4 +1,4 @@
-"""Normalisation on one device: what norms call on their slices.
+"""Normalization on one device: what norms call on their slices.
 
 `x` is `[cases, ..., channels]`, statistics and what is learned `[cases, channels]`: of every case by itself, or of one
 case that stands for all. TensorFlow's fused kernels do the work where they know the dtype: a few times faster than
@@ -26,7 +26,7 @@ class _Columns:
         several cases are to be copied.
     """
 
-    def __init__(self, x, to_sum):
+    def __init__(self, x: tf.Tensor, to_sum: bool) -> None:
         self._shape = x.shape
         self._cases, *sizes, self._channels = x.shape
         self.columns = 1
@@ -34,39 +34,39 @@ class _Columns:
             self.columns *= sizes.pop()
         self.rows = math.prod(sizes)
 
-    def view(self, x):
+    def view(self, x: tf.Tensor) -> tf.Tensor:
         if self._cases > 1:
             x = tf.transpose(tf.reshape(x, [self._cases, self.rows, -1]), [1, 0, 2])
         return tf.reshape(x, [1, 1, self.rows, -1])
 
-    def undo(self, view):
+    def undo(self, view: tf.Tensor) -> tf.Tensor:
         if self._cases > 1:
             view = tf.transpose(tf.reshape(view, [self.rows, self._cases, -1]), [1, 0, 2])
         return tf.reshape(view, self._shape)
 
-    def spread(self, values):
+    def spread(self, values: tf.Tensor) -> tf.Tensor:
         """`[cases, channels]` for every column."""
         return tf.reshape(tf.tile(values[:, tf.newaxis], [1, self.columns, 1]), [-1])
 
-    def sum(self, values):
+    def sum(self, values: tf.Tensor) -> tf.Tensor:
         """The adjoint of `spread`, in float64."""
         return tf.reduce_sum(tf.reshape(tf.cast(values, tf.float64), [self._cases, self.columns, self._channels]), 1)
 
 
-def sums(x):
+def sums(x: tf.Tensor) -> tf.Tensor:
     """Returns the sum of each channel: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, to_sum=True)
     return columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2]))[:, tf.newaxis]
 
 
-def centered_squares(x, mean):
+def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns the sum of squared deviations from `mean`, in the shape of `sums`."""
     columns = _Columns(x, to_sum=True)
     squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
     return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))[:, tf.newaxis]
 
 
-def power_sums(x):
+def power_sums(x: tf.Tensor) -> tf.Tensor:
     """Returns the sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
 
     One pass over `x` computes both. float64 has enough digits to compute a float32 variance from them: if the mean is
@@ -83,12 +83,21 @@ def power_sums(x):
     return rows * tf.stack([columns.sum(mean), columns.sum(variance + tf.square(mean))], axis=1)
 
 
-def _normalize(x, mean, variance, scale, offset, epsilon):
+def _normalize(
+    x: tf.Tensor,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    scale: tf.Tensor | float,
+    offset: tf.Tensor | float,
+    epsilon: float,
+) -> tf.Tensor:
     """Normalizes `x`. `tf.nn.batch_normalization` multiplies before subtracting, so it loses digits of a large mean."""
     return (x - mean) * (scale * tf.math.rsqrt(variance + epsilon)) + offset
 
 
-def normalise(x, mean, variance, scale, offset, epsilon):
+def normalize(
+    x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
+) -> tf.Tensor:
     """`(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
@@ -107,7 +116,7 @@ def normalise(x, mean, variance, scale, offset, epsilon):
     return columns.undo(y)
 
 
-def gradient_sums(x, dy, mean, variance, epsilon):
+def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Returns the sums of `dy (x - mean) / sqrt(variance + epsilon)` and `dy`: float64, `[cases, 2, channels]`."""
     columns = _Columns(x, to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
@@ -128,14 +137,23 @@ def gradient_sums(x, dy, mean, variance, epsilon):
     return tf.stack([columns.sum(of_normal), columns.sum(of_dy)], axis=1)
 
 
-def gradient(x, dy, mean, variance, scale, of_normal, of_dy, epsilon):
+def gradient(
+    x: tf.Tensor,
+    dy: tf.Tensor,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    scale: tf.Tensor,
+    of_normal: tf.Tensor,
+    of_dy: tf.Tensor,
+    epsilon: float,
+) -> tf.Tensor:
     """Gradient to `x`, through the statistics.
 
     `(scale dy - of_dy - normal of_normal) / sqrt(variance + epsilon)`, as Ioffe and Szegedy 2015 (arXiv:1502.03167),
     section 3, have it, where `of_normal` and `of_dy` are means of `scale dy normal` and `scale dy` over all that share
-    statistics. Both terms are of the form of a normalisation.
+    statistics. Both terms are of the form of a normalization.
     """
     nothing = tf.zeros_like(mean)
     inverse = tf.math.rsqrt(variance + epsilon)
-    of_scale = normalise(dy, nothing, variance, scale, -inverse * of_dy, epsilon)
-    return of_scale - normalise(x, mean, variance, inverse * of_normal, nothing, epsilon)
+    of_scale = normalize(dy, nothing, variance, scale, -inverse * of_dy, epsilon)
+    return of_scale - normalize(x, mean, variance, inverse * of_normal, nothing, epsilon)

@@ -1,16 +1,20 @@
-"""Normalisation by statistics of the whole tensor, however it is split: the operation behind every norm.
+"""Normalization by statistics of the whole tensor, however it is split: the operation behind every norm.
 
 Norms differ in what shares statistics: the whole batch or each case by itself, one channel or a group of them. Sums of
 each channel are found where the slices are, those of what shares statistics brought together in float64.
 """
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
 
 _PRECISE = tf.float64.size  # of sums
@@ -32,39 +36,43 @@ class Sharing:
 class _WholeBatch:
     """The slices of a processor as one case: all dimensions but channels are summed over."""
 
-    def __init__(self, mesh, shape):
+    def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         *axes, channel_axis = mesh.split_axes(shape)
         self._mesh = mesh
         self._summed = [axis for axis in axes if axis is not None]
         self._channel_axes = [] if channel_axis is None else [channel_axis]
 
-    def sums(self, fn, tensors, statistics=()):
+    def sums(
+        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor] = ()
+    ) -> LaidOutTensor:
         """Sums `fn(*tensors, *statistics) -> [cases, sums, channels]` over processors."""
 
-        def local(*inputs):
+        def local(*inputs: tf.Tensor) -> tf.Tensor:
             split = len(tensors)
             return fn(*(x[tf.newaxis] for x in inputs[:split]), *(s[0] for s in inputs[split:]))
 
         return self._mesh.window_sum(local, [*tensors, *statistics], self._summed, self._channel_axes, batch_ndims=0)
 
-    def map(self, fn, tensors, statistics):
+    def map(
+        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
+    ) -> LaidOutTensor:
         """`fn(*tensors, *statistics)`, of the shape of its first argument."""
 
-        def local(*inputs):
+        def local(*inputs: tf.Tensor) -> tf.Tensor:
             split = len(tensors)
             return fn(*(x[tf.newaxis] for x in inputs[:split]), *inputs[split:])[0]
 
         return self._mesh.window(local, tensors, statistics, self._channel_axes, batch_ndims=0)
 
-    def sum_cases(self, sums):
+    def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
         """Sums over all cases."""
         return sums
 
-    def exchanged(self, shape, count):
+    def exchanged(self, shape: Sequence[int], count: int) -> list[Round]:
         """Returns the exchanges of `sums` of `[cases, count, channels]`, for slices of this shape."""
         return sum_over(self._summed, [1, count, shape[-1]], _PRECISE)
 
-    def exchanged_cases(self, shape):
+    def exchanged_cases(self, shape: Sequence[int]) -> list[Round]:
         """What `sum_cases` exchanges."""
         return []
 
@@ -72,60 +80,64 @@ class _WholeBatch:
 class _EachCase:
     """Every case by itself: the dimensions between the first and channels are summed over. As `_WholeBatch`."""
 
-    def __init__(self, mesh, shape):
+    def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         self._case_axis, *axes, _ = mesh.split_axes(shape)
         self._mesh = mesh
         self._summed = [axis for axis in axes if axis is not None]
 
-    def sums(self, fn, tensors, statistics=()):
+    def sums(
+        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor] = ()
+    ) -> LaidOutTensor:
         return self._allreduce(self.map(fn, tensors, statistics), self._summed)
 
-    def map(self, fn, tensors, statistics):
-        def spread(x, values):  # one row a case, in a stack of as many slices
+    def map(
+        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
+    ) -> LaidOutTensor:
+        def spread(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:  # one row a case, in a stack of as many slices
             return tf.broadcast_to(values, [*x.shape[:2], values.shape[-1]])
 
         statistics = [self._mesh.map_stacks(spread, tensors[0], s) for s in statistics]
         return self._mesh.window(fn, [*tensors, *statistics], batch_ndims=1)
 
-    def sum_cases(self, sums):
+    def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
         sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1, keepdims=True), sums)
         return self._allreduce(sums, [] if self._case_axis is None else [self._case_axis])
 
-    def exchanged(self, shape, count):
+    def exchanged(self, shape: Sequence[int], count: int) -> list[Round]:
         return sum_over(self._summed, [shape[0], count, shape[-1]], _PRECISE)
 
-    def exchanged_cases(self, shape):
+    def exchanged_cases(self, shape: Sequence[int]) -> list[Round]:
         return sum_over([] if self._case_axis is None else [self._case_axis], [1, 2, shape[-1]], _PRECISE)
 
-    def _allreduce(self, sums, axes):
+    def _allreduce(self, sums: LaidOutTensor, axes: Sequence[int]) -> LaidOutTensor:
         return self._mesh.allreduce(sums, axes, "SUM") if axes else sums
 
 
 class _NormOperation(mtf.Operation):
-    """What the normalisation and its gradient share.
+    """What the normalization and its gradient share.
 
     Laid-out statistics, and what is learned, are `[cases, channels]` here, with one case for a whole batch.
     """
 
-    def __init__(self, kind, inputs, sharing, epsilon, name):
+    def __init__(self, kind: str, inputs: Sequence[mtf.Tensor], sharing: Sharing, epsilon: float, name: str) -> None:
         super().__init__(inputs, name=name)
         self.kind = kind
         self._sharing, self._epsilon = sharing, epsilon
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         results = self._lower(mesh, *[lowering.tensors[t].to_laid_out_tensor() for t in self.inputs])
         for tensor, value in zip(self.outputs, results):
             lowering.set_tensor_lowering(tensor, value)
 
-    def _cases(self, mesh):
+    def _cases(self, mesh: ShardMeshImpl) -> _WholeBatch | _EachCase:
         return (_EachCase if self._sharing.by_case else _WholeBatch)(mesh, self.inputs[0].shape)
 
-    def _with_cases(self, mesh, *values):
+    def _with_cases(self, mesh: ShardMeshImpl, *values: LaidOutTensor) -> list[LaidOutTensor]:
         """Laid-out `[channels]` as `[cases=1, channels]`; others as they are."""
         return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else v[:, tf.newaxis], v) for v in values]
 
-    def _means(self, mesh, sums):
+    def _means(self, mesh: ShardMeshImpl, sums: LaidOutTensor) -> LaidOutTensor:
         """Computes means over all values that share statistics from sums per channel, `[cases, sums, channels]`."""
         dims = self.inputs[0].shape.dims
         count = math.prod(d.size for d in dims[1 if self._sharing.by_case else 0 : -1])
@@ -134,7 +146,7 @@ class _NormOperation(mtf.Operation):
         if group == 1:
             return means
 
-        def mean_of_group(means):
+        def mean_of_group(means: tf.Tensor) -> tf.Tensor:
             grouped = tf.reshape(means, [*means.shape[:-1], -1, group])
             return tf.repeat(tf.reduce_mean(grouped, axis=-1), group, axis=-1)
 
@@ -145,12 +157,12 @@ class _NormOperation(mtf.Operation):
         means = mesh.map_stacks(mean_of_group, mesh.allconcat(means, axis, 2))
         return mesh.allsplit(means, axis, 2)
 
-    def _axis_within_groups(self, mesh):
+    def _axis_within_groups(self, mesh: ShardMeshImpl) -> int | None:
         """The mesh axis that splits channels so that a group lies in several slices, or None."""
         channels = mtf.Shape(self.inputs[0].shape.dims[-1:])
         return None if mesh.slice_shape(channels)[0] % self._sharing.group == 0 else mesh.split_axes(channels)[0]
 
-    def _exchanged_means(self, mesh, count=2):
+    def _exchanged_means(self, mesh: ShardMeshImpl, count: int = 2) -> list[Round]:
         """Returns the exchanges of `count` sums and of their means."""
         shape, axis = mesh.slice_shape(self.inputs[0].shape), self._axis_within_groups(mesh)
         cases = shape[0] if self._sharing.by_case else 1
@@ -158,10 +170,19 @@ class _NormOperation(mtf.Operation):
         return [*self._cases(mesh).exchanged(shape, count), *means]
 
 
-class Normalise(_NormOperation):
+class Normalize(_NormOperation):
     """`y = (x - mean) / sqrt(variance + epsilon) scale + offset`; outputs y, mean and (biased) variance."""
 
-    def __init__(self, kind, x, scale, offset, sharing, epsilon, name=None):
+    def __init__(
+        self,
+        kind: str,
+        x: mtf.Tensor,
+        scale: mtf.Tensor,
+        offset: mtf.Tensor,
+        sharing: Sharing,
+        epsilon: float,
+        name: str | None = None,
+    ) -> None:
         super().__init__(kind, [x, scale, offset], sharing, epsilon, name or kind)
         statistics = mtf.Shape(x.shape.dims[:1] * sharing.by_case + x.shape.dims[-1:])
         self._outputs = [
@@ -170,28 +191,30 @@ class Normalise(_NormOperation):
             mtf.Tensor(self, statistics, scale.dtype, index=2),
         ]
 
-    def gradient(self, grad_ys):
-        x, scale, _ = self.inputs
-        return NormaliseGrad(self.kind, x, scale, *self.outputs[1:], grad_ys[0], self._sharing, self._epsilon).outputs
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
+        (x, scale, _), (_, mean, variance) = self.inputs, self.outputs
+        return NormalizeGrad(self.kind, x, scale, mean, variance, grad_ys[0], self._sharing, self._epsilon).outputs
 
     @property
-    def _in_two_passes(self):
+    def _in_two_passes(self) -> bool:
         """Whether the mean is computed first, and the squared deviations from it in a second pass.
 
         The difference of two power sums has too few digits for float64, but enough for all dtypes with fewer bits.
         """
         return self.inputs[0].dtype not in local_norm.FUSED_DTYPES
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         if self._in_two_passes:
             return self._exchanged_means(mesh, 1) * 2
         return self._exchanged_means(mesh)
 
-    def _moments(self, mesh, cases, x):
+    def _moments(
+        self, mesh: ShardMeshImpl, cases: _WholeBatch | _EachCase, x: LaidOutTensor
+    ) -> tuple[LaidOutTensor, LaidOutTensor]:
         """Returns the mean and the variance of the values that share statistics, `[cases, channels]`."""
         dtype = self.outputs[1].dtype
 
-        def moments(means):
+        def moments(means: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             mean, mean_square = tf.unstack(means, axis=2)
             variance = tf.maximum(mean_square - tf.square(mean), 0)
             return tf.cast(mean, dtype), tf.cast(variance, dtype)
@@ -202,27 +225,36 @@ class Normalise(_NormOperation):
         squares = cases.sums(local_norm.centered_squares, [x], [mean])
         return mean, mesh.map_stacks(lambda v: v[:, :, 0], self._means(mesh, squares))
 
-    def _lower(self, mesh, x, scale, offset):
-        def normalise(x, *statistics):
-            return local_norm.normalise(x, *statistics, self._epsilon)
-
-        cases = self._cases(mesh)
+    def _lower(
+        self, mesh: ShardMeshImpl, x: LaidOutTensor, scale: LaidOutTensor, offset: LaidOutTensor
+    ) -> tuple[LaidOutTensor, ...]:
+        cases, normalize = self._cases(mesh), functools.partial(local_norm.normalize, epsilon=self._epsilon)
         mean, variance = self._moments(mesh, cases, x)
-        y = cases.map(normalise, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
+        y = cases.map(normalize, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
         if not self._sharing.by_case:
             mean, variance = [mesh.map_stacks(lambda s: s[:, 0], s) for s in (mean, variance)]
         return y, mean, variance
 
 
-class NormaliseGrad(_NormOperation):
-    """Gradients of `Normalise` with respect to x, scale and offset, through the statistics.
+class NormalizeGrad(_NormOperation):
+    """Gradients of `Normalize` with respect to x, scale and offset, through the statistics.
 
     For second derivatives, its own gradient differentiates the same normalization, built from mesh_tensorflow's
     operations. These sum over processors and can be differentiated any number of times, but take more time and memory
     than the fused kernels.
     """
 
-    def __init__(self, kind, x, scale, mean, variance, dy, sharing, epsilon):
+    def __init__(
+        self,
+        kind: str,
+        x: mtf.Tensor,
+        scale: mtf.Tensor,
+        mean: mtf.Tensor,
+        variance: mtf.Tensor,
+        dy: mtf.Tensor,
+        sharing: Sharing,
+        epsilon: float,
+    ) -> None:
         super().__init__(kind, [x, scale, mean, variance, dy], sharing, epsilon, f"{kind}_dx")
         self._outputs = [
             mtf.Tensor(self, x.shape, x.dtype, index=0),
@@ -230,17 +262,19 @@ class NormaliseGrad(_NormOperation):
             mtf.Tensor(self, scale.shape, scale.dtype, index=2),
         ]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         x, scale, _, _, dy = self.inputs
         gradients, operations = self.graph.capture_operations(lambda: self._elementary(x, scale, dy))
         # These compute the statistics from x, so the gradients of the inputs `mean` and `variance` are None.
         dx, dscale, ddy = mtf.gradients(gradients, [x, scale, dy], grad_ys, operations)
         return [dx, dscale, None, None, ddy]
 
-    def _elementary(self, x, scale, dy):
+    def _elementary(
+        self, x: mtf.Tensor, scale: mtf.Tensor, dy: mtf.Tensor
+    ) -> tuple[mtf.Tensor, mtf.Tensor, mtf.Tensor]:
         """Computes the outputs with mesh_tensorflow's operations."""
 
-        def normalized():
+        def normalized() -> mtf.Tensor:
             centered = wide_x - self._elementary_mean(wide_x)
             variance = self._elementary_mean(mtf.square(centered))
             return centered * mtf.rsqrt(variance + self._epsilon) * scale
@@ -250,7 +284,7 @@ class NormaliseGrad(_NormOperation):
         dx, dscale = mtf.gradients([y], [wide_x, scale], [wide_dy], operations)
         return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
 
-    def _elementary_mean(self, values):
+    def _elementary_mean(self, values: mtf.Tensor) -> mtf.Tensor:
         """Returns the mean of the values that share statistics: `[cases, channels]`, or `[channels]` for a batch."""
         first, *_, channels = values.shape.dims
         means = mtf.reduce_mean(values, output_shape=mtf.Shape([first] * self._sharing.by_case + [channels]))
@@ -263,27 +297,31 @@ class NormaliseGrad(_NormOperation):
         mean_of_group = mtf.einsum([means, member], output_shape=mtf.Shape([first, groups])) / size
         return mtf.einsum([mean_of_group, member], output_shape=means.shape)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         learned = self._cases(mesh).exchanged_cases(mesh.slice_shape(self.inputs[0].shape))
         return [*self._exchanged_means(mesh), *learned]
 
-    def _lower(self, mesh, x, scale, mean, variance, dy):
+    def _lower(
+        self,
+        mesh: ShardMeshImpl,
+        x: LaidOutTensor,
+        scale: LaidOutTensor,
+        mean: LaidOutTensor,
+        variance: LaidOutTensor,
+        dy: LaidOutTensor,
+    ) -> tuple[LaidOutTensor, ...]:
         dtype = self.outputs[1].dtype
 
-        def gradient_sums(*inputs):
-            return local_norm.gradient_sums(*inputs, self._epsilon)
-
-        def gradient(*inputs):
-            return local_norm.gradient(*inputs, self._epsilon)
-
-        def weighted(sums, scale):
+        def weighted(sums: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
             return sums * tf.cast(scale, sums.dtype)[:, :, tf.newaxis]
 
-        def parts(sums):
+        def parts(sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return tuple(tf.cast(part, dtype) for part in tf.unstack(sums, axis=2))
 
         cases = self._cases(mesh)
         mean, variance, scale = self._with_cases(mesh, mean, variance, scale)
+        gradient_sums = functools.partial(local_norm.gradient_sums, epsilon=self._epsilon)
+        gradient = functools.partial(local_norm.gradient, epsilon=self._epsilon)
         sums = cases.sums(gradient_sums, [x, dy], [mean, variance])
         of_normal, of_dy = mesh.map_stacks(parts, self._means(mesh, mesh.map_stacks(weighted, sums, scale)))
         dx = cases.map(gradient, [x, dy], [mean, variance, scale, of_normal, of_dy])

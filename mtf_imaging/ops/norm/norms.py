@@ -5,19 +5,21 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.inference import is_inference
-from mtf_imaging.ops.norm.normalization import Normalise, Sharing
+from mtf_imaging.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.ops.precision import master_dtype
 
 
-def _variable(x, key, initial, trainable=True):
+def _variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = True) -> mtf.Tensor:
     """A variable of `x`'s channels."""
     channels, initializer = mtf.Shape(x.shape.dims[-1:]), tf.constant_initializer(initial)
     dtype = master_dtype(x.dtype)
     return mtf.get_variable(x.mesh, key, channels, dtype=dtype, initializer=initializer, trainable=trainable)
 
 
-def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
-    """Batch normalisation: statistics of each channel over the whole batch and volume.
+def batch_norm(
+    x: mtf.Tensor, is_training: bool, momentum: float = 0.9, epsilon: float = 1e-6, name: str | None = None
+) -> mtf.Tensor:
+    """Batch normalization: statistics of each channel over the whole batch and volume.
 
     Variables: `scale` (from 1), `offset` (from 0), and, not trained, `moving_mean` (from 0) and `moving_variance` (from
     1), which each training call moves by `1 - momentum` towards the batch's mean and (biased) variance. They are
@@ -44,7 +46,7 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
             _variable(x, "moving_variance", 1.0, False),
         )
         if is_training and not is_inference():
-            y, mean, variance = Normalise("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
+            y, mean, variance = Normalize("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
             for moving, value in ((moving_mean, mean), (moving_variance, variance)):
                 mtf.assign(moving, moving * momentum + mtf.stop_gradient(value) * (1 - momentum))
             return y
@@ -52,8 +54,8 @@ def batch_norm(x, is_training, momentum=0.9, epsilon=1e-6, name=None):
         return mtf.cast(mtf.cast(x, scale.dtype) * factor + (offset - moving_mean * factor), x.dtype)
 
 
-def instance_norm(x, epsilon=1e-6, name=None):
-    """Instance normalisation (Ulyanov et al. 2016, arXiv:1607.08022): of each channel of each case by itself.
+def instance_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
+    """Instance normalization (Ulyanov et al. 2016, arXiv:1607.08022): of each channel of each case by itself.
 
     Statistics are those of the whole volume, in training as in evaluation; nothing is moved, and no case sees another.
     Variables and splits are as in `group_norm`.
@@ -72,8 +74,8 @@ def instance_norm(x, epsilon=1e-6, name=None):
     return _norm_of_cases("instance_norm", x, 1, epsilon, name)
 
 
-def group_norm(x, groups, epsilon=1e-6, name=None):
-    """Group normalisation (Wu and He 2018, arXiv:1803.08494): of each group of channels of each case by itself.
+def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
+    """Group normalization (Wu and He 2018, arXiv:1803.08494): of each group of channels of each case by itself.
 
     `y = (x - mean) / sqrt(variance + epsilon) scale + offset`, with the mean and (biased) variance of the case's whole
     volume in `channels / groups` channels, one after the other, in training as in evaluation.
@@ -84,7 +86,7 @@ def group_norm(x, groups, epsilon=1e-6, name=None):
 
     Args:
       x: Tensor[batch, x, y, z, channels]: the first dimension is the batch, all up to the last are the volume.
-      groups: a number that divides the channels; 1 normalises all of them together.
+      groups: a number that divides the channels; 1 normalizes all of them together.
       epsilon: added to the variance.
       name: variable scope.
 
@@ -103,7 +105,7 @@ def group_norm(x, groups, epsilon=1e-6, name=None):
     return _norm_of_cases("group_norm", x, channels.size // groups, epsilon, name)
 
 
-def _norm_of_cases(kind, x, group, epsilon, name):
+def _norm_of_cases(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
     if len(x.shape.dims) < 3:
         raise ShapeError(
             f"{kind} '{name or kind}' needs at least 3 dimensions (batch, a spatial one, channels), but its input has "
@@ -111,4 +113,4 @@ def _norm_of_cases(kind, x, group, epsilon, name):
         )
     with tf.compat.v1.variable_scope(name, default_name=kind):
         scale, offset = _variable(x, "scale", 1.0), _variable(x, "offset", 0.0)
-        return Normalise(kind, x, scale, offset, Sharing(by_case=True, group=group), epsilon).outputs[0]
+        return Normalize(kind, x, scale, offset, Sharing(by_case=True, group=group), epsilon).outputs[0]

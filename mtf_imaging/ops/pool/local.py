@@ -7,15 +7,18 @@ strided slices, serve there.
 import functools
 import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
 
-def _around(values):
+def _around(values: Sequence[int]) -> list[int]:
     return [1, *values, 1]
 
 
-def _taps(shape, ksize, strides):
+def _taps(
+    shape: Sequence[int], ksize: Sequence[int], strides: Sequence[int]
+) -> Iterator[tuple[list[int], list[int], list[int]]]:
     """For each tap of a VALID window, row-major, the (begin, end, strides) of the strided slice that it sees."""
     outputs = [(n - k) // s + 1 for n, k, s in zip(shape[1:-1], ksize, strides)]
     for tap in itertools.product(*(range(k) for k in ksize)):
@@ -23,11 +26,13 @@ def _taps(shape, ksize, strides):
         yield [0, *tap, 0], [shape[0], *end, shape[-1]], _around(strides)
 
 
-def _tap_values(x, ksize, strides):
+def _tap_values(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> list[tf.Tensor]:
     return [tf.strided_slice(x, *tap) for tap in _taps(x.shape, ksize, strides)]
 
 
-def _add_taps(shape, ksize, strides, gradients):
+def _add_taps(
+    shape: Sequence[int], ksize: Sequence[int], strides: Sequence[int], gradients: Iterable[tf.Tensor]
+) -> tf.Tensor:
     """The gradient of `_tap_values`, of the given shape."""
     return tf.add_n(
         [
@@ -37,11 +42,11 @@ def _add_taps(shape, ksize, strides, gradients):
     )
 
 
-def _needs_taps(x, ksize):
+def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
     return x.dtype == tf.float64 and len(ksize) == 3
 
 
-def max_pool(x, ksize, strides):
+def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """The largest voxel of every VALID window."""
     if _needs_taps(x, ksize):
         return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
@@ -49,7 +54,7 @@ def max_pool(x, ksize, strides):
     return fn(input=x, ksize=_around(ksize), strides=_around(strides), padding="VALID")
 
 
-def _first_largest(x, ksize, strides):
+def _first_largest(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> Iterator[tf.Tensor]:
     """Yields for each tap the mask of windows whose first largest voxel it reads; each window is in one mask."""
     values = _tap_values(x, ksize, strides)
     y = functools.reduce(tf.maximum, values)
@@ -60,7 +65,7 @@ def _first_largest(x, ksize, strides):
         yield first
 
 
-def max_pool_grad(x, dy, ksize, strides):
+def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """`dx`: each window's gradient goes to the first of its largest voxels."""
     if _needs_taps(x, ksize):
         gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
@@ -72,13 +77,13 @@ def max_pool_grad(x, dy, ksize, strides):
     return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
 
 
-def take_largest(x, values, ksize, strides):
+def take_largest(x: tf.Tensor, values: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the value at the first largest voxel of each window of `x`: the adjoint of `max_pool_grad`."""
     taps = zip(_first_largest(x, ksize, strides), _tap_values(values, ksize, strides), strict=True)
     return tf.add_n([tf.where(first, value, tf.zeros_like(value)) for first, value in taps])
 
 
-def mean_pool(x, ksize, strides):
+def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """The mean of every VALID window."""
     if _needs_taps(x, ksize):
         values = _tap_values(x, ksize, strides)
@@ -86,7 +91,7 @@ def mean_pool(x, ksize, strides):
     return tf.nn.avg_pool(x, ksize, strides, "VALID")
 
 
-def mean_pool_grad(shape, dy, ksize, strides):
+def mean_pool_grad(shape: Sequence[int], dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """`dx` of the given shape, the adjoint of `mean_pool`."""
     if _needs_taps(dy, ksize):
         taps = math.prod(ksize)

@@ -1,25 +1,32 @@
 """Max and average pools over 2 or 3 spatial dimensions, any of which may be split."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes.exchange import Round
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.pool import local as local_pool
-from mtf_imaging.ops.window_op import WindowOperation, make_geometry
+from mtf_imaging.ops.window_op import Geometry, Ints, WindowOperation, make_geometry
 
 
 class _PoolOperation(WindowOperation):
     """Base: `x[batch..., sizes..., channels]`, `y[batch..., outputs..., channels]`."""
 
-    def _shape_like(self, tensor, sizes):
+    def _shape_like(self, tensor: mtf.Tensor, sizes: Sequence[int]) -> mtf.Shape:
         dims = tensor.shape.dims
         return mtf.Shape(dims[: self.geometry.batch_ndims] + self._spatial_dims(sizes) + dims[-1:])
 
-    def _window(self):
+    def _window(self) -> tuple[list[int], list[int]]:
         windows = self.geometry.windows
         return [w.kernel for w in windows], [w.stride for w in windows]
 
-    def _call(self, lowering, local, inputs):
+    def _call(
+        self, lowering: mtf.Lowering, local: Callable[..., tf.Tensor], inputs: Sequence[LaidOutTensor]
+    ) -> LaidOutTensor:
         mesh = lowering.mesh_impl(self)
         return mesh.window(local, inputs, batch_ndims=self.geometry.batch_ndims)
 
@@ -27,35 +34,35 @@ class _PoolOperation(WindowOperation):
 class MaxPool(_PoolOperation):
     """`y = max pool(x)`; voxels beyond the border are smaller than all others."""
 
-    def __init__(self, kind, x, geometry, name):
+    def __init__(self, kind: str, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__(kind, [x], geometry, name)
         self._outputs = [mtf.Tensor(self, self._shape_like(x, geometry.outputs), x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return [MaxPoolGrad(self.kind, self.inputs[0], grad_ys[0], self.geometry).outputs[0]]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
         y = self._call(lowering, lambda x: local_pool.max_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], y)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         return [self.geometry.widening(mesh, self.inputs[0], self.inputs[0].dtype.min)]
 
 
 class MaxPoolGrad(_PoolOperation):
     """The gradient `dx` of `MaxPool`: linear in `dy`, with a zero derivative with respect to `x`."""
 
-    def __init__(self, kind, x, dy, geometry):
+    def __init__(self, kind: str, x: mtf.Tensor, dy: mtf.Tensor, geometry: Geometry) -> None:
         super().__init__(kind, [x, dy], geometry, f"{kind}_dx")
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return [None, TakeLargest(self.kind, self.inputs[0], grad_ys[0], self.geometry).outputs[0]]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
@@ -63,7 +70,7 @@ class MaxPoolGrad(_PoolOperation):
         dx = self._call(lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy])
         lowering.set_tensor_lowering(self.outputs[0], self.geometry.narrowed(mesh, dx))
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         (x, _), (dx,) = self.inputs, self.outputs
         return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.narrowing(mesh, dx)]
 
@@ -71,14 +78,14 @@ class MaxPoolGrad(_PoolOperation):
 class TakeLargest(_PoolOperation):
     """The value at the first largest voxel of every window of `x`: the adjoint and the gradient of `MaxPoolGrad`."""
 
-    def __init__(self, kind, x, values, geometry):
+    def __init__(self, kind: str, x: mtf.Tensor, values: mtf.Tensor, geometry: Geometry) -> None:
         super().__init__(kind, [x, values], geometry, f"{kind}_ddy")
         self._outputs = [mtf.Tensor(self, self._shape_like(values, geometry.outputs), values.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return [None, MaxPoolGrad(self.kind, self.inputs[0], grad_ys[0], self.geometry).outputs[0]]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh, (x, values) = lowering.mesh_impl(self), self.inputs
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
@@ -86,7 +93,7 @@ class TakeLargest(_PoolOperation):
         y = self._call(lowering, lambda x, values: local_pool.take_largest(x, values, ksize, strides), [wide, of_wide])
         lowering.set_tensor_lowering(self.outputs[0], y)
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         x, values = self.inputs
         return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.widening(mesh, values)]
 
@@ -94,35 +101,35 @@ class TakeLargest(_PoolOperation):
 class AvgPool(_PoolOperation):
     """`y = mean of the window's voxels that exist`: linear in `x`."""
 
-    def __init__(self, kind, x, geometry, name):
+    def __init__(self, kind: str, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__(kind, [x], geometry, name)
         self._outputs = [mtf.Tensor(self, self._shape_like(x, geometry.outputs), x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return [AvgPoolGrad(self.kind, grad_ys[0], self.geometry).outputs[0]]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[self.inputs[0]])
         y = self._call(lowering, lambda x: local_pool.mean_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], _corrected(self.geometry, mesh, y))
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         return [self.geometry.widening(mesh, self.inputs[0])]
 
 
 class AvgPoolGrad(_PoolOperation):
     """The adjoint of `AvgPool`."""
 
-    def __init__(self, kind, dy, geometry):
+    def __init__(self, kind: str, dy: mtf.Tensor, geometry: Geometry) -> None:
         super().__init__(kind, [dy], geometry, f"{kind}_dx")
         self._outputs = [mtf.Tensor(self, self._shape_like(dy, geometry.sizes), dy.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return [AvgPool(self.kind, grad_ys[0], self.geometry, None).outputs[0]]
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         ksize, strides = self._window()
         geometry = self.geometry
@@ -135,11 +142,11 @@ class AvgPoolGrad(_PoolOperation):
         )
         lowering.set_tensor_lowering(self.outputs[0], geometry.narrowed(mesh, dx))
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         return [self.geometry.narrowing(mesh, self.outputs[0])]
 
 
-def _corrected(geometry, mesh, y):
+def _corrected(geometry: Geometry, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:
     """Means of windows that hang over the border, corrected to means of the voxels that exist there."""
     for i, (name, size, window) in enumerate(zip(geometry.names, geometry.sizes, geometry.windows)):
         before, _ = window.pads(size)
@@ -151,7 +158,9 @@ def _corrected(geometry, mesh, y):
     return y
 
 
-def _times_along(mesh, y, dim, axis, factors):
+def _times_along(
+    mesh: ShardMeshImpl, y: LaidOutTensor, dim: int, axis: int | None, factors: np.ndarray
+) -> LaidOutTensor:
     """`y` times factors along its dimension `dim`, which mesh dimension `axis` (or None) splits."""
     parts = 1 if axis is None else mesh.shape[axis].size
     share = factors.reshape([parts] + [-1 if d == dim else 1 for d in range(len(y.slice_shape))])
@@ -159,18 +168,30 @@ def _times_along(mesh, y, dim, axis, factors):
     return mesh.map_stacks(lambda y, f: y * tf.cast(f, y.dtype), y, mesh.canonical_like(laid_out, y))
 
 
-def _pool(operation, kind, x, ksize, strides, padding, name):
+def _pool(
+    operation: type[MaxPool] | type[AvgPool],
+    kind: str,
+    x: mtf.Tensor,
+    ksize: Ints,
+    strides: Ints,
+    padding: str,
+    name: str | None,
+) -> mtf.Tensor:
     num_spatial = int(kind[-2])
     geometry = make_geometry(f"{kind} '{name or kind}'", x, num_spatial, ksize, strides, 1, padding, pads_itself=True)
     return operation(kind, x, geometry, name).outputs[0]
 
 
-def max_pool2d(x, ksize, strides, padding="VALID", name=None):
+def max_pool2d(
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+) -> mtf.Tensor:
     """2D max pool, as `tf.nn.max_pool2d`; see `max_pool3d`."""
     return _pool(MaxPool, "max_pool2d", x, ksize, strides, padding, name)
 
 
-def max_pool3d(x, ksize, strides, padding="VALID", name=None):
+def max_pool3d(
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+) -> mtf.Tensor:
     """3D max pool, as `tf.nn.max_pool3d` on the whole tensor; windows may overlap, and any dimension may be split.
 
     `y[batch..., x', y', z', channels] = max over taps of x[batch..., ., ., ., channels]`
@@ -191,14 +212,18 @@ def max_pool3d(x, ksize, strides, padding="VALID", name=None):
     return _pool(MaxPool, "max_pool3d", x, ksize, strides, padding, name)
 
 
-def avg_pool2d(x, ksize, strides, padding="VALID", name=None):
+def avg_pool2d(
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+) -> mtf.Tensor:
     """2D average pool, as `tf.nn.avg_pool2d`; see `avg_pool3d`."""
     return _pool(AvgPool, "avg_pool2d", x, ksize, strides, padding, name)
 
 
-def avg_pool3d(x, ksize, strides, padding="VALID", name=None):
-    """3D average pool, as `tf.nn.avg_pool3d`:
+def avg_pool3d(
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+) -> mtf.Tensor:
+    """3D average pool, as `tf.nn.avg_pool3d`; see `max_pool3d`.
 
-    A window at the border divides by the voxels that exist; see `max_pool3d`.
+    A window at the border divides by the number of voxels that exist.
     """
     return _pool(AvgPool, "avg_pool3d", x, ksize, strides, padding, name)

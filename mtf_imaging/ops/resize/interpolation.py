@@ -6,6 +6,7 @@ is the adjoint. The number of taps is that of the row that has most; others are 
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -25,11 +26,11 @@ class Taps:
     weights: np.ndarray
 
     @property
-    def copies(self):
+    def copies(self) -> bool:
         """Whether every row is one of the voxels as it is."""
         return self.weights.shape[-2] == 1 and bool((self.weights == 1).all())
 
-    def transposed(self, columns):
+    def transposed(self, columns: int) -> "Taps":
         """The adjoint, of a matrix of `columns` columns."""
         taps, rows = np.nonzero(self.weights)
         column = self.positions[taps, rows]
@@ -47,7 +48,7 @@ class SlicePlan:
     """What each of `parts` slices of a dimension does, once it is widened by `before` and `after` voxels.
 
     Attributes:
-      before, after: voxels of its neighbours that some slice needs; never more than one.
+      before, after: voxels of its neighbors that some slice needs; never more than one.
       forward: `Taps` of all slices, [parts, taps, outputs / parts]: positions in the widened slice.
       backward: of the adjoint, [parts, taps, voxels of the widened slice]: positions in the slice of the result.
     """
@@ -58,12 +59,12 @@ class SlicePlan:
     backward: Taps
 
 
-def interpolate(size, outputs, method):
+def interpolate(size: int, outputs: int, method: str) -> Taps:
     """The `Taps` that make `outputs` voxels of `size` voxels, as `tf.image.resize` does without antialiasing.
 
-    Voxels are cells: the centre of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input. Linear
+    Voxels are cells: the center of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input. Linear
     weighs the two voxels around it by their nearness, and repeats the border beyond it; nearest takes the voxel whose
-    cell it lies in, the later one of two. Nearest is computed in float32, as TensorFlow does: where a centre is on the
+    cell it lies in, the later one of two. Nearest is computed in float32, as TensorFlow does: where a center is on the
     border of two cells, rounding decides, and it is to decide the same.
     """
     rows = np.arange(outputs)
@@ -72,13 +73,13 @@ def interpolate(size, outputs, method):
         positions = np.minimum(np.floor(cells).astype(np.int32), size - 1)[np.newaxis]
         return Taps(positions, np.ones(positions.shape))
     below, rest = np.divmod((2 * rows + 1) * size - outputs, 2 * outputs)
-    above = np.where(rest, below + 1, below)  # a centre on a voxel needs no other
+    above = np.where(rest, below + 1, below)  # a center on a voxel needs no other
     positions = np.clip([below, above], 0, size - 1).astype(np.int32)
     return Taps(positions, np.array([1 - rest / (2 * outputs), rest / (2 * outputs)]))
 
 
 @functools.lru_cache(maxsize=64)
-def plan_slices(size, outputs, parts, method):
+def plan_slices(size: int, outputs: int, parts: int, method: str) -> SlicePlan:
     """The `SlicePlan` of a dimension of `size` voxels, resized to `outputs`, in `parts` slices; they divide both."""
     whole = interpolate(size, outputs, method)
     m = size // parts
@@ -91,7 +92,7 @@ def plan_slices(size, outputs, parts, method):
     adjoints = [Taps(p, w).transposed(before + m + after) for p, w in zip(forward.positions, weights)]
     most = max(len(a.weights) for a in adjoints)
 
-    def stacked(arrays):
+    def stacked(arrays: Iterable[np.ndarray]) -> np.ndarray:
         return np.stack([np.pad(a, [(0, most - len(a)), (0, 0)]) for a in arrays])
 
     backward = Taps(stacked(a.positions for a in adjoints), stacked(a.weights for a in adjoints))

@@ -2,18 +2,22 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout.windows import Window, nearest_legal_sizes
+from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
-from mtf_imaging.meshes.halo import widening as halo
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.ops.precision import master_dtype
-from mtf_imaging.ops.resize.interpolation import METHODS, plan_slices
-from mtf_imaging.ops.window_op import first_axis, per_dimension
+from mtf_imaging.ops.resize.interpolation import METHODS, SlicePlan, Taps, plan_slices
+from mtf_imaging.ops.window_op import Ints, first_axis, per_dimension
 
 _VOXEL = Window(1)  # every size holds as many
 
@@ -35,40 +39,40 @@ class _ResizeOperation(mtf.Operation):
     shrink first.
     """
 
-    def __init__(self, kind, x, resized, method, name):
+    def __init__(self, kind: str, x: mtf.Tensor, resized: Sequence[Resized], method: str, name: str) -> None:
         super().__init__([x], name=name)
         self.kind = kind
         self._method = method
         # Lines of the last dimensions are dearest to gather: their turn is while the tensor is smallest.
         self._resized = sorted(resized, key=lambda r: (r.outputs / r.size, r.dim if r.outputs < r.size else -r.dim))
 
-    def _shape(self, sizes):
+    def _shape(self, sizes: Sequence[int]) -> mtf.Shape:
         dims = list(self.inputs[0].shape.dims)
         for r, size in zip(self._resized, sizes):
             dims[r.dim] = mtf.Dimension(r.name, size)
         return mtf.Shape(dims)
 
-    def _plans(self, mesh):
+    def _plans(self, mesh: ShardMeshImpl) -> Iterator[tuple[Resized, int | None, SlicePlan]]:
         """For each resized dimension the mesh axis that splits it, or None, and its `SlicePlan`."""
         for r in self._resized:
             axis = first_axis(mesh, mtf.Dimension(r.name, r.size))
             parts = 1 if axis is None else mesh.shape[axis].size
             yield r, axis, plan_slices(r.size, r.outputs, parts, self._method)
 
-    def _margins(self, mesh):
+    def _margins(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
         return [
             halo.Margin(r.dim, r.size // mesh.shape[axis].size, plan.before, plan.after, axis)
             for r, axis, plan in self._plans(mesh)
             if axis is not None
         ]
 
-    def layout_faults(self, mesh_sizes, rules):
+    def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
         """The splits that do not divide both sizes of a dimension, as `LayoutFault`s."""
-        rules = [(r, rules.get(r.name)) for r in self._resized]
-        faults = [self._layout_fault(r, rule, mesh_sizes.get(rule, 1)) for r, rule in rules]
+        splits = [(r, rules.get(r.name, "")) for r in self._resized]
+        faults = [self._layout_fault(r, rule, mesh_sizes.get(rule, 1)) for r, rule in splits]
         return [fault for fault in faults if fault]
 
-    def _layout_fault(self, r, rule, parts):
+    def _layout_fault(self, r: Resized, rule: str, parts: int) -> LayoutFault | None:
         why, fixes = [], []
         for which, size, fix in (("input", r.size, f"pad '{r.name}' to"), ("output", r.outputs, "resize it to")):
             if size % parts:
@@ -88,21 +92,23 @@ class _ResizeOperation(mtf.Operation):
 class Resize(_ResizeOperation):
     """`y = resize(x)`: linear in `x`."""
 
-    def __init__(self, kind, x, resized, method, name=None):
+    def __init__(
+        self, kind: str, x: mtf.Tensor, resized: Sequence[Resized], method: str, name: str | None = None
+    ) -> None:
         super().__init__(kind, x, resized, method, name or kind)
         self._outputs = [mtf.Tensor(self, self._shape([r.outputs for r in self._resized]), x.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return ResizeGrad(self.kind, grad_ys[0], self._resized, self._method).outputs
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         y = halo.widen(mesh, lowering.tensors[x].to_laid_out_tensor(), self._margins(mesh))
         for r, axis, plan in self._plans(mesh):
             y = _sum_taps(mesh, y, r.dim, axis, plan.forward)
         lowering.set_tensor_lowering(self.outputs[0], mesh.map_stacks(lambda y: tf.cast(y, x.dtype), y))
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         x = self.inputs[0]
         return [Round(halo.exchanges(mesh, self._margins(mesh), mesh.slice_shape(x.shape), x.dtype.size))]
 
@@ -110,14 +116,14 @@ class Resize(_ResizeOperation):
 class ResizeGrad(_ResizeOperation):
     """The adjoint of `Resize`."""
 
-    def __init__(self, kind, dy, resized, method):
+    def __init__(self, kind: str, dy: mtf.Tensor, resized: Sequence[Resized], method: str) -> None:
         super().__init__(kind, dy, resized, method, f"{kind}_dx")
         self._outputs = [mtf.Tensor(self, self._shape([r.size for r in self._resized]), dy.dtype)]
 
-    def gradient(self, grad_ys):
+    def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         return Resize(self.kind, grad_ys[0], self._resized, self._method).outputs
 
-    def lower(self, lowering):
+    def lower(self, lowering: mtf.Lowering) -> None:
         mesh, dy = lowering.mesh_impl(self), self.inputs[0]
         dx = lowering.tensors[dy].to_laid_out_tensor()
         for r, axis, plan in reversed(list(self._plans(mesh))):
@@ -125,23 +131,23 @@ class ResizeGrad(_ResizeOperation):
         dx = halo.narrow(mesh, dx, self._margins(mesh))
         lowering.set_tensor_lowering(self.outputs[0], mesh.map_stacks(lambda dx: tf.cast(dx, dy.dtype), dx))
 
-    def exchanges(self, mesh):
+    def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         dx = self.outputs[0]
         dtype = dx.dtype if self._method == "nearest" else master_dtype(dx.dtype)
         return [Round(halo.exchanges(mesh, self._margins(mesh), mesh.slice_shape(dx.shape), dtype.size, adjoint=True))]
 
 
-def _sum_taps(mesh, x, dim, axis, taps):
+def _sum_taps(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, axis: int | None, taps: Taps) -> LaidOutTensor:
     """Each processor's `Taps` along dimension `dim`, which mesh dimension `axis` (or None) splits.
 
     The result has the digits that sums need (`master_dtype`), unless every voxel is copied as it is.
     """
 
-    def own(values):
+    def own(values: np.ndarray) -> LaidOutTensor:
         constant = mesh.laid_out_constant(lambda at: values[0 if axis is None else at[axis]])
         return mesh.canonical_like(constant, x)
 
-    def local(stack, positions, weights):
+    def local(stack: tf.Tensor, positions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         before, after = stack.shape[: dim + 1], stack.shape[dim + 2 :]
         lines = tf.reshape(stack, [before[0], math.prod(before[1:]), stack.shape[dim + 1], math.prod(after)])
         values = [tf.gather(lines, positions[:, tap], axis=2, batch_dims=1) for tap in range(positions.shape[1])]
@@ -155,7 +161,7 @@ def _sum_taps(mesh, x, dim, axis, taps):
     return mesh.map_stacks(local, x, own(taps.positions), own(taps.weights))
 
 
-def _resize(num_spatial, x, sizes, method, name):
+def _resize(num_spatial: int, x: mtf.Tensor, sizes: Ints, method: str, name: str | None) -> mtf.Tensor:
     kind = f"resize{num_spatial}d"
     title = f"{kind} '{name or kind}'"
     dims = x.shape.dims
@@ -183,22 +189,22 @@ def _resize(num_spatial, x, sizes, method, name):
     return Resize(kind, x, resized, method, name).outputs[0] if resized else x
 
 
-def resize2d(x, sizes, method="linear", name=None):
+def resize2d(x: mtf.Tensor, sizes: Ints, method: str = "linear", name: str | None = None) -> mtf.Tensor:
     """Resizes 2 spatial dimensions, as `tf.image.resize(x, sizes, antialias=False)`; see `resize3d`."""
     return _resize(2, x, sizes, method, name)
 
 
-def resize3d(x, sizes, method="linear", name=None):
+def resize3d(x: mtf.Tensor, sizes: Ints, method: str = "linear", name: str | None = None) -> mtf.Tensor:
     """Resizes 3 spatial dimensions, up or down, as `tf.image.resize(..., antialias=False)` resizes 2.
 
     `y[batch..., x', y', z', channels] = sum over x, y, z of wx[x', x] wy[y', y] wz[z', z] x[batch..., x, y, z,
     channels]`
 
-    Voxels are cells, so centres are at halves and the borders of the volume stay where they are. Linear: weights of the
-    two voxels around each new centre; nearest: the voxel that it lies in, of any dtype.
+    Voxels are cells, so centers are at halves and the borders of the volume stay where they are. Linear: weights of the
+    two voxels around each new center; nearest: the voxel that it lies in, of any dtype.
 
     May be split: everything. A spatial dimension n -> o is split over N legally if N divides n and o; a slice then
-    needs at most one voxel of each neighbour, and none for nearest.
+    needs at most one voxel of each neighbor, and none for nearest.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from mtf_imaging.compat import gpu_memory_limit
 from mtf_imaging.meshes.devices import default_devices
 from mtf_imaging.ops.conv.convolution import Conv
 from mtf_imaging.planner.cost.hardware import Hardware
@@ -113,7 +114,4 @@ def _gpu_memory(device):
     """Bytes of a GPU that TensorFlow may have; None for another device."""
     if "GPU" not in device.upper():
         return None
-    from tensorflow.python.client import device_lib  # nothing public says it
-
-    number = device.rpartition(":")[2]
-    return next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"GPU:{number}"))
+    return gpu_memory_limit(int(device.rpartition(":")[2]))

@@ -6,9 +6,9 @@ import math
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layout import Layout, format_shape
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.residence import Peak, peak
 from mtf_imaging.planner.cost.traffic import traffic
 from mtf_imaging.training.step import TracedStep
@@ -63,7 +63,7 @@ class Plan:
     """
 
     layout: Layout
-    grid: BlockGrid
+    grid: ShardGrid
     ops: tuple[OpCost, ...]
     parts: int
     forward_passes: int
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def devices(self) -> int:
-        return self.grid.num_blocks
+        return self.grid.num_shards
 
     @property
     def interior(self) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ def _slice_bytes(variable, mesh):
     return math.prod(mesh.slice_shape(variable.shape)) * variable.slice_dtype.size
 
 
-class _PlannedMesh(BlockMeshImpl):
+class _PlannedMesh(ShardMeshImpl):
     """A mesh that is asked the same of the same shapes thousands of times, and does not answer anew."""
 
     def __init__(self, *options):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.planner.cost.traffic import passed_on, rounds
 
 
@@ -25,7 +25,7 @@ class Peak(NamedTuple):
     largest: tuple[tuple[str, int], ...]
 
 
-def peak(operations: Iterable[mtf.Operation], mesh: BlockMeshImpl, together: int = 1) -> Peak:
+def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int = 1) -> Peak:
     """When a device holds most, if operations run one after the other and free what nobody reads any more.
 
     Beside tensors, it holds slices that are widened by a halo, for as long as some operation wants them so widened.

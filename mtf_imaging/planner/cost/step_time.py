@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import BlockGrid
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
 
@@ -44,12 +44,12 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
     return StepTime(flops / hardware.flops_of(dtype), nbytes / hardware.link, count * hardware.latency)
 
 
-def sent_by_device(exchange: Exchange, grid: BlockGrid) -> int:
+def sent_by_device(exchange: Exchange, grid: ShardGrid) -> int:
     """Bytes that a device in the interior of the mesh sends to others.
 
     Each voxel of a halo is sent once, even if several processors of a device need it. Sums start within each device.
     """
-    others = math.prod(grid.blocks[axis] for axis in exchange.axes)
+    others = math.prod(grid.shards[axis] for axis in exchange.axes)
     if others == 1:
         return 0
     along = math.prod(grid.local[axis] for axis in exchange.axes)
@@ -61,7 +61,7 @@ def sent_by_device(exchange: Exchange, grid: BlockGrid) -> int:
     return int(exchange.nbytes * grid.stack_size * shares[exchange.kind])
 
 
-def messages(exchange: Exchange, grid: BlockGrid) -> int:
+def messages(exchange: Exchange, grid: ShardGrid) -> int:
     """Returns the number of messages that a device sends for an exchange, 0 or 1.
 
     All halo voxels that one device needs from another are one message, counted with the exchange of the nearest slice.

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from mtf_imaging import upstream
-from mtf_imaging.compat import mtf
-from mtf_imaging.meshes import BlockMeshImpl
+from mtf_imaging.compat import is_sum, mtf
+from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
 
-def traffic(operations: Iterable[mtf.Operation], mesh: BlockMeshImpl) -> dict[mtf.Operation, list[Exchange]]:
+def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mtf.Operation, list[Exchange]]:
     """What each operation has processors exchange.
 
     A tensor that several operations want widened by the same window is widened once, for the first of them; a sum over
@@ -74,7 +74,7 @@ def _stays_lazy(op, inputs, lazy):
     return all(t in lazy for t in inputs) and len({lazy[t][1][0].axes for t in inputs}) == 1
 
 
-def rounds(op: mtf.Operation, mesh: BlockMeshImpl) -> list[Round]:
+def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """What an operation has processors exchange if it is the first to ask for it; not what weights are sent as."""
     if hasattr(op, "exchanges"):
         return op.exchanges(mesh)
@@ -82,7 +82,5 @@ def rounds(op: mtf.Operation, mesh: BlockMeshImpl) -> list[Round]:
         (y,), kept = op.outputs, set(op.outputs[0].shape.dims)
         gone = [dim for x in op.inputs for dim in x.shape.dims if dim not in kept]
         axes = [axis for axis in mesh.split_axes(mtf.Shape(list(dict.fromkeys(gone)))) if axis is not None]
-        return sum_over(
-            axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=getattr(op, "_reduction_fn_string", "SUM") == "SUM"
-        )
+        return sum_over(axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=is_sum(op))
     return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)

@@ -1,0 +1,99 @@
+"""Functions of the typed rooms are annotated, and docstrings list the arguments that there are. Reads sources alone."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "mtf_imaging"
+
+# The next rooms come here, and into `files` of [tool.mypy] in pyproject.toml: "program", "training".
+ROOMS = ["compat.py", "errors.py", "files", "layout", "meshes", "ops", "servers.py", "upstream"]
+# Not annotated yet; [tool.mypy] exempts the same modules.
+PENDING = {PACKAGE / "layout/grammar.py"}
+
+FILES = sorted(
+    file
+    for room in ROOMS
+    for file in ([PACKAGE / room] if room.endswith(".py") else (PACKAGE / room).rglob("*.py"))
+    if file not in PENDING
+)
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def functions(tree: ast.AST) -> list[FUNCTION]:
+    return [node for node in ast.walk(tree) if isinstance(node, FUNCTION)]
+
+
+def arguments(function: FUNCTION) -> list[ast.arg]:
+    """All arguments of a function but `self` and `cls`."""
+    args = function.args
+    rest = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
+    return [arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs, *rest] if arg.arg not in {"self", "cls"}]
+
+
+def missing(tree: ast.AST) -> list[str]:
+    """What is not annotated: "function(argument)", or "function" for what it returns."""
+    found = []
+    for function in functions(tree):
+        found += [f"{function.name}({arg.arg})" for arg in arguments(function) if arg.annotation is None]
+        found += [function.name] * (function.returns is None)
+    return found
+
+
+def docstring_faults(tree: ast.AST) -> list[str]:
+    """Docstrings whose first line is no sentence, and entries of `Args` that are not the function's own arguments."""
+    found = []
+    for node in [n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | FUNCTION)]:
+        text = ast.get_docstring(node) or "."
+        title = getattr(node, "name", "the module")
+        if not text.splitlines()[0].endswith((".", "`")):
+            found.append(f"{title}: its first line is no sentence")
+        if isinstance(node, FUNCTION) and (section := re.search(r"^Args:\n((?:(?:  .*)?\n?)*)", text, re.MULTILINE)):
+            own = {arg.arg for arg in arguments(node)}
+            listed = re.findall(r"^  \*{0,2}(\w+(?:, \w+)*):", section[1], re.MULTILINE)
+            entries = {entry for line in listed for entry in line.split(", ")}
+            found += [f"{title}: Args has '{entry}'" for entry in sorted(entries - own)]
+            run_on = [arg for arg in own - entries if re.search(rf"[.`] {arg}: ", section[1])]
+            found += [f"{title}: '{arg}' has no line of its own" for arg in sorted(run_on)]
+    return found
+
+
+def test_the_reader_finds_what_is_not_annotated():
+    source = "class A:\n  def f(self, x, *y: int, **z) -> int:\n    def g(): pass\n  async def h(a: int): pass"
+    assert missing(ast.parse(source)) == ["f(x)", "f(z)", "h", "g"]
+
+
+def test_the_reader_finds_broken_docstrings():
+    source = 'def f(x, y):\n    """Adds:\n\n    two.\n\n    Args:\n      x: a. y: b.\n      z: c\n    """'
+    assert docstring_faults(ast.parse(source)) == [
+        "f: its first line is no sentence",
+        "f: Args has 'z'",
+        "f: 'y' has no line of its own",
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_every_function_is_annotated(path):
+    assert missing(ast.parse(path.read_text())) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_docstrings_are_whole(path):
+    assert docstring_faults(ast.parse(path.read_text())) == []
+
+
+def test_the_type_checker_reads_the_same_rooms():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert sorted(settings["files"]) == sorted(f"mtf_imaging/{room}" for room in ROOMS)
+    exempt = [
+        module for entry in settings["overrides"] if "disallow_untyped_defs" in entry for module in entry["module"]
+    ]
+    assert {ROOT / f"{module.replace('.', '/')}.py" for module in exempt} == PENDING
