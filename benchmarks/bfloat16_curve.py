@@ -19,9 +19,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import Adam
-from mtf_imaging.training.optimizers.schedules import StepDecay
+from mtf_imaging.training.optimizers import Adafactor, Adam, StepDecay
 from mtf_imaging.training.step import training_step
 
 RESOLUTION, WINDOW = 64, 20

@@ -25,8 +25,7 @@ from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training import loop
 from mtf_imaging.training.data_set import data_batches
-from mtf_imaging.training.optimizers.optimizers import Adam
-from mtf_imaging.training.optimizers.schedules import StepDecay
+from mtf_imaging.training.optimizers import Adam, StepDecay
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 

@@ -16,7 +16,7 @@ from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Steps, search
 from mtf_imaging.program.memory import format_bytes
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.task import task_inputs
 
 DTYPE = "bfloat16"

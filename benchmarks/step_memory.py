@@ -21,7 +21,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import training_step
 
 GIB = 2**30

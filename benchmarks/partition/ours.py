@@ -8,7 +8,7 @@ from benchmarks.partition.networks import ALPHA, CLASSES, EPSILON, KERNEL, LEARN
 from mtf_imaging.meshes.halo import gathering as halo_gather
 from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.models.unet3d import UNet3D
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 
 _SCOPE = "unet3d"

@@ -10,8 +10,7 @@ from tensorflow.python.framework import kernels
 import mtf_imaging as mi
 from mtf_imaging.meshes import gpus, make_mesh_impl
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adafactor, Adam
 from mtf_imaging.training.step import training_step
 
 GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in range(2)]

@@ -9,8 +9,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import gradients_of, training_step
 from tests.models import reference_unet3d

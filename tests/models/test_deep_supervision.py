@@ -13,7 +13,7 @@ from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.models.unet3d.supervision import level_weights
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d

@@ -7,7 +7,7 @@ import mtf_imaging as mi
 from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.models.test_unet3d import assert_equal, batch, program_of
 

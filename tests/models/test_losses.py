@@ -12,7 +12,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
 from tests.models.test_unet3d import assert_equal, batch, program_of

@@ -6,7 +6,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 8, 4)

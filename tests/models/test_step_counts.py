@@ -8,7 +8,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.meshes import BlockMeshImpl
 from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 
 # Sizes that nothing else has: not the slices (18 x 22, and 9 x 11 below), nor the widened ones.

@@ -12,8 +12,7 @@ from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.planner.cost.step import trace_step
 from mtf_imaging.planner.cost.step_time import messages, sent_by_device, step_time
 from mtf_imaging.program.program import Program
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 

@@ -13,7 +13,7 @@ from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.candidates import Candidate, candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Searched, Steps, search
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.task import task_inputs
 
 H200 = find_hardware("h200")

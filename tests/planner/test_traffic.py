@@ -16,7 +16,7 @@ from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.ops.window_op import Geometry
 from mtf_imaging.planner.cost.traffic import traffic
 from mtf_imaging.program.tracing import trace_only
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
 from tests.planner.recorder import recorded
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 
 STEP_SECONDS = 0.01  # slow enough for whoever waits for a moment, on a busy machine, too

@@ -7,7 +7,7 @@ import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 from tests.training import linear

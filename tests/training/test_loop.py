@@ -11,7 +11,7 @@ from mtf_imaging.errors import TrainingError
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adam
 from tests.training import linear
 
 

@@ -8,7 +8,7 @@ import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, NotSupportedError
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.training import linear
 

@@ -6,7 +6,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor, predictor_of
 from mtf_imaging.training.step import training_step
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import Task, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 8, 8)

@@ -14,7 +14,7 @@ import mtf_imaging.models
 from mtf_imaging.cli.config.docstrings import parameter_meanings
 
 _PACKAGE = mtf_imaging.__name__
-_ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.training", f"{_PACKAGE}.cli.planning")
+_ALL_OF_PACKAGE = (f"{_PACKAGE}.jobs.train", f"{_PACKAGE}.jobs.plan")
 _OTHERS = ("gin.", "mesh_tensorflow.")  # no job uses the configurables of these
 _PATH = re.compile(r"\b(?:\w+\.)+(?=\w)")
 

@@ -5,16 +5,14 @@ from collections.abc import Callable
 
 import gin
 
+from mtf_imaging.cli.config import names  # noqa: F401  registers the names that gin files use
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.job_setup import JobSetup
-from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.grid import parse_grid
 from mtf_imaging.training.data_set import DataSet, data_sizes
 from mtf_imaging.training.evaluation import Evaluation
-from mtf_imaging.training.optimizers import adafactor, optimizers, schedules  # noqa: F401  for their names in gin files
-
-gin.external_configurable(Augmentation, module="mtf_imaging")
+from mtf_imaging.training.optimizers import Optimizer
 
 
 @gin.configurable("train", module="mtf_imaging")
@@ -24,7 +22,7 @@ class Training:
 
     Attributes:
       num_steps: in all.
-      optimizer: a `training.optimizers.optimizers.Optimizer`.
+      optimizer: a `training.optimizers.Optimizer`.
       seed: of weights, data order and random operations.
       data: a `training.data_set.DataSet`; None for records, which `job.window` and `augmentation` are for.
       augmentation: a function as `data.augmentation.Augmentation` is one, or None.
@@ -41,7 +39,7 @@ class Training:
     """
 
     num_steps: int = gin.REQUIRED
-    optimizer: optimizers.Optimizer = gin.REQUIRED
+    optimizer: Optimizer = gin.REQUIRED
     seed: int = 0
     data: DataSet | None = None
     augmentation: Callable | None = None
