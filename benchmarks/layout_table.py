@@ -9,7 +9,7 @@ used.
 import argparse
 import functools
 
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.step import trace_step
 from mtf_imaging.planner.search.candidates import candidates
@@ -27,7 +27,7 @@ def _steps(size, devices):
     names = [f"device:{number}" for number in range(devices)]
 
     def trace(candidate, recompute):
-        task = Task(UNet3D(recompute=recompute))
+        task = LiverTumorSegmentation(UNet3D(recompute=recompute))
         return trace_step(task, Adafactor(), task_inputs(task, 1, (size,) * 3, dtype=DTYPE), *candidate, devices=names)
 
     return Steps(trace)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.step import trace_step
 from mtf_imaging.planner.render.search_table import search_table
@@ -37,7 +37,7 @@ def steps():
 
     def trace(candidate, recompute):
         traced.append(recompute)
-        task = Task(UNet3D(base_filters=4, depth=3, recompute=recompute))
+        task = LiverTumorSegmentation(UNet3D(base_filters=4, depth=3, recompute=recompute))
         return trace_step(task, Adafactor(), task_inputs(task, 4, (32, 32, 32), dtype="bfloat16"), *candidate)
 
     steps = Steps(trace)
@@ -91,7 +91,7 @@ def test_where_nothing_fits_activations_are_computed_again(steps):
 def test_a_network_that_asks_for_the_layout_is_traced_for_each():
     def trace(candidate, recompute):
         traced.append(candidate)
-        task = Task(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
+        task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
         return trace_step(task, Adafactor(), task_inputs(task, 1, (16, 16, 16)), *candidate)
 
     traced = []

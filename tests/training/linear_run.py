@@ -22,7 +22,7 @@ def batches(start_step):
 
 def run(folder, num_steps, every=3):
     """Goes on with the run in a folder, as `mtf-imaging train` does."""
-    program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(keep_prob=0.6))
+    program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(dropout_rate=0.4))
     checkpoints = Checkpoints(folder, program, every=every)
     checkpoints.restore()
     train(
