@@ -18,10 +18,8 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import Adam
-from mtf_imaging.training.optimizers.schedules import StepDecay
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.optimizers import Adafactor, Adam, StepDecay
 from mtf_imaging.training.step import training_step
 
 RESOLUTION, WINDOW = 64, 20
@@ -35,7 +33,7 @@ RUNS = {
 
 def losses(data_dir, optimizer, seed, steps, dtype, mesh_shape, layout):
     """Losses of a run of the demo's job, one a step."""
-    task = Task(UNet3D(base_filters=8, keep_prob=1.0))
+    task = LiverTumorSegmentation(UNet3D(base_filters=8, dropout_rate=0.0))
     step = training_step(task, OPTIMIZERS[optimizer](StepDecay(0.003, factor=0.3, every=400)))
     inputs = task.inputs(1, (RESOLUTION,) * 3, dtype)
     program = mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl="stacked", seed=seed)

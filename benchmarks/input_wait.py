@@ -22,11 +22,10 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.phantom.phantom import write_phantom
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training import loop
 from mtf_imaging.training.data_set import data_batches
-from mtf_imaging.training.optimizers.optimizers import Adam
-from mtf_imaging.training.optimizers.schedules import StepDecay
+from mtf_imaging.training.optimizers import Adam, StepDecay
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 
@@ -48,9 +47,9 @@ PAPER = {  # of gin/unet3d_lits.gin, with lesions always
 AUGMENTATIONS = {
     "none": None,
     "flips": Augmentation(flips=("x", "y", "z")),
-    "light": Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.1, noise=0.05),
+    "light": Augmentation(flips=("x", "y", "z"), contrast=0.1, brightness=0.1, noise=0.05),
     "paper": Augmentation(**PAPER),
-    "all": Augmentation(**PAPER, rotation=15, elastic=0.02, gamma=0.2, shift=0.1, scale=0.1),
+    "all": Augmentation(**PAPER, rotation=15, elastic=0.02, gamma=0.2, contrast=0.1, brightness=0.1),
 }
 
 
@@ -131,7 +130,7 @@ def main():
         print(f"float32, {arguments.size}^3")
         print("batch  augmentation  data      alone    step      waits     share")
         for batch_size in arguments.batch_sizes:
-            task = Task(UNet3D(base_filters=8, keep_prob=1.0))
+            task = LiverTumorSegmentation(UNet3D(base_filters=8, dropout_rate=0.0))
             inputs = task_inputs(task, batch_size, sizes)
             optimizer = Adam(StepDecay(0.003, factor=0.3, every=400))
             program = mi.Program(training_step(task, optimizer), inputs, mesh_impl="stacked")

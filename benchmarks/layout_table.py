@@ -9,13 +9,13 @@ used.
 import argparse
 import functools
 
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Steps, search
 from mtf_imaging.program.memory import format_bytes
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
 
 DTYPE = "bfloat16"
@@ -26,7 +26,7 @@ def _steps(size, devices):
     names = [f"device:{number}" for number in range(devices)]
 
     def trace(layout, recompute):
-        step = TrainingStep(Task(UNet3D(recompute=recompute)), Adafactor(), (size,) * 3, dtype=DTYPE)
+        step = TrainingStep(LiverTumorSegmentation(UNet3D(recompute=recompute)), Adafactor(), (size,) * 3, dtype=DTYPE)
         return step.trace(layout, names)
 
     return Steps(trace)

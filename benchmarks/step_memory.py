@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import training_step
 
 GIB = 2**30
@@ -50,10 +50,10 @@ class Setting:
     def program(self, **options):
         network = {"base_filters": self.base_filters, "recompute": self.recompute}
         if self.tpu:
-            network = UNet3D(**network, double_before_pool=True, alpha=0.0, keep_prob=1.0)
-            task = Task(network, dice="adaptive", dice_weight=1.0)
+            network = UNet3D(**network, double_before_pool=True, negative_slope=0.0, dropout_rate=0.0)
+            task = LiverTumorSegmentation(network, dice="adaptive", dice_weight=1.0)
         else:
-            task = Task(UNet3D(**network))
+            task = LiverTumorSegmentation(UNet3D(**network))
         return mi.Program(
             training_step(task, Adafactor()),
             task.inputs(1, (self.size,) * 3, self.dtype),

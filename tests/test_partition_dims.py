@@ -135,7 +135,7 @@ def test_strings_that_cannot(string):
 
 
 def test_a_level_that_does_not_divide_is_refused_with_the_fix():
-    network = UNet3D(base_filters=2, depth=3, convs=1, norm="none", keep_prob=1.0)
+    network = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0)
 
     def build(numbers):
         inputs = {"image": "batch:1,x:16,y:16,z:8,channels:1"}

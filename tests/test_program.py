@@ -219,7 +219,7 @@ def test_random_values_are_those_of_their_distributions():
             mtf.random_uniform(mesh, shape),
             mtf.random_uniform(mesh, shape, minval=-3, maxval=5, dtype=tf.float64),
             mtf.random_normal(mesh, shape, mean=1.0, stddev=2.0),
-            mi.ops.dropout(mtf.ones(mesh, shape), 0.8),
+            mi.ops.dropout(mtf.ones(mesh, shape), 0.2),
         )
 
     uniform, wide, normal, dropped = (v.numpy() for v in mi.Program(draws, {"image": "x:1"})(image=[0.0]))
@@ -354,8 +354,9 @@ def test_fn_returns_tensors_only():
         (lambda x, f: mi.ops.conv3d(x, f, padding="VALID", dilations=3), "a window of 7 voxels does not fit"),
         (lambda x, f: mi.ops.conv3d(mtf.cast(x, tf.float64), f), "input is float64 and the filter float32"),
         (lambda x, f: mi.ops.max_pool3d(x, 9, 2), "a window of 9 voxels does not fit"),
-        (lambda x, f: mi.ops.dropout(x, 0), "keep_prob must be above 0"),
-        (lambda x, f: mi.ops.leaky_relu(x, -0.1), "alpha must be at least 0, not -0.1"),
+        (lambda x, f: mi.ops.dropout(x, 1), "rate must be at least 0 and below 1, not 1"),
+        (lambda x, f: mi.ops.dropout(x, -0.1), "rate must be at least 0 and below 1, not -0.1"),
+        (lambda x, f: mi.ops.leaky_relu(x, -0.1), "negative_slope must be at least 0, not -0.1"),
         (
             lambda x, f: mi.ops.conv3d_transpose(mtf.rename_dimension(x, "channels", "filters"), f, 2, output_sizes=20),
             "output 'x' of size 20 holds 10 windows, but the input has size 5",

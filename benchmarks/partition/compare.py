@@ -65,7 +65,7 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, say
     finally:
         for process, _ in alive.values():
             process.close()
-    if step.keep_prob < 1:
+    if step.dropout_rate:
         say("the same without dropout, whose masks are each contender's own: are the losses equal?")
         equal = dataclasses.replace(step, dropout=False)
         built = [contender for contender, row in zip(contenders, rows) if not row["error"]]

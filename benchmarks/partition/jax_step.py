@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchmarks.partition.networks import ALPHA, EPSILON, LEARNING_RATE, MOMENTUM
+from benchmarks.partition.networks import EPSILON, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 _LAYOUT = ("NDHWC", "DHWIO", "NDHWC")
 _AXES = ("rows", "cols", "planes")
@@ -85,10 +85,11 @@ class Jax:
             for i in range(self._step.convs):
                 x = conv(x, f"{name}/conv{i}")
                 x = norm(x, f"{name}/norm{i}") if self._step.batch_norm else x
-                x = jnp.where(x > 0, x, ALPHA * x)
+                x = jnp.where(x > 0, x, NEGATIVE_SLOPE * x)
                 if self._step.drops(name, i):
-                    kept = jax.random.bernoulli(jax.random.fold_in(key, next(drawn)), self._step.keep_prob, x.shape)
-                    x = jnp.where(kept, x / self._step.keep_prob, 0).astype(x.dtype)
+                    kept = 1 - self._step.dropout_rate
+                    mask = jax.random.bernoulli(jax.random.fold_in(key, next(drawn)), kept, x.shape)
+                    x = jnp.where(mask, x / kept, 0).astype(x.dtype)
             return x
 
         x, skips, window = image, [], (1, 2, 2, 2, 1)

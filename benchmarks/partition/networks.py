@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-ALPHA, EPSILON, MOMENTUM = 0.1, 1e-6, 0.9  # of the leaky ReLU; of batch norm, and of its moving statistics
+NEGATIVE_SLOPE, EPSILON, MOMENTUM = 0.1, 1e-6, 0.9  # of the leaky ReLU; of batch norm, and of its moving statistics
 CLASSES, KERNEL, LEARNING_RATE = 3, 3, 0.01
 
 
@@ -19,14 +19,14 @@ class Network:
 
     Attributes:
       batch_norm: whether there is a batch norm after each convolution, which else has a bias.
-      keep_prob: share of the activations that dropout keeps; 1 for none.
+      dropout_rate: the fraction of the activations that dropout sets to zero; 0 is no dropout.
     """
 
     batch_norm: bool
-    keep_prob: float
+    dropout_rate: float
 
 
-NETWORKS = {"N1": Network(batch_norm=False, keep_prob=1.0), "N2": Network(batch_norm=True, keep_prob=0.5)}
+NETWORKS = {"N1": Network(batch_norm=False, dropout_rate=0.0), "N2": Network(batch_norm=True, dropout_rate=0.5)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Step:
         return NETWORKS[self.network].batch_norm
 
     @property
-    def keep_prob(self) -> float:
-        return NETWORKS[self.network].keep_prob if self.dropout else 1.0
+    def dropout_rate(self) -> float:
+        return NETWORKS[self.network].dropout_rate if self.dropout else 0.0
 
     def filters(self, level: int) -> int:
         return self.base_filters * 2**level
 
     def drops(self, block: str, conv: int) -> bool:
         """Whether dropout follows a convolution: not the network's first, nor the last before the classes."""
-        return self.keep_prob < 1 and (block, conv) not in {("down0", 0), ("up0", self.convs - 1)}
+        return self.dropout_rate > 0 and (block, conv) not in {("down0", 0), ("up0", self.convs - 1)}
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Names and shapes of all trained weights: filters `[kernel..., in, out]`, transposed ones `[..., out, in]`."""

@@ -4,11 +4,11 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from benchmarks.partition import tensorflow_setup
-from benchmarks.partition.networks import ALPHA, CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM
+from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 from mtf_imaging.meshes.halo import gathering as halo_gather
 from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.models.unet3d import UNet3D
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 
 _SCOPE = "unet3d"
@@ -28,8 +28,8 @@ class _Task:
             norm="batch" if step.batch_norm else "none",
             norm_momentum=MOMENTUM,
             norm_epsilon=EPSILON,
-            alpha=ALPHA,
-            keep_prob=step.keep_prob,
+            negative_slope=NEGATIVE_SLOPE,
+            dropout_rate=step.dropout_rate,
         )
 
     def inputs(self):

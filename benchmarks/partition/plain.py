@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from benchmarks.partition import tensorflow_setup
-from benchmarks.partition.networks import ALPHA, EPSILON, LEARNING_RATE, MOMENTUM
+from benchmarks.partition.networks import EPSILON, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 
 class Plain(tensorflow_setup.Memory):
@@ -62,7 +62,7 @@ class Plain(tensorflow_setup.Memory):
             x = self._conv(x, f"{name}/conv{i}")
             if self._step.batch_norm:
                 x = self._norm(x, f"{name}/norm{i}")
-            x = tf.nn.leaky_relu(x, ALPHA)
+            x = tf.nn.leaky_relu(x, NEGATIVE_SLOPE)
             if self._step.drops(name, i):
                 x = self._dropout(x)
         return x
@@ -94,4 +94,4 @@ class Plain(tensorflow_setup.Memory):
     def _dropout(self, x):
         self._drawn += 1
         seed = tf.stack([self._count, tf.constant(self._drawn, tf.int64)])
-        return tf.nn.experimental.stateless_dropout(x, 1 - self._step.keep_prob, seed)
+        return tf.nn.experimental.stateless_dropout(x, self._step.dropout_rate, seed)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from benchmarks.partition.networks import ALPHA, EPSILON, LEARNING_RATE, MOMENTUM
+from benchmarks.partition.networks import EPSILON, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 _LAST = torch.channels_last_3d
 
@@ -76,7 +76,7 @@ class Torch:
             if self._step.batch_norm:
                 scale, offset = (self._weights[f"{name}/norm{i}/{which}"] for which in ("scale", "offset"))
                 x = F.batch_norm(x, *self._moving[f"{name}/norm{i}/scale"], scale, offset, True, 1 - MOMENTUM, EPSILON)
-            x = F.leaky_relu(x, ALPHA)
+            x = F.leaky_relu(x, NEGATIVE_SLOPE)
             if self._step.drops(name, i):
-                x = F.dropout(x, 1 - self._step.keep_prob)
+                x = F.dropout(x, self._step.dropout_rate)
         return x

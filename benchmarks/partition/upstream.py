@@ -6,7 +6,7 @@ In a graph and a session, as it is used; its slices of variables are what is tra
 import tensorflow as tf
 
 import mtf_imaging as mi
-from benchmarks.partition.networks import ALPHA, CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM
+from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 mtf, v1 = mi.mtf, tf.compat.v1
 # What its layers call their variables, as `Step.shapes` has them.
@@ -117,9 +117,9 @@ class Upstream:
                 self._updates += updates
             else:
                 x = self._biased(x, scope)
-            x = mtf.leaky_relu(x, ALPHA)
+            x = mtf.leaky_relu(x, NEGATIVE_SLOPE)
             if self._step.drops(name, i):
-                x = mtf.dropout(x, True, keep_prob=self._step.keep_prob)
+                x = mtf.dropout(x, True, keep_prob=1 - self._step.dropout_rate)
         return x
 
     def _conv(self, x, name, filters, kernel):

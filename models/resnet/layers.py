@@ -64,7 +64,7 @@ def gather_small_slices(x, name, stride, least):
     """
     small = []
     for dim in x.shape.dims[-3:-1]:
-        parts, size = mi.ops.num_slices(x)[dim.name], -(-dim.size // stride)
+        parts, size = mi.ops.slices_per_dimension(x)[dim.name], -(-dim.size // stride)
         if least and parts > 1 and (size % parts or size // parts < least):
             small.append(dim.name)
     return mi.ops.gather_slices(x, small, name)

@@ -68,7 +68,7 @@ def pool(x, name, gather_below=0):
     """
     early, late = [], []  # Gathered late, an eighth of the voxels is sent; but a pool makes no slices of half a voxel.
     for dim in x.shape.dims[-4:-1] if gather_below else []:
-        parts, size = mi.ops.num_slices(x)[dim.name], dim.size // 2
+        parts, size = mi.ops.slices_per_dimension(x)[dim.name], dim.size // 2
         if parts > 1 and (size % parts or size // parts < gather_below):
             (early if size % parts else late).append(dim.name)
     x = mi.ops.gather_slices(x, early, f"{name}_gather")
@@ -91,7 +91,7 @@ def grow(x, like, name, filters):
     early, late = [], []  # as in `pool`, but the other way
     for dim, now in zip(like.shape.dims[-4:-1], x.shape.dims[-4:-1]):
         if dim.name != now.name:
-            (late if now.size % mi.ops.num_slices(like)[dim.name] else early).append(dim.name)
+            (late if now.size % mi.ops.slices_per_dimension(like)[dim.name] else early).append(dim.name)
     x = mi.ops.scatter_slices(x, early, f"{name}_scatter")
     x = conv_transpose(x, name, filters)
     return mi.ops.scatter_slices(x, late, f"{name}_scatter")

@@ -31,8 +31,8 @@ class UNet3D:
       norm_groups: groups of channels of the group norm.
       norm_momentum: of the batch norm's moving statistics.
       norm_epsilon: of all norms.
-      alpha: slope of the leaky ReLU below zero; 0 is the ReLU.
-      keep_prob: share of the activations that dropout keeps in training.
+      negative_slope: slope of the leaky ReLU below zero; 0 is the ReLU.
+      dropout_rate: the fraction of the activations that dropout sets to zero in training; 0 is no dropout.
       gather_below: voxels. From the first level down in which slices have fewer along an axis, or could not all have as
         many, each processor holds all of that axis, and does the work of all. 0 gathers nothing: a layout that splits
         a level too far is refused.
@@ -53,8 +53,8 @@ class UNet3D:
     norm_groups: int = 8
     norm_momentum: float = 0.9
     norm_epsilon: float = 1e-6
-    alpha: float = 0.1
-    keep_prob: float = 0.5
+    negative_slope: float = 0.1
+    dropout_rate: float = 0.5
     gather_below: int = 0
     double_before_pool: bool = False
     recompute: bool = False
@@ -76,9 +76,9 @@ class UNet3D:
             raise mi.ConfigError(
                 f"UNet3D.gather_below = {self.gather_below!r}: it must be a number of voxels, or 0 to gather nothing."
             )
-        if not 0 < self.keep_prob <= 1:
+        if not 0 <= self.dropout_rate < 1:
             raise mi.ConfigError(
-                f"UNet3D.keep_prob = {self.keep_prob}: it must be above 0 and at most 1, which is no dropout."
+                f"UNet3D.dropout_rate = {self.dropout_rate}: it must be at least 0, which is no dropout, and below 1."
             )
 
         self._check_supervision()
@@ -139,10 +139,10 @@ class UNet3D:
             for i, number in enumerate(filters):
                 x = layers.conv(x, f"conv{i}", number, self.kernel_size, use_bias=self.norm == "none")
                 x = self._normalised(x, f"norm{i}", is_training)
-                x = mi.ops.leaky_relu(x, self.alpha)
+                x = mi.ops.leaky_relu(x, self.negative_slope)
                 spared = (first and i == 0) or (last and i == self.convs - 1)
-                if is_training and self.keep_prob < 1 and not spared:
-                    x = mi.ops.dropout(x, self.keep_prob, name=f"{name}/dropout{i}")
+                if is_training and self.dropout_rate and not spared:
+                    x = mi.ops.dropout(x, self.dropout_rate, name=f"{name}/dropout{i}")
         return x
 
     def _normalised(self, x, name, is_training):

@@ -32,7 +32,7 @@ def labels_of_level(labels, logits, level):
     early, late = [], []  # Gathered late, less is sent; but sampling makes no slices of half a voxel.
     for dim, now in zip(labels.shape.dims[1:], logits.shape.dims[1:-1]):
         if dim.name != now.name:
-            (early if now.size % mi.ops.num_slices(labels)[dim.name] else late).append(dim.name)
+            (early if now.size % mi.ops.slices_per_dimension(labels)[dim.name] else late).append(dim.name)
     # A pool is what takes every n-th voxel under any layout; it wants numbers with channels, of a name that is split
     # by none.
     x = mi.mtf.cast(labels, logits.dtype)

@@ -16,7 +16,7 @@ _DICE_OVER = ("case", "batch", "both")
 
 
 @gin.configurable(module="unet3d")
-class Task:
+class LiverTumorSegmentation:
     """Background, liver and lesion of a CT, by a network.
 
     The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`; the defaults are those of Hou et al.
@@ -44,20 +44,21 @@ class Task:
         dice_over="both",
         dice_background=False,
     ):
+        own = type(self).__name__
         for name, value, known in (("dice", dice, _DICE), ("dice_over", dice_over, _DICE_OVER)):
             if value not in known:
-                raise mi.ConfigError(f"Task.{name} = {value!r} is not known. Fix: choose one of {', '.join(known)}.")
+                raise mi.ConfigError(f"{own}.{name} = {value!r} is not known. Fix: choose one of {', '.join(known)}.")
         if not 0 <= dice_weight <= 1:
-            raise mi.ConfigError(f"Task.dice_weight = {dice_weight}: it must be from 0, cross entropy alone, to 1.")
+            raise mi.ConfigError(f"{own}.dice_weight = {dice_weight}: it must be from 0, cross entropy alone, to 1.")
         if dice_background and dice != "classes":
             raise mi.ConfigError(
-                f"Task.dice_background = {dice_background}: Task.dice = {dice!r} has no such choice. "
-                "Fix: Task.dice = 'classes', or leave it out."
+                f"{own}.dice_background = {dice_background}: {own}.dice = {dice!r} has no such choice. "
+                f"Fix: {own}.dice = 'classes', or leave it out."
             )
         if dice == "adaptive" and dice_over != "both":
             raise mi.ConfigError(
-                f"Task.dice_over = {dice_over!r}: Task.dice = 'adaptive' is always that of the batch. "
-                "Fix: Task.dice = 'lesion' or 'classes', or leave it out."
+                f"{own}.dice_over = {dice_over!r}: {own}.dice = 'adaptive' is always that of the batch. "
+                f"Fix: {own}.dice = 'lesion' or 'classes', or leave it out."
             )
         self.network = network or UNet3D()
         self.dice, self.dice_over, self.dice_background = dice, dice_over, dice_background
@@ -78,7 +79,7 @@ class Task:
         return {**inputs, "labels": (volume, tf.int32)} if labels else inputs
 
     def loss(self, image, labels):
-        """The loss to minimise, and measures to show beside it.
+        """The loss to minimize, and measures to show beside it.
 
         Args:
           image: Tensor[batch, x, y, z, channels=1], in 0..1.
@@ -132,8 +133,8 @@ class Task:
         classes = logits.shape.dims[-1].size
         if classes != _CLASSES:
             raise mi.ConfigError(
-                f"Task.network: the network has {classes} classes, but this task needs {_CLASSES}: background, liver "
-                f"and lesion. Fix: use a network with {_CLASSES} classes (UNet3D.classes = {_CLASSES})."
+                f"{type(self).__name__}.network: the network has {classes} classes, but this task needs {_CLASSES}: "
+                f"background, liver and lesion. Fix: a network with {_CLASSES} classes (UNet3D.classes = {_CLASSES})."
             )
         return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 

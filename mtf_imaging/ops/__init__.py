@@ -9,7 +9,7 @@ from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool.pooling import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
-from mtf_imaging.ops.reshard import gather_slices, num_slices, scatter_slices
+from mtf_imaging.ops.reshard import gather_slices, scatter_slices, slices_per_dimension
 from mtf_imaging.ops.resize.resizing import resize2d, resize3d
 from mtf_imaging.ops.step import step
 
@@ -31,12 +31,12 @@ __all__ = [
     "master_dtype",
     "max_pool2d",
     "max_pool3d",
-    "num_slices",
     "over_batch",
     "recompute",
     "resize2d",
     "resize3d",
     "scatter_slices",
+    "slices_per_dimension",
     "softmax",
     "sparse_softmax_cross_entropy",
     "step",

@@ -1,11 +1,11 @@
-"""Layouts that change within a network: what is split is gathered, and later split again.
+"""Layouts that change within a network: a split dimension is gathered, and split again later.
 
-A dimension is split where the layout has a rule for its name. So a gathered tensor is the same tensor with another name
-of a dimension, one that no rule speaks of: gathered, "x" is called "x_whole". The processors along the mesh dimension
-that split it then all hold the same, and all do the same work, until it is split again.
+A layout splits the dimensions that it has rules for, by name. So a gathered tensor is the same tensor with a dimension
+under another name, which no rule mentions: gathered, "x" is called "x_whole". All processors along the mesh dimension
+that split it then hold the same values and do the same work, until it is split again.
 
-Which dimensions to gather may follow from how small their slices are: a network can ask, with `num_slices`. It then is
-another graph under another layout, but its results are those of the whole tensors, as ever.
+A network may choose the dimensions to gather by the size of their slices, with `slices_per_dimension`. Its graph then
+depends on the layout, but its results do not.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ _SUFFIX = "_whole"
 
 
 class ProgramMesh(mtf.Mesh):
-    """The mesh of a program's graph, which knows into how many slices the program's layout cuts a dimension.
+    """The mesh of a program's graph, with the number of slices of each dimension under the program's layout.
 
     Args:
       graph: an `mtf.Graph`.
@@ -29,8 +29,8 @@ class ProgramMesh(mtf.Mesh):
       layout: pairs (tensor dimension, mesh dimension).
 
     Attributes:
-      num_slices: number of slices by dimension, of those with a rule.
-      asked: whether a network asked for it: what it made then holds for this layout only.
+      slices_per_dimension: {name: number of slices} of the dimensions with a rule.
+      asked: whether a network asked for these numbers; its graph then holds for this layout only.
     """
 
     def __init__(
@@ -38,25 +38,25 @@ class ProgramMesh(mtf.Mesh):
     ) -> None:
         super().__init__(graph, "mesh")
         sizes = dict(mesh_shape)
-        self.num_slices = {dim: sizes.get(onto, 1) for dim, onto in layout}  # rules of no sense are found later
+        self.slices_per_dimension = {dim: sizes.get(onto, 1) for dim, onto in layout}  # faulty rules are found later
         self.asked = False
 
 
-class Regather(mtf.Operation):
-    """The same tensor under other names of its dimensions, of which the layout may split others.
+class Reshard(mtf.Operation):
+    """The same tensor with some dimensions under other names, so that the layout splits other dimensions.
 
-    Its gradient goes the other way: gathered voxels are equal on all processors that hold them, and so is what becomes
-    of them, so that each takes its own slice of the gradient. A sum over processors would count it once for each.
+    Its gradient is the reverse. All processors that hold a gathered voxel compute the same gradient for it, so each
+    takes its own slice of the gradient: a sum over processors would count the gradient once for each.
     """
 
-    kind = "regather"
+    kind = "reshard"
 
     def __init__(self, x: mtf.Tensor, shape: mtf.Shape, name: str) -> None:
         super().__init__([x], name=name)
         self._outputs = [mtf.Tensor(self, shape, x.dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
-        return [RegatherGrad(grad_ys[0], self.inputs[0].shape, f"{self.kind}_dx").outputs[0]]
+        return [ReshardGrad(grad_ys[0], self.inputs[0].shape, f"{self.kind}_dx").outputs[0]]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, (x,), (y,) = lowering.mesh_impl(self), self.inputs, self.outputs
@@ -75,19 +75,19 @@ class Regather(mtf.Operation):
         return [Round([Exchange("gather", gathered, nbytes)])] if gathered else []
 
 
-class RegatherGrad(Regather):
-    """The gradient of a `Regather`: one that no network asked for."""
+class ReshardGrad(Reshard):
+    """The gradient of a `Reshard`, which is one itself, but not one that a network asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LayoutChange:
-    """What a `gather_slices` or `scatter_slices` makes of the slices of a tensor.
+    """How `gather_slices` or `scatter_slices` changes the slices of a tensor.
 
     Attributes:
-      name: of the operation.
-      whole: size of each dimension of the tensor.
-      before: of the slice that one processor holds of it, before the operation.
-      after: and after it.
+      name: name of the operation.
+      whole: sizes of the tensor.
+      before: sizes of a slice before the operation.
+      after: sizes of a slice after it.
     """
 
     name: str
@@ -101,37 +101,41 @@ class LayoutChange:
 
 
 def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
-    """The `LayoutChange`s of the operations of a graph, but those of its gradients."""
-    changes = {}  # by name: what is recomputed is there twice
+    """Returns the `LayoutChange`s of the operations of a graph, without those of its gradients."""
+    changes = {}  # by name, because a recomputed operation is in the graph twice
     for op in graph.operations:
-        if type(op) is Regather:
+        if type(op) is Reshard:
             (x,), (y,) = op.inputs, op.outputs
             before, after = (tuple(mesh_impl.slice_shape(tensor.shape)) for tensor in (x, y))
             changes[op.name] = LayoutChange(op.name, tuple(x.shape.to_integer_list), before, after)
     return list(changes.values())
 
 
-def num_slices(x: mtf.Tensor) -> dict[str, int]:
-    """Into how many slices the layout cuts each dimension of a tensor: {name: number}, 1 for a whole one."""
+def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
+    """Returns the number of slices of each dimension of a tensor under the program's layout, by name: 1 if not split.
+
+    Args:
+      x: Tensor[...]
+    """
     x.mesh.asked = True
-    known = getattr(x.mesh, "num_slices", {})
-    return {dim.name: known.get(dim.name, 1) for dim in x.shape.dims}
+    slices = getattr(x.mesh, "slices_per_dimension", {})
+    return {dim.name: slices.get(dim.name, 1) for dim in x.shape.dims}
 
 
 def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
     """Gathers dimensions: each processor gets all slices along the mesh dimensions that split them.
 
-    `"x"` is replaced with `"x_whole"`. What comes of it is computed by all processors along the mesh dimension, each
-    for itself, until `scatter_slices`. Values and gradients are those of `x`.
+    `"x"` becomes `"x_whole"`. All processors along the mesh dimension compute the following operations, each for
+    itself, until `scatter_slices`. Values and gradients are those of `x`.
 
-    Sent is each slice to all processors along the mesh dimension, forward; nothing backward. Where processors share a
-    device, it holds and computes a tensor that nothing splits any more once, but one that is still split once for each
-    of its processors.
+    In the forward pass, each slice is sent to all processors along the mesh dimension; in the backward pass, nothing is
+    sent. Processors that share a device hold and compute a tensor only once if no dimension of it is split any more,
+    but once for each of them if another dimension is still split.
 
     Args:
       x: Tensor[...]
-      names: names of dimensions of `x`, or one; for none, `x` itself is returned.
-      name: name of the operation, by which `train --dry_run` shows it.
+      names: names of dimensions of `x`, or one name; with an empty list, `x` itself is returned.
+      name: name of the operation, which `train --dry_run` prints.
 
     Raises:
       ShapeError: `x` has no dimension of that name.
@@ -140,13 +144,14 @@ def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = 
 
 
 def scatter_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
-    """Splits gathered dimensions again: each processor keeps its own slice; the inverse of `gather_slices`.
+    """Splits gathered dimensions again: each processor keeps its own slice. The inverse of `gather_slices`.
 
-    `"x_whole"` is replaced with `"x"`. Sent is nothing forward, and backward each slice to all processors.
+    `"x_whole"` becomes `"x"`. In the forward pass, nothing is sent; in the backward pass, each slice is sent to all
+    processors along the mesh dimension.
 
     Args:
       x: Tensor[...]
-      names: names of the dimensions before they were gathered, or one; for none, `x` itself is returned.
+      names: names of the dimensions before they were gathered, or one name; with an empty list, `x` itself is returned.
       name: name of the operation.
 
     Raises:
@@ -166,4 +171,4 @@ def _renamed(x: mtf.Tensor, new_names: Mapping[str, str], name: str) -> mtf.Tens
     if not new_names:
         return x
     dims = [mtf.Dimension(new_names.get(dim.name, dim.name), dim.size) for dim in x.shape.dims]
-    return Regather(x, mtf.Shape(dims), name).outputs[0]
+    return Reshard(x, mtf.Shape(dims), name).outputs[0]

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     run = folder / "run"
     for name in ("", "eval", "train"):
         (run / name).mkdir(parents=True, exist_ok=True)
-    (run / "config.gin").write_text("import mtf_imaging.models.unet3d\njob.task = @unet3d.Task()\n")
+    (run / "config.gin").write_text("import mtf_imaging.models.unet3d\njob.task = @unet3d.LiverTumorSegmentation()\n")
     (run / "ckpt-2.index").touch()
     (folder / "untrained").mkdir()
     (folder / "untrained/config.gin").write_text((run / "config.gin").read_text())

@@ -22,7 +22,12 @@ from mtf_imaging.layout import Layout
 from mtf_imaging.servers import Server, free_port, silence, stranger
 from tests.test_servers import grpc_service, web_server
 
-TINY = ["--gin_file=unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.keep_prob=0.5"]
+TINY = [
+    "--gin_file=unet3d_demo",
+    "--gin.UNet3D.base_filters=2",
+    "--gin.UNet3D.depth=2",
+    "--gin.UNet3D.dropout_rate=0.5",
+]
 MESHES = {2: ("rows:2", "x:rows"), 4: ("rows:2,cols:2", "x:rows,y:cols")}
 SOON = 60.0  # seconds: what a busy machine may need to start a process
 

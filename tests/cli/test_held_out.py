@@ -73,7 +73,7 @@ def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tm
     assert run("phantom", "--output_dir", folder / "one", "--num_cases", 1) == 0
     assert run("convert", *cases) == 0
     data = ["--data_dir", records, "--eval_dir", records, "--model_dir", tmp_path / "run", *TINY, *more]
-    exact = ["--gin.UNet3D.keep_prob=1.0", "--gin.UNet3D.norm='instance'", "--gin.job.dtype='float64'"]
+    exact = ["--gin.UNet3D.dropout_rate=0.0", "--gin.UNet3D.norm='instance'", "--gin.job.dtype='float64'"]
     assert run("train", *data, *exact, "--num_steps", 3, "--gin.train.eval_every=1") == 0
     losses = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/losses.csv")}
     scores = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/eval/scores.csv")}

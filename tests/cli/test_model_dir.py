@@ -6,7 +6,8 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.data.records.convert import convert
 from tests.evaluation.test_evaluate import store
 
-UNET = "import mtf_imaging.models.unet3d\njob.task = @unet3d.Task()\nsetup.resolution = 'x:16,y:16,z:16'\n"
+SEGMENTATION = "@unet3d.LiverTumorSegmentation()"
+UNET = f"import mtf_imaging.models.unet3d\njob.task = {SEGMENTATION}\nsetup.resolution = 'x:16,y:16,z:16'\n"
 CLASSIFIER = "import mtf_imaging.models.resnet\njob.task = @resnet.Classification()\nsetup.resolution = 'x:64,y:64'\n"
 WORDS = {
     "train": ["--data_dir={records}"],
@@ -30,8 +31,8 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("config", "made", "job", "asked"),
     [
-        (UNET, "@unet3d.Task()", "classify_4way", "@resnet.Classification()"),
-        (CLASSIFIER, "@resnet.Classification()", "unet3d_demo", "@unet3d.Task()"),
+        (UNET, SEGMENTATION, "classify_4way", "@resnet.Classification()"),
+        (CLASSIFIER, "@resnet.Classification()", "unet3d_demo", SEGMENTATION),
     ],
     ids=["a classifier in a U-Net's", "a U-Net in a classifier's"],
 )
@@ -50,6 +51,11 @@ def test_a_job_in_the_folder_of_another_network_is_refused(folder, tmp_path, com
 
 def test_another_spelling_of_the_same_task_is_the_same(folder, capsys):
     """`none` is no folder of records, which is what comes next."""
-    words = ["train", f"--model_dir={folder(UNET)}", "--gin_file=unet3d_demo", "--gin.job.task=@Task()"]
+    words = [
+        "train",
+        f"--model_dir={folder(UNET)}",
+        "--gin_file=unet3d_demo",
+        "--gin.job.task=@LiverTumorSegmentation()",
+    ]
     assert main([*words, "--data_dir=none"]) == 1
     assert "none: this folder of records does not exist" in capsys.readouterr().err

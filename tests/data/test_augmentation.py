@@ -18,8 +18,8 @@ OPTIONS = {
     "classes": {"class_shift": 0.05, "class_shift_sd": 0.05},
     "corruption": {"corruption": 0.2, "corruption_sd": 0.1},
     "gamma": {"gamma": 0.5},
-    "scale": {"scale": 0.2},
-    "shift": {"shift": 0.1},
+    "contrast": {"contrast": 0.2},
+    "brightness": {"brightness": 0.1},
     "noise": {"noise": 0.05},
     "multiscale_noise": {"multiscale_noise": 0.05},
     "lesions": {"lesions": 0.5, "lesion_diameter": (3, 7)},
@@ -50,7 +50,7 @@ def test_the_default_changes_nothing():
 
 def test_the_first_four_options_draw_what_they_always_drew():
     """So that a run that began before there were others goes on with the same samples."""
-    augmentation = Augmentation(flips=("x", "z"), shift=0.1, scale=0.2, noise=0.05)
+    augmentation = Augmentation(flips=("x", "z"), brightness=0.1, contrast=0.2, noise=0.05)
     for sample in range(8):
         image, labels = volume()
         seeds = tf.random.experimental.stateless_split(tf.constant([3, sample], tf.int64), 6)

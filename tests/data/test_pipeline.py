@@ -12,7 +12,7 @@ from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.record import read_record
 from mtf_imaging.errors import DataError
 
-ALL = Augmentation(flips=("x", "y", "z"), shift=0.1, scale=0.2, noise=0.05)
+ALL = Augmentation(flips=("x", "y", "z"), brightness=0.1, contrast=0.2, noise=0.05)
 WARPED = Augmentation(rotation=15, elastic=0.02, lesions=0.5, corruption=0.2, multiscale_noise=0.05, gamma=0.2)
 
 

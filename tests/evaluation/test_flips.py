@@ -13,7 +13,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.prediction import predictor_of
 
 SIZES = (4, 3, 2)
@@ -90,7 +90,7 @@ def test_evaluate_and_predict_use_it(monkeypatch, tmp_path):
 
 
 def test_a_real_network_under_a_layout():
-    task, sizes = Task(UNet3D(base_filters=2, depth=2, convs=1)), (4, 4, 4)
+    task, sizes = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), (4, 4, 4)
     program = mi.Program(task.predict, task.inputs(1, sizes, labels=False))
     network = predictor_of(program, task=task, sizes=sizes, layout=Layout.parse("rows:2", "x:rows"))
     image = np.random.default_rng(1).random((*sizes, 1)).astype(np.float32)

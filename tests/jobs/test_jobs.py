@@ -11,8 +11,8 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.optimizers import Adam
 from tests.training.test_job import run
 
 SPLIT = mi.Layout.parse("rows:2,cols:2", "x:rows,y:cols")
@@ -22,7 +22,7 @@ FLAGS += ["--gin.train.checkpoint_every=2", "--gin.Adam.learning_rate=0.01", "--
 
 
 def settings(**changes):
-    task = Task(UNet3D(base_filters=2, depth=2, convs=1))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1))
     given = {"task": task, "optimizer": Adam(0.01), "batch_size": 2, "dtype": "float64", "checkpoint_every": 2}
     return given | {"progress": False} | changes
 
@@ -138,7 +138,7 @@ def test_explain_search_and_bench_agree_with_one_another():
 
 
 def test_bench_says_whose_class_cannot_be_sent_to_a_process():
-    class Local(Task):
+    class Local(LiverTumorSegmentation):
         pass
 
     with pytest.raises(mi.ConfigError, match=r"every setup has a process of its own, .* Fix: define its class"):

@@ -9,9 +9,8 @@ from tensorflow.python.framework import kernels
 
 import mtf_imaging as mi
 from mtf_imaging.meshes import gpus, make_mesh_impl
-from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.optimizers import Adafactor, Adam
 from mtf_imaging.training.step import training_step
 
 GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in range(2)]
@@ -137,7 +136,7 @@ has_gpu_kernels = pytest.mark.skipif(
     [("float32", Adam(), {}), ("bfloat16", Adafactor(), {"recompute": True, "gather_below": 4})],
 )
 def test_a_training_step_has_gpu_kernels_throughout(dtype, optimizer, options):
-    task = Task(UNet3D(base_filters=2, depth=1, convs=1, **options))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1, **options))
     inputs = task.inputs(2, (8, 8, 4), dtype)
     p = mi.Program(training_step(task, optimizer), inputs, "rows:2,cols:2", "x:rows,y:cols", "stacked")
     assert without_gpu_kernel(p) == set()

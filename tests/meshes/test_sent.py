@@ -103,7 +103,7 @@ def test_of_a_halo_only_the_neighbors_margin_is_sent():
 
 
 def test_a_slot_stays_where_its_weight_is():
-    from mtf_imaging.training.optimizers.optimizers import Adam
+    from mtf_imaging.training.optimizers import Adam
 
     def step(image):
         loss = 0

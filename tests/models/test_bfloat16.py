@@ -7,11 +7,10 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.gradients import gradients_of
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
@@ -22,7 +21,7 @@ HALF_ULP = 2**-8  # the most that rounding to bfloat16 changes, as a share of th
 
 
 def task_of():
-    return Task(UNet3D(base_filters=4, depth=2, keep_prob=1.0))
+    return LiverTumorSegmentation(UNet3D(base_filters=4, depth=2, dropout_rate=0.0))
 
 
 def batch(step=0):
@@ -102,7 +101,7 @@ def test_the_loss_of_given_logits_is_that_of_float64():
         return mi.mtf.rename_dimension(image, "channels", "classes")
 
     def fn(image, labels):
-        loss, measures = Task(network).loss(image, labels)
+        loss, measures = LiverTumorSegmentation(network).loss(image, labels)
         return loss, measures["liver"], measures["lesion"]
 
     volume = "batch:2,x:8,y:8,z:8"

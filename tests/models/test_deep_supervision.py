@@ -10,11 +10,11 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.models.unet3d.supervision import level_weights
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
@@ -22,11 +22,11 @@ from tests.models.test_losses import tf_loss
 from tests.models.test_unet3d import assert_equal, batch, program_of
 
 SIZES = (8, 8, 4)
-NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", keep_prob=1.0, deep_supervision=True)
+NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0, deep_supervision=True)
 
 
 def values(network, *layout, sizes=SIZES, **options):
-    found = program_of(Task(network, dice="classes"), sizes, *layout, **options)(**batch(sizes))
+    found = program_of(LiverTumorSegmentation(network, dice="classes"), sizes, *layout, **options)(**batch(sizes))
     return {name: value.numpy() for name, value in found.items()}
 
 
@@ -68,7 +68,7 @@ def _pool(x):
 
 
 def test_values_and_gradients_equal_plain_tensorflow():
-    program, given = program_of(Task(NETWORK, dice="classes"), SIZES), batch(SIZES)
+    program, given = program_of(LiverTumorSegmentation(NETWORK, dice="classes"), SIZES), batch(SIZES)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     assert "unet3d/classes1/filter" in weights
     with tf.GradientTape() as tape:
@@ -81,7 +81,7 @@ def test_values_and_gradients_equal_plain_tensorflow():
     assert_equal(whole(NETWORK), {name: value.numpy() for name, value in want.items()}, 1e-9)
 
 
-DEEP = UNet3D(base_filters=2, depth=4, convs=1, keep_prob=0.5, deep_supervision=True)
+DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervision=True)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_no_layout_changes_it(network, sizes, layout, mesh_impl):
 
 @pytest.mark.slow
 def test_in_micro_batches_it_is_that_of_the_batch():
-    task, given = Task(NETWORK, dice="classes"), batch(SIZES)
+    task, given = LiverTumorSegmentation(NETWORK, dice="classes"), batch(SIZES)
     specs = task.inputs(2, SIZES, tf.float64)
     want = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)(**given)
     step = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows"))
@@ -115,15 +115,17 @@ def test_in_micro_batches_it_is_that_of_the_batch():
 
 
 def test_a_prediction_needs_none_of_it(tmp_path):
-    task = Task(NETWORK)
+    task = LiverTumorSegmentation(NETWORK)
     program = mi.Program(training_step(task, SGD(0.1)), task.inputs(2, SIZES), seed=3)
     program(**batch(SIZES))
     Checkpoints(tmp_path, program).save()
     image = batch(SIZES)["image"][0]
     found = [
-        predictor(task=Task(dataclasses.replace(NETWORK, deep_supervision=asked)), sizes=SIZES, model_dir=tmp_path)(
-            image
-        )
+        predictor(
+            task=LiverTumorSegmentation(dataclasses.replace(NETWORK, deep_supervision=asked)),
+            sizes=SIZES,
+            model_dir=tmp_path,
+        )(image)
         for asked in (True, False)
     ]
     np.testing.assert_array_equal(*found)

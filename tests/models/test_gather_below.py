@@ -6,9 +6,9 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import ShardMeshImpl
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.models.test_unet3d import assert_equal, batch, program_of
 
@@ -16,7 +16,9 @@ SIZES = (24, 8, 4)  # 12, 4, 2 and 6, 2, 1 below
 
 
 def task(gather_below, depth=3, **kwargs):
-    return Task(UNet3D(base_filters=2, depth=depth, convs=1, gather_below=gather_below, **{"keep_prob": 0.5, **kwargs}))
+    return LiverTumorSegmentation(
+        UNet3D(base_filters=2, depth=depth, convs=1, gather_below=gather_below, **{"dropout_rate": 0.5, **kwargs})
+    )
 
 
 def values(program):

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
 from tests.models.test_unet3d import assert_equal, batch, program_of
@@ -30,7 +30,7 @@ CHOICES = {
     "Dice alone": {"dice": "classes", "dice_weight": 1.0, "dice_background": True},
     "cross entropy alone": {"dice_weight": 0.0},
 }
-NETWORK = UNet3D(base_filters=2, depth=2, norm="none", keep_prob=1.0)
+NETWORK = UNet3D(base_filters=2, depth=2, norm="none", dropout_rate=0.0)
 
 
 def inputs():
@@ -58,7 +58,7 @@ def tf_loss(logits, labels, dice="lesion", dice_over="both", dice_background=Fal
 @functools.cache
 def whole(name):
     """Values and gradients of a task without a layout, and the weights that they are at."""
-    program = program_of(Task(NETWORK, **CHOICES[name]), SIZES)
+    program = program_of(LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES)
     weights = {name: v.numpy() for name, v in program.variables.items() if v.trainable}
     return {name: value.numpy() for name, value in program(**inputs()).items()}, weights
 
@@ -89,13 +89,15 @@ ALL = itertools.product(CHOICES, LAYOUTS)
 )
 def test_no_layout_changes_them(name, layout):
     mesh_shape, rules, mesh_impl = LAYOUTS[layout]
-    program = program_of(Task(NETWORK, **CHOICES[name]), SIZES, mesh_shape, rules, mesh_impl=mesh_impl)
+    program = program_of(
+        LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES, mesh_shape, rules, mesh_impl=mesh_impl
+    )
     assert_equal({key: value.numpy() for key, value in program(**inputs()).items()}, whole(name)[0], 1e-9)
 
 
 @pytest.mark.parametrize("name", ["lesion of the batch", "classes of cases, with background", "classes"])
 def test_in_micro_batches_they_are_those_of_the_batch(name):
-    task, given = Task(NETWORK, **CHOICES[name]), inputs()
+    task, given = LiverTumorSegmentation(NETWORK, **CHOICES[name]), inputs()
     specs = task.inputs(2, SIZES, tf.float64)
     at_once = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)
     in_parts = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows"))
@@ -110,16 +112,19 @@ def test_in_micro_batches_they_are_those_of_the_batch(name):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"dice_over": "patch"}, "Task.dice_over = 'patch' is not known. Fix: choose one of case, batch, both."),
-        ({"dice_weight": 1.2}, "Task.dice_weight = 1.2: it must be from 0, cross entropy alone, to 1."),
-        ({"dice_background": True}, "Task.dice_background = True: Task.dice = 'lesion' has no such choice. Fix: T"),
-        ({"dice": "adaptive", "dice_over": "case"}, "Task.dice_over = 'case': Task.dice = 'adaptive' is always that"),
+        ({"dice_over": "patch"}, "{own}.dice_over = 'patch' is not known. Fix: choose one of case, batch, both."),
+        ({"dice_weight": 1.2}, "{own}.dice_weight = 1.2: it must be from 0, cross entropy alone, to 1."),
+        (
+            {"dice_background": True},
+            "{own}.dice_background = True: {own}.dice = 'lesion' has no such choice. Fix: {own}",
+        ),
+        ({"dice": "adaptive", "dice_over": "case"}, "{own}.dice_over = 'case': {own}.dice = 'adaptive' is always that"),
     ],
 )
 def test_choices_that_cannot_be(arguments, text):
     with pytest.raises(mi.ConfigError) as error:
-        Task(NETWORK, **arguments)
-    assert text in str(error.value)
+        LiverTumorSegmentation(NETWORK, **arguments)
+    assert text.format(own="LiverTumorSegmentation") in str(error.value)
 
 
 def test_the_op_refuses_what_it_does_not_know():
@@ -133,9 +138,15 @@ def test_the_op_refuses_what_it_does_not_know():
 
 def test_gin_names():
     with gin.unlock_config():
-        gin.parse_config("unet3d.Task.dice = 'classes'\nunet3d.Task.dice_over = 'batch'\nTask.dice_background = True")
+        gin.parse_config(
+            """
+            unet3d.LiverTumorSegmentation.dice = 'classes'
+            unet3d.LiverTumorSegmentation.dice_over = 'batch'
+            LiverTumorSegmentation.dice_background = True
+            """
+        )
     try:
-        task = Task(NETWORK)
+        task = LiverTumorSegmentation(NETWORK)
         assert (task.dice, task.dice_over, task.dice_background) == ("classes", "batch", True)
     finally:
         gin.clear_config()

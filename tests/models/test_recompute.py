@@ -5,9 +5,9 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 8, 4)
@@ -22,7 +22,7 @@ LAYOUTS = {
 def train(recompute, parts=1, **layout):
     """Losses of two steps, and the variables after them: SGD's velocities are the gradients."""
     # Slices of one voxel are gathered, as there are where four are made of the 4 that the lower level has.
-    task = Task(UNet3D(base_filters=2, depth=2, gather_below=2, recompute=recompute))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, gather_below=2, recompute=recompute))
     optimizer = SGD(0.1, momentum=0.9)
     inputs = task.inputs(2, SIZES, "float64")
     if parts == 1:

@@ -7,8 +7,8 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.meshes import ShardMeshImpl
-from mtf_imaging.models.unet3d import Task, UNet3D
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 
 # Sizes that nothing else has: not the slices (18 x 22, and 9 x 11 below), nor the widened ones.
@@ -18,7 +18,7 @@ DEPTH, CONVS, FILTERS = 2, 2, 2
 
 
 def step(mesh_shape, sizes=SIZES, mesh_impl="stacked", devices=None):
-    task = Task(UNet3D(base_filters=FILTERS, depth=DEPTH, convs=CONVS, keep_prob=0.5))
+    task = LiverTumorSegmentation(UNet3D(base_filters=FILTERS, depth=DEPTH, convs=CONVS, dropout_rate=0.5))
     return mi.Program(training_step(task, SGD(0.1)), task.inputs(1, sizes), mesh_shape, LAYOUT, mesh_impl, devices)
 
 

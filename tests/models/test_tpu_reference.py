@@ -8,7 +8,7 @@ from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,7 @@ def test_its_job(configured):
 
 def test_unknown_dice():
     with pytest.raises(
-        mi.ConfigError, match=r"Task.dice = 'tversky' is not known. Fix: choose one of lesion, classes, a"
+        mi.ConfigError,
+        match=r"LiverTumorSegmentation.dice = 'tversky' is not known. Fix: choose one of lesion, classes, a",
     ):
-        Task(UNet3D(base_filters=2), dice="tversky")
+        LiverTumorSegmentation(UNet3D(base_filters=2), dice="tversky")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from tests.models import reference_unet3d
 
 
@@ -40,8 +40,8 @@ def assert_equal(got, want, tolerance):
 @pytest.mark.parametrize("norm", ["batch", "instance", "group", "none"])
 def test_values_and_gradients_equal_plain_tensorflow(norm):
     sizes, depth, groups = (8, 4, 4), 3, 2
-    network = UNet3D(base_filters=4, depth=depth, norm=norm, norm_groups=groups, keep_prob=1.0)
-    program = program_of(Task(network), sizes)
+    network = UNet3D(base_filters=4, depth=depth, norm=norm, norm_groups=groups, dropout_rate=0.0)
+    program = program_of(LiverTumorSegmentation(network), sizes)
     inputs = batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
@@ -70,7 +70,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, me
 def whole():
     """A small network with dropout, and its values without a layout."""
     # An even number of filters at every level, and of channels of the image: `channels` is split everywhere.
-    task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, keep_prob=0.5), 2), (8, 8, 4)
+    task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, dropout_rate=0.5), 2), (8, 8, 4)
     inputs = task.batch(sizes)
     return task, sizes, inputs, {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
 
@@ -81,7 +81,7 @@ def whole():
 )
 def test_norms_of_cases_do_not_depend_on_the_layout_either(norm, mesh_shape, layout):
     # Of 4 channels over 4 processors, a group of 2 lies in two slices; the lower level is gathered along x and y.
-    network = UNet3D(base_filters=4, depth=2, norm=norm, norm_groups=2, keep_prob=0.5)
+    network = UNet3D(base_filters=4, depth=2, norm=norm, norm_groups=2, dropout_rate=0.5)
     task, sizes = _ManyChannels(network, 4), (8, 8, 4)
     inputs = task.batch(sizes)
     want = {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
@@ -90,7 +90,7 @@ def test_norms_of_cases_do_not_depend_on_the_layout_either(norm, mesh_shape, lay
     assert_equal({name: value.numpy() for name, value in got.items()}, want, 1e-9)
 
 
-class _ManyChannels(Task):
+class _ManyChannels(LiverTumorSegmentation):
     """Images of several channels, powers of one."""
 
     def __init__(self, network, channels):
@@ -108,7 +108,7 @@ class _ManyChannels(Task):
 
 
 def test_the_papers_network_has_5_6_million_weights():
-    task = Task(UNet3D())
+    task = LiverTumorSegmentation(UNet3D())
     program = mi.Program(task.predict, task.inputs(1, (8, 8, 8), labels=False))
     filters = {name: v for name, v in program.variables.items() if name.endswith("filter")}
     assert sum(v.shape.num_elements() for v in filters.values()) == 5_598_144
@@ -123,7 +123,7 @@ def test_the_papers_network_has_5_6_million_weights():
 
 
 def test_prediction_uses_moving_statistics_and_no_dropout():
-    task = Task(UNet3D(base_filters=2, depth=2, keep_prob=0.5))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, dropout_rate=0.5))
     program = mi.Program(task.predict, task.inputs(1, (4, 4, 4), labels=False))
     image = np.random.default_rng(0).random((1, 4, 4, 4, 1))
     first, second = program(image=image).numpy(), program(image=image).numpy()
@@ -135,7 +135,7 @@ def test_prediction_uses_moving_statistics_and_no_dropout():
 
 
 def test_a_size_that_cannot_be_halved_names_the_nearest():
-    task = Task(UNet3D(base_filters=2, depth=4))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=4))
     text = r"depth 4 .* 8 must divide its sizes; .*'x' \(size 20, nearest: 16 or 24\), 'z' \(size 4, nearest: 8\)\. Fix"
     with pytest.raises(mi.ShapeError, match=text):
         mi.Program(task.predict, task.inputs(1, (20, 16, 4), labels=False))
@@ -144,8 +144,8 @@ def test_a_size_that_cannot_be_halved_names_the_nearest():
 @pytest.mark.parametrize("labels", [True, False], ids=["loss", "predict"])
 @pytest.mark.parametrize("supervised", [0, 1])
 def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervised):
-    task = Task(UNet3D(classes=2, base_filters=2, depth=3, deep_supervision=supervised))
-    text = r"Task\.network: the network has 2 classes, but this task needs 3: .* Fix: .* \(UNet3D\.classes = 3\)"
+    task = LiverTumorSegmentation(UNet3D(classes=2, base_filters=2, depth=3, deep_supervision=supervised))
+    text = r"LiverTumorSegmentation\.network: the network has 2 classes, .* needs 3: .* Fix: .* \(UNet3D\.classes = 3\)"
     with pytest.raises(mi.ConfigError, match=text):
         mi.Program(task.loss if labels else task.predict, task.inputs(1, (4, 4, 4), labels=labels))
 
@@ -160,7 +160,8 @@ def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervise
         ),
         ({"norm": "group", "norm_groups": "8"}, "norm_groups = '8': it must be a number"),
         ({"norm": "group", "norm_groups": 0}, "norm_groups = 0: it must be a number"),
-        ({"keep_prob": 0.0}, "keep_prob = 0.0: it must be above 0"),
+        ({"dropout_rate": 1.0}, "dropout_rate = 1.0: it must be at least 0, which is no dropout, and below 1."),
+        ({"dropout_rate": -0.1}, "dropout_rate = -0.1: it must be at least 0"),
         ({"depth": 0}, "UNet3D.depth = 0: it must be at least 1"),
     ],
 )
@@ -171,8 +172,8 @@ def test_settings_that_cannot_be(arguments, text):
 
 def test_gin_names():
     with gin.unlock_config():
-        gin.parse_config("unet3d.UNet3D.base_filters = 5\nunet3d.Task.network = @unet3d.UNet3D()")
+        gin.parse_config("unet3d.UNet3D.base_filters = 5\nunet3d.LiverTumorSegmentation.network = @unet3d.UNet3D()")
     try:
-        assert Task().network.base_filters == 5
+        assert LiverTumorSegmentation().network.base_filters == 5
     finally:
         gin.clear_config()

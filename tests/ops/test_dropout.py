@@ -1,11 +1,17 @@
-"""Masks are drawn for few elements at a time, when they are needed: the same masks, in less memory."""
+"""Masks are drawn for few elements at a time, when they are needed: the same masks, in less memory.
+
+A rate drops what a probability of keeping, as earlier versions had it, did not keep: the same bits.
+"""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.random import positions
+from mtf_imaging.meshes.random.numbers import random_mask
+from mtf_imaging.ops.activation import kept_fraction
 
 
 @pytest.mark.parametrize("layout", [{}, {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,z:cols"}])
@@ -40,3 +46,45 @@ def test_masks_are_drawn_when_they_are_needed():
     program(image=image)
     # The gradient draws 8 masks again, of bytes; the tensors are x, what dropout makes of it, and one on the way.
     assert (tf.config.experimental.get_memory_info("CPU:0")["peak"] - before) / (4 * size**2) <= 4
+
+
+@pytest.mark.parametrize("percent", range(1, 100))
+def test_the_fraction_kept_is_that_of_the_decimal_number(percent):
+    assert kept_fraction(float(f"0.{percent:02}")) == float(f"0.{100 - percent:02}")
+
+
+def test_the_fraction_kept_of_any_number_and_type():
+    assert [kept_fraction(rate) for rate in (0, 1e-6, np.float32(0.9), np.float64(0.7))] == [1.0, 0.999999, 0.1, 0.3]
+    for rate in np.random.default_rng(0).random(100):
+        assert kept_fraction(rate) == pytest.approx(1 - rate, rel=1e-15, abs=1e-16)
+
+
+class KeepProbability(mi.mtf.Operation):
+    """Dropout as it was, with the probability that an element is kept."""
+
+    def __init__(self, x, keep_prob, key_name):
+        super().__init__([x], name="kept")
+        self.keep_prob, self.key_name = keep_prob, key_name
+        self._outputs = [mi.mtf.Tensor(self, x.shape, x.dtype)]
+
+    def lower(self, lowering):
+        mesh, x = lowering.mesh_impl(self), lowering.tensors[self.inputs[0]].to_laid_out_tensor()
+        assert isinstance(x, LaidOutTensor)
+        key = lowering.random_state.key(self.key_name)
+        mask = random_mask(mesh, self.inputs[0].shape, key, self.keep_prob, after=x)
+        y = mesh.map_stacks(
+            lambda x, m: tf.where(m, x / tf.cast(self.keep_prob, x.dtype), tf.zeros([], x.dtype)), x, mask
+        )
+        lowering.set_tensor_lowering(self.outputs[0], y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("keep_prob", "rate"), [(0.8, 0.2), (0.5, 0.5), (0.1, 0.9), (0.3, 0.7), (0.2, 0.8)])
+def test_a_rate_drops_what_the_probability_did_not_keep(keep_prob, rate, dtype):
+    def both(x):
+        return mi.ops.dropout(x, rate, name="dropout"), KeepProbability(x, keep_prob, "dropout").outputs[0]
+
+    image = np.random.default_rng(0).normal(size=(64, 63)).astype(dtype)
+    new, old = mi.Program(both, {"x": ("x:64,y:63", dtype)}, "rows:2", "x:rows")(x=image)
+    np.testing.assert_array_equal(new, old)
+    assert abs((new.numpy() != 0).mean() - keep_prob) < 0.02

@@ -177,7 +177,7 @@ NETWORK = (
 )
 
 
-def _regathered(x, fn):
+def _resharded(x, fn):
     names = ["x", "channels"]
     return mi.ops.scatter_slices(fn(mi.ops.gather_slices(x, names)), names)
 
@@ -261,13 +261,13 @@ ROWS = [
         lambda *values: tf.square(_tf_network(*values)),
         *NETWORK,
     ),
-    Row("gather_slices", "", lambda x: _regathered(x, mtf.square), tf.square, {"x": VOLUME}),
-    Row("scatter_slices", "", lambda x: _regathered(x, lambda x: x * x * x), lambda x: x**3, {"x": VOLUME}),
+    Row("gather_slices", "", lambda x: _resharded(x, mtf.square), tf.square, {"x": VOLUME}),
+    Row("scatter_slices", "", lambda x: _resharded(x, lambda x: x * x * x), lambda x: x**3, {"x": VOLUME}),
     resize(2, (12, 2), "linear"),
     resize(3, (12, 8, 2), "linear"),
     resize(3, (4, 8, 6), "nearest"),
 ]
-NOT_DIFFERENTIABLE = {"master_dtype", "num_slices", "step"}
+NOT_DIFFERENTIABLE = {"master_dtype", "slices_per_dimension", "step"}
 
 
 def test_every_operation_has_a_row():

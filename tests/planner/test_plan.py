@@ -7,13 +7,12 @@ import pytest
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.planner.cost.step_time import messages, sent_by_device, step_time
 from mtf_imaging.program.program import Program
-from mtf_imaging.training.optimizers.adafactor import Adafactor
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.step import TrainingStep, training_step
 from mtf_imaging.training.task import task_inputs
 
@@ -33,7 +32,7 @@ def plan_of(
     optimizer=None,
     **network,
 ):
-    task = task or Task(UNet3D(**network))
+    task = task or LiverTumorSegmentation(UNet3D(**network))
     names, split = [f"device:{n}" for n in range(devices or 512)], Layout.parse(mesh_shape, layout)
     step = TrainingStep(task, optimizer or Adafactor(), (size,) * 3, batch, parts, dtype)
     return make_plan(step.trace(split, names), split, devices)
@@ -64,7 +63,7 @@ def test_operations_are_those_of_convolutions_three_times_over():
     channels = [(1, 4), (4, 4), (4, 8), (8, 8), (12 - 4, 4), (4, 4)]  # up0: 4 of the skip and 4 grown
     by_hand = sum(2 * 27 * i * o * (32**3 if o == 4 else 16**3) for i, o in channels)
     by_hand += 2 * 8 * 8 * 4 * 16**3 + 2 * 4 * 3 * 32**3  # transposed convolution, classes
-    plan = plan_of(32, base_filters=4, depth=2, keep_prob=1.0)
+    plan = plan_of(32, base_filters=4, depth=2, dropout_rate=0.0)
     found = {
         phase: plan.total(lambda op: op.flops if op.kind.startswith("conv") else 0, phase)
         for phase in ("forward", "backward")
@@ -100,7 +99,7 @@ def test_what_needs_less_memory_needs_less():
     parts = plan_of(64, batch=2, base_filters=4, parts=2)
     assert parts.peak.nbytes < 0.6 * whole.peak.nbytes
     assert (parts.parts, parts.forward_passes) == (2, 2), "its loss has sums over the batch"
-    plain = Task(UNet3D(base_filters=4), dice_over="case", dice="classes", dice_weight=0.0)
+    plain = LiverTumorSegmentation(UNet3D(base_filters=4), dice_over="case", dice="classes", dice_weight=0.0)
     assert plan_of(64, batch=2, parts=2, task=plain).parts == 2
 
 
@@ -181,7 +180,7 @@ def test_optimizer_state_is_not_sent_with_the_weights(optimizer):
 
 @pytest.mark.parametrize(("optimizer", "slots"), [("SGD", 0), ("momentum", 1), ("Adam", 2)])
 def test_the_slots_of_a_split_weight_are_split(optimizer, slots):
-    task = Task(UNet3D(base_filters=6, depth=2))
+    task = LiverTumorSegmentation(UNet3D(base_filters=6, depth=2))
     options = {"task": task, "optimizer": OPTIMIZERS[optimizer]()}
     plan = plan_of(30, "m:3", "filters:m", **options)
     split = sum(math.prod(op.slice) * 4 for op in plan.ops if op.kind == "Variable" and "filters:" in op.whole)
@@ -214,7 +213,7 @@ def _sent_from_home(program):
 
 
 def test_the_lowered_graph_sends_weights_but_no_slots():
-    task = Task(UNet3D(base_filters=2, depth=2))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2))
     inputs = task_inputs(task, 1, (8,) * 3)
     program = Program(training_step(task, Adam()), inputs, "rows:2", "x:rows", mesh_impl="placement")
     weights = {name for name, variable in program.variables.items() if variable.trainable}

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Searched, Steps, search
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
 
 H200 = find_hardware("h200")
@@ -33,7 +33,7 @@ def steps():
 
     def trace(layout, recompute):
         traced.append(recompute)
-        task = Task(UNet3D(base_filters=4, depth=3, recompute=recompute))
+        task = LiverTumorSegmentation(UNet3D(base_filters=4, depth=3, recompute=recompute))
         return TrainingStep(task, Adafactor(), (32, 32, 32), batch_size=4, dtype="bfloat16").trace(layout)
 
     steps = Steps(trace)
@@ -87,7 +87,7 @@ def test_where_nothing_fits_activations_are_computed_again(steps):
 def test_a_network_that_asks_for_the_layout_is_traced_for_each():
     def trace(layout, recompute):
         traced.append(layout)
-        task = Task(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
+        task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
         return TrainingStep(task, Adafactor(), (16, 16, 16)).trace(layout)
 
     traced = []

@@ -11,11 +11,11 @@ from mtf_imaging.layout import Layout, parse_shape
 from mtf_imaging.layout.windows import Window
 from mtf_imaging.meshes import halo, make_mesh_impl
 from mtf_imaging.meshes.halo import gathering as halo_gather
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.ops.window_op import Geometry
 from mtf_imaging.planner.cost.traffic import traffic
 from mtf_imaging.program.tracing import trace_only
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
 from tests.planner.recorder import recorded
 
@@ -39,7 +39,7 @@ def moved(fn, inputs, mesh_shape, layout):
 
 def unet(batch=2, sizes=(16, 16, 8), dtype="float32", task=None, **network):
     network = UNet3D(**{"base_filters": 2, "depth": 2, "convs": 2, **network})
-    task = Task(network, **(task or {}))
+    task = LiverTumorSegmentation(network, **(task or {}))
     return training_step(task, Adam(0.1)), task.inputs(batch, sizes, dtype)
 
 

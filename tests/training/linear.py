@@ -10,8 +10,8 @@ from mtf_imaging.training.step import training_step
 class Linear:
     """`loss = mean (dropout(image) weights - target)^2`, over `image[batch, x]`."""
 
-    def __init__(self, keep_prob=1.0, name="linear", size=8):
-        self.keep_prob, self.name, self.size = keep_prob, name, size
+    def __init__(self, dropout_rate=0.0, name="linear", size=8):
+        self.dropout_rate, self.name, self.size = dropout_rate, name, size
 
     def inputs(self, batch_size, sizes=None, labels=True):
         return {
@@ -27,7 +27,7 @@ class Linear:
             dtype=image.dtype,
             initializer=tf.compat.v1.random_normal_initializer(),
         )
-        kept = mi.ops.dropout(image, self.keep_prob, name="kept")
+        kept = mi.ops.dropout(image, self.dropout_rate, name="kept")
         error = mi.mtf.reduce_sum(kept * weights, output_shape=target.shape) - target
         loss = mi.mtf.reduce_mean(mi.mtf.square(error))
         return loss, {"error": mi.mtf.reduce_mean(error)}

@@ -7,7 +7,7 @@ from pathlib import Path
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 
 STEP_SECONDS = 0.01  # slow enough for whoever waits for a moment, on a busy machine, too
@@ -22,7 +22,7 @@ def batches(start_step):
 
 def run(folder, num_steps, every=3):
     """Goes on with the run in a folder, as `mtf-imaging train` does."""
-    program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(keep_prob=0.6))
+    program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(dropout_rate=0.4))
     checkpoints = Checkpoints(folder, program, every=every)
     checkpoints.restore()
     train(

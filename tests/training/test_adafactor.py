@@ -1,17 +1,15 @@
-"""Adafactor against its algorithm in numpy."""
+"""Adafactor against its algorithm in numpy, and against mesh_tensorflow's."""
 
-import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.optimizers import schedules
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor, StepDecay
 
 STEPS = 5
-DECAY = schedules.StepDecay(0.05, factor=0.5, every=2)
+DECAY = StepDecay(0.05, factor=0.5, every=2)
 SHAPES = {
     "number": "",
     "bias": "channels:6",
@@ -48,6 +46,33 @@ class Reference:
         move = DECAY(t - 1) * (max(1e-3, rms(self.w)) if self.scaled else 1.0) * u
         self.m = self.beta1 * self.m + (1 - self.beta1) * move
         self.w = self.w - self.m
+
+
+class Upstream:
+    """mesh_tensorflow's Adafactor with the arguments of ours, which computes and keeps float32 only."""
+
+    def __init__(self, decay_exponent=0.8, **settings):
+        self.decay_exponent, self.settings = decay_exponent, settings
+
+    def apply(self, gradients, variables):
+        step = mi.ops.step(variables[0].mesh, tf.float64)
+        rate, decay = (mi.mtf.cwise(fn, [step]) for fn in (DECAY, lambda t: 1 - (t + 1) ** -self.decay_exponent))
+        mi.mtf.optimize.AdafactorOptimizer(
+            learning_rate=mi.mtf.to_float(rate), decay_rate=mi.mtf.to_float(decay), **self.settings
+        ).apply_grads(gradients, variables)
+
+
+def equal_in_float32(got, want, name):
+    atol = 1e-7 * np.max(np.abs(want))  # for weights near zero, which are small differences
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=atol, err_msg=name)
+
+
+UPSTREAM_SETTINGS = [
+    {},
+    {"min_dim_size_to_factor": 4, "beta1": 0.5},
+    {"min_dim_size_to_factor": 4, "clipping_threshold": 0.5, "decay_exponent": 0.5},
+    {"factored": False, "multiply_by_parameter_scale": False, "clipping_threshold": None},
+]
 
 
 def rms(x):
@@ -105,7 +130,7 @@ def test_a_run_equals_the_algorithm(settings, factored, layout):
         p(**given)
         for name, reference in references.items():
             reference.step(given[name], step + 1)
-            # Not bit for bit, for sums in another order and reciprocals that upstream multiplies by.
+            # Not bit for bit: sums are in another order, and mesh_tensorflow divides by multiplying with a reciprocal.
             np.testing.assert_allclose(p.variables[name], reference.w, rtol=1e-12, err_msg=f"{name}, step {step}")
     assert {name for name in SHAPES if f"{name}_slot_vr" in p.variables} == set(factored)
 
@@ -149,12 +174,40 @@ def test_a_variable_whose_gradient_is_zero_stays():
         np.testing.assert_array_equal(p.variables[name], before[name])
 
 
-def test_gin_names():
-    with gin.unlock_config():
-        gin.parse_config("Adafactor.learning_rate = @StepDecay()\nAdafactor.factored = False")
-    try:
-        optimizer = Adafactor()
-        assert optimizer.learning_rate(20_000) == pytest.approx(0.3 * 0.003)
-        assert not optimizer._settings["factored"]
-    finally:
-        gin.clear_config()
+@pytest.mark.parametrize("settings", UPSTREAM_SETTINGS, ids=str)
+def test_a_run_equals_mesh_tensorflows(settings):
+    ours, upstream = program(Adafactor(DECAY, **settings), "float32"), program(Upstream(**settings), "float32")
+    assert sorted(ours.variables) == sorted(upstream.variables)
+    for step in range(STEPS):
+        ours(**gradients(step))
+        upstream(**gradients(step))
+    for name, variable in upstream.variables.items():
+        equal_in_float32(ours.variables[name], variable, name)
+
+
+@pytest.mark.parametrize("settings", UPSTREAM_SETTINGS, ids=str)
+def test_the_graph_is_no_larger_than_mesh_tensorflows(settings):
+    assert (
+        program(Adafactor(DECAY, **settings), "float32").num_nodes <= program(Upstream(**settings), "float32").num_nodes
+    )
+
+
+def test_a_checkpoint_of_mesh_tensorflows_slots_is_resumed(tmp_path):
+    """Earlier versions called mesh_tensorflow's optimizer, whose names of slots their checkpoints contain."""
+    settings = {"min_dim_size_to_factor": 4, "beta1": 0.5}
+    ours, upstream = program(Adafactor(DECAY, **settings), "float32"), program(Upstream(**settings), "float32")
+    for step in range(2):
+        upstream(**gradients(step))
+    Checkpoints(tmp_path, upstream).save()
+    assert Checkpoints(tmp_path, ours).restore() == 2
+    for step in range(2, STEPS):
+        ours(**gradients(step))
+        upstream(**gradients(step))
+    for name, variable in upstream.variables.items():
+        equal_in_float32(ours.variables[name], variable, name)
+
+
+def test_names_of_slots_stay_those_of_checkpoints():
+    names = set(program(Adafactor(beta1=0.5, min_dim_size_to_factor=4), "float32").variables) - set(SHAPES)
+    factored = [f"{name}_slot_{slot}" for name in ("matrix", "filter", "wide_filter") for slot in ("vr", "vc", "m")]
+    assert names == {*factored, *(f"{name}_slot_{slot}" for name in ("number", "bias") for slot in ("v", "m"))}

@@ -12,7 +12,7 @@ from mtf_imaging.training import building as module
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.prediction import one_volume_at_a_time
 from tests.training import linear
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
 from mtf_imaging.training.checkpoints import checkpoints as checkpoints_module
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, load_weights
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adam
 from tests.storage import as_nobody
 from tests.training import linear
 

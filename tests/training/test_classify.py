@@ -11,7 +11,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.cli.main import main
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.training.test_shipped_jobs import dry_run

@@ -18,7 +18,7 @@ from mtf_imaging.training.observers.evaluator import Evaluator, check_measure
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.observers.step_table import StepTable
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 from tests.training.test_events import open_events, read
 from tests.training.test_loop import Killed, killed_at

@@ -12,8 +12,7 @@ from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.optimizers.optimizers import Adam
-from mtf_imaging.training.optimizers.schedules import StepDecay
+from mtf_imaging.training.optimizers import Adam, StepDecay
 from tests.training import linear
 from tests.training.test_loop import Killed, killed_at
 

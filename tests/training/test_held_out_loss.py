@@ -5,10 +5,10 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 from tests.training import linear
@@ -22,7 +22,7 @@ SETUPS = {
 
 
 def test_it_is_the_loss_without_dropout_and_changes_nothing():
-    task = linear.Linear(keep_prob=0.5)
+    task = linear.Linear(dropout_rate=0.5)
     program = linear.program(SGD(0.1), task=task)
     weights = program.variables["linear/weights"].numpy()
     found = HeldOutLoss(task, task.inputs(2), variables=program)(linear.take(3))
@@ -70,8 +70,8 @@ def parts(batch, count):
 
 def unet(norm, **task):
     """A loss of two levels; dropout is on all convolutions but the first and the last."""
-    network = {"base_filters": 2, "depth": 3, "convs": 1, "keep_prob": 0.5, "deep_supervision": True}
-    return Task(UNet3D(norm=norm, **network), **task)
+    network = {"base_filters": 2, "depth": 3, "convs": 1, "dropout_rate": 0.5, "deep_supervision": True}
+    return LiverTumorSegmentation(UNet3D(norm=norm, **network), **task)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_norms_use_what_they_have_learned_and_learn_nothing(whole):
 
 @pytest.mark.parametrize("layout", ["", "x:rows", "batch:rows"])
 def test_losses_are_the_same_under_layouts_and_in_parts(layout):
-    task, layout = linear.Linear(keep_prob=0.5), {"layout": Layout.parse("rows:2", layout)} if layout else {}
+    task, layout = linear.Linear(dropout_rate=0.5), {"layout": Layout.parse("rows:2", layout)} if layout else {}
     program = linear.program(SGD(0.1), task=task)
     inputs = {name: (shape, dtype) for name, (shape, dtype) in task.inputs(2).items()}
     whole = HeldOutLoss(task, inputs, variables=program)(linear.take(3))

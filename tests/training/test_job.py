@@ -14,7 +14,7 @@ TINY = [
     "unet3d_demo",
     "--gin.UNet3D.base_filters=2",
     "--gin.UNet3D.depth=2",
-    "--gin.UNet3D.keep_prob=0.5",
+    "--gin.UNet3D.dropout_rate=0.5",
 ]
 LAYOUTS = {
     "whole": [],

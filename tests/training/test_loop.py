@@ -11,7 +11,7 @@ from mtf_imaging.errors import TrainingError
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.optimizers.optimizers import SGD, Adam
+from mtf_imaging.training.optimizers import SGD, Adam
 from tests.training import linear
 
 
@@ -21,7 +21,7 @@ class Killed(Exception):
 
 def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kwargs):
     """Trains a new program on the folder, as a new process would."""
-    program = linear.program(optimizer or Adam(0.05), task=linear.Linear(keep_prob=0.6), **kwargs)
+    program = linear.program(optimizer or Adam(0.05), task=linear.Linear(dropout_rate=0.4), **kwargs)
     checkpoints = Checkpoints(folder, program, every=every)
     checkpoints.restore()
     train(
@@ -97,7 +97,7 @@ def test_losses_are_written_in_full_precision_with_their_cases(tmp_path):
     assert [row["step"] for row in rows] == ["0", "1"]
     assert rows[1].keys() == {"step", "loss", "error", "cases"}
     assert rows[1]["cases"] == "1a 1b"
-    program = linear.program(Adam(0.05), task=linear.Linear(keep_prob=0.6))
+    program = linear.program(Adam(0.05), task=linear.Linear(dropout_rate=0.4))
     assert [float(row["loss"]) for row in rows] == [float(program(**batch)["loss"]) for batch in linear.take(2)]
 
 

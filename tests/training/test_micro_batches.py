@@ -7,9 +7,9 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, NotSupportedError
 from mtf_imaging.layout import Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.training import linear
 
@@ -21,8 +21,8 @@ LAYOUTS = {
 }
 
 
-def unet(norm="none", keep_prob=0.5):
-    return Task(UNet3D(base_filters=2, depth=2, norm=norm, norm_groups=1, keep_prob=keep_prob))
+def unet(norm="none", dropout_rate=0.5):
+    return LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, norm=norm, norm_groups=1, dropout_rate=dropout_rate))
 
 
 def batches(number, batch_size=BATCH):
@@ -85,7 +85,7 @@ def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once
     batch = next(batches(1))
     image = np.concatenate([batch["image"][:2]] * 2)  # parts with equal statistics
     twice = [{"image": image, "labels": np.concatenate([batch["labels"][:2]] * 2)}]
-    task = unet(norm="batch", keep_prob=1.0)
+    task = unet(norm="batch", dropout_rate=0.0)
     whole, before, _ = train(1, task=task, given=twice)
     parts, after, _ = train(2, task=task, given=twice)
     np.testing.assert_allclose(parts, whole, rtol=1e-9)
@@ -100,7 +100,7 @@ def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once
 
 
 def test_a_loss_without_sums_over_the_batch_needs_no_pass_of_its_own():
-    task = linear.Linear(keep_prob=0.6)
+    task = linear.Linear(dropout_rate=0.4)
     assert len(MicroBatches(task, SGD(0.1), task.inputs(1), 2).calls) == 2
     given, split = list(linear.take(3)), {"layout": Layout.parse("rows:2", "x:rows")}  # the weights, too
     whole, one, _ = train(1, task=task, inputs=task.inputs(2), given=given)

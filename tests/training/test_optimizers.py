@@ -1,15 +1,16 @@
-"""Optimizers against their formulas in numpy, and schedules."""
+"""Optimizers against their formulas in numpy, and what one's own may build on."""
 
-import gin
 import numpy as np
 import pytest
 
+import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, TrainingError
-from mtf_imaging.training.optimizers import optimizers, schedules
+from mtf_imaging.training import optimizers
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from tests.training import linear
 
 STEPS = 12
-DECAY = schedules.StepDecay(0.05, factor=0.5, every=4)
+DECAY = optimizers.StepDecay(0.05, factor=0.5, every=4)
 
 
 def gradient(w, image, target):
@@ -53,21 +54,82 @@ def test_a_run_equals_the_formula(optimizer, formula, layout):
     np.testing.assert_allclose(weights, want, rtol=1e-12)
 
 
-def test_schedules():
-    assert [schedules.StepDecay()(step) for step in (0, 19_999, 20_000)] == [0.003, 0.003, 0.3 * 0.003]
-    assert schedules.ExponentialDecay(2.0, 0.25, 10)(5) == 1.0
-    assert schedules.as_schedule(0.1)(7) == 0.1
-    with pytest.raises(ConfigError, match=r"StepDecay\.every = 0: it must be at least 1 step"):
-        schedules.StepDecay(every=0)
+@pytest.mark.parametrize(
+    ("optimizer", "names"),
+    [
+        (optimizers.SGD(0.1, momentum=0.0), set()),
+        (optimizers.SGD(0.1), {"linear/weights/velocity"}),
+        (optimizers.Adam(0.1), {"linear/weights/mean", "linear/weights/square"}),
+    ],
+    ids=["sgd", "momentum", "adam"],
+)
+def test_names_of_slots_stay_those_of_checkpoints(optimizer, names):
+    variables = linear.program(optimizer).variables
+    assert set(variables) - {"linear/weights"} == names
+    assert [name for name, variable in variables.items() if variable.trainable] == ["linear/weights"]
 
 
-def test_gin_names():
-    with gin.unlock_config():
-        gin.parse_config("Adam.learning_rate = @ExponentialDecay()\nExponentialDecay.initial = 0.5\nSGD.momentum = 0.1")
-    try:
-        assert optimizers.Adam()._schedule(0) == 0.5
-    finally:
-        gin.clear_config()
+class Adagrad(optimizers.Optimizer):
+    """An optimizer with all that the base class offers: shared values, slots, and slots of another shape."""
+
+    def __init__(self, learning_rate, power):
+        super().__init__(learning_rate)
+        self.power = power
+
+    def prepare(self, step):
+        self.warm_up = mi.mtf.cwise(lambda t: 1 - 0.5 ** (t + 1), [step])
+
+    def update(self, gradient, variable, step):
+        square, count = self.slot(variable, "square"), self.slot(variable, "count", mi.mtf.Shape([]))
+        total = square + mi.mtf.square(gradient)
+        mi.mtf.assign(square, total)
+        mi.mtf.assign(count, count + 1)
+        change = gradient * mi.mtf.pow(total, -self.power) * mi.mtf.cast(self.rate * self.warm_up, gradient.dtype)
+        mi.mtf.assign_sub(variable, change + variable.value * 0.01 / (mi.mtf.cast(step, gradient.dtype) + 1))
+
+
+@pytest.mark.parametrize("layout", [("", ""), ("rows:2,cores:2", "x:rows,batch:cores")], ids=str)
+def test_an_optimizer_of_ones_own_overrides_public_methods_only(tmp_path, layout):
+    program = linear.program(Adagrad(DECAY, 0.5), *layout)
+    w, total = program.variables["linear/weights"].numpy(), 0.0
+    for step, batch in enumerate(linear.take(STEPS)):
+        program(**batch)
+        g = gradient(w, **batch)
+        total = total + g**2
+        w = w - DECAY(step) * (1 - 0.5 ** (step + 1)) * g / np.sqrt(total) - w * 0.01 / (step + 1)
+        np.testing.assert_allclose(program.variables["linear/weights"], w, rtol=1e-12)
+    assert program.variables["linear/weights/count"].numpy() == STEPS
+    Checkpoints(tmp_path, program).save()
+    restored = linear.program(Adagrad(DECAY, 0.5))
+    assert Checkpoints(tmp_path, restored).restore() == STEPS
+    for name, variable in program.variables.items():
+        np.testing.assert_array_equal(restored.variables[name], variable, err_msg=name)
+
+
+def test_an_optimizer_without_update_is_refused():
+    class Idle(optimizers.Optimizer):
+        def _update(self, gradient, variable, step):
+            pass
+
+    with pytest.raises(ConfigError) as error:
+        linear.program(Idle(0.1))
+    assert str(error.value) == ("Idle has no method update. Fix: write Idle.update(self, gradient, variable, step).")
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        ("fast", "learning rate 'fast': it must be a number, or a function of the step such as CosineDecay."),
+        (None, "learning rate None: it must be a number, or a function of the step such as CosineDecay."),
+        (optimizers.StepDecay, "learning rate StepDecay: it is a class. Fix: give an object of it, StepDecay(...)."),
+    ],
+    ids=str,
+)
+def test_a_learning_rate_that_cannot_be(rate, text):
+    for optimizer in (optimizers.SGD, optimizers.Adam, optimizers.Adafactor):
+        with pytest.raises(ConfigError) as error:
+            optimizer(rate)
+        assert str(error.value) == text
 
 
 def test_a_weight_that_the_loss_does_not_use():

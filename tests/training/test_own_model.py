@@ -100,10 +100,20 @@ def test_a_run_goes_on_by_what_it_saved_alone(folder):
     np.testing.assert_array_equal(losses("broken"), losses("unbroken"))
 
 
+OWN_OPTIMIZER = ("--gin_file=my_job", "--gin_file=my_optimizer", "--num_steps=20")
+
+
 def test_an_optimizer_and_a_schedule_of_ones_own(folder):
-    assert train("signs", "--gin_file=my_job", "--gin_file=my_optimizer", "--num_steps=20") == 0
-    found = losses("signs")
+    assert train("lion", *OWN_OPTIMIZER) == 0
+    found = losses("lion")
     assert np.mean(found[-5:]) < 0.4 * found[0]
+
+
+def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
+    exact = (*OWN_OPTIMIZER, "--gin.job.dtype='float64'")
+    assert train("lion whole", *exact, "--mesh_shape=", "--layout=") == 0
+    assert train("lion split", *exact, "--mesh_shape=rows:2,cols:2", "--layout=x:rows,filters:cols") == 0
+    np.testing.assert_allclose(losses("lion split"), losses("lion whole"), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +128,10 @@ def test_an_optimizer_and_a_schedule_of_ones_own(folder):
         (["--gin_param=job.task = @FindBlobs"], "job.task is the class FindBlobs, not an object of it. Fix: "),
         (["--gin_param=job.task = @Images()"], "job.task is a Images, which has no method inputs and no method loss"),
         (["--gin_param=train.data = @FindBlobs()"], "train.data is a FindBlobs, which has no method sizes"),
+        (
+            ["--gin_param=import my_optimizer", "--gin_param=train.optimizer = @Lion()"],
+            "Lion.learning_rate has no value. Fix: set it in a gin file, as Lion.learning_rate = VALUE, or on",
+        ),
         (["--gin_param=FindBlobs.filter = 3"], "doesn't have a parameter named 'filter'. Did you mean 'filters'?"),
     ],
 )

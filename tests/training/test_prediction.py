@@ -5,9 +5,9 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
-from mtf_imaging.models.unet3d import Task, UNet3D
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.optimizers.optimizers import Adam
+from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor, predictor_of
 from mtf_imaging.training.step import training_step
 
@@ -27,7 +27,7 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     rng = np.random.default_rng(0)
     image = rng.random((*SIZES, 1))
     batch = {"image": np.stack([image, image]), "labels": rng.integers(3, size=(2, *SIZES))}
-    task = Task(UNet3D(base_filters=1, depth=2, convs=1))
+    task = LiverTumorSegmentation(UNet3D(base_filters=1, depth=2, convs=1))
     network = {"task": task, "sizes": SIZES, "dtype": "float64", **layout}
     program = mi.Program(training_step(task, Adam(0.1)), task.inputs(2, SIZES, dtype="float64"), **layout)
     predict = predictor_of(program, **network)

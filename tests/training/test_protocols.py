@@ -11,7 +11,7 @@ import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
 from mtf_imaging.training.data_set import data_batches, data_sizes
 from mtf_imaging.training.describe import describe_slices
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from mtf_imaging.training.task import task_inputs
 

@@ -2,14 +2,13 @@
 
 import math
 
-import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.training.optimizers import optimizers
-from mtf_imaging.training.optimizers.schedules import CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
+from mtf_imaging.training.optimizers import SGD, CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
+from mtf_imaging.training.optimizers.schedules import as_schedule
 from tests.training import linear
 
 
@@ -22,10 +21,13 @@ def poly(step):
 
 
 SCHEDULES = {
-    "cosine": (CosineDecay(0.5, 40, 0.01), cosine),
-    "poly": (PolyDecay(0.5, 40), poly),
+    "cosine": (CosineDecay(0.5, steps=40, final=0.01), cosine),
+    "poly": (PolyDecay(0.5, steps=40), poly),
     "poly of nnU-Net": (PolyDecay(steps=1000), lambda step: 0.01 * (1 - step / 1000) ** 0.9),
-    "warm-up, then cosine": (WarmUp(CosineDecay(0.5, 40, 0.01), 8), lambda s: cosine(s) * min((s + 1) / 8, 1)),
+    "warm-up, then cosine": (
+        WarmUp(CosineDecay(0.5, steps=40, final=0.01), 8),
+        lambda s: cosine(s) * min((s + 1) / 8, 1),
+    ),
     "warm-up, then steps": (WarmUp(StepDecay(0.2, 0.5, 10), 4), lambda s: 0.2 * 0.5 ** (s // 10) * min((s + 1) / 4, 1)),
     "warm-up of a number": (WarmUp(0.1, 5), lambda step: 0.1 * min((step + 1) / 5, 1)),
     "warm-up of a warm-up": (WarmUp(WarmUp(0.1, 2), 4), lambda s: 0.1 * min((s + 1) / 2, 1) * min((s + 1) / 4, 1)),
@@ -47,7 +49,7 @@ def test_values_are_those_of_the_formula(name):
 @pytest.mark.parametrize("name", ["cosine", "warm-up, then cosine"])
 def test_a_program_steps_by_it(name):
     schedule, formula = SCHEDULES[name]
-    optimizer = optimizers.SGD(schedule, momentum=0.0)
+    optimizer = SGD(schedule, momentum=0.0)
     program = linear.program(optimizer, "rows:2,cores:2", "x:rows,batch:cores")
     want = program.variables["linear/weights"].numpy()
     for step, batch in enumerate(linear.take(6)):
@@ -61,13 +63,19 @@ def test_a_program_steps_by_it(name):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: CosineDecay(0.1, 0), "CosineDecay.steps = 0: it must be a number of steps from 1 up, as train.num_st"),
-        (lambda: CosineDecay(0.1, "all"), "CosineDecay.steps = 'all': it must be"),
-        (lambda: CosineDecay(-0.1, 10), "CosineDecay.initial = -0.1: it must be a learning rate above 0."),
-        (lambda: CosineDecay(0.1, 10, 0.2), "CosineDecay.final = 0.2: it must be from 0 to the initial rate, 0.1."),
-        (lambda: PolyDecay(0.1, -5), "PolyDecay.steps = -5: it must be"),
-        (lambda: PolyDecay(float("nan"), 5), "PolyDecay.initial = nan: it must be"),
-        (lambda: PolyDecay(0.1, 5, 0), "PolyDecay.power = 0: it must be a number above 0."),
+        (
+            lambda: CosineDecay(0.1, steps=0),
+            "CosineDecay.steps = 0: it must be a number of steps from 1 up, as train.num_st",
+        ),
+        (lambda: CosineDecay(0.1, steps="all"), "CosineDecay.steps = 'all': it must be"),
+        (lambda: CosineDecay(-0.1, steps=10), "CosineDecay.initial = -0.1: it must be a learning rate above 0."),
+        (
+            lambda: CosineDecay(0.1, steps=10, final=0.2),
+            "CosineDecay.final = 0.2: it must be from 0 to the initial rate, 0.1.",
+        ),
+        (lambda: PolyDecay(0.1, steps=-5), "PolyDecay.steps = -5: it must be"),
+        (lambda: PolyDecay(float("nan"), steps=5), "PolyDecay.initial = nan: it must be"),
+        (lambda: PolyDecay(0.1, steps=5, power=0), "PolyDecay.power = 0: it must be a number above 0."),
         (lambda: WarmUp(0.1, 0), "WarmUp.steps = 0: it must be a number of steps from 1 up."),
         (lambda: WarmUp("CosineDecay"), "WarmUp.schedule = 'CosineDecay': it must be a learning rate, or a schedule"),
     ],
@@ -78,15 +86,17 @@ def test_parameters_that_cannot_be(make, text):
     assert text in str(error.value)
 
 
-def test_gin_names():
-    with gin.unlock_config():
-        gin.parse_config(
-            "SGD.learning_rate = @WarmUp()\nWarmUp.schedule = @PolyDecay()\nWarmUp.steps = 2\nPolyDecay.steps = 10\n"
-            "CosineDecay.steps = 20"
-        )
-    try:
-        assert optimizers.SGD().learning_rate(0) == pytest.approx(0.01 / 2)
-        assert CosineDecay()(10) == pytest.approx(0.003 / 2)
-        assert WarmUp(ExponentialDecay(1.0, 0.5, 4), 1)(4) == 0.5
-    finally:
-        gin.clear_config()
+def test_defaults_are_those_of_the_paper():
+    assert [StepDecay()(step) for step in (0, 19_999, 20_000)] == [0.003, 0.003, 0.3 * 0.003]
+    assert ExponentialDecay(2.0, 0.25, 10)(5) == 1.0
+    assert as_schedule(0.1)(7) == 0.1
+    with pytest.raises(ConfigError, match=r"StepDecay\.every = 0: it must be at least 1 step"):
+        StepDecay(every=0)
+
+
+@pytest.mark.parametrize("schedule", [CosineDecay, PolyDecay])
+def test_the_number_of_steps_has_no_default_and_is_given_by_name(schedule):
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'steps'"):
+        schedule(0.1)
+    with pytest.raises(TypeError, match="positional"):
+        schedule(0.1, 0.0, 40)

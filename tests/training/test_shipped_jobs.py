@@ -10,7 +10,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
 from mtf_imaging.cli.main import main
 from mtf_imaging.layout import format_rules, parse_layout
-from mtf_imaging.training.optimizers.adafactor import Adafactor
+from mtf_imaging.training.optimizers import Adafactor
 
 SHIPPED = list(resources.shipped_files())
 JOBS = [name for name in SHIPPED if name.startswith("gin/")]

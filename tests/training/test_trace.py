@@ -9,7 +9,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
-from mtf_imaging.training.optimizers.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD
 from tests.training import linear
 from tests.training.test_loop import Killed, killed_at
 

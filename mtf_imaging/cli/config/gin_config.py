@@ -11,6 +11,7 @@ import gin
 
 from mtf_imaging.cli.config import resources
 from mtf_imaging.cli.config.own_modules import OwnModules
+from mtf_imaging.cli.config.renamed import find_renamed
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
@@ -72,10 +73,10 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     gin.config._FILE_READERS[:] = [(read, lambda name: True)]
     gin.config.__import__ = modules.import_module  # gin's own names no folder, and hides where a module fails
     for file in files:
-        with _explained(f"gin file {file}"):
+        with _explained(f"gin file {file}", file.read_text()):
             gin.parse_config_file(str(file), print_includes_and_imports=False)
     for binding in bindings:
-        with _explained(f"gin parameter {binding}"):
+        with _explained(f"gin parameter {binding}", binding):
             gin.parse_config(binding)
     for name, value in values.items():
         gin.bind_parameter(name, value)
@@ -91,17 +92,27 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
 
 
 @contextmanager
-def _explained(where: str):
-    """Turns gin's errors into ours."""
+def _explained(where: str, bindings: str = ""):
+    """Turns gin's errors into ours.
+
+    Args:
+      where: the place, for the message.
+      bindings: the text that gin reads.
+    """
     try:
         yield
     except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError) as error:
-        raise ConfigError(f"{where}: {_explanation(error)}") from error
+        raise ConfigError(f"{where}: {_explanation(error, bindings)}") from error
 
 
-def _explanation(error: Exception) -> str:
+def _explanation(error: Exception, bindings: str) -> str:
     text = str(error).split("\n  In bindings string line")[0]  # the caller shows the binding
-    if match := _NO_CONFIGURABLE.search(text):
+    match = _NO_CONFIGURABLE.search(text) or _NO_PARAMETER.search(text)
+    if match and find_renamed(name := ".".join(match.groups())):
+        # All at once: a file with one of the old names usually has others, too.
+        renamed = "; ".join(map(str, find_renamed(f"{bindings} {name}")))
+        hint = f" Names have changed: {renamed}. Fix: write the new names."
+    elif match := _NO_CONFIGURABLE.search(text):
         known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
     elif match := _NO_PARAMETER.search(text):

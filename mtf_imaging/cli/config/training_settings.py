@@ -7,18 +7,16 @@ from typing import Any
 
 import gin
 
+from mtf_imaging.cli.config import names  # noqa: F401  registers the names that gin files use
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
-from mtf_imaging.training.optimizers import adafactor, optimizers, schedules  # noqa: F401  for their names in gin files
+from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TrainingStep
-
-gin.external_configurable(Augmentation, module="mtf_imaging")
 
 
 @gin.configurable("train", module="mtf_imaging")
@@ -45,7 +43,7 @@ class Training:
     """
 
     num_steps: int = gin.REQUIRED
-    optimizer: optimizers.Optimizer = gin.REQUIRED
+    optimizer: Optimizer = gin.REQUIRED
     seed: int = 0
     data: DataSet | None = None
     augmentation: Callable | None = None
@@ -85,7 +83,7 @@ class Training:
 def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> dict[str, Any]:
     """Returns keyword arguments of `jobs.train` for the job that gin has bound."""
     job, training = Job(), Training()
-    names = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "eval_every", "monitor")
+    same = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "eval_every", "monitor")
     return {
         "task": job.task,
         "data": training.source(job, setup, data_dir, eval_dir),
@@ -95,7 +93,7 @@ def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> 
         "batch_size": setup.batch_size,
         "micro_batches": setup.micro_batches,
         "dtype": job.dtype,
-        **{name: getattr(training, name) for name in names},
+        **{name: getattr(training, name) for name in same},
     }
 
 

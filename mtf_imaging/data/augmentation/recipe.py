@@ -24,8 +24,8 @@ _NO_FOLD = 0.4
 class Augmentation:
     """What may be changed about a training sample; the default changes nothing. docs/augmentation.md shows each.
 
-    They are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, scale, shift, noise.
-    Each draws its own random numbers, whatever others are in use.
+    They are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, contrast, brightness,
+    noise. Each draws its own random numbers, whatever others are in use.
 
     Attributes:
       lesions: probability of synthetic lesions in the liver, in the image and the labels.
@@ -45,8 +45,8 @@ class Augmentation:
         this mean and standard deviation.
       corruption, corruption_sd: mean and standard deviation of the share of what is not liver that is blotted out.
       gamma: values are taken to a power from 1 / (1 + gamma)..1 + gamma.
-      scale: contrast around the middle of the window is multiplied by a draw from 1 - scale..1 + scale.
-      shift: the image is brightened by a uniform draw from -shift..shift, in units of the window.
+      contrast: differences from the middle of the window are multiplied by a draw from 1 - contrast..1 + contrast.
+      brightness: a draw from -brightness..brightness is added to the image, in units of the window.
       noise: standard deviation of Gaussian noise, in units of the window.
       multiscale_noise: largest standard deviation of noise of several scales, in units of the window.
       multiscale_noise_scales: in voxels.
@@ -54,8 +54,8 @@ class Augmentation:
     """
 
     flips: tuple[str, ...] = ()
-    shift: float = 0.0
-    scale: float = 0.0
+    brightness: float = 0.0
+    contrast: float = 0.0
     noise: float = 0.0
     half_turn: float = 0.0
     warp: float = 1.0
@@ -81,9 +81,9 @@ class Augmentation:
         checks.check_axes("flips", self.flips, AXIS_NAMES)
         for name in ("half_turn", "warp", "multiscale_noise_probability", "corruption", "lesions"):
             checks.check_number(name, getattr(self, name), high=1.0)
-        for name in ("zoom", "gamma", "shift", "noise", "multiscale_noise", "class_shift_sd", "corruption_sd"):
+        for name in ("zoom", "gamma", "brightness", "noise", "multiscale_noise", "class_shift_sd", "corruption_sd"):
             checks.check_number(name, getattr(self, name))
-        for name in ("scale", "translation", "class_shift"):
+        for name in ("contrast", "translation", "class_shift"):
             checks.check_number(name, getattr(self, name), high=1.0)
         for angle in self._angles():
             checks.check_number("rotation", angle, high=180.0)
@@ -129,10 +129,11 @@ class Augmentation:
             image = corrupt(image, labels, self.corruption, self.corruption_sd, draws)
         if self.gamma:
             image = apply_gamma(tf.clip_by_value(image, 0.0, 1.0), self.gamma, draws)
-        if self.scale:
-            image = 0.5 + (image - 0.5) * tf.random.stateless_uniform([], seeds[3], 1 - self.scale, 1 + self.scale)
-        if self.shift:
-            image += tf.random.stateless_uniform([], seeds[4], -self.shift, self.shift)
+        if self.contrast:
+            factor = tf.random.stateless_uniform([], seeds[3], 1 - self.contrast, 1 + self.contrast)
+            image = 0.5 + (image - 0.5) * factor
+        if self.brightness:
+            image += tf.random.stateless_uniform([], seeds[4], -self.brightness, self.brightness)
         if self.noise:
             image += tf.random.stateless_normal(tf.shape(image), seeds[5], stddev=self.noise)
         if self.multiscale_noise:

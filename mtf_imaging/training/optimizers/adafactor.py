@@ -1,38 +1,35 @@
-"""Adafactor (Shazeer and Stern 2018): mesh_tensorflow's, on the variables and the step of a program."""
+"""Adafactor: second moments in the memory of a row and a column, and steps in proportion to the weights."""
 
-import types
+import functools
 from collections.abc import Callable
 
-import gin
-
 from mtf_imaging.compat import mtf
-from mtf_imaging.training.optimizers.optimizers import Optimizer
+from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 
-@gin.configurable(module="mtf_imaging")
 class Adafactor(Optimizer):
-    """Adafactor: second moments of a matrix in as many numbers as a row and a column of it, and steps in proportion to
-    the weights. The defaults are mesh_tensorflow's, which Hou et al. 2019 use with `StepDecay`.
+    """Adafactor (Shazeer and Stern 2018, arXiv:1804.04235, algorithms 4 and 5).
 
-    In step t = 1, 2, ..., with `b = 1 - t^-decay_exponent`, for a variable w and its gradient g:
+    For a variable w with the gradient g, in step t = 1, 2, ... with `b = 1 - t^-decay_exponent`:
 
     `v = b v + (1 - b) (g^2 + epsilon1);`
     `u = g / sqrt(v); u = u / max(1, rms(u) / clipping_threshold);`
     `m = beta1 m + (1 - beta1) learning_rate max(rms(w), epsilon2) u; w -= m`
 
-    Factored, only means of v over each of the variable's two largest dimensions are kept, `r` and `c`, and `v` is
-    `r c / mean(r)`. Sums over a dimension of a weight that is split are exchanged; nothing else is sent.
+    Factored, only the means of v over each of the two largest dimensions are kept, `r` and `c`, and v is
+    `r c / mean(r)`. The defaults are those of mesh_tensorflow, which Hou et al. 2019 use with `StepDecay`. If a layout
+    splits a dimension of w, processors exchange their sums over it, and nothing else.
 
     Args:
-      learning_rate: a number, or a function of the step.
-      multiply_by_parameter_scale: whether steps are in proportion to rms(w), or, if not, to 1.
-      decay_exponent: how fast the memory of v grows.
-      beta1: of the momentum m; 0 for none, which keeps no m.
-      clipping_threshold: of rms(u), or None.
-      factored: whether v is factored where it can be.
-      min_dim_size_to_factor: least size of the second largest dimension of a variable that is.
-      epsilon1: added to g^2.
-      epsilon2: least scale of a variable.
+      learning_rate: a number, or a function of the step; see `schedules`.
+      multiply_by_parameter_scale: whether steps are in proportion to rms(w); otherwise to 1.
+      decay_exponent: the larger it is, the longer v remembers.
+      beta1: the fraction of the momentum m that a step keeps; 0 needs no m.
+      clipping_threshold: largest rms(u), or None for no limit.
+      factored: whether v is factored where possible.
+      min_dim_size_to_factor: smallest size of a variable's second largest dimension for which v is factored.
+      epsilon1: a number added to g^2.
+      epsilon2: smallest scale of a variable.
     """
 
     def __init__(
@@ -48,41 +45,62 @@ class Adafactor(Optimizer):
         epsilon2: float = 1e-3,
     ):
         super().__init__(learning_rate)
+        self._multiply_by_parameter_scale, self._clipping_threshold = multiply_by_parameter_scale, clipping_threshold
         self._decay_exponent, self._beta1 = decay_exponent, beta1
-        self._settings = {
-            "multiply_by_parameter_scale": multiply_by_parameter_scale,
-            "clipping_threshold": clipping_threshold,
-            "factored": factored,
-            "min_dim_size_to_factor": min_dim_size_to_factor,
-            "epsilon1": epsilon1,
-            "epsilon2": epsilon2,
-        }
+        self._factored, self._min_dim_size_to_factor = factored, min_dim_size_to_factor
+        self._epsilon1, self._epsilon2 = epsilon1, epsilon2
 
-    def _begin(self, step):
-        super()._begin(step)
-        self._decay = mtf.cwise(lambda t: 1 - (t + 1) ** -self._decay_exponent, [step], name="decay")
+    def prepare(self, step: mtf.Tensor) -> None:
+        exponent = self._decay_exponent
+        kept = mtf.cwise(lambda t: 1 - (t + 1) ** -exponent, [step], name="kept")  # b
+        new = mtf.cwise(lambda t: (t + 1) ** -exponent, [step], name="new")  # 1 - b
+        scalars = self.rate * (1 - self._beta1) if self._beta1 else self.rate, kept, new
+        self._scalars = functools.cache(lambda dtype: [mtf.cast(scalar, dtype) for scalar in scalars])
 
-    def _update(self, gradient, variable, step):
-        dtype = variable.master_dtype
-        engine = mtf.optimize.AdafactorOptimizer(
-            learning_rate=mtf.cast(self._rate, dtype),
-            decay_rate=mtf.cast(self._decay, dtype),
-            beta1=dtype.as_numpy_dtype(self._beta1),  # upstream makes a constant of it, of its own dtype
-            **self._settings,
-        )
-        _apply_grad(dtype)(engine, gradient, variable)
+    def update(self, gradient: mtf.Tensor, variable: mtf.Variable, step: mtf.Tensor) -> None:
+        rate, kept, new = self._scalars(gradient.dtype)
+        direction = self._direction(gradient, variable, kept, new)
+        if self._multiply_by_parameter_scale:
+            weights = mtf.cast(variable.value, gradient.dtype)
+            rate *= mtf.maximum(_root_mean_square(weights), self._epsilon2)
+        if self._clipping_threshold is not None:
+            rate /= mtf.maximum(_root_mean_square(direction) / self._clipping_threshold, 1.0)
+        change = direction * rate
+        if self._beta1:
+            momentum = self.slot(variable, "m")
+            change += momentum * self._beta1
+            mtf.assign(momentum, change)
+        mtf.assign_sub(variable, change)
+
+    def slot_name(self, variable: mtf.Variable, name: str) -> str:
+        """Returns the name that mesh_tensorflow gives the slot, which checkpoints of earlier versions contain."""
+        return f"{variable.name}_slot_{name}"
+
+    def _direction(self, gradient, variable, kept, new):
+        """Returns `g / sqrt(v)`, with the v of this step."""
+        square = mtf.square(gradient) + self._epsilon1
+        pair = self._factored_dims(variable.shape)
+        if pair is None:
+            return gradient * mtf.rsqrt(self._moving_mean(variable, "v", square, kept, new))
+        largest, second = pair
+        rows = self._moving_mean(variable, "vr", mtf.reduce_mean(square, reduced_dim=largest), kept, new)
+        columns = self._moving_mean(variable, "vc", mtf.reduce_mean(square, reduced_dim=second), kept, new)
+        mean = mtf.reduce_mean(rows, reduced_dim=second)
+        return gradient * mtf.rsqrt(rows / mean) * mtf.rsqrt(columns)
+
+    def _factored_dims(self, shape):
+        """Returns the largest and the second largest dimension, the earlier of equal ones first; None if unfactored."""
+        largest = sorted(shape.dims, key=lambda dim: -dim.size)[:2]
+        can_be = len(largest) == 2 and largest[1].size >= self._min_dim_size_to_factor
+        return largest if self._factored and can_be else None
+
+    def _moving_mean(self, variable, name, value, kept, new):
+        """Returns the moving mean of a value, `kept slot + new value`, and keeps it in the slot."""
+        slot = self.slot(variable, name, value.shape)
+        mean = slot * kept + value * new
+        mtf.assign(slot, mean)
+        return mean
 
 
-def _apply_grad(dtype):
-    """Upstream's `apply_grad`, which computes in float32 and keeps float32, in `dtype` instead.
-
-    It is the same code, with two of the functions that it finds in `mtf` replaced.
-    """
-    upstream = mtf.optimize.AdafactorOptimizer.apply_grad
-    functions = vars(upstream.__globals__["mtf"]) | {
-        "to_float": lambda x: mtf.cast(x, dtype),
-        "get_variable": lambda *args, **kwargs: mtf.get_variable(*args, dtype=dtype, **kwargs),
-    }
-    return types.FunctionType(
-        upstream.__code__, upstream.__globals__ | {"mtf": types.SimpleNamespace(**functions)}, upstream.__name__
-    )
+def _root_mean_square(x):
+    return mtf.sqrt(mtf.reduce_mean(mtf.square(x)))

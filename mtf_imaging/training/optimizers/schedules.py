@@ -1,17 +1,17 @@
-"""Learning rates as functions of the step: plain arithmetic, on Python numbers and TensorFlow's scalars alike."""
+"""Learning rates as functions of the step: plain arithmetic that works on Python numbers and tensors alike."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
-import gin
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
 
+Step = float | tf.Tensor  # of a tensor, any shape
 
-@gin.configurable(module="mtf_imaging")
+
 @dataclass(frozen=True)
 class StepDecay:
     """`initial factor^floor(step / every)`; the defaults are those of Hou et al. 2019.
@@ -32,14 +32,13 @@ class StepDecay:
     def __post_init__(self):
         _check_every(self)
 
-    def __call__(self, step):
+    def __call__(self, step: Step) -> Step:
         return self.initial * self.factor ** (step // self.every)
 
 
-@gin.configurable(module="mtf_imaging")
 @dataclass(frozen=True)
 class ExponentialDecay:
-    """`initial factor^(step / every)`: the same as `StepDecay`, without its steps.
+    """`initial factor^(step / every)`: `StepDecay` without the jumps.
 
     >>> ExponentialDecay(1.0, factor=0.25, every=10)(5)
     0.5
@@ -57,11 +56,10 @@ class ExponentialDecay:
     def __post_init__(self):
         _check_every(self)
 
-    def __call__(self, step):
+    def __call__(self, step: Step) -> Step:
         return self.initial * self.factor ** (step / self.every)
 
 
-@gin.configurable(module="mtf_imaging")
 @dataclass(frozen=True)
 class CosineDecay:
     """`final + (initial - final) (1 + cos(pi step / steps)) / 2`; `final` from step number `steps` on.
@@ -78,7 +76,7 @@ class CosineDecay:
     """
 
     initial: float = 0.003
-    steps: int = gin.REQUIRED
+    steps: int = field(kw_only=True)
     final: float = 0.0
 
     def __post_init__(self):
@@ -86,11 +84,10 @@ class CosineDecay:
         _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as train.num_steps")
         _check(self, "final", lambda final: 0 <= final <= self.initial, f"from 0 to the initial rate, {self.initial}")
 
-    def __call__(self, step):
+    def __call__(self, step: Step) -> Step:
         return self.final + (self.initial - self.final) * (1 + _cos(math.pi * _share(step, self.steps))) / 2
 
 
-@gin.configurable(module="mtf_imaging")
 @dataclass(frozen=True)
 class PolyDecay:
     """`initial (1 - step / steps)^power`; 0 from step number `steps` on.
@@ -107,7 +104,7 @@ class PolyDecay:
     """
 
     initial: float = 0.01
-    steps: int = gin.REQUIRED
+    steps: int = field(kw_only=True)
     power: float = 0.9
 
     def __post_init__(self):
@@ -115,49 +112,59 @@ class PolyDecay:
         _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as train.num_steps")
         _check(self, "power", lambda power: 0 < power < math.inf, "a number above 0")
 
-    def __call__(self, step):
+    def __call__(self, step: Step) -> Step:
         return self.initial * (1 - _share(step, self.steps)) ** self.power
 
 
-@gin.configurable(module="mtf_imaging")
 @dataclass(frozen=True)
 class WarmUp:
     """`schedule(step) min((step + 1) / steps, 1)`: a linear ramp over the first steps of any schedule.
 
-    That is the gradual warm-up of Goyal et al. 2017 (arXiv:1706.02677). The first step has a rate above 0, and step
-    number `steps - 1` the schedule's own; the schedule counts all steps, those of the ramp, too.
+    That is the gradual warm-up of Goyal et al. 2017 (arXiv:1706.02677). The first step has a rate above 0. From step
+    number `steps - 1` on, the rate is the schedule's. The schedule counts all steps, including those of the ramp.
 
     >>> [WarmUp(1.0, steps=4)(step) for step in (0, 1, 3, 9)]
     [0.25, 0.5, 1.0, 1.0]
 
     Attributes:
       schedule: a learning rate, or a function of the step.
-      steps: of the ramp.
+      steps: number of steps of the ramp.
     """
 
-    schedule: Callable | float = gin.REQUIRED
+    schedule: Callable | float
     steps: int = 1000
 
     def __post_init__(self):
         _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up")
         if not (callable(self.schedule) or _is_number(self.schedule)):
             raise ConfigError(
-                f"WarmUp.schedule = {self.schedule!r}: it must be a learning rate, or a schedule, as @CosineDecay()."
+                f"WarmUp.schedule = {self.schedule!r}: it must be a learning rate, or a schedule such as CosineDecay."
             )
 
-    def __call__(self, step):
+    def __call__(self, step: Step) -> Step:
         return as_schedule(self.schedule)(step) * _share(step + 1, self.steps)
 
 
-def as_schedule(learning_rate):
-    """A number as a schedule that always returns it; a schedule as it is."""
+def as_schedule(learning_rate: float | Callable) -> Callable:
+    """Returns a schedule as it is, and a number as a schedule that always returns that number.
+
+    Raises:
+      ConfigError: `learning_rate` is neither.
+    """
+    if isinstance(learning_rate, type):
+        name = learning_rate.__name__
+        raise ConfigError(f"learning rate {name}: it is a class. Fix: give an object of it, {name}(...).")
     if callable(learning_rate):
         return learning_rate
+    if not _is_number(learning_rate):
+        raise ConfigError(
+            f"learning rate {learning_rate!r}: it must be a number, or a function of the step such as CosineDecay."
+        )
     return lambda step: learning_rate + 0 * step
 
 
 def _share(step, steps):
-    """`min(step / steps, 1)`, of a Python number or a tensor."""
+    """Returns `min(step / steps, 1)`."""
     share = step / steps
     return tf.minimum(share, 1.0) if tf.is_tensor(share) else min(share, 1.0)
 

@@ -12,7 +12,7 @@ mtf, ops = mi.mtf, mi.ops
 SHAPES = {"x": "batch:2,x:8,y:8,z:4,channels:2", "f": "fx:3,fy:3,fz:3,channels:2,filters:2"}
 
 
-def regathered(names, x, f):
+def resharded(names, x, f):
     """Something of the slices, a window and a mean of the gathered, and again a window of the slices."""
     x = ops.gather_slices(mtf.square(x), list(names))
     x = mtf.rename_dimension(ops.conv3d(x, f), "filters", "channels")
@@ -26,7 +26,7 @@ def reference(x, f):
 
 
 def case(names):
-    return Case(f"gather {names}", lambda x, f: regathered(names, x, f), reference, SHAPES)
+    return Case(f"gather {names}", lambda x, f: resharded(names, x, f), reference, SHAPES)
 
 
 @pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
@@ -91,8 +91,8 @@ def test_a_network_can_ask_for_the_number_of_slices():
     found = []
 
     def fn(x):
-        found.append(ops.num_slices(x))
-        found.append(ops.num_slices(ops.gather_slices(x, "x")))
+        found.append(ops.slices_per_dimension(x))
+        found.append(ops.slices_per_dimension(ops.gather_slices(x, "x")))
         return x
 
     mi.Program(fn, {"x": "x:8,y:8,z:2"}, "rows:4,cols:2", "x:rows,y:cols", "stacked")

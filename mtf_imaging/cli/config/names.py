@@ -1,0 +1,19 @@
+"""The names by which gin files call classes of the package, none of which imports gin itself."""
+
+import gin
+
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.training import optimizers
+
+for _class in (
+    Augmentation,
+    optimizers.SGD,
+    optimizers.Adam,
+    optimizers.Adafactor,
+    optimizers.StepDecay,
+    optimizers.ExponentialDecay,
+    optimizers.CosineDecay,
+    optimizers.PolyDecay,
+    optimizers.WarmUp,
+):
+    gin.external_configurable(_class, module="mtf_imaging")

@@ -1,0 +1,44 @@
+"""Adam with bias correction."""
+
+from collections.abc import Callable
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.training.optimizers.optimizer import Optimizer
+
+
+class Adam(Optimizer):
+    """Adam with bias correction (Kingma and Ba 2015, algorithm 1), which mesh_tensorflow's own lacks.
+
+    `m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;`
+    `variable -= learning_rate m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon)` in step t = 1, 2, ...
+
+    Args:
+      learning_rate: a number, or a function of the step; see `schedules`.
+      beta1: b1, the fraction of the mean gradient m that a step keeps.
+      beta2: b2, the fraction of the mean squared gradient v that a step keeps.
+      epsilon: a number added to the square root of v.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Callable = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ):
+        super().__init__(learning_rate)
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+
+    def prepare(self, step: mtf.Tensor) -> None:
+        self._correction1 = mtf.cwise(lambda t: 1 / (1 - self._beta1 ** (t + 1)), [step], name="correction1")
+        self._correction2 = mtf.cwise(lambda t: 1 / (1 - self._beta2 ** (t + 1)), [step], name="correction2")
+
+    def update(self, gradient: mtf.Tensor, variable: mtf.Variable, step: mtf.Tensor) -> None:
+        mean_slot, square_slot = self.slot(variable, "mean"), self.slot(variable, "square")
+        mean = mean_slot * self._beta1 + gradient * (1 - self._beta1)
+        square = square_slot * self._beta2 + mtf.square(gradient) * (1 - self._beta2)
+        mtf.assign(mean_slot, mean)
+        mtf.assign(square_slot, square)
+        rate = mtf.cast(self.rate * self._correction1, mean.dtype)
+        root = mtf.sqrt(square * mtf.cast(self._correction2, mean.dtype))
+        mtf.assign_sub(variable, mean * rate / (root + self._epsilon))

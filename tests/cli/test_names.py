@@ -1,0 +1,110 @@
+"""The names by which gin files call the package's classes, and what is said of parameters without a value."""
+
+import gin
+import pytest
+
+from mtf_imaging.cli.config import training_settings  # noqa: F401  registers the names
+from mtf_imaging.cli.runtime.failures import exit_code, explain
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.training import optimizers
+
+CLASSES = {
+    "Augmentation": Augmentation,
+    **{name: getattr(optimizers, name) for name in optimizers.__all__ if name != "Optimizer"},
+}
+
+
+def make(name, *bindings):
+    """Makes the object that `@name()` is in a gin file with these bindings."""
+    gin.parse_config([*bindings])
+    return gin.get_configurable(name)()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_gin_file_may_name_every_class(name):
+    needed = {"CosineDecay": ["CosineDecay.steps = 9"], "PolyDecay": ["mtf_imaging.PolyDecay.steps = 9"]}
+    needed["WarmUp"] = ["WarmUp.schedule = 0.1"]
+    assert type(make(name, *needed.get(name, []))) is CLASSES[name]
+
+
+def test_values_of_gin_files_reach_the_optimizers():
+    assert make("Adam", "Adam.learning_rate = @ExponentialDecay()", "ExponentialDecay.initial = 0.5").learning_rate(
+        0
+    ) == pytest.approx(0.5)
+    optimizer = make("Adafactor", "Adafactor.learning_rate = @StepDecay()", "Adafactor.factored = False")
+    assert optimizer.learning_rate(20_000) == pytest.approx(0.3 * 0.003)
+    assert not optimizer._factored
+    assert make("SGD", "SGD.momentum = 0.1")._momentum == 0.1
+
+
+def test_values_of_gin_files_reach_the_schedules():
+    schedules = ["SGD.learning_rate = @WarmUp()", "WarmUp.schedule = @PolyDecay()", "WarmUp.steps = 2"]
+    assert make("SGD", *schedules, "PolyDecay.steps = 10").learning_rate(0) == pytest.approx(0.01 / 2)
+    assert make("CosineDecay", "CosineDecay.steps = 20")(10) == pytest.approx(0.003 / 2)
+
+
+def test_values_of_gin_files_leave_python_alone():
+    make("SGD", "SGD.momentum = 0.1", "Augmentation.noise = 0.5")
+    assert optimizers.SGD()._momentum == 0.9
+    assert Augmentation().noise == 0.0
+
+
+def missing(name, *bindings):
+    """The message and the exit code where a value is missing."""
+    with pytest.raises((TypeError, RuntimeError)) as error:
+        make(name, *bindings)
+    return explain(error.value), exit_code(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "bindings", "parameter"),
+    [
+        ("PolyDecay", ["PolyDecay.power = 1.0"], "PolyDecay.steps"),
+        ("WarmUp", [], "WarmUp.schedule"),
+        ("Adam", ["Adam.learning_rate = @CosineDecay()"], "CosineDecay.steps"),
+        ("train", ["train.optimizer = @SGD()"], "train.num_steps"),
+    ],
+)
+def test_a_parameter_without_a_value_is_told(name, bindings, parameter):
+    assert missing(name, *bindings) == (
+        f"{parameter} has no value. Fix: set it in a gin file, as {parameter} = VALUE, "
+        f"or on the command line, as --gin.{parameter}=VALUE.",
+        2,
+    )
+
+
+def test_all_parameters_without_a_value_are_told():
+    assert missing("train") == (
+        "train.num_steps, train.optimizer have no value. Fix: set each in a gin file, as train.num_steps = VALUE, "
+        "or on the command line, as --gin.train.num_steps=VALUE.",
+        2,
+    )
+
+
+@gin.configurable(module="tests")
+class Halving:
+    def __init__(self, initial, every):
+        self.initial, self.every = initial, every
+
+
+@gin.configurable(module="tests")
+class Signs(optimizers.Optimizer):
+    """Its `__init__` is that of the base class."""
+
+
+def test_parameters_of_classes_of_ones_own_are_told():
+    assert missing("Halving")[0].startswith("Halving.initial, Halving.every have no value. Fix: set each in a gin file")
+    assert missing("Signs")[0].startswith("Signs.learning_rate has no value. Fix: set it in a gin file, as Signs.lear")
+
+
+def test_a_mistake_within_a_function_stays_a_traceback():
+    def call():
+        raise TypeError("f() missing 1 required positional argument: 'x'")
+
+    with pytest.raises(TypeError) as error:
+        call()
+    assert explain(error.value) is None
+    gin.external_configurable(call, "broken", module="tests")
+    with pytest.raises(TypeError, match="In call to configurable 'broken'") as error:
+        make("broken")
+    assert explain(error.value) is None
