@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
+from tests.exchanges import check_exchanges
 
 # Largest difference allowed, as a share of the largest value. bfloat16 keeps 8 bits: sums in another order differ by
 # that.
@@ -113,13 +114,10 @@ def program(case, dtype, mesh_shape, layout, mesh_impl):
 
     size = reference(case, dtype)[0].size
     specs = {k: (s, "int32" if k in case.labels else dtype) for k, s in case.shapes.items()}
-    return mi.Program(
-        fn,
-        {"cotangent": (f"cotangent:{size}", dtype), **specs},
-        mesh_shape=mesh_shape,
-        layout=layout,
-        mesh_impl=mesh_impl,
-    )
+    inputs = {"cotangent": (f"cotangent:{size}", dtype), **specs}
+    made = mi.Program(fn, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    check_exchanges(made, fn, inputs)
+    return made
 
 
 def difference(value, expected):

@@ -11,6 +11,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
+from tests.exchanges import check_exchanges
 from tests.harness import difference
 from tests.ops import resizing
 
@@ -274,17 +275,22 @@ def test_every_operation_has_a_row():
     assert {row.op for row in ROWS} == set(mi.ops.__all__) - NOT_DIFFERENTIABLE
 
 
-def test_no_operation_hides_from_gradients():
-    """`mtf.gradients` drops every path through an operation that says it has no gradient."""
+def operation_classes():
+    """Returns the classes of all operations of `mtf_imaging`, with their base classes."""
 
     def derived(cls):
         return {cls}.union(*(derived(sub) for sub in cls.__subclasses__()))
 
-    ours = [cls for cls in derived(mtf.Operation) if cls.__module__.startswith("mtf_imaging.")]
+    return {cls for cls in derived(mtf.Operation) if cls.__module__.startswith("mtf_imaging.")}
+
+
+def test_no_operation_hides_from_gradients():
+    """`mtf.gradients` drops every path through an operation that says it has no gradient."""
+    ours = operation_classes()
     assert len(ours) > 20
     assert [cls.__name__ for cls in ours if cls.has_gradient is not mtf.Operation.has_gradient] == []
     bases = {base for cls in ours for base in cls.__bases__}
-    assert [cls.__name__ for cls in set(ours) - bases if cls.gradient is mtf.Operation.gradient] == []
+    assert [cls.__name__ for cls in ours - bases if cls.gradient is mtf.Operation.gradient] == []
 
 
 _references = {}
@@ -311,8 +317,8 @@ def reference(row):
     return _references[str(row)]
 
 
-def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
-    """What `reference` returns, of a program."""
+def two_derivatives(row):
+    """Returns a function of mtf tensors that returns what `reference` does, and its inputs, for a `Program`."""
 
     def fn(**tensors):
         y = row.fn(**tensors)
@@ -323,8 +329,14 @@ def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
         second = mtf.gradients([mtf.add_n([mtf.reduce_sum(g * g * g) for g in first])], inputs)
         return *first, *second
 
-    inputs = {name: (shape, "int32" if name == "labels" else "float64") for name, shape in row.shapes.items()}
+    return fn, {name: (shape, "int32" if name == "labels" else "float64") for name, shape in row.shapes.items()}
+
+
+def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
+    """Returns what `reference` does, computed by a program whose exchanges are as the planner models them."""
+    fn, inputs = two_derivatives(row)
     program, values = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl), row.values()
+    check_exchanges(program, fn, inputs)
     for name in row.learned:
         program.variables[name].assign(values[name])
     return [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]

@@ -7,28 +7,21 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout, parse_shape
+from mtf_imaging.layout import parse_shape
 from mtf_imaging.layout.windows import Window
-from mtf_imaging.meshes import halo, make_mesh_impl
+from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.halo import gathering as halo_gather
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from mtf_imaging.ops.window_op import Geometry
-from mtf_imaging.planner.cost.traffic import traffic
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
+from tests.exchanges import check_exchanges, modelled, stacked_mesh
+from tests.ops.test_second_derivatives import ROWS, operation_classes, two_derivatives
 from tests.planner.recorder import recorded
 
 mtf = mi.mtf
-
-
-def mesh_of(mesh_shape, layout):
-    return make_mesh_impl("stacked", Layout.parse(mesh_shape, layout), ["CPU:0"])
-
-
-def modelled(fn, inputs, mesh_shape, layout):
-    found = traffic(trace_only(fn, inputs, Layout.parse(mesh_shape, layout)).needed, mesh_of(mesh_shape, layout))
-    return collections.Counter(exchange for exchanges in found.values() for exchange in exchanges)
 
 
 def moved(fn, inputs, mesh_shape, layout):
@@ -157,10 +150,52 @@ def test_second_derivatives_and_norms_of_float64(mesh_shape, layout):
     assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
 
 
+@pytest.mark.parametrize(
+    ("op", "mesh_shape", "layout"),
+    [
+        (mtf.Conv3dOperation, "rows:2,cols:2", "batch:rows,channels:cols"),
+        (mtf.Conv3dOperation, "rows:2,cols:3", "channels:rows,out:cols"),
+        (mtf.Conv3dTransposeOperation, "rows:2,cols:2", "batch:rows,channels:cols"),
+    ],
+)
+def test_convolutions_of_mesh_tensorflow(op, mesh_shape, layout):
+    def fn(image, kernel):
+        if op is mtf.Conv3dTransposeOperation:
+            kernel = mtf.transpose(kernel, mtf.Shape([*kernel.shape.dims[:3], *kernel.shape.dims[:2:-1]]))
+        (y,) = op(image, kernel, (1, 1, 1, 1, 1), "SAME").outputs
+        return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+    inputs = {"image": "batch:2,x:4,y:4,z:4,channels:4", "kernel": "fx:3,fy:1,fz:1,channels:4,out:6"}
+    check_exchanges(mi.Program(fn, inputs, mesh_shape, layout, "stacked"), fn, inputs)
+
+
+def _in_parts(x, whole):
+    with in_pass(SecondPass([whole], 2)):
+        y = mtf.square(mi.ops.over_batch(mtf.reduce_sum(x)))
+    return mtf.gradients([y], [x])[0]
+
+
+IN_PARTS = {"x": "batch:2", "whole": ""}
+
+
+def test_a_sum_over_micro_batches():
+    check_exchanges(mi.Program(_in_parts, IN_PARTS, "cores:2", "batch:cores", "stacked"), _in_parts, IN_PARTS)
+
+
+def test_every_operation_class_is_compared():
+    """Those of the rows are compared where `test_second_derivatives` lowers them, under every layout there."""
+    compared = {type(op) for op in trace_only(_in_parts, IN_PARTS).needed}
+    for row in ROWS:
+        compared |= {type(op) for op in trace_only(*two_derivatives(row)).needed}
+    bases = {base for cls in operation_classes() for base in cls.__bases__}
+    missing = sorted(cls.__name__ for cls in operation_classes() - bases - compared)
+    assert missing == [], "no test compares their exchanges. Fix: a row for each in test_second_derivatives.py"
+
+
 @pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])
 def test_what_is_gathered_from_one_stack_is_what_would_be_sent(kernel):
     """Of an interior processor: one at the border would be sent the margins of its neighbours' margins, too."""
-    mesh = mesh_of("rows:4,cols:3", "x:rows,y:cols")
+    mesh = stacked_mesh("rows:4,cols:3", "x:rows,y:cols")
     shape = mtf.convert_to_shape(list(parse_shape("batch:2,x:16,y:12,z:6,channels:16")))
     windows = tuple(Window(taps) for taps in kernel)
     margins = Geometry(("x", "y", "z"), (16, 12, 6), windows, 1).margins(mesh)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from tests.exchanges import check_exchanges
 
 mtf = mi.mtf
 Dim = mtf.Dimension
@@ -47,9 +48,9 @@ def test_a_convolution_of_mesh_tensorflow_with_a_split_filter(mesh_shape, layout
     x = np.random.default_rng(0).standard_normal([2, 6, 4]).astype(np.float32)
     inputs = {"x": "batch:2,x:6,channels:4"}
     whole = mi.Program(fn, inputs)(x=x)
-    for value, expected in zip(
-        mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, DEVICES[:2])(x=x), whole, strict=True
-    ):
+    p = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, DEVICES[:2])
+    check_exchanges(p, fn, inputs)
+    for value, expected in zip(p(x=x), whole, strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from tests.exchanges import check_exchanges
 
 mtf = mi.mtf
 Dim = mtf.Dimension
@@ -153,7 +154,9 @@ def _results(mesh_shape, layout, mesh_impl, num_devices):
         return results
 
     devices = [f"CPU:{number}" for number in range(num_devices)]
-    p = mi.Program(fn, {"a": (SHAPE, "float64"), "b": (SHAPE, "float64")}, mesh_shape, layout, mesh_impl, devices)
+    inputs = {"a": (SHAPE, "float64"), "b": (SHAPE, "float64")}
+    p = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, devices)
+    check_exchanges(p, fn, inputs)
     return {name: [value.numpy() for value in values] for name, values in p(a=a, b=b).items()}
 
 

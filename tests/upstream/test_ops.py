@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from tests.exchanges import check_exchanges
 
 mtf = mi.mtf
 Dim = mtf.Dimension
@@ -82,15 +83,12 @@ def _run(op, mesh_shape, layout, mesh_impl):
 
     def fn(a, b):
         y = op(a, b)
-        return y, *mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
+        gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
+        return tuple(mtf.zeros_like(a) if t is None else t for t in (y, *gradients))
 
-    p = mi.Program(
-        lambda a, b: tuple(mtf.zeros_like(a) if t is None else t for t in fn(a, b)),
-        {"a": (shape, "float64"), "b": (shape, "float64")},
-        mesh_shape,
-        layout,
-        mesh_impl,
-    )
+    inputs = {"a": (shape, "float64"), "b": (shape, "float64")}
+    p = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl)
+    check_exchanges(p, fn, inputs)
     return [v.numpy() for v in p(a=a, b=b)]
 
 

@@ -43,6 +43,6 @@ def find_renamed(text: str) -> list[Rename]:
 def _pattern(name: str) -> re.Pattern:
     """Matches a name in a binding, and within a reference; gin lets the modules of a class be left out."""
     first, last = name.split(".")
-    if first.islower():  # a module and a class
+    if last[0].isupper():  # a module and a class
         return re.compile(rf"(?<![\w.])(?:{first}\.)?{last}(?=[.(]|$)")
     return re.compile(rf"(?<!\w){first}\.{last}\b")

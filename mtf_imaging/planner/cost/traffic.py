@@ -7,6 +7,17 @@ from mtf_imaging.compat import is_sum, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
+_SUMS = (  # operations of mesh_tensorflow that sum over the dimensions that their results no longer have
+    mtf.ReduceOperation,
+    mtf.EinsumOperation,
+    mtf.Conv2dOperation,
+    mtf.Conv3dOperation,
+    mtf.Conv2dTransposeOperation,
+    mtf.Conv3dTransposeOperation,
+    mtf.Conv2or3dBackpropInputOperation,
+    mtf.Conv2or3dBackpropFilterOperation,
+)
+
 
 def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mtf.Operation, list[Exchange]]:
     """What each operation has processors exchange.
@@ -21,7 +32,7 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
     Returns:
       Exchanges by operation, for those that have any.
     """
-    found, made, same, lazy = {}, set(), {}, {}
+    found, made, same, lazy, unread = {}, set(), {}, {}, set()
 
     def settle(tensor):
         op, exchanges = lazy.pop(tensor, (None, []))
@@ -40,8 +51,10 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
             (total,) = sum_over(axes, mesh.slice_shape(op.outputs[0].shape), op.outputs[0].dtype.size)
             lazy[op.outputs[0]] = (op, total.exchanges)
             continue
-        for tensor in inputs:
-            if tensor not in unchanged.values():
+        if unchanged:  # the operation computes nothing from its other inputs
+            unread.update(tensor for tensor in inputs if tensor not in unchanged.values())
+        else:
+            for tensor in inputs:
                 settle(tensor)
         for exchanges, once, is_lazy in rounds(op, mesh):
             if once is not None:
@@ -55,7 +68,8 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
             elif exchanges:
                 found.setdefault(op, []).extend(exchanges)
     for tensor in list(lazy):
-        settle(tensor)
+        if tensor not in unread:
+            settle(tensor)
     return found
 
 
@@ -78,9 +92,17 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """What an operation has processors exchange if it is the first to ask for it; not what weights are sent as."""
     if hasattr(op, "exchanges"):
         return op.exchanges(mesh)
-    if isinstance(op, mtf.ReduceOperation | mtf.EinsumOperation):
+    if isinstance(op, mtf.WhileLoopOperation):
+        return [_iteration(op, mesh)]
+    if isinstance(op, _SUMS):
         (y,), kept = op.outputs, set(op.outputs[0].shape.dims)
         gone = [dim for x in op.inputs for dim in x.shape.dims if dim not in kept]
         axes = [axis for axis in mesh.split_axes(mtf.Shape(list(dict.fromkeys(gone)))) if axis is not None]
         return sum_over(axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=is_sum(op))
     return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)
+
+
+def _iteration(loop, mesh):
+    """Returns the exchanges of one iteration; the number of iterations is unknown before the loop runs."""
+    found = [traffic(operations, mesh) for operations in (loop._cond_ops, loop._body_ops)]
+    return Round([each for exchanges in found for op in exchanges for each in exchanges[op]])
