@@ -20,6 +20,7 @@ _LAZY = {
     "LayoutError": ("mtf_imaging.errors", "LayoutError"),
     "MtfImagingError": ("mtf_imaging.errors", "MtfImagingError"),
     "NotSupportedError": ("mtf_imaging.errors", "NotSupportedError"),
+    "OutOfMemoryError": ("mtf_imaging.errors", "OutOfMemoryError"),
     "Program": ("mtf_imaging.program.program", "Program"),
     "ShapeError": ("mtf_imaging.errors", "ShapeError"),
     "TrainingError": ("mtf_imaging.errors", "TrainingError"),

@@ -127,7 +127,7 @@ def gather_slices(x, names, name=None):
     Args:
       x: Tensor[...]
       names: names of dimensions of `x`, or one; for none, `x` itself is returned.
-      name: name of the operation, by which `train --dry_run` shows it.
+      name: name of the operation, by which reports show it.
 
     Raises:
       ShapeError: `x` has no dimension of that name.

@@ -78,7 +78,7 @@ def check(graph, mesh_shape, layout):
     size_faults = _size_faults(graph, sizes, rules)
     # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
     # for all.
-    op_faults, explained, ways_out = {}, set(), {}
+    op_faults, explained, ways_out, settings = {}, set(), {}, {}
     for op in _operations(graph):
         own = (
             op.layout_faults(sizes, rules) if hasattr(op, "layout_faults") else upstream.layout_faults(op, sizes, rules)
@@ -87,12 +87,13 @@ def check(graph, mesh_shape, layout):
             explained |= fault.explains
             op_faults.setdefault(fault.key, fault.text)
             ways_out[fault.way_out] = None
+            settings |= dict.fromkeys(fault.settings)
     plain = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
     faults = plain + list(op_faults.values()) + _clash_faults(graph, sizes, rules)
     if faults:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         head = f"layout '{format_layout(layout)}' on mesh '{format_shape(mesh_shape)}' has {count}:"
-        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]))
+        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]), settings)
 
 
 class Lowering(mtf.Lowering):

@@ -123,6 +123,7 @@ def check_measure(name, measures):
     """Raises ConfigError if an evaluation has no measure of this name."""
     if name not in measures:
         raise ConfigError(
-            f"train.best = {name!r} is no measure of the evaluation, which has {', '.join(measures) or 'none'}."
-            f"{did_you_mean(str(name), measures)} Fix: choose one of them."
+            f"best = {name!r} is no measure of the evaluation, which has {', '.join(measures) or 'none'}."
+            f"{did_you_mean(str(name), measures)} Fix: choose one of them.",
+            settings=["best"],
         )
