@@ -19,7 +19,9 @@ import mtf_imaging.cli.config
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime import spelled
+from mtf_imaging.cli.runtime.failures import explain
 from mtf_imaging.cli.runtime.spelled import on_the_command_line
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
 from mtf_imaging.files.workers import in_parallel
 
@@ -96,6 +98,17 @@ def test_flags_are_those_of_the_command(command, expected):
 def test_gin_parameters_are_those_that_the_job_has(monkeypatch):
     monkeypatch.setattr(spelled, "_is_configurable", lambda name: name == "ResNet")
     assert on_the_command_line(["gather_below", "dtype"]) == "On the command line: --gin.ResNet.gather_below=1."
+
+
+def test_an_error_that_passes_through_gin_keeps_its_settings(configurables):
+    gin.parse_config(["job.task = None", "job.lesions_in_liver = 'yes'"])
+    with pytest.raises(ConfigError) as error:
+        gin.get_configurable("job")()
+    gin.clear_config()
+    assert explain(error.value) == (
+        "lesions_in_liver = 'yes' is neither True nor False. Fix: one of them.\n"
+        "On the command line: --gin.job.lesions_in_liver=True."
+    )
 
 
 def told(monkeypatch, capsys, words: str, failure) -> str:
@@ -191,7 +204,7 @@ def test_labels_that_are_cropped_away_and_a_folder_that_another_process_writes_t
     )
     assert main(words) == 0
     assert (
-        "\rcases/segmentation-0.nii.gz: 57623 of 61618 liver voxels and 1177 of 1177 lesion voxels lie outside of the box "
-        "x:8,y:8,z:8 of 8,8,8 mm and are cropped away. Fix: a larger resolution, or a coarser spacing.\n"
+        "\rcases/segmentation-0.nii.gz: 57623 of 61618 liver voxels and 1177 of 1177 lesion voxels lie outside of "
+        "the box x:8,y:8,z:8 of 8,8,8 mm and are cropped away. Fix: a larger resolution, or a coarser spacing.\n"
         "On the command line: --resolution, --spacing.\n"
     ) in capsys.readouterr().err
