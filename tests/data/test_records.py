@@ -287,8 +287,10 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, lits_dir, monkeypatch):
     monkeypatch.setattr("mtf_imaging.data.records.make_record.resample_linear", resample)
     with pytest.raises(DataError) as error:
         convert(lits_dir, tmp_path / "out", 4, progress=False)
-    assert str(error.value) == (
-        f"{lits_dir}/volume-2.nii.gz: not enough memory (Unable to allocate 9 GiB). Fix: free memory, use fewer "
+    what, *lines = str(error.value).splitlines()
+    assert (what, len(lines)) == ("3 of 3 cases cannot be used:", 3)
+    assert lines[0] == (
+        f"  {lits_dir}/volume-2.nii.gz: not enough memory (Unable to allocate 9 GiB). Fix: free memory, use fewer "
         "workers if there are several, or use a machine with more memory."
     )
     assert error.value.settings == ("workers",)
