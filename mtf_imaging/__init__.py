@@ -22,6 +22,7 @@ _LAZY = {
     "MtfImagingError": ("mtf_imaging.errors", "MtfImagingError"),
     "NotSupportedError": ("mtf_imaging.errors", "NotSupportedError"),
     "Layout": ("mtf_imaging.layout", "Layout"),
+    "OutOfMemoryError": ("mtf_imaging.errors", "OutOfMemoryError"),
     "Program": ("mtf_imaging.program.program", "Program"),
     "ShapeError": ("mtf_imaging.errors", "ShapeError"),
     "TrainingError": ("mtf_imaging.errors", "TrainingError"),

@@ -1,16 +1,30 @@
 """Every error that a user can cause: one base class, so that a caller can catch them all.
 
-A message says where, what, both numbers by name, and the fix. The command line prints it without a traceback.
+A message says where, what, both numbers by name, and the fix. The fix speaks of keyword arguments, as functions have
+them, and `settings` lists those, so that a caller with other names for them can add its own.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class MtfImagingError(ValueError):
-    """Base class of the errors that this package raises on purpose."""
+    """Base class of the errors that this package raises on purpose.
+
+    Args:
+      message: what is wrong, where, the two values, and the fix.
+      settings: names of the keyword arguments that the fix speaks of, as ("batch_size", "layout"): those of
+        `mtf_imaging.jobs`, or of a network.
+
+    Attributes:
+      settings: the same, as a tuple.
+    """
+
+    def __init__(self, message: str, settings: Iterable[str] = ()):
+        super().__init__(message)
+        self.settings = tuple(settings)
 
 
 class LayoutError(MtfImagingError):
@@ -34,7 +48,7 @@ class CheckpointError(MtfImagingError):
 
 
 class ConfigError(MtfImagingError):
-    """A flag, a gin file or a combination of settings that cannot run."""
+    """A setting, or a combination of settings, that cannot run."""
 
 
 class TrainingError(MtfImagingError):

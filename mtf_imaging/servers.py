@@ -163,7 +163,8 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
         except OSError as error:
             raise ClusterError(
                 f"{server}: stopped answering: {reason(error)}. "
-                f"Fix: restart `mtf-imaging serve --port {server.port}` on {server.host}."
+                f"Fix: restart the server at port {server.port} of {server.host}.",
+                settings=["port"],
             ) from error
         if what:
             raise _refused(server, what)
@@ -171,8 +172,9 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
 
 def _refused(server: Server, what: str) -> ClusterError:
     return ClusterError(
-        f"{server}: {what}. Fix: start `mtf-imaging serve` on {server.host} on a free port, for instance "
-        f"--port {server.port % _HIGHEST_PORT + 1}, and use that port in --cluster."
+        f"{server}: {what}. Fix: start a server at a free port of {server.host}, for instance port "
+        f"{server.port % _HIGHEST_PORT + 1}, and name that port in cluster.",
+        settings=["port", "cluster"],
     )
 
 
@@ -234,11 +236,12 @@ class Watch:
                 if why == _STRANGER:
                     raise _refused(server, why)
             if time.monotonic() > end:
+                starts = (f"one at port {server.port} of {server.host}" for server in missing)
                 raise ClusterError(
                     f"{' and '.join(f'{server} ({why})' for server, why in missing.items())}: not there after "
                     f"{timeout:g} s, {len(missing)} of {len(self._why)} servers. Fix: "
-                    + "; ".join(f"`mtf-imaging serve --port {server.port}` on {server.host}" for server in missing)
-                    + "; or another --cluster."
+                    f"start {' and '.join(starts)}, or give another cluster.",
+                    settings=["port", "cluster"],
                 )
             time.sleep(0.05)
 

@@ -49,13 +49,13 @@ def test_a_variable_larger_than_all_memory_is_told_with_what_it_takes():
     lines = str(error.value).splitlines()
     assert lines[0].startswith("out of memory: OOM when allocating tensor with shape[1125899906842624]")
     assert "'large:0' [a:1125899906842624], has slices of [1125899906842624], 4,096.0 TiB each" in lines[1]
-    assert lines[2] == "  Ways out:"
-    assert len(lines) == 6
-    assert [flag for line in lines[3:] for flag in ("--layout", "--batch_size", "--resolution") if flag in line] == [
-        "--layout",
-        "--batch_size",
-        "--resolution",
+    assert lines[2:] == [
+        "  Ways out:",
+        "  - processors: a mesh_shape with more of them, on more devices, or a layout that splits more",
+        "  - less at a time: a smaller batch_size, or more micro_batches",
+        "  - smaller tensors: a lower resolution, or half the bytes with dtype='bfloat16'",
     ]
+    assert error.value.settings == ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
 
 
 def test_an_array_that_cannot_be_made_in_the_function_is_told_without_numbers():

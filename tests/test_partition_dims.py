@@ -151,5 +151,5 @@ def test_a_level_that_does_not_divide_is_refused_with_the_fix():
         "voxels hold 4 windows, and its output size 4 is not divisible by 8, nearest legal: 16. "
         "Fix: pad 'x' to 16, or drop 'x:rows'." in str(error.value)
     )
-    assert "UNet3D.gather_below = 1" in str(error.value)
+    assert "by mi.ops.gather_slices or a network's gather_below." in str(error.value)
     assert "'y'" not in str(error.value)

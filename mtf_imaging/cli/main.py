@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         _dispatch(argv)
     except (Exception, KeyboardInterrupt) as error:
-        message = explain(error)
+        message = explain(error, argv)
         if message is None:
             raise
         if message:

@@ -17,7 +17,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of 
 
 
 @contextlib.contextmanager
-def held(folder: str | Path, flag: str = "--output_dir", needed: bool = False) -> Iterator[None]:
+def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) -> Iterator[None]:
     """Holds a folder for this process within the block; made where it is missing, and gone again if nothing came of it.
 
     The operating system frees the lock with the process, so a run that is killed leaves none behind; the file that it
@@ -25,7 +25,7 @@ def held(folder: str | Path, flag: str = "--output_dir", needed: bool = False) -
 
     Args:
       folder: the folder.
-      flag: by which the user named it.
+      setting: the keyword argument by which the user named it.
       needed: whether to refuse where the system has no such locks, rather than to go without.
 
     Raises:
@@ -35,7 +35,7 @@ def held(folder: str | Path, flag: str = "--output_dir", needed: bool = False) -
     folder = Path(folder)
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    file = _locked(folder / NAME, flag, needed)
+    file = _locked(folder / NAME, setting, needed)
     try:
         yield
     finally:
@@ -46,12 +46,12 @@ def held(folder: str | Path, flag: str = "--output_dir", needed: bool = False) -
         file.close()  # frees it, after the name is gone: nobody is to lock a file that is about to go
 
 
-def _locked(path: Path, flag: str, needed: bool) -> TextIO:
+def _locked(path: Path, setting: str, needed: bool) -> TextIO:
     """The file at `path`, open and locked."""
     while True:
         file = open(path, "a+")  # noqa: SIM115  open as long as the lock is held
         try:
-            _lock(file, path.parent, flag, needed)
+            _lock(file, path.parent, setting, needed)
             same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
         except FileNotFoundError:
             same = False
@@ -66,7 +66,7 @@ def _locked(path: Path, flag: str, needed: bool) -> TextIO:
         file.close()  # its holder took its name away just now: that lock would keep nobody out
 
 
-def _lock(file: TextIO, folder: Path, flag: str, needed: bool) -> None:
+def _lock(file: TextIO, folder: Path, setting: str, needed: bool) -> None:
     try:
         import fcntl
     except ImportError:
@@ -79,7 +79,8 @@ def _lock(file: TextIO, folder: Path, flag: str, needed: bool) -> None:
         file.seek(0)
         raise ConfigError(
             f"{folder}: another run is writing to it, {file.read() or 'of which no more is known'}. "
-            f"Fix: wait until it ends, or end it, or give this one another {flag}."
+            f"Fix: wait until it ends, or end it, or give this one another {setting}.",
+            settings=[setting],
         ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:

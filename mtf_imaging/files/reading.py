@@ -29,6 +29,7 @@ def memory_named(path: str | os.PathLike) -> Iterator[None]:
     except MemoryError as error:
         what = f" ({error})" if str(error) else ""
         raise DataError(
-            f"{path}: not enough memory{what}. Fix: free memory, lower --workers if there are several, or use a "
-            "machine with more memory."
+            f"{path}: not enough memory{what}. Fix: free memory, use fewer workers if there are several, or use a "
+            "machine with more memory.",
+            settings=["workers"],
         ) from error

@@ -1,4 +1,4 @@
-"""Paths in the folder of a run, `--model_dir`, and a check that keeps other files out of it. Pure Python."""
+"""Paths in the folder of a run, `model_dir`, and a check that keeps other files out of it. Pure Python."""
 
 import re
 from pathlib import Path
@@ -32,9 +32,13 @@ def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:
     if checkpoint == "best":
         raise CheckpointError(
             f"{model_dir}: this run has no best checkpoint, because training evaluated no held-out cases. "
-            "Fix: train with --eval_dir, or use the last checkpoint with --checkpoint last."
+            "Fix: train with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.",
+            settings=["eval_dir", "fold", "checkpoint"],
         )
-    raise CheckpointError(f"{model_dir}: this folder holds no checkpoint. Fix: first train --model_dir {model_dir}.")
+    raise CheckpointError(
+        f"{model_dir}: this folder holds no checkpoint. Fix: train there first, or give another model_dir.",
+        settings=["model_dir"],
+    )
 
 
 def check_no_run(output_dir: str | Path) -> None:

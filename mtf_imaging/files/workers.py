@@ -139,7 +139,7 @@ def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | N
             sys.exit(1)
         return function(item), None, logged.records
     except SystemExit:
-        text = f"a process was terminated while it worked on {item}. Fix: start the command again."
+        text = f"a process was terminated while it worked on {item}. Fix: start again."
         return None, DataError(text), logged.records
     except Exception as error:
         return None, error, logged.records
@@ -153,7 +153,8 @@ def _result(future: concurrent.futures.Future, item: Any) -> Any:
         result, error, records = future.result()
     except BrokenProcessPool as broken:
         raise DataError(
-            f"a process was killed while others and it worked on {item}: out of memory? Fix: fewer --workers."
+            f"a process was killed while others and it worked on {item}: out of memory? Fix: fewer workers.",
+            settings=["workers"],
         ) from broken
     for record in records:
         logging.getLogger(record.name).handle(record)

@@ -50,7 +50,8 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
     except tf.errors.OpError as error:
         raise ClusterError(
             f"cluster '{servers}': TensorFlow cannot connect to the servers: {reason(error)}. Fix: restart "
-            f"`mtf-imaging serve` on each host with TensorFlow {tf.__version__}, the version of this process."
+            f"each with TensorFlow {tf.__version__}, the version of this process.",
+            settings=["port"],
         ) from error
 
 

@@ -14,12 +14,14 @@ class LayoutFault:
       explains: the (dimension name, size) pairs of which the message tells more than that they do not divide.
       key: equal for faults of two operations that differ in the operation's name only.
       way_out: another than the fix of the message, common to all faults of the kind: a sentence, or "".
+      settings: the keyword arguments that the way out speaks of, as `MtfImagingError` has them.
     """
 
     text: str
     explains: frozenset[tuple[str, int]]
     key: tuple
     way_out: str = ""
+    settings: tuple[str, ...] = ()
 
 
 def cannot_split(title: str, dim: mtf.Dimension, mesh_dim: str, parts: int, why: str, fix: str = "") -> LayoutFault:

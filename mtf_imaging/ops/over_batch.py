@@ -100,8 +100,8 @@ class _SumGrad(mtf.Operation):
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> NoReturn:
         raise NotSupportedError(
             f"over_batch: '{self.name}' is a gradient through a sum over {self._count} micro-batches, so it cannot be "
-            "differentiated again. Fix: use 1 micro-batch (setup.micro_batches = 1), or a loss that is a mean over "
-            "examples."
+            "differentiated again. Fix: use micro_batches=1, or a loss that is a mean over examples.",
+            settings=["micro_batches"],
         )
 
     def lower(self, lowering: mtf.Lowering) -> None:

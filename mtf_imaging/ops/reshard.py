@@ -135,7 +135,7 @@ def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = 
     Args:
       x: Tensor[...]
       names: names of dimensions of `x`, or one name; with an empty list, `x` itself is returned.
-      name: name of the operation, which `train --dry_run` prints.
+      name: name of the operation, by which reports show it.
 
     Raises:
       ShapeError: `x` has no dimension of that name.

@@ -19,9 +19,7 @@ from mtf_imaging.ops.faults import LayoutFault
 
 Ints = int | Sequence[int]  # one for all spatial dimensions, or one for each
 
-_WAY_OUT = (
-    "If only deep levels are split too far: gather them, by mi.ops.gather_slices (of a U-Net: UNet3D.gather_below = 1)."
-)
+_WAY_OUT = "If only deep levels are split too far: gather them, by mi.ops.gather_slices or a network's gather_below."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +162,9 @@ class Geometry:
                 f"and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
             )
             key = (name, size, window, rule)
-            faults.append(LayoutFault(text, frozenset({(name, size), (name, output)}), key, _WAY_OUT))
+            faults.append(
+                LayoutFault(text, frozenset({(name, size), (name, output)}), key, _WAY_OUT, ("gather_below",))
+            )
         return faults
 
 

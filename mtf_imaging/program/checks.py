@@ -74,7 +74,7 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
     size_faults = _size_faults(graph, sizes, rules)
     # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
     # for all.
-    op_faults, explained, ways_out = {}, set(), {}
+    op_faults, explained, ways_out, settings = {}, set(), {}, {}
     for op in _operations(graph):
         own = (
             op.layout_faults(sizes, rules) if hasattr(op, "layout_faults") else upstream.layout_faults(op, sizes, rules)
@@ -83,9 +83,10 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
             explained |= fault.explains
             op_faults.setdefault(fault.key, fault.text)
             ways_out[fault.way_out] = None
+            settings |= dict.fromkeys(fault.settings)
     plain = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
     faults = plain + list(op_faults.values()) + _clash_faults(graph, sizes, rules)
     if faults:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         head = f"layout '{layout.rules_string}' on mesh '{layout.mesh_string}' has {count}:"
-        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]))
+        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]), settings)

@@ -12,10 +12,11 @@ from mtf_imaging.program.checks import tensors_of
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _WAYS_OUT = (
-    "processors: more of them on more devices, or a layout that splits more (--mesh_shape, --layout)",
-    "less at a time: a smaller --batch_size, or more --micro_batches",
-    """smaller tensors: a lower --resolution, or half the bytes with --gin.job.dtype='"bfloat16"'""",
+    "processors: a mesh_shape with more of them, on more devices, or a layout that splits more",
+    "less at a time: a smaller batch_size, or more micro_batches",
+    "smaller tensors: a lower resolution, or half the bytes with dtype='bfloat16'",
 )
+_SETTINGS = ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
 # How TensorFlow, oneDNN, CUDA and cuDNN say it, in errors of any class; the last one is of constants without room.
 _SHORTAGE = (
     "oom when",
@@ -103,7 +104,7 @@ def shortage_explained(program_demand):
             raise
         known = program_demand()
         facts = [f"out of memory: {_said(error)}.", *([str(known)] if known else []), "Ways out:"]
-        raise OutOfMemoryError("\n  ".join([*facts, *(f"- {way}" for way in _WAYS_OUT)])) from error
+        raise OutOfMemoryError("\n  ".join([*facts, *(f"- {way}" for way in _WAYS_OUT)]), _SETTINGS) from error
 
 
 def _is_shortage(error):

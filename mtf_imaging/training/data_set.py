@@ -44,7 +44,7 @@ def data_sizes(data, data_dir):
       ConfigError: it is none.
       DataError: it does not give one to three positive sizes.
     """
-    check_offers(data, DataSet, "train.data")
+    check_offers(data, DataSet, "data")
     sizes = data.sizes(data_dir)
     try:
         whole = tuple(int(size) for size in sizes)
@@ -70,7 +70,7 @@ def data_batches(data, data_dir, inputs, *, batch_size, sizes, seed, start_step)
       ConfigError: what is no data set.
       DataError: at once or with a batch: one that is not what the inputs are, or that there is none.
     """
-    check_offers(data, DataSet, "train.data")
+    check_offers(data, DataSet, "data")
     found = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))
     return _endless(checked_batches(found, inputs, _title(data), start_step), _title(data), start_step)
 

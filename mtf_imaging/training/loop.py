@@ -80,7 +80,7 @@ def _check_stop(stop, number, start, checkpoints):
         checkpoints.save_once()
     raise Interrupted(
         f"{why}: stopped after {number} steps; the last checkpoint is {checkpoints.last or 'none yet'}. "
-        "The same command goes on from there."
+        "Started again, the run goes on from there."
     )
 
 

@@ -151,7 +151,8 @@ def part_inputs(inputs, count):
         if dims.get(_BATCH, 0) % count:
             raise ConfigError(
                 f"input '{name}': a batch of {dims[_BATCH]} cannot come in {count} micro-batches of one size. "
-                f"Fix: a number of micro-batches that divides {dims[_BATCH]}."
+                f"Fix: a number of micro_batches that divides {dims[_BATCH]}.",
+                settings=["micro_batches"],
             )
         parts[name] = (format_shape((dim, n // count if dim == _BATCH else n) for dim, n in dims.items()), dtype)
     return parts

@@ -11,21 +11,23 @@ def check_offers(thing, protocol, where):
     Args:
       thing: the object.
       protocol: a `typing.Protocol`; of its methods' parameters `**` stands for any.
-      where: where the object was given, as "job.task".
+      where: the keyword argument that the object was given as, for instance "task".
 
     Raises:
       ConfigError: it is a class and no object, lacks a method, or has one that cannot be called as the protocol says.
     """
     if inspect.isclass(thing):
         raise ConfigError(
-            f"{where} is the class {thing.__name__}, not an object of it. Fix: {where} = @{_called(thing)}"
+            f"{where} is the class {thing.__name__}, not an object of it. Fix: {where}={_called(thing)}.",
+            settings=[where],
         )
     methods = {name: method for name, method in vars(protocol).items() if inspect.isfunction(method) and name[0] != "_"}
     lacking = [name for name in methods if not callable(getattr(thing, name, None))]
     if lacking:
         raise ConfigError(
             f"{where} is a {type(thing).__name__}, which has no method {' and no method '.join(lacking)}. "
-            f"Fix: write {' and '.join(f'{name}{inspect.signature(methods[name])}' for name in lacking)}."
+            f"Fix: write {' and '.join(f'{name}{inspect.signature(methods[name])}' for name in lacking)}.",
+            settings=[where],
         )
     for name, method in methods.items():
         parameters = list(inspect.signature(method).parameters.values())[1:]  # without self
@@ -47,7 +49,8 @@ def check_takes(thing, name, where, by_place, by_name):
     except TypeError as error:
         call = ", ".join([*by_place, *(f"{word}=..." for word in by_name)])
         raise ConfigError(
-            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}."
+            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}.",
+            settings=[where],
         ) from error
 
 

@@ -50,12 +50,13 @@ def task_inputs(task, batch_size, sizes, dtype="float32", labels=True):
     Raises:
       ConfigError: what is no task, or one whose methods do not fit each other.
     """
-    where = "job.task"
+    where = "task"
     check_offers(task, Task, where)
     inputs = task.inputs(batch_size, tuple(sizes), dtype=dtype, labels=labels)
     if not isinstance(inputs, dict):
         raise ConfigError(
-            f"{where}, a {type(task).__name__}: inputs must return a dict of shapes by name, not {inputs!r}."
+            f"{where}, a {type(task).__name__}: inputs must return a dict of shapes by name, not {inputs!r}.",
+            settings=[where],
         )
     check_takes(task, "loss" if labels else "predict", where, [], inputs)
     return {name: _with_dtype(spec) for name, spec in inputs.items()}

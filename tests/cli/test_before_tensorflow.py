@@ -59,17 +59,30 @@ MISTAKES = [
     (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
     (f"{PREDICT} --input empty", "empty: holds no NIfTI file."),
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
-    ("predict --model_dir run --input cases --output there", "segmentation-4.nii.gz: already exists."),
+    (
+        "predict --model_dir run --input cases --output there",
+        "mtf-imaging: there/segmentation-4.nii.gz: already exists. Fix: give another output, or set overwrite.\n"
+        "On the command line: --overwrite.\n",
+    ),
+    (
+        f"{PREDICT} --input cases --submission",
+        "mtf-imaging: cases/volume-3.nii.gz: is no test case of the challenge, which are test-volume-N.nii or "
+        "test-volume-N.nii.gz, N = 0..69. Fix: give a folder of these alone, not cases, or predict without "
+        "submission.\nOn the command line: --submission.\n",
+    ),
     ("predict --model_dir run --input cases --output cases/out", "lies in the folder of the cases"),
     ("predict --model_dir run --input cases --output run", "is the folder of a run. Fix: choose a separate folder"),
     ("predict --model_dir run --input cases/volume-3.nii.gz --output out.png", "needs a name that ends in .nii"),
     (
         "predict --model_dir untrained --input cases --output out",
-        "untrained: this folder holds no checkpoint. Fix: first train",
+        "mtf-imaging: untrained: this folder holds no checkpoint. Fix: train there first, or give another model_dir.\n"
+        "On the command line: --model_dir.\n",
     ),
     (
         f"{PREDICT} --input cases --checkpoint best",
-        "run: this run has no best checkpoint, because training evaluated no held-out cases",
+        "mtf-imaging: run: this run has no best checkpoint, because training evaluated no held-out cases. Fix: train "
+        "with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
+        "On the command line: --checkpoint.\n",
     ),
     ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: holds no NIfTI file."),
     (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
@@ -77,10 +90,15 @@ MISTAKES = [
     (f"{EVALUATE} --output_dir scores", "scores/metrics.json: already exists and belongs to other cases: "),
     (
         "evaluate --model_dir untrained --input_dir cases --output_dir out",
-        "untrained: this folder holds no checkpoint.",
+        "mtf-imaging: untrained: this folder holds no checkpoint. Fix: train there first, or give another model_dir.\n"
+        "On the command line: --model_dir.\n",
     ),
     (f"{TRAIN} --data_dir none", "none: this folder of records does not exist."),
-    (f"{TRAIN} --data_dir records --eval_dir empty", "empty: this folder of records holds no records."),
+    (
+        f"{TRAIN} --data_dir records --eval_dir empty",
+        "no job is given, so it is the one of unet3d_demo\n"
+        "mtf-imaging: empty: this folder of records holds no records. Fix: run convert with it as the output folder.\n",
+    ),
     ("convert --input_dir none --output_dir new", "none: this folder of cases does not exist."),
     ("convert --input_dir cases --output_dir run", "run: training writes to this folder, because "),
     ("phantom --output_dir run", "run: training writes to this folder, because "),
@@ -102,7 +120,7 @@ def told(folder):
 @pytest.mark.parametrize(("line", "message"), MISTAKES)
 def test_errors_are_reported_before_tensorflow_is_loaded(told, line, message):
     code, err, seconds, is_loaded = told[line]
-    assert message in err.splitlines()[-1]
+    assert err == message if message.endswith("\n") else message in err.splitlines()[-1]
     assert code == 1
     assert not is_loaded
     assert seconds < 5, "a second or two on a machine that has nothing else to do"

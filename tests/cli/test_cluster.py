@@ -221,8 +221,12 @@ def test_a_missing_server_is_reported_soon(data, capsys):
     begin = time.monotonic()
     assert run(*words) == 1
     assert time.monotonic() - begin < SOON
-    text = rf"mtf-imaging: {missing} \(Connection refused\): not there after 0\.5 s, 1 of 1 servers\. Fix: `mtf-imag"
-    assert re.search(text, capsys.readouterr().err)
+    port = missing.partition(":")[2]
+    assert capsys.readouterr().err.endswith(
+        f"mtf-imaging: {missing} (Connection refused): not there after 0.5 s, 1 of 1 servers. "
+        f"Fix: start one at port {port} of localhost, or give another cluster.\n"
+        "On the command line: `mtf-imaging serve --port PORT` on its host, --cluster.\n"
+    )
     assert not Path("none").exists()
 
 
@@ -235,7 +239,8 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
     assert code == 1
     assert "Traceback" not in err
     assert f"mtf-imaging: {server}: another " in err
-    assert "Fix: start `mtf-imaging serve` on localhost on a free port" in err
+    assert "Fix: start a server at a free port of localhost, for instance port " in err
+    assert err.endswith("On the command line: `mtf-imaging serve --port PORT` on its host, --cluster.\n")
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,12 @@ def test_weights_are_the_same_in_the_table_and_in_json(run):
 def test_verbose_shows_every_operation(run):
     _, short, _ = run("explain", *SMALL, *TWO_BY_TWO)
     _, long, _ = run("explain", *SMALL, *TWO_BY_TWO, "--verbose")
-    assert "--verbose shows every operation" in short
+    assert "\nverbose shows every operation\n" in short
     assert " others" in short
     assert "unet3d/pool1" not in short
     assert "unet3d/pool1" in long
     assert "the optimizer" in long
-    assert "Give --hardware" in short
+    assert "With hardware, for instance h200, this also says how long a step takes and whether it fits." in short
 
 
 def test_one_processor_exchanges_nothing(run):
@@ -113,7 +113,13 @@ def test_every_fault_is_told_at_once(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--hardware", "h20"], "--hardware h20: no such device is known. Did you mean 'h200'? Known: h200, h100,"),
+        (
+            ["--hardware", "h20"],
+            "mtf-imaging: hardware 'h20': no such device is known. Did you mean 'h200'? Known: h200, h100, a100, "
+            "a100_40gb, v100, l40s, a10, l4, t4, rtx4090. Fix: one of these, or hardware of your own: its name, memory "
+            "(bytes), flops and flops_float32 (operations a second), link (bytes a second) and latency (seconds).\n"
+            "On the command line: --hardware (h200 for instance, or a gin file of your own: docs/layouts.md).\n",
+        ),
         (["--hardware", "nosuch.gin"], "there is no gin file 'nosuch.gin'"),
         (["--mesh_shape", "rows:8", "--num_devices", "4"], "mesh rows:8 has 8 processors, and --num_devices is 4."),
         (["--mesh_shape", "rows:2", "--layout", "x:rows,y:rows"], "cannot split both 'x' (size 32) and 'y' (size 32)"),

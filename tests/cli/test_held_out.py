@@ -139,8 +139,11 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
     volume = folder / "held_out_cases" / "volume-0.nii.gz"
     predict = ["predict", "--model_dir", tmp_path / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
     assert run(*predict, "--checkpoint", "best") == 1
-    text = "this run has no best checkpoint, because training evaluated no held-out cases. Fix: train with"
-    assert text in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"mtf-imaging: {tmp_path}/run: this run has no best checkpoint, because training evaluated no held-out cases. "
+        "Fix: train with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
+        "On the command line: --checkpoint.\n"
+    )
     assert run(*predict, "--checkpoint", "last") == 0
 
 
@@ -149,7 +152,9 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
     [
         (
             ["--gin.train.monitor='lesoin'"],
-            "monitor = 'lesoin' is no measure of the evaluation, which has liver, lesion",
+            "mtf-imaging: monitor = 'lesoin' is no measure of the evaluation, which has liver, lesion. "
+            "Did you mean 'lesion'? Fix: choose one of them.\n"
+            """On the command line: --gin.train.monitor='"lesion"'.\n""",
         ),
         (["--gin.train.eval_every=0"], "eval_every must be a whole number from 1 up, not 0"),
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),

@@ -12,7 +12,7 @@ from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 
-FIX = "Fix: a smaller --batch_size, or more devices."
+FIX = "Fix: less at a time, or more memory."
 ROOM = "Fix: make room on the disk; what was whole before stays."
 OTHER = "Fix: permissions, the disk, or another folder."
 FOLDER = "Fix: give a folder, or a name that nothing has."
@@ -232,7 +232,7 @@ def test_tensorflow_is_imported_in_silence(tmp_path):
 
 def test_what_a_failed_import_says_is_shown():
     program = (
-        "import os, sys; from mtf_imaging.cli import quiet\n"
+        "import os, sys; from mtf_imaging.cli.runtime import quiet\n"
         "with quiet._held_back_stderr():\n    os.write(2, b'held back'); raise SystemExit(3)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True)

@@ -20,7 +20,7 @@ from mtf_imaging.jobs import run as run_folder
 
 HOLD = """
 import sys, time
-from mtf_imaging.data import lock
+from mtf_imaging.files import lock
 
 with lock.held(sys.argv[1]):
     print(flush=True)

@@ -229,7 +229,8 @@ def test_a_voxel_size_beside_a_lost_affine_is_kept(tmp_path, affine, caplog):
     assert volume.geometry.axis_codes == "LPS"
     assert "does not say how the axes lie; taken as LPS, because the spine" in caplog.text
     assert "0.7 x 0.7 x 2.5 mm, its pixdim; all that is in mm" in caplog.text
-    assert "Fix: give the true size by --spacing_csv." in caplog.text
+    assert "mm, spacing too, rests on that. Fix: give the true size in a spacing_table." in caplog.text
+    assert [record.settings for record in caplog.records] == [("spacing_table",)]
     write_labels(tmp_path / "out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
     written, source = nibabel.load(tmp_path / "out.nii"), nibabel.load(path)
     np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(source.dataobj) > 500)
@@ -372,7 +373,7 @@ def test_a_volume_too_large_for_memory_is_named(tmp_path):
         file.truncate(352 + 2 * np.prod(shape))
     script = """
 import resource, sys
-from mtf_imaging.data.nifti import read_segmentation, read_volume
+from mtf_imaging.data.nifti.images import read_segmentation, read_volume
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 for reader in (read_volume, read_segmentation):
     try:

@@ -201,7 +201,7 @@ def test_what_a_killed_conversion_left_is_removed_and_a_second_one_at_once_is_re
     (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
     with (
         lock.held(out),
-        pytest.raises(ConfigError, match=r"another run is writing to it, process .* another --output_dir"),
+        pytest.raises(ConfigError, match=r"another run is writing to it, process .* another output_dir\.$"),
     ):
         convert(lits_dir, out, 4, progress=False)
     convert(lits_dir, out, 4, progress=False)
@@ -285,7 +285,12 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, lits_dir, monkeypatch):
         raise MemoryError("Unable to allocate 9 GiB")
 
     monkeypatch.setattr("mtf_imaging.data.records.make_record.resample_linear", resample)
-    with pytest.raises(
-        DataError, match=r"volume-2\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\).*--workers"
-    ):
+    with pytest.raises(DataError) as error:
         convert(lits_dir, tmp_path / "out", 4, progress=False)
+    what, *lines = str(error.value).splitlines()
+    assert (what, len(lines)) == ("3 of 3 cases cannot be used:", 3)
+    assert lines[0] == (
+        f"  {lits_dir}/volume-2.nii.gz: not enough memory (Unable to allocate 9 GiB). Fix: free memory, use fewer "
+        "workers if there are several, or use a machine with more memory."
+    )
+    assert error.value.settings == ("workers",)

@@ -193,9 +193,12 @@ def test_liver_and_lesion_that_are_cropped_away_are_counted_by_name(tmp_path, st
     caplog.set_level(logging.WARNING)
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5), (4, 4, 4), (4, 4, 8)])
     convert(cases, tmp_path / "out", "x:7,y:6,z:5", "1.5,2,3", progress=False)
-    (warning,) = (r.getMessage() for r in caplog.records)
-    assert "segmentation-2.nii: 48 of 128 liver voxels and 16 of 16 lesion voxels lie outside" in warning
-    assert "of the box x:7,y:6,z:5 of 1.5,2,3 mm and are cropped away. Fix: a larger --resolution" in warning
+    (warning,) = caplog.records
+    assert warning.getMessage() == (
+        f"{cases}/segmentation-2.nii: 48 of 128 liver voxels and 16 of 16 lesion voxels lie outside of the box "
+        "x:7,y:6,z:5 of 1.5,2,3 mm and are cropped away. Fix: a larger resolution, or a coarser spacing."
+    )
+    assert warning.settings == ("resolution", "spacing")
 
 
 def test_records_and_manifests_of_format_1_span_the_whole_field(tmp_path, lits_dir):

@@ -59,9 +59,10 @@ def test_without_a_row_the_header_counts_and_the_fix_is_named(tmp_path, table, c
     (case,) = find_cases(lose_geometry(tmp_path / "cases", 29))
     assert read_volume(case.volume, table("case,x,y,z\n28,1,1,5\n")).geometry.spacing == (1, 1, 1)
     assert "1 x 1 x 1 mm, its pixdim; all that is in mm" in caplog.text
-    assert f"Fix: give the true size by --spacing_csv ({tmp_path}/spacing.csv has no row '29')." in caplog.text
+    assert f"Fix: give the true size in a spacing_table ({tmp_path}/spacing.csv has no row '29')." in caplog.text
     read_volume(case.volume)
-    assert "Fix: give the true size by --spacing_csv." in caplog.text
+    assert "Fix: give the true size in a spacing_table." in caplog.text
+    assert {record.settings for record in caplog.records} == {("spacing_table",)}
 
 
 def test_a_header_that_says_its_size_counts(tmp_path, store, arrays, table, caplog):

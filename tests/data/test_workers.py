@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def square(number):
     logging.getLogger("mtf_imaging.test").warning("%d squared", number)
     if number == 3:
-        raise DataError("3 cannot be squared. Fix: 4.")
+        raise DataError("3 cannot be squared. Fix: 4.", settings=["number"])
     if number == 13:
         os.kill(os.getpid(), signal.SIGKILL)
     return number * number, os.getpid()
@@ -35,14 +35,19 @@ def test_results_and_what_was_logged(workers, caplog):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_is_raised_with_what_was_logged_before(workers, caplog):
-    with pytest.raises(DataError, match=r"^3 cannot be squared\. Fix: 4\.$"):
+    with pytest.raises(DataError, match=r"^3 cannot be squared\. Fix: 4\.$") as error:
         list(in_parallel(square, [3, 1], workers))
+    assert error.value.settings == ("number",)
     assert "3 squared" in caplog.text
 
 
 def test_a_killed_worker_is_told():
-    with pytest.raises(DataError, match=r"a process was killed while .* Fix: fewer --workers"):
-        list(in_parallel(square, [13, 1], 2))
+    with pytest.raises(DataError) as error:
+        list(in_parallel(square, [13, 13], 2))
+    assert str(error.value) == (
+        "a process was killed while others and it worked on 13: out of memory? Fix: fewer workers."
+    )
+    assert error.value.settings == ("workers",)
 
 
 def test_as_many_as_cores_and_memory_allow():
@@ -60,7 +65,7 @@ SLEEP = (
     + """
 import os, sys, time
 from pathlib import Path
-from mtf_imaging.data.workers import in_parallel
+from mtf_imaging.files.workers import in_parallel
 
 def sleep(path):
     Path(path).write_text(str(os.getpid()))
@@ -92,7 +97,7 @@ BEGIN = (
     LISTEN
     + """
 import os, sys, time
-from mtf_imaging.data.workers import in_parallel
+from mtf_imaging.files.workers import in_parallel
 
 def note(name):
     os.write(2, name.encode() + b"\\n")
@@ -143,7 +148,7 @@ def _lives(pid):
 TERMINATED = """
 import os, signal, sys
 from multiprocessing import synchronize
-from mtf_imaging.data.workers import in_parallel
+from mtf_imaging.files.workers import in_parallel
 from mtf_imaging.errors import DataError
 
 def prepare():
@@ -176,7 +181,7 @@ if __name__ == "__main__":
     ("when", "shown"),
     [
         ("sending", ["['a']"]),  # while it holds the lock that all workers share
-        ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start the command again."]),
+        ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start again."]),
     ],
 )
 def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, shown):

@@ -129,8 +129,10 @@ def test_both_in_order_and_what_they_remove_is_logged(caplog):
 
 
 def test_only_true_and_false_are_choices():
-    with pytest.raises(ConfigError, match=r"job\.largest_liver = 'no' is neither True nor False"):
+    with pytest.raises(ConfigError) as error:
         Cleanup(largest_liver="no")
+    assert str(error.value) == "largest_liver = 'no' is neither True nor False. Fix: one of them."
+    assert error.value.settings == ("largest_liver",)
 
 
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL"])

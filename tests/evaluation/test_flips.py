@@ -10,7 +10,7 @@ import mtf_imaging as mi
 from mtf_imaging.cli.config import job as jobs
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.segment.flips import over_flips
+from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
@@ -101,12 +101,13 @@ def test_a_real_network_under_a_layout():
 @pytest.mark.parametrize(
     ("flips", "text"),
     [
-        (("x", "w"), "job.flips = ('x', 'w'): 'w' is no axis. Fix: some of x, y, z, as ('x', 'y')."),
-        (("x", "x"), "job.flips = ('x', 'x'): an axis is there twice."),
-        (True, "job.flips = True: True is no axis."),
+        (("x", "w"), "flips = ('x', 'w'): 'w' is no axis. Fix: some of x, y, z, as ('x', 'y')."),
+        (("x", "x"), "flips = ('x', 'x'): an axis is there twice. Fix: some of x, y, z, as ('x', 'y')."),
+        (True, "flips = True: True is no axis. Fix: some of x, y, z, as ('x', 'y')."),
     ],
 )
 def test_what_is_no_axis(flips, text):
     with pytest.raises(ConfigError) as error:
-        jobs.Job(task=object(), flips=flips)
-    assert text in str(error.value)
+        check_flips(flips)
+    assert str(error.value) == text
+    assert error.value.settings == ("flips",)

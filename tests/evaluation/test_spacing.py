@@ -104,9 +104,12 @@ def test_what_is_cropped_away_is_background_and_said(tmp_path, caplog):
     folder = store(tmp_path / "cases")
     box = Sampling((12, 32, 32), SPACING)  # 18 of 32.8 mm along x
     (written,) = predict_cases(folder, tmp_path / "out", box, oracle, progress=False)
-    warning = caplog.text
-    assert "volume-1.nii.gz: larger than the box x:12,y:32,z:32 of 1.5,1.5,2 mm; background without a look" in warning
-    assert "are the first and last 7 and 7 of 33 mm along x. Fix: a larger --resolution" in warning
+    (warning,) = caplog.records
+    assert warning.getMessage() == (
+        f"{folder}/volume-1.nii.gz: larger than the box x:12,y:32,z:32 of 1.5,1.5,2 mm; background without a look are "
+        "the first and last 7 and 7 of 33 mm along x. Fix: a larger resolution, or a coarser spacing, in training, too."
+    )
+    assert warning.settings == ("resolution", "spacing")
     found, reference = np.asarray(nibabel.load(written).dataobj), canonical_labels()
     cut = [x for x in range(SHAPE[0]) if not 7.4 <= (x + 0.5) * OWN[0] <= 25.4]
     assert reference[cut].any()

@@ -73,8 +73,9 @@ def test_other_cases_are_refused_by_the_name_of_the_first(tmp_path, names, offen
     assert str(error.value) == (
         f"{folder / offender}: is no test case of the challenge, which are test-volume-N.nii or "
         f"test-volume-N.nii.gz, N = 0..69. Fix: give a folder of these alone, not {folder}, or predict without "
-        "--submission."
+        "submission."
     )
+    assert error.value.settings == ("submission",)
     assert not (tmp_path / "out").exists()
 
 

@@ -110,7 +110,7 @@ def test_prediction_under_another_layout():
 
 def test_what_is_split_too_far_is_refused_unless_it_is_gathered():
     with pytest.raises(
-        mi.LayoutError, match=r"cannot split 'x' \(size 6\) over 'rows' \(size 4\)(.|\n)*UNet3D.gather_below"
+        mi.LayoutError, match=r"cannot split 'x' \(size 6\) over 'rows' \(size 4\)(.|\n)*a network's gather_below"
     ):
         mi.Program(task(0).predict, task(0).inputs(2, SIZES, labels=False), "rows:4", "x:rows")
     with pytest.raises(mi.LayoutError, match=r"cannot split 'x' \(size 24\) over 'rows' \(size 5\)"):

@@ -58,7 +58,7 @@ def test_the_fastest_of_those_that_fit_is_first(steps):
     table = search_table(searched, 3).splitlines()
     assert len(table) == 6
     assert table[1].endswith("the fastest that fits")
-    assert "and 16 more; --top shows more" in table[4]
+    assert table[4] == "and 16 more, which a larger top shows"
     assert table[5].startswith("not legal: batch:cores on cores:8. input 'image'")
 
 

@@ -48,11 +48,17 @@ def test_a_checkpoint_goes_on_under_another_layout(tmp_path):
 
 def test_no_checkpoint(tmp_path):
     program = linear.program(SGD(0.1))
-    with pytest.raises(ConfigError, match="every 0 steps, 3 kept: each must be at least 1"):
+    with pytest.raises(ConfigError) as error:
         Checkpoints(tmp_path, program, every=0)
+    assert str(error.value) == "checkpoint_every = 0, checkpoints_kept = 3: each must be at least 1."
+    assert error.value.settings == ("checkpoint_every", "checkpoints_kept")
     assert Checkpoints(tmp_path / "new", program).restore() == 0
-    with pytest.raises(CheckpointError, match=r"holds no checkpoint\. Fix: first train"):
+    with pytest.raises(CheckpointError) as error:
         load_weights(tmp_path, program)
+    assert str(error.value) == (
+        f"{tmp_path}: this folder holds no checkpoint. Fix: train there first, or give another model_dir."
+    )
+    assert error.value.settings == ("model_dir",)
 
 
 @pytest.mark.parametrize("damage", ["data", "index", "data is gone"])

@@ -125,13 +125,17 @@ def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
             "data set Images: the batch of step 0: 'image' has the shape [4, 64, 64, 1], but the task's input is "
             "[batch:4,x:32,y:32,channels:1].",
         ),
-        (["--gin_param=job.task = @FindBlobs"], "job.task is the class FindBlobs, not an object of it. Fix: "),
-        (["--gin_param=job.task = @Images()"], "job.task is a Images, which has no method inputs and no method loss"),
-        (["--gin_param=train.data = @FindBlobs()"], "train.data is a FindBlobs, which has no method sizes"),
         (
             ["--gin_param=import my_optimizer", "--gin_param=train.optimizer = @Lion()"],
             "Lion.learning_rate has no value. Fix: set it in a gin file, as Lion.learning_rate = VALUE, or on",
         ),
+        (
+            ["--gin_param=job.task = @FindBlobs"],
+            "mtf-imaging: task is the class FindBlobs, not an object of it. Fix: task=FindBlobs().\n"
+            "On the command line: job.task in a --gin_file (a run keeps its own in config.gin).\n",
+        ),
+        (["--gin_param=job.task = @Images()"], "task is a Images, which has no method inputs and no method loss"),
+        (["--gin_param=train.data = @FindBlobs()"], "\nOn the command line: --gin.train.data='@NAME()'.\n"),
         (["--gin_param=FindBlobs.filter = 3"], "doesn't have a parameter named 'filter'. Did you mean 'filters'?"),
     ],
 )

@@ -68,12 +68,12 @@ class OtherNames(Sum):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (None, "job.task is a NoneType, which has no method inputs and no method loss and no method predict. Fix: "),
-        (Sum, "job.task is the class Sum, not an object of it. Fix: job.task = @Sum()"),
-        (NoPredict(), "job.task is a NoPredict, which has no method predict. Fix: write predict(self, **inputs"),
+        (None, "task is a NoneType, which has no method inputs and no method loss and no method predict. Fix: "),
+        (Sum, "task is the class Sum, not an object of it. Fix: task=Sum()."),
+        (NoPredict(), "task is a NoPredict, which has no method predict. Fix: write predict(self, **inputs"),
         (
             NoDtype(),
-            "job.task, a NoDtype: inputs(batch_size, sizes) will be called as "
+            "task, a NoDtype: inputs(batch_size, sizes) will be called as "
             "inputs(batch_size, sizes, dtype=..., labels=...): got an unexpected keyword argument 'dtype'.",
         ),
         (ListOfInputs(), "a ListOfInputs: inputs must return a dict of shapes by name, not ['image']."),
@@ -84,8 +84,9 @@ class OtherNames(Sum):
     ],
 )
 def test_a_task_that_is_none(task, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=re.escape(message)) as error:
         task_inputs(task, 2, (4,))
+    assert error.value.settings == ("task",)
 
 
 def test_predict_is_checked_where_it_is_to_be_called():
@@ -202,7 +203,10 @@ def test_sizes_that_are_none(sizes):
 def test_a_data_set_that_is_none():
     data = Ones()
     data.batches = lambda data_dir, batch_size: None
-    with pytest.raises(
-        ConfigError, match=re.escape("train.data, a Ones: batches(data_dir, batch_size) will be called")
-    ):
+    with pytest.raises(ConfigError) as error:
         batches(data)
+    assert str(error.value) == (
+        "data, a Ones: batches(data_dir, batch_size) will be called as batches(data_dir, batch_size=..., sizes=..., "
+        "seed=..., start_step=...): got an unexpected keyword argument 'sizes'."
+    )
+    assert error.value.settings == ("data",)

@@ -152,7 +152,7 @@ def test_a_signal_in_a_step_saves_it_and_the_same_command_goes_on(data, tmp_path
     assert "\nSIGTERM: saves a checkpoint after this step and ends" in message
     assert message.splitlines()[-1] == (
         "mtf-imaging: SIGTERM: stopped after 3 steps; the last checkpoint is "
-        f"{tmp_path}/run/ckpt-3. The same command goes on from there."
+        f"{tmp_path}/run/ckpt-3. Started again, the run goes on from there."
     )
     assert train(data, tmp_path / "run") == 0
     ends = [name for name in content(data / "whole") if name.startswith(("losses", f"ckpt-{STEPS}"))]

@@ -81,7 +81,7 @@ def test_a_run_that_goes_on_among_them_traces_the_rest(tmp_path):
         ("5:5", "profile_steps '5:5' holds no step"),
         (
             "18:21",
-            "goes on to step 20, but of 20 steps the last is 19. Fix: an end of at most 20, or more",
+            "goes on to step 20, but of 20 steps the last is 19. Fix: an end of at most 20, or more num_steps.",
         ),
     ],
 )

@@ -1,9 +1,11 @@
-"""Which failures are the user's to mend, and how they are told: in a message, without a traceback."""
+"""Finds out which failures the user can mend, and words them as a message without a traceback."""
 
 import errno
 import os
 import re
+from collections.abc import Sequence
 
+from mtf_imaging.cli.runtime.spelled import on_the_command_line
 from mtf_imaging.errors import ConfigError, Interrupted, LayoutError, MtfImagingError, reason
 
 INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: the same command succeeds later
@@ -16,6 +18,7 @@ _WITHOUT_DEFAULT = re.compile(
     r"(\n.*)*?\n\s*In call to configurable '(?P<name>[^']+)'"
 )
 _QUOTED = re.compile(r"'([^']+)'")
+_LESS_AT_A_TIME = ("batch_size", "micro_batches", "workers", "resolution")
 _FULL = " Fix: make room on the disk; what was whole before stays."
 _BARRED = " Fix: permissions, the disk, or another folder."
 # What the file system says -> what to do. TensorFlow says it in errors of a dozen classes, none of which is an OSError.
@@ -27,11 +30,20 @@ _FIXES = {
 }
 
 
-def explain(error: BaseException) -> str | None:
-    """Returns what to tell the user, "" for nothing, or None for a bug, of which the traceback should be seen."""
+def explain(error: BaseException, argv: Sequence[str] = ()) -> str | None:
+    """Words a failure for the user.
+
+    Args:
+      error: what a command raised.
+      argv: the words of the command line, of which the first names the command.
+
+    Returns:
+      The message, and how the settings that its fix speaks of are written on a command line; "" where there is nothing
+      to say; None for a bug, of which the traceback should be seen.
+    """
     text = _GIN_TRAIL.sub("", str(error))
     if isinstance(error, MtfImagingError):
-        return text
+        return "\n".join(filter(None, [text, on_the_command_line(error.settings, *argv[:1])]))
     if isinstance(error, KeyboardInterrupt):
         return text or "interrupted."
     if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as in `mtf-imaging ... | head`
@@ -48,8 +60,8 @@ def explain(error: BaseException) -> str | None:
     if "OpError" in names and codes:
         return f"{reason(error)}.{_FIXES[codes[0]]}"
     if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
-        details = text.splitlines()[:1]
-        return "\n  ".join(["out of memory. Fix: a smaller --batch_size, or more devices.", *details])
+        facts = "\n  ".join(["out of memory. Fix: less at a time, or more memory.", *text.splitlines()[:1]])
+        return "\n".join(filter(None, [facts, on_the_command_line(_LESS_AT_A_TIME, *argv[:1])]))
     return None
 
 

@@ -6,14 +6,20 @@ import sys
 
 from tqdm import tqdm
 
+from mtf_imaging.cli.runtime.spelled import on_the_command_line
+
 _NAME = "mtf_imaging"
 
 
 class _AboveBars(logging.Handler):
-    """Writes lines to stderr above the progress bars that are shown there."""
+    """Writes lines to stderr above the progress bars that are shown there.
+
+    Where a record has `settings`, as `MtfImagingError` has them, a line says how they are written on a command line.
+    """
 
     def emit(self, record):
-        tqdm.write(self.format(record), file=sys.stderr)
+        lines = [self.format(record), on_the_command_line(getattr(record, "settings", ()))]
+        tqdm.write("\n".join(filter(None, lines)), file=sys.stderr)
 
 
 def colors() -> bool:

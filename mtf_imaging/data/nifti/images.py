@@ -82,8 +82,8 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
     if why := _why_lost(geometry):
         turned = y_points_back(hu)
         axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
-        geometry, size = _by_size(geometry, path, known, turned)
-        warn_once(f"{path}: {why}; taken as {axes}, and {size}.")
+        geometry, size, settings = _by_size(geometry, path, known, turned)
+        warn_once(f"{path}: {why}; taken as {axes}, and {size}.", settings)
     else:
         known.check(path, geometry.stored_spacing)
     return Volume(geometry.to_canonical(hu), geometry, path)
@@ -112,8 +112,8 @@ def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segme
     path = Path(path)
     image, geometry = _open(path)
     if why := _why_lost(geometry):
-        geometry, size = _by_size(geometry, path, known, turned=False)
-        warn_once(f"{path}: {why}; taken as {size}.")
+        geometry, size, settings = _by_size(geometry, path, known, turned=False)
+        warn_once(f"{path}: {why}; taken as {size}.", settings)
     else:
         known.check(path, geometry.stored_spacing)
     with memory_named(path):
@@ -236,18 +236,21 @@ def _why_lost(geometry: Geometry) -> str | None:
     return None
 
 
-def _by_size(geometry: Geometry, path: Path, known: SpacingTable, turned: bool) -> tuple[Geometry, str]:
-    """The geometry by a voxel size from elsewhere than the affine, and what to say of that size."""
-    sizes = known.of(path)
+def _by_size(
+    geometry: Geometry, path: Path, known: SpacingTable, turned: bool
+) -> tuple[Geometry, str, tuple[str, ...]]:
+    """The geometry by a voxel size from elsewhere than the affine, what to say of that size, and of what settings."""
+    sizes, settings = known.of(path), ()
     source = f"by {known.path}"
     if sizes is None:
         pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
         source = (
-            "its pixdim; all that is in mm, --spacing too, rests on that. "
-            f"Fix: give the true size by --spacing_csv{known.lacks(path)}"
+            "its pixdim; all that is in mm, spacing too, rests on that. "
+            f"Fix: give the true size in a spacing_table{known.lacks(path)}"
         )
+        settings = ("spacing_table",)
     signs = (-1, -1, 1) if turned else (1, 1, 1)
     size = " x ".join(f"{mm:g}" for mm in sizes)
     affine = np.diag([*np.multiply(signs, sizes), 1.0])
-    return dataclasses.replace(geometry, affine=affine), f"{size} mm, {source}"
+    return dataclasses.replace(geometry, affine=affine), f"{size} mm, {source}", settings

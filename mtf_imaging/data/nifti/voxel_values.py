@@ -153,6 +153,11 @@ def warn_if_empty(path: Path, labels: np.ndarray) -> None:
 
 
 @functools.cache
-def warn_once(message: str) -> None:
-    """Logs a warning; a file that is read several times is warned about once."""
-    _log.warning(message)
+def warn_once(message: str, settings: tuple[str, ...] = ()) -> None:
+    """Logs a warning; a file that is read several times is warned about once.
+
+    Args:
+      message: the warning.
+      settings: the keyword arguments that its fix speaks of, as `MtfImagingError` has them.
+    """
+    _log.warning(message, extra={"settings": settings})

@@ -107,7 +107,8 @@ def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> 
             bar.update()
     if len(faults) > 1:
         lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
-        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}")
+        settings = dict.fromkeys(name for fault in faults.values() for name in fault.settings)
+        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}", settings)
     for fault in faults.values():
         raise fault
     return found

@@ -65,7 +65,8 @@ def make_splits(keys: Sequence[str], num_folds: int, seed: int = 0) -> list[Fold
     if not 2 <= num_folds <= len(keys):
         raise DataError(
             f"num_folds = {num_folds}: {len(keys)} cases can be parted into 2 to {len(keys)} folds. "
-            "Fix: a number between."
+            "Fix: a number between.",
+            settings=["num_folds"],
         )
     dealt = sorted(keys, key=lambda key: hashlib.sha256(f"{seed}/{key}".encode()).digest())
     folds = [set(dealt[number::num_folds]) for number in range(num_folds)]
@@ -89,7 +90,10 @@ def read_splits(path: str | Path) -> list[Fold]:
     try:
         text = Path(path).read_text()
     except FileNotFoundError:
-        raise DataError(f"{path}: this file of splits does not exist. Fix: give one that train wrote.") from None
+        raise DataError(
+            f"{path}: this file of splits does not exist. Fix: give a splits_file that train wrote.",
+            settings=["splits_file"],
+        ) from None
     try:
         splits = [Fold(_names(split["train"]), _names(split["val"])) for split in json.loads(text)]
     except (ValueError, KeyError, TypeError) as error:
@@ -116,7 +120,8 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
     """
     if not 0 <= number < len(splits):
         raise DataError(
-            f"{path}: fold {number} is asked for, and it has {len(splits)} folds. Fix: 0 to {len(splits) - 1}."
+            f"{path}: fold {number} is asked for, and it has {len(splits)} folds. Fix: 0 to {len(splits) - 1}.",
+            settings=["fold"],
         )
     return splits[number]
 
@@ -132,7 +137,9 @@ def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str |
     if unknown or missing:
         faults = [f"names {', '.join(unknown)}, which {folder} does not have"] if unknown else []
         faults += [f"misses {', '.join(missing)} of {folder}"] if missing else []
-        raise DataError(f"{path}: {' and '.join(faults)}. Fix: a file of splits of these very cases.")
+        raise DataError(
+            f"{path}: {' and '.join(faults)}. Fix: a splits_file of these very cases.", settings=["splits_file"]
+        )
 
 
 def _names(names) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Sampling
 
-_FIX = "Fix: a larger --resolution, or a coarser --spacing"
+_FIX = "Fix: a larger resolution, or a coarser spacing"
+_SETTINGS = {"settings": ("resolution", "spacing")}
 _log = logging.getLogger(__name__)
 
 
@@ -33,7 +34,12 @@ def warn_of_cropped_labels(path: Path, labels: np.ndarray, geometry: Geometry, s
             lost.append(f"{cropped} of {total} {name} voxels")
     if lost:
         _log.warning(
-            "%s: %s lie outside of the box %s and are cropped away. %s.", path, " and ".join(lost), sampling, _FIX
+            "%s: %s lie outside of the box %s and are cropped away. %s.",
+            path,
+            " and ".join(lost),
+            sampling,
+            _FIX,
+            extra=_SETTINGS,
         )
 
 
@@ -50,6 +56,7 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: Sampling) -
             sampling,
             ", ".join(cut),
             _FIX,
+            extra=_SETTINGS,
         )
 
 

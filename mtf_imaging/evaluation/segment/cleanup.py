@@ -33,7 +33,9 @@ class Cleanup:
     def __post_init__(self):
         for name in ("largest_liver", "lesions_in_liver"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"job.{name} = {getattr(self, name)!r} is neither True nor False. Fix: one of them.")
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)!r} is neither True nor False. Fix: one of them.", settings=[name]
+                )
 
     def __call__(self, labels: np.ndarray, spacing: tuple[float, float, float], path: Path) -> np.ndarray:
         """Returns the labels that are left, and logs how many were removed.

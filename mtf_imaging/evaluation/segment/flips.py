@@ -9,7 +9,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
 
 
-def check_flips(flips: Sequence[str], where: str) -> tuple[str, ...]:
+def check_flips(flips: Sequence[str], where: str = "flips") -> tuple[str, ...]:
     """The axes of `flips` as a tuple.
 
     Raises:
@@ -19,7 +19,9 @@ def check_flips(flips: Sequence[str], where: str) -> tuple[str, ...]:
     wrong = [axis for axis in axes if axis not in AXIS_NAMES]
     if wrong or len(set(axes)) < len(axes):
         what = f"{wrong[0]!r} is no axis" if wrong else "an axis is there twice"
-        raise ConfigError(f"{where} = {flips!r}: {what}. Fix: some of {', '.join(AXIS_NAMES)}, as ('x', 'y').")
+        raise ConfigError(
+            f"{where} = {flips!r}: {what}. Fix: some of {', '.join(AXIS_NAMES)}, as ('x', 'y').", settings=["flips"]
+        )
     return axes
 
 

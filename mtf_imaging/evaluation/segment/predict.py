@@ -178,7 +178,9 @@ def plan_predictions(
     there = [output for output in outputs if output.exists()]
     if there and not overwrite:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise DataError(f"{there[0]}{more}: already exists. Fix: give another output, or --overwrite.")
+        raise DataError(
+            f"{there[0]}{more}: already exists. Fix: give another output, or set overwrite.", settings=["overwrite"]
+        )
     for case in cases:
         read_geometry(case.volume, known)
     return list(zip(cases, outputs, strict=True))

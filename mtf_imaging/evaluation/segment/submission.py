@@ -35,7 +35,8 @@ def submission_names(folder: Path, volumes: Iterable[Path]) -> list[str]:
             raise DataError(
                 f"{volume}: is no test case of the challenge, which are test-volume-N.nii or test-volume-N.nii.gz, "
                 f"N = 0..{NUM_TEST_CASES - 1}. Fix: give a folder of these alone, not {folder}, or predict without "
-                "--submission."
+                "submission.",
+                settings=["submission"],
             )
         names.append(f"test-segmentation-{match[1]}.nii")
     return names

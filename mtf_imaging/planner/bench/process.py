@@ -16,8 +16,8 @@ from mtf_imaging.planner.bench import worker
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"^\S.*", re.MULTILINE)  # what follows a traceback's indented lines
 _KILLED = (
-    "SIGKILL, mostly of a system that is short of memory. Fix: fewer --setup at a time, for all are held side by side; "
-    "or a lower --resolution"
+    "SIGKILL, mostly of a system that is short of memory. Fix: fewer setups at a time, for all are held side by side; "
+    "or a lower resolution"
 )
 
 

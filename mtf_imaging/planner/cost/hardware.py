@@ -77,8 +77,8 @@ def find_hardware(name: str) -> Hardware:
     if name.lower() in HARDWARE:
         return HARDWARE[name.lower()]
     raise ConfigError(
-        f"--hardware {name}: no such device is known.{did_you_mean(name.lower(), HARDWARE)} Known: "
-        f"{', '.join(HARDWARE)}. Fix: one of these, or one of your own as a gin file, --hardware mine.gin, with lines "
-        "as hardware.name = 'mine', hardware.memory = 80e9 (bytes), hardware.flops = 300e12 and hardware.flops_float32 "
-        "= 150e12 (a second), hardware.link = 300e9 (bytes a second), hardware.latency = 20e-6 (seconds)."
+        f"hardware '{name}': no such device is known.{did_you_mean(name.lower(), HARDWARE)} Known: "
+        f"{', '.join(HARDWARE)}. Fix: one of these, or hardware of your own: its name, memory (bytes), flops and "
+        "flops_float32 (operations a second), link (bytes a second) and latency (seconds).",
+        settings=["hardware"],
     )

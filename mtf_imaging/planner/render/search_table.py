@@ -36,7 +36,7 @@ def search_table(searched: Searched, top: int) -> str:
         else ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     )
     if len(searched.found) > top:
-        lines.append(f"and {len(searched.found) - top} more; --top shows more of them")
+        lines.append(f"and {len(searched.found) - top} more, which a larger top shows")
     if searched.illegal:
         layout, fault = next(iter(searched.illegal.items()))
         others = f"; so are {len(searched.illegal) - 1} others" if len(searched.illegal) > 1 else ""

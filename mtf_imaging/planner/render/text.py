@@ -85,7 +85,7 @@ def _summary(explained, paint):
             _DIM,
         )
     else:
-        yield "  Give --hardware, as --hardware h200, to see how long it takes and whether it fits."
+        yield "  With hardware, for instance h200, this also says how long a step takes and whether it fits."
 
 
 def _memory_line(explained, name, plan, paint):
@@ -129,7 +129,7 @@ def _table(plan, verbose):
         "halo: voxels (before, after); sends: an interior processor / one at a corner, a step; results: kept or not"
     ]
     if not verbose:
-        notes.append("--verbose shows every operation")
+        notes.append("verbose shows every operation")
     return "\n".join([*shown, *notes])
 
 

@@ -34,7 +34,10 @@ class Checkpoints:
 
     def __init__(self, directory, program, every=100, keep=3):
         if every < 1 or keep < 1:
-            raise ConfigError(f"a checkpoint every {every} steps, {keep} kept: each must be at least 1.")
+            raise ConfigError(
+                f"checkpoint_every = {every}, checkpoints_kept = {keep}: each must be at least 1.",
+                settings=["checkpoint_every", "checkpoints_kept"],
+            )
         self._directory, self._program, self.every, self._keep = Path(directory), program, every, keep
         self._checkpoint = tf.train.Checkpoint(program=program)
         self._saved = None
@@ -71,7 +74,7 @@ class Checkpoints:
             raise CheckpointError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. The last one is "
                 f"{self.last or 'none yet'}. Fix: what keeps it from being written (space on the disk, a quota, "
-                "permissions); the same command then goes on from there."
+                "permissions). Started again, the run goes on from there."
             ) from error
         checkpoint_files.delete_old(self._directory, step, self._keep)
         self._saved = step
@@ -106,7 +109,8 @@ def load_weights(directory, program):
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
     if path is None:
         raise CheckpointError(
-            f"{directory}: this folder holds no checkpoint. Fix: first train --model_dir {directory}."
+            f"{directory}: this folder holds no checkpoint. Fix: train there first, or give another model_dir.",
+            settings=["model_dir"],
         )
     return path
 

@@ -7,7 +7,8 @@ from mtf_imaging.errors import CheckpointError
 # How tf.train.Checkpoint(program=...) calls a variable of a program; in names, "/" is written ".S" and "." "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SHOWN = 4
-_FIX = "Fix: use the configuration that it was trained with (config.gin in its folder), or another --model_dir."
+_FIX = "Fix: use the task and the optimizer that it was trained with, or another model_dir."
+_SETTINGS = ("task", "optimizer", "model_dir")
 
 
 def check_contents(path, shapes, program, everything):
@@ -27,7 +28,8 @@ def check_contents(path, shapes, program, everything):
     if saved and wanted and not saved.keys() & wanted.keys():
         raise CheckpointError(
             f"{path}: this checkpoint belongs to another network: it has {len(saved)} variables, such as "
-            f"'{min(saved)}', but none of the {len(wanted)} variables of this network, such as '{min(wanted)}'. {_FIX}"
+            f"'{min(saved)}', but none of the {len(wanted)} variables of this network, such as '{min(wanted)}'. {_FIX}",
+            settings=_SETTINGS,
         )
     faults = [
         f"'{name}' is {saved[name]} in it, {wanted[name]} here"
@@ -41,7 +43,8 @@ def check_contents(path, shapes, program, everything):
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise CheckpointError(
             f"{path}: this checkpoint belongs to another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. "
-            f"{_FIX}"
+            f"{_FIX}",
+            settings=_SETTINGS,
         )
 
 

@@ -124,5 +124,6 @@ def check_measure(name, measures):
     if name not in measures:
         raise ConfigError(
             f"monitor = {name!r} is no measure of the evaluation, which has {', '.join(measures) or 'none'}."
-            f"{did_you_mean(str(name), measures)} Fix: choose one of them."
+            f"{did_you_mean(str(name), measures)} Fix: choose one of them.",
+            settings=["monitor"],
         )

@@ -38,7 +38,8 @@ def parse_steps(steps, num_steps):
     if found.stop > num_steps:
         raise ConfigError(
             f"profile_steps '{steps}' goes on to step {found.stop - 1}, but of {num_steps} steps the last is "
-            f"{num_steps - 1}. Fix: an end of at most {num_steps}, or more --num_steps."
+            f"{num_steps - 1}. Fix: an end of at most {num_steps}, or more num_steps.",
+            settings=["num_steps"],
         )
     return found
 

@@ -71,7 +71,7 @@ class CosineDecay:
 
     Attributes:
       initial: learning rate of the first step.
-      steps: number of steps until `final`, usually train.num_steps.
+      steps: number of steps until `final`, usually num_steps.
       final: learning rate of the last step and all later ones.
     """
 
@@ -81,7 +81,7 @@ class CosineDecay:
 
     def __post_init__(self):
         _check_initial(self)
-        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as train.num_steps")
+        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as num_steps")
         _check(self, "final", lambda final: 0 <= final <= self.initial, f"from 0 to the initial rate, {self.initial}")
 
     def __call__(self, step: Step) -> Step:
@@ -99,7 +99,7 @@ class PolyDecay:
 
     Attributes:
       initial: learning rate of the first step.
-      steps: number of steps until 0, usually train.num_steps.
+      steps: number of steps until 0, usually num_steps.
       power: exponent of the fraction of remaining steps; 1 decays linearly.
     """
 
@@ -109,7 +109,7 @@ class PolyDecay:
 
     def __post_init__(self):
         _check_initial(self)
-        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as train.num_steps")
+        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as num_steps")
         _check(self, "power", lambda power: 0 < power < math.inf, "a number above 0")
 
     def __call__(self, step: Step) -> Step:

@@ -1,0 +1,210 @@
+"""How settings are written on a command line, and whole messages of commands."""
+
+import ast
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import gin
+import pytest
+from absl import flags
+
+import mtf_imaging
+import mtf_imaging.cli.config
+from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.main import main
+from mtf_imaging.cli.runtime import spelled
+from mtf_imaging.cli.runtime.failures import explain
+from mtf_imaging.cli.runtime.spelled import on_the_command_line
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.files import lock
+from mtf_imaging.files.workers import in_parallel
+
+PACKAGE = Path(mtf_imaging.__file__).parent
+
+
+@pytest.fixture
+def configurables():
+    """All that a command or a job may bring."""
+    importlib.import_module("mtf_imaging.models.unet3d")
+    importlib.import_module("mtf_imaging.models.resnet")
+    for module in pkgutil.iter_modules(mtf_imaging.cli.config.__path__, "mtf_imaging.cli.config."):
+        importlib.import_module(module.name)
+
+
+def all_flags() -> set[str]:
+    found = set()
+    for name in COMMANDS:
+        values = flags.FlagValues()
+        load(name).define_flags(values)
+        found |= {*values}
+    return found
+
+
+def settings_in(path: Path) -> set[str]:
+    """The strings in what a file gives as `settings`, to errors, warnings and faults."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        is_argument = isinstance(node, ast.keyword) and node.arg == "settings"
+        if is_argument or (isinstance(node, ast.Assign) and "settings" in ast.unparse(node.targets).lower()):
+            for listed in (one for one in ast.walk(node.value) if isinstance(one, ast.Tuple | ast.List)):
+                found |= {one.value for one in listed.elts if isinstance(getattr(one, "value", None), str)}
+    return found
+
+
+def test_every_setting_of_a_message_is_spelled():
+    known = {*all_flags(), *spelled.FLAGS, *spelled.PARAMETERS, *spelled.NOTES}
+    below = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in ("cli", "models")]
+    used = {path: settings_in(path) for path in below}
+    assert {"micro_batches", "spacing_table", "model_dir", "port"} <= set().union(*used.values())
+    assert {path: names - known for path, names in used.items() if names - known} == {}
+
+
+def test_flags_and_gin_parameters_that_are_named_exist(configurables):
+    assert set(spelled.FLAGS.values()) <= all_flags()
+    bindings = [binding for ways in spelled.PARAMETERS.values() for binding in ways]
+    for name in [binding.partition("=")[0] for binding in bindings] + re.findall(r"\bjob\.\w+", str(spelled.NOTES)):
+        owner, _, parameter = name.rpartition(".")
+        assert parameter in inspect.signature(gin.get_configurable(owner)).parameters, name
+
+
+def test_gin_can_read_the_examples(configurables):
+    for binding in (binding for ways in spelled.PARAMETERS.values() for binding in ways):
+        with gin.unlock_config():
+            gin.parse_config(re.sub(r"^([^=]*)='?(.*?)'?$", r"\1 = \2", binding).replace("@NAME()", "None"))
+    gin.clear_config()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (None, "--batch_size, --micro_batches, --layout, --spacing_csv"),
+        ("train", "--batch_size, --micro_batches, --layout"),
+        ("predict", "--layout, --spacing_csv"),  # segments one volume at a time
+        ("convert", "--spacing_csv"),
+    ],
+)
+def test_flags_are_those_of_the_command(command, expected):
+    settings = ("batch_size", "micro_batches", "layout", "spacing_table")
+    assert on_the_command_line(settings, command) == f"On the command line: {expected}."
+    assert on_the_command_line((), command) == on_the_command_line(["nothing"], "score") == ""
+
+
+def test_gin_parameters_are_those_that_the_job_has(monkeypatch):
+    monkeypatch.setattr(spelled, "_is_configurable", lambda name: name == "ResNet")
+    assert on_the_command_line(["gather_below", "dtype"]) == "On the command line: --gin.ResNet.gather_below=1."
+
+
+def test_an_error_that_passes_through_gin_keeps_its_settings(configurables):
+    gin.parse_config(["job.task = None", "job.lesions_in_liver = 'yes'"])
+    with pytest.raises(ConfigError) as error:
+        gin.get_configurable("job")()
+    gin.clear_config()
+    assert explain(error.value) == (
+        "lesions_in_liver = 'yes' is neither True nor False. Fix: one of them.\n"
+        "On the command line: --gin.job.lesions_in_liver=True."
+    )
+
+
+def told(monkeypatch, capsys, words: str, failure) -> str:
+    """What a command that fails so writes to stderr."""
+    monkeypatch.setattr(load(words.split()[0]), "run", lambda values: failure())
+    assert main(words.split()) in (1, 2)
+    return capsys.readouterr().err
+
+
+TRAIN = "train --data_dir records --model_dir run"
+PREDICT = "predict --model_dir run --input cases --output out"
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (TRAIN, "--mesh_shape, --layout, --batch_size, --micro_batches, --resolution"),
+        (PREDICT, "--mesh_shape, --layout, --resolution"),
+    ],
+)
+def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
+    from mtf_imaging.program.memory import shortage_explained
+
+    def failure():
+        with shortage_explained(lambda: None):
+            raise MemoryError("Unable to allocate 4 PiB")
+
+    assert told(monkeypatch, capsys, words, failure) == (
+        "mtf-imaging: out of memory: Unable to allocate 4 PiB.\n"
+        "  Ways out:\n"
+        "  - processors: a mesh_shape with more of them, on more devices, or a layout that splits more\n"
+        "  - less at a time: a smaller batch_size, or more micro_batches\n"
+        "  - smaller tensors: a lower resolution, or half the bytes with dtype='bfloat16'\n"
+        f"""On the command line: {written}, --gin.job.dtype='"bfloat16"'.\n"""
+    )
+
+
+def test_a_checkpoint_of_another_network(monkeypatch, capsys):
+    from mtf_imaging.training.checkpoints.contents import check_contents
+
+    shape = SimpleNamespace(as_list=lambda: [3, 4])
+    program = SimpleNamespace(variables={"conv/filter": SimpleNamespace(shape=shape)})
+    shapes = {"program/_masters/_named/dense.Skernel/.ATTRIBUTES/VARIABLE_VALUE": (5,)}
+    assert told(monkeypatch, capsys, TRAIN, lambda: check_contents("run/ckpt-5", shapes, program, True)) == (
+        "mtf-imaging: run/ckpt-5: this checkpoint belongs to another network: it has 1 variables, such as "
+        "'dense/kernel', but none of the 1 variables of this network, such as 'conv/filter'. "
+        "Fix: use the task and the optimizer that it was trained with, or another model_dir.\n"
+        "On the command line: job.task in a --gin_file (a run keeps its own in config.gin), "
+        "--gin.train.optimizer='@NAME()', --model_dir.\n"
+    )
+
+
+def die(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker(monkeypatch, capsys):
+    words = "convert --input_dir cases --output_dir records"
+    assert told(monkeypatch, capsys, words, lambda: list(in_parallel(die, [13, 13], 2))) == (
+        "mtf-imaging: a process was killed while others and it worked on 13: out of memory? Fix: fewer workers.\n"
+        "On the command line: --workers.\n"
+    )
+
+
+def test_splits_that_are_not_there(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "evaluate --model_dir run --input_dir cases --output_dir out --fold 0"
+    assert main(words.split()) == 1
+    assert capsys.readouterr().err == (
+        "mtf-imaging: run/splits_final.json: this file of splits does not exist. Fix: give a splits_file that train "
+        "wrote.\nOn the command line: --splits_file.\n"
+    )
+    Path("splits.json").write_text('[{"train": ["1"], "val": ["2"]}]')
+    assert main([*words.split()[:-1], "3", "--splits_file", "splits.json"]) == 1
+    assert capsys.readouterr().err == (
+        "mtf-imaging: splits.json: fold 3 is asked for, and it has 1 folds. Fix: 0 to 0.\n"
+        "On the command line: --fold.\n"
+    )
+
+
+def test_labels_that_are_cropped_away_and_a_folder_that_another_process_writes_to(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["phantom", "--output_dir", "cases", "--num_cases", "1"]) == 0
+    words = ["convert", "--input_dir=cases", "--output_dir=out", "--resolution=8", "--spacing=8", "--workers=1"]
+    with lock.held("out"):
+        holder = Path("out", lock.NAME).read_text()
+        capsys.readouterr()
+        assert main(words) == 2
+    assert capsys.readouterr().err.endswith(
+        f"mtf-imaging: out: another run is writing to it, {holder}. "
+        "Fix: wait until it ends, or end it, or give this one another output_dir.\n"
+        "On the command line: --output_dir.\n"
+    )
+    assert main(words) == 0
+    assert (
+        "\rcases/segmentation-0.nii.gz: 57623 of 61618 liver voxels and 1177 of 1177 lesion voxels lie outside of "
+        "the box x:8,y:8,z:8 of 8,8,8 mm and are cropped away. Fix: a larger resolution, or a coarser spacing.\n"
+        "On the command line: --resolution, --spacing.\n"
+    ) in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""No layer names its callers: what is said below the jobs speaks of keyword arguments, not of flags, gin or models."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mtf_imaging
+
+PACKAGE = Path(mtf_imaging.__file__).parent
+CALLERS = {"cli", "jobs", "models"}
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in CALLERS]
+
+FORBIDDEN = {
+    "a flag": re.compile(r"--[a-z]"),
+    "a command": re.compile(r"mtf-imaging [a-z]"),
+    "a gin parameter": re.compile(r"(?<![.\w])(train|job|setup|hardware|UNet3D|ResNet)\.(?!gin\b)[a-z_]"),
+    "gin": re.compile(r"\bgin\b"),
+    "a model": re.compile(r"(?<!nn)\bU-?Net|\bResNet"),
+}
+# What a name is, not who calls: a file of a run, and the flags that a layout of TPUEstimator is shown as.
+ALLOWED = {("files/run_folder.py", "config.gin"), ("layout/partition_dims.py", "--mesh_shape x --layout x")}
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields line and text of each string but docstrings; in an f-string, "x" stands for what is put in."""
+    skipped = {id(statement.value) for statement in ast.walk(tree) if isinstance(statement, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+            yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def names_of_callers(text: str) -> list[str]:
+    return [what for what, pattern in FORBIDDEN.items() if pattern.search(text)]
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("f('Fix: fewer --workers.')", ["a flag"]),
+        ("f(f'Fix: another --{name}.')", ["a flag"]),
+        ("f(f'{path}: as ' + f'job.{name} = 1')", ["a gin parameter"]),
+        ("f('UNet3D.gather_below = 1')", ["a gin parameter", "a model"]),
+        ("f('run `mtf-imaging serve`')", ["a command"]),
+        ("f('a gin file')", ["gin"]),
+        ("f('a larger job. It trains; tf.train.Checkpoint, nnU-Net')", []),
+        ("'''--docstring'''", []),
+    ],
+)
+def test_the_scan_sees_what_is_forbidden(source, named):
+    assert [what for _, text in strings(ast.parse(source)) for what in names_of_callers(text)] == named
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_messages_below_the_jobs_name_no_caller(path):
+    where = str(path.relative_to(PACKAGE))
+    for line, text in strings(ast.parse(path.read_text())):
+        named = names_of_callers(text)
+        assert not named or (where, text) in ALLOWED, f"{where}:{line} names {' and '.join(named)}: {text!r}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_docstrings_below_the_jobs_name_no_flag(path):
+    if path.name != "partition_dims.py":  # whose subject they are
+        assert not [text for text in docstrings(ast.parse(path.read_text())) if FORBIDDEN["a flag"].search(text)]
