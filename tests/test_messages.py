@@ -1,4 +1,4 @@
-"""No layer names its callers: what is said below the jobs speaks of keyword arguments, not of flags, gin or models."""
+"""No layer names its callers: messages below the command line speak of keyword arguments, not of flags, gin or models."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 import mtf_imaging
 
 PACKAGE = Path(mtf_imaging.__file__).parent
-CALLERS = {"cli", "jobs", "models"}
+CALLERS = {"cli", "models"}
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in CALLERS]
 
 FORBIDDEN = {
@@ -20,8 +20,8 @@ FORBIDDEN = {
     "gin": re.compile(r"\bgin\b"),
     "a model": re.compile(r"(?<!nn)\bU-?Net|\bResNet"),
 }
-# What a name is, not who calls: a file of a run, and the flags that a layout of TPUEstimator is shown as.
-ALLOWED = {("files/run_folder.py", "config.gin"), ("layout/partition_dims.py", "--mesh_shape x --layout x")}
+# What a name is, not who calls: a file of a run.
+ALLOWED = {("files/run_folder.py", "config.gin")}
 
 
 def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -69,10 +69,11 @@ def test_messages_below_the_jobs_name_no_caller(path):
     where = str(path.relative_to(PACKAGE))
     for line, text in strings(ast.parse(path.read_text())):
         named = names_of_callers(text)
+        if where == "jobs/devices.py":  # servers are started by a command, whoever computes on them
+            named = [what for what in named if what != "a command"]
         assert not named or (where, text) in ALLOWED, f"{where}:{line} names {' and '.join(named)}: {text!r}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_docstrings_below_the_jobs_name_no_flag(path):
-    if path.name != "partition_dims.py":  # whose subject they are
-        assert not [text for text in docstrings(ast.parse(path.read_text())) if FORBIDDEN["a flag"].search(text)]
+    assert not [text for text in docstrings(ast.parse(path.read_text())) if FORBIDDEN["a flag"].search(text)]

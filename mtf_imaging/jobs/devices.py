@@ -41,7 +41,8 @@ class Devices:
         if len(parse_servers(self.cluster)) > 1 and self.mesh_impl == "stacked":
             raise ConfigError(
                 f"mesh_impl 'stacked' puts all processors on one device, and cluster '{self.cluster}' has several "
-                "servers. Fix: mesh_impl 'placement', or one server."
+                "servers. Fix: mesh_impl 'placement', or one server.",
+                ["mesh_impl", "cluster"],
             )
         if not self.cluster_timeout > 0:
             raise ConfigError(f"cluster_timeout must be above 0 seconds, not {self.cluster_timeout!r}.")
@@ -102,7 +103,8 @@ def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: 
         raise ConfigError(
             f"mesh '{layout.mesh_string}' uses {len(used)} of the {len(devices)} devices of {len(servers)} servers and "
             f"leaves {', '.join(idle)} idle. Fix: a mesh_shape of which {len(devices)} devices get equal shares, or "
-            "fewer servers in cluster."
+            "fewer servers in cluster.",
+            ["mesh_shape", "cluster"],
         )
 
 

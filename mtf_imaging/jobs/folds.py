@@ -61,16 +61,18 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
     number, path = data.fold, data.splits_file
     if number is None:
         if data.num_folds is not None or path is not None:
-            raise ConfigError("num_folds and splits_file say nothing without a fold. Fix: give fold, too.")
+            raise ConfigError("num_folds and splits_file say nothing without a fold. Fix: give fold, too.", ["fold"])
         return None
     if data.eval_dir:
         raise ConfigError(
-            f"eval_dir {data.eval_dir} and fold {number}: the fold is what is held out. Fix: leave out one of them."
+            f"eval_dir {data.eval_dir} and fold {number}: the fold is what is held out. Fix: leave out one of them.",
+            ["eval_dir", "fold"],
         )
     if not data.is_records:
         raise ConfigError(
             f"fold {number}: folds are of records, and the data set is a {type(data.data_set).__name__}. "
-            "Fix: leave fold out, and let the data set hold cases out."
+            "Fix: leave fold out, and let the data set hold cases out.",
+            ["fold"],
         )
     keys = open_records(data.data_dir).cases
     is_there = path is not None and Path(path).exists()
@@ -79,7 +81,8 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
         if data.num_folds not in (None, len(splits)):
             raise ConfigError(
                 f"{path}: has {len(splits)} folds, num_folds is {data.num_folds}. Fix: leave num_folds out, or give "
-                "another splits_file."
+                "another splits_file.",
+                ["num_folds", "splits_file"],
             )
     else:
         splits = make_splits(keys, data.num_folds or _NUM_FOLDS, data.split_seed)
@@ -90,7 +93,8 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
     if before not in (None, fold.digest):
         raise ConfigError(
             f"{model_dir}: began with another fold, or with other cases in it ({before}), than fold "
-            f"{number} is now ({fold.digest}). Fix: another model_dir, or the fold, splits and records of before."
+            f"{number} is now ({fold.digest}). Fix: another model_dir, or the fold, splits and records of before.",
+            ["model_dir", "fold", "splits_file", "data_dir"],
         )
     train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))
     parted = dataclasses.replace(data, data_dir=train, eval_dir=val)
@@ -106,7 +110,7 @@ def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: s
     """
     if fold is None:
         if splits_file is not None:
-            raise ConfigError("splits_file says nothing without a fold. Fix: give fold, too.")
+            raise ConfigError("splits_file says nothing without a fold. Fix: give fold, too.", ["fold"])
         return None
     path = splits_file or Path(model_dir) / FILE
     return pick_fold(read_splits(path), fold, path).val

@@ -72,7 +72,8 @@ def _of_records(data: TrainingData) -> HeldOutRecords:
     if not data.is_records:
         raise ConfigError(
             f"eval_dir: the data set is a {type(data.data_set).__name__}, and liver and lesions are scored on records "
-            "alone. Fix: give an evaluation of your own (see mtf_imaging.training.evaluation), or leave out eval_dir."
+            "alone. Fix: give an evaluation of your own (see mtf_imaging.training.evaluation), or leave out eval_dir.",
+            ["evaluation", "eval_dir"],
         )
     return HeldOutRecords(data.data_set.window, format_spacing(data.data_set.sampling(data.data_dir).spacing))
 

@@ -45,7 +45,7 @@ def trained_network(
     from mtf_imaging.training.prediction import predictor  # only now: it brings TensorFlow
 
     check_choice("dtype", dtype, DTYPES)
-    check_flips(tuple(flips), "flips")
+    check_flips(tuple(flips))
     options = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
     return over_flips(
         predictor(task=task, sizes=sizes, model_dir=model_dir, checkpoint=checkpoint, **options), tuple(flips)

@@ -68,10 +68,11 @@ def check(model_dir: str | Path) -> None:
     """
     path = Path(model_dir)
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as model_dir.")
+        raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as model_dir.", ["model_dir"])
     others = sorted(p.name for p in path.glob("*") if not is_partial(p) and p.name != lock.NAME)
     if others and not {CONFIG, FACTS} & {*others}:
         raise ConfigError(
             f"{path}: holds {others[0]} and neither {CONFIG} nor {FACTS}, so it is not the folder of a run. "
-            "Fix: give train a folder of its own as model_dir."
+            "Fix: give train a folder of its own as model_dir.",
+            ["model_dir"],
         )

@@ -20,14 +20,14 @@ Spacing = str | float | tuple[float, float, float]
 def check_count(name: str, value: object) -> None:
     """Raises ConfigError unless a setting is a whole number from 1 up."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.")
+        raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.", [name])
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raises ConfigError unless a setting is one of the choices."""
     if value not in choices:
         hint = did_you_mean(str(value), choices)
-        raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.")
+        raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3) -> tuple[int, ...]:
@@ -55,7 +55,8 @@ def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacin
     if resolution is None:
         if facts is None:
             raise ConfigError(
-                "the resolution is not known. Fix: give resolution, or the model_dir of a run, whose records have one."
+                "the resolution is not known. Fix: give resolution, or the model_dir of a run, whose records have one.",
+                ["resolution"],
             )
         resolution = facts.resolution
     if spacing is None and facts is not None:

@@ -148,7 +148,7 @@ def run_study(
     from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study  # they bring matplotlib
 
     if held_out_dir and not input_dir:
-        raise ConfigError("held_out_dir needs the cases to train on. Fix: give them as input_dir.")
+        raise ConfigError("held_out_dir needs the cases to train on. Fix: give them as input_dir.", ["input_dir"])
     out = Path(output_dir)
     _keep_settings(out, settings)
     cases = Path(input_dir or out / "cases")
@@ -250,7 +250,9 @@ def _keep_settings(out: Path, settings: dict) -> None:
     path = out / _SETTINGS
     if not path.is_file():
         if out.is_dir() and any(out.iterdir()):
-            raise ConfigError(f"{out}: holds files, and no study. Fix: give a folder of its own as output_dir.")
+            raise ConfigError(
+                f"{out}: holds files, and no study. Fix: give a folder of its own as output_dir.", ["output_dir"]
+            )
         write_bytes(path, (json.dumps(settings, indent=1) + "\n").encode())
         return
     found = json.loads(path.read_text())
@@ -258,5 +260,6 @@ def _keep_settings(out: Path, settings: dict) -> None:
         if found.get(name) != value:
             raise ConfigError(
                 f"{out}: holds a study with {name} {found.get(name)}, asked for was {value}. "
-                "Fix: ask for the same, or give another output_dir. More resolutions and seeds can be added."
+                "Fix: ask for the same, or give another output_dir. More resolutions and seeds can be added.",
+                [name, "output_dir"],
             )

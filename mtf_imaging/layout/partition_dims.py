@@ -24,15 +24,6 @@ class PartitionedLayout(NamedTuple):
     mesh_shape: str
     layout: str
 
-    @property
-    def flags(self) -> str:
-        """The same as flags of the command line.
-
-        >>> PartitionedLayout("rows:4", "x:rows").flags
-        '--mesh_shape rows:4 --layout x:rows'
-        """
-        return f"--mesh_shape {self.mesh_shape or repr('')} --layout {self.layout or repr('')}"
-
 
 def from_partition_dims(
     partition_dims: Sequence,

@@ -36,8 +36,8 @@ class Job:
     flips: tuple[str, ...] = ()
 
     def __post_init__(self):
-        check_choice("job.dtype", self.dtype, DTYPES)
-        check_flips(self.flips, "job.flips")
+        check_choice("dtype", self.dtype, DTYPES)
+        check_flips(self.flips)
         _ = self.cleanup  # checks the two
 
     @property

@@ -75,9 +75,17 @@ def read(values: flags.FlagValues) -> PartitionDims | None:
     if given:
         raise ConfigError(
             f"--input_partition_dims {typed} and {' and '.join(given)} both say what is split. Fix: leave one out; "
-            f"over {_DIMS[count]}, the first is {same.flags}."
+            f"over {_DIMS[count]}, the first is {_as_flags(same)}."
         )
     return dims
+
+
+def _as_flags(layout: PartitionedLayout) -> str:
+    """
+    >>> _as_flags(PartitionedLayout("rows:4", "x:rows"))
+    '--mesh_shape rows:4 --layout x:rows'
+    """
+    return f"--mesh_shape {layout.mesh_shape or repr('')} --layout {layout.layout or repr('')}"
 
 
 def resolve(dims: PartitionDims) -> PartitionedLayout:
@@ -95,7 +103,7 @@ def resolve(dims: PartitionDims) -> PartitionedLayout:
             f"{names}. Fix: {number} numbers, 1 for what is not split."
         )
     layout = dims.over(names)
-    _logger.info("--input_partition_dims %s over %s is: %s", dims.typed, names, layout.flags)
+    _logger.info("--input_partition_dims %s over %s is: %s", dims.typed, names, _as_flags(layout))
     return layout
 
 

@@ -1,7 +1,6 @@
 """Lets the package's log lines be seen, as they are, and those of libraries where they warn."""
 
 import logging
-import os
 import sys
 
 from tqdm import tqdm
@@ -20,11 +19,6 @@ class _AboveBars(logging.Handler):
     def emit(self, record):
         lines = [self.format(record), on_the_command_line(getattr(record, "settings", ()))]
         tqdm.write("\n".join(filter(None, lines)), file=sys.stderr)
-
-
-def colors() -> bool:
-    """Whether what is printed may be coloured: on a terminal, unless NO_COLOR is set (no-color.org)."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def show() -> None:
