@@ -1,4 +1,4 @@
-"""No layer names its callers: messages below the command line speak of keyword arguments, not of flags, gin or models."""
+"""No layer names its callers: messages below the command line speak of keyword arguments, not flags, gin or models."""
 
 import ast
 import re

@@ -142,8 +142,8 @@ def train(
             options |= {"every": eval_every, "num_steps": num_steps, "stop": stop, "progress": progress}
             observers.append(make_evaluator(held_out, step, program, checkpoints, **options))
         elif (folder / EVAL).is_dir():
-            text = "%s: held-out cases are no longer scored. Fix: give eval_dir, to score them"
-            _logger.warning(text, model_dir, extra={"settings": ["eval_dir"]})
+            warning = "%s: held-out cases are no longer scored. Fix: give eval_dir, to score them"
+            _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
         checkpoints.restore()
         # Only now: what describes a run must not be replaced by what does not fit its checkpoints.
         facts = _facts(data, sizes, parted)

@@ -36,7 +36,7 @@ def test_one_case_is_too_few(tmp_path):
 
 def test_cases_of_another_run_are_not_mixed_in(tmp_path):
     hold_out(make_cases(tmp_path / "a", 5), tmp_path / "train", tmp_path / "held_out")
-    with pytest.raises(DataError, match=r"is of another run\. Fix: give another output_dir"):
+    with pytest.raises(DataError, match=r"is of another run\. Fix: another output_dir"):
         hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
 
 

@@ -29,9 +29,7 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
             links[(held_out_dir if is_held_out else train_dir) / file.relative_to(cases_dir)] = file.resolve()
     for path in (*train_dir.rglob("*.*"), *held_out_dir.rglob("*.*")):
         if path not in links or path.resolve() != links[path]:
-            raise DataError(
-                f"{path}: is of another run. Fix: give another output_dir, or delete this one.", ["output_dir"]
-            )
+            raise DataError(f"{path}: is of another run. Fix: another output_dir, or delete this one.", ["output_dir"])
     for link, file in links.items():
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
