@@ -1,4 +1,4 @@
-"""What may be changed about a training sample, a concept a file; `recipe.py` puts them together."""
+"""Augmentation of training samples: one kind of change a file, combined in `recipe.py`."""
 
 from mtf_imaging.data.augmentation.recipe import Augmentation
 

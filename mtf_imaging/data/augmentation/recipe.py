@@ -1,4 +1,4 @@
-"""Augmentation, a function of (seed, sample number) alone: a resumed run draws what an unbroken one would."""
+"""Augmentation as a function of (seed, sample number) alone: a resumed run draws what an uninterrupted one does."""
 
 from dataclasses import dataclass
 
@@ -15,42 +15,44 @@ from mtf_imaging.data.augmentation.warp import draw_warp, warp
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import DataError
 
-# Of control points, as a part of the distance between them: at most this far, a B-spline of three dimensions folds
-# nothing over (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
+# Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
+# B-spline does not fold (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
 _NO_FOLD = 0.4
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may be changed about a training sample; the default changes nothing. docs/augmentation.md shows each.
+    """Random changes of training samples; the default changes nothing. docs/augmentation.md shows each option.
 
-    They are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, contrast, brightness,
-    noise. Each draws its own random numbers, whatever others are in use.
+    The options are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, contrast,
+    brightness, noise. Each draws its own random numbers, whatever other options are set.
 
     Attributes:
       lesions: probability of synthetic lesions in the liver, in the image and the labels.
-      lesion_count: of them, at most; at least 1.
-      lesion_diameter: (least, most) of their longest axis, in voxels of the record.
-      lesion_contrast: (least, most) that they are darker than the liver, in units of the window.
+      lesion_count: largest number of synthetic lesions, at least 1.
+      lesion_diameter: (least, most) longest axis of a synthetic lesion, in voxels of the record.
+      lesion_contrast: (least, most) difference by which lesions are darker than the liver, in units of the window.
       flips: axes that are mirrored with probability 1/2 each, for instance `("x", "y")`.
       half_turn: probability of a turn by 180 degrees about z.
-      rotation: largest angle about each axis in degrees; one number, or three for x, y and z. It turns voxels as if
+      rotation: largest angle about each axis in degrees; one number, or three for x, y and z. Voxels are rotated as if
         they were cubes.
-      zoom: things become larger or smaller by a factor from 1 / (1 + zoom)..1 + zoom.
-      translation: largest, as a part of the length of each axis.
-      elastic: standard deviation of the control points of a smooth displacement, as a part of the length of each axis.
-      elastic_points: of them, along each axis.
-      warp: probability of rotation, zoom, translation and elastic, which are done at once.
-      class_shift, class_shift_sd: lesions are darkened and all else is brightened by parts of their values that have
-        this mean and standard deviation.
-      corruption, corruption_sd: mean and standard deviation of the share of what is not liver that is blotted out.
-      gamma: values are taken to a power from 1 / (1 + gamma)..1 + gamma.
+      zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
+      translation: largest translation, as a fraction of the length of each axis.
+      elastic: standard deviation of the control points of a smooth displacement, as a fraction of the length of each
+        axis.
+      elastic_points: number of control points along each axis.
+      warp: probability of the combined rotation, zoom, translation and elastic displacement.
+      class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all
+        other voxels are brightened.
+      corruption, corruption_sd: mean and standard deviation of the fraction of the voxels outside the liver that is
+        set to zero.
+      gamma: values are raised to a power from 1 / (1 + gamma)..1 + gamma.
       contrast: differences from the middle of the window are multiplied by a draw from 1 - contrast..1 + contrast.
       brightness: a draw from -brightness..brightness is added to the image, in units of the window.
       noise: standard deviation of Gaussian noise, in units of the window.
       multiscale_noise: largest standard deviation of noise of several scales, in units of the window.
-      multiscale_noise_scales: in voxels.
-      multiscale_noise_probability: that a sample has any of it.
+      multiscale_noise_scales: scales of this noise, in voxels.
+      multiscale_noise_probability: probability that a sample has this noise.
     """
 
     flips: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class Augmentation:
         if self.lesions:
             about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
             image, labels = add_lesions(image, labels, self.lesions, *about, draws)
-        # The first four options keep the seeds that they had when there were no others, so that runs go on with them.
+        # Flips, contrast, brightness and noise keep the seeds that they had as the only options, so that runs resume.
         seeds = tf.random.experimental.stateless_split(draws.key, 6)
         if self.flips:
             image, labels = flip(image, labels, self.flips, seeds)
@@ -142,7 +144,7 @@ class Augmentation:
         return tf.clip_by_value(image, 0.0, 1.0), labels
 
     def _angles(self) -> tuple:
-        """Of rotation, about x, y and z."""
+        """Returns the largest angles about x, y and z."""
         angles = self.rotation if isinstance(self.rotation, tuple | list) else (self.rotation,) * len(AXIS_NAMES)
         if len(angles) != len(AXIS_NAMES):
             raise DataError(f"Augmentation.rotation {self.rotation!r}: needs one angle, or three. Fix: (0, 0, 15).")
