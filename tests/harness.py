@@ -103,7 +103,7 @@ def reference(case, dtype):
     return _references[key]
 
 
-def program(case, dtype, mesh_shape, layout, mesh_impl):
+def program(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
     """A program that returns the op's output and its gradients."""
 
     def fn(cotangent, **inputs):
@@ -119,6 +119,7 @@ def program(case, dtype, mesh_shape, layout, mesh_impl):
         mesh_shape=mesh_shape,
         layout=layout,
         mesh_impl=mesh_impl,
+        devices=devices,
     )
 
 
@@ -129,10 +130,10 @@ def difference(value, expected):
     return np.abs(value - expected).max() / max(np.abs(expected).max(), 1e-30)
 
 
-def check(case, dtype, mesh_shape, layout, mesh_impl):
+def check(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
     """Asserts that values and all gradients equal TensorFlow's on the whole tensors."""
     expected = reference(case, dtype)
-    p = program(case, dtype, mesh_shape, layout, mesh_impl)
+    p = program(case, dtype, mesh_shape, layout, mesh_impl, devices)
     cotangent = _cotangent(expected[0].shape).ravel()
     results = p(cotangent=tf.cast(cotangent, dtype), **_cast(case, dtype))
     worst = [difference(tf.cast(r, tf.float64), e) for r, e in zip(results, expected, strict=True)]

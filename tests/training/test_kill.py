@@ -14,7 +14,14 @@ import tensorflow as tf
 ROOT = Path(__file__).parents[2]
 _PATIENCE = 120  # seconds
 TINY_UNET = [
-    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.keep_prob=0.5"),
+    *(
+        "--gin_file",
+        "unet3d_demo",
+        "--gin.UNet3D.base_filters=2",
+        "--gin.UNet3D.depth=2",
+        "--gin.UNet3D.convs=1",
+        "--gin.UNet3D.keep_prob=0.5",
+    ),
     *("--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols", "--gin.train.checkpoint_every=3"),
 ]
 

@@ -21,7 +21,7 @@ LAYOUTS = {
 
 
 def unet(norm="none", keep_prob=0.5):
-    return Task(UNet3D(base_filters=2, depth=2, norm=norm, norm_groups=1, keep_prob=keep_prob))
+    return Task(UNet3D(base_filters=2, depth=2, convs=1, norm=norm, norm_groups=1, keep_prob=keep_prob))
 
 
 def batches(number, batch_size=BATCH):

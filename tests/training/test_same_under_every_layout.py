@@ -36,7 +36,7 @@ LAYOUTS = {
 
 
 def build(optimizer, keep_prob, dtype, mesh_shape="", layout="", mesh_impl="stacked"):
-    task = Task(UNet3D(base_filters=2, depth=2, keep_prob=keep_prob))
+    task = Task(UNet3D(base_filters=2, depth=2, convs=1, keep_prob=keep_prob))
     inputs = task.inputs(2, SIZES, dtype)
     step = training_step(task, OPTIMIZERS[optimizer]())
     return mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)

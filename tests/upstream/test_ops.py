@@ -72,6 +72,7 @@ LAYOUTS = [
     ("cols:2,rows:2,cores:2", "y:rows,x:cols,batch:cores"),
     ("rows:2,spare:2,cols:2,rest:2", "x:rows,batch:cols"),
 ]
+DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # two or four slices each, where the mesh is larger
 
 
 def _run(op, mesh_shape, layout, mesh_impl):
@@ -90,6 +91,7 @@ def _run(op, mesh_shape, layout, mesh_impl):
         mesh_shape,
         layout,
         mesh_impl,
+        DEVICES,
     )
     return [v.numpy() for v in p(a=a, b=b)]
 
