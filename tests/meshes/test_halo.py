@@ -169,6 +169,30 @@ def test_a_mesh_notes_what_is_exchanged(split):
         x = made
 
 
+@pytest.mark.parametrize(
+    ("grid", "axes", "channels", "expected"),
+    [
+        (((2, 2), 1), (0, 1), 6, 2),  # a row behind y has 6 x 8 bytes
+        (((2, 2), 1), (0, 1), 5, 1),  # 40 bytes; behind x, of y and the channels, 5 times that
+        (((2, 2), 1), (0, None), 6, 1),
+        (((2, 2), 1), (None, 0), 6, 2),
+        (((2, 1), 1), (0, 1), 6, 1),
+        (((2, 2), 2), (0, 1), 6, 2),  # y alone: the neighbors along x are on another device
+        (((2, 2), 2), (1, 0), 6, 1),
+        (((2, 2), 4), (0, 1), 6, 0),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_dimensions_of_one_device_whose_rows_are_long_enough_are_gathered(grid, axes, channels, expected, order):
+    mesh, sizes = make_mesh(*grid), (3, 5)
+    margins = [Margin(1 + i, size, 1, 1, axis) for i, (size, axis) in enumerate(zip(sizes, axes, strict=True))]
+    reached = gathering.reach(mesh, tf.zeros([4, 2, *sizes, channels], tf.float64), margins[::order])
+    assert reached == (1 + expected if expected else 0)
+    on_one_device = {axis for axis, blocks in enumerate(mesh.grid.blocks) if blocks == 1}
+    for m in margins:
+        assert gathering.is_gathered(mesh, m, reached) == (m.dim <= expected and m.mesh_axis in on_one_device)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
 @pytest.mark.parametrize("devices", [1, 2, 4])
 @pytest.mark.parametrize("far", [False, True])
