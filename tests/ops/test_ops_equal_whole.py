@@ -309,6 +309,12 @@ def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])
 
 
+@pytest.mark.parametrize("impl", IMPLS)
+def test_means_at_the_borders_of_two_dimensions(impl):
+    """Corrected along x and z only: TensorFlow cannot broadcast [2, 1, 6, 1, 6, 1] to a stack of volumes."""
+    check(pool("avg", "along x and z", (5, 1, 2), 1, "SAME"), "float32", "rows:2", "x:rows", impl, CPUS[:2])
+
+
 # TensorFlow itself has no such kernels on the CPU, or computes in float32: nothing to compare with.
 _NO_FLOAT64 = ("max_pool3d", "avg_pool3d", "resize2d linear")
 
