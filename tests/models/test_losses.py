@@ -29,7 +29,7 @@ CHOICES = {
     "Dice alone": {"dice": "classes", "dice_weight": 1.0, "dice_background": True},
     "cross entropy alone": {"dice_weight": 0.0},
 }
-NETWORK = UNet3D(base_filters=2, depth=2, convs=1, norm="none", keep_prob=1.0)
+NETWORK = UNet3D(base_filters=2, depth=2, norm="none", keep_prob=1.0)
 
 
 def inputs():

@@ -17,17 +17,9 @@ WHOLE = {54, 66, 27, 33}
 DEPTH, CONVS, FILTERS = 2, 2, 2
 
 
-NETWORK = Task(UNet3D(base_filters=FILTERS, depth=DEPTH, convs=CONVS, keep_prob=0.5))
-
-
-def step(mesh_shape, sizes=SIZES):
-    return mi.Program(training_step(NETWORK, SGD(0.1)), NETWORK.inputs(1, sizes), mesh_shape, LAYOUT, "stacked")
-
-
-def gradients(**inputs):
-    """What a step does before the optimizer, which exchanges no halo."""
-    loss, _ = NETWORK.loss(**inputs)
-    return loss, *mi.mtf.gradients([loss], [v.outputs[0] for v in loss.graph.trainable_variables])
+def step(mesh_shape, sizes=SIZES, mesh_impl="stacked", devices=None):
+    task = Task(UNet3D(base_filters=FILTERS, depth=DEPTH, convs=CONVS, keep_prob=0.5))
+    return mi.Program(training_step(task, SGD(0.1)), task.inputs(1, sizes), mesh_shape, LAYOUT, mesh_impl, devices)
 
 
 def convolutions():
@@ -57,7 +49,7 @@ def sent():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BlockMeshImpl, "receive", counted)
-        mi.Program(gradients, NETWORK.inputs(1, SIZES), MESH, LAYOUT, "placement", ["/device:CPU:0"] * PARTS**2)
+        step(MESH, mesh_impl="placement", devices=["/device:CPU:0"] * PARTS**2)
     return sent
 
 
