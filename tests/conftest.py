@@ -1,5 +1,6 @@
 """What every test relies on: a quiet TensorFlow with 8 logical CPUs, and Hypothesis that repeats itself."""
 
+import gc
 import importlib.util
 import os
 import sys
@@ -32,6 +33,7 @@ class _ConfigureTensorFlow:
 
         def exec_module(module):
             execute(module)
+            gc.freeze()  # hundreds of thousands of objects that every full garbage collection would look at
             cpu = module.config.list_physical_devices("CPU")[0]
             parts = [module.config.LogicalDeviceConfiguration()] * NUM_CPUS
             module.config.set_logical_device_configuration(cpu, parts)

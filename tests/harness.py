@@ -104,7 +104,7 @@ def reference(case, dtype):
     return _references[key]
 
 
-def program(case, dtype, mesh_shape, layout, mesh_impl):
+def program(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
     """A program that returns the op's output and its gradients."""
 
     def fn(cotangent, **inputs):
@@ -115,7 +115,8 @@ def program(case, dtype, mesh_shape, layout, mesh_impl):
     size = reference(case, dtype)[0].size
     specs = {k: (s, "int32" if k in case.labels else dtype) for k, s in case.shapes.items()}
     inputs = {"cotangent": (f"cotangent:{size}", dtype), **specs}
-    made = mi.Program(fn, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    options = {"mesh_shape": mesh_shape, "layout": layout, "mesh_impl": mesh_impl, "devices": devices}
+    made = mi.Program(fn, inputs, **options)
     check_exchanges(made, fn, inputs)
     return made
 
@@ -127,10 +128,10 @@ def difference(value, expected):
     return np.abs(value - expected).max() / max(np.abs(expected).max(), 1e-30)
 
 
-def check(case, dtype, mesh_shape, layout, mesh_impl):
+def check(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
     """Asserts that values and all gradients equal TensorFlow's on the whole tensors."""
     expected = reference(case, dtype)
-    p = program(case, dtype, mesh_shape, layout, mesh_impl)
+    p = program(case, dtype, mesh_shape, layout, mesh_impl, devices)
     cotangent = _cotangent(expected[0].shape).ravel()
     results = p(cotangent=tf.cast(cotangent, dtype), **_cast(case, dtype))
     worst = [difference(tf.cast(r, tf.float64), e) for r, e in zip(results, expected, strict=True)]

@@ -129,3 +129,9 @@ def test_windows_that_are_none(wrong):
 def test_transposed_sizes():
     assert Window(2, 2).transposed_size(5) == 10
     assert Window(3, 2, padding="VALID").transposed_size(5) == 11
+
+
+def test_a_transposed_window_that_skips_voxels_covers_them():
+    """Behind each of the 5 windows of 2 voxels lies one that no window reads: 5 x 3 voxels, not 14."""
+    assert Window(2, 3, padding="VALID").transposed_size(5) == 15
+    assert Window(1, 4, padding="VALID").transposed_size(2) == 8

@@ -214,6 +214,23 @@ def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
     assert caplog.text.count("ras.nii: its affine is the identity") == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((78, 79), True),  # 8.5 rows behind the middle of the body
+        ((77, 79), False),  # 8 rows: 0.08 of its depth, not more
+        ((70, 71), False),
+        ((60, 61), False),
+    ],
+)
+def test_the_spine_shows_the_back_only_where_it_is_clearly_off_the_middle(rows, expected):
+    """By a share of the depth of the body, not of the image: here 100 of 160 rows, whose middle is 69.5."""
+    hu = np.full((6, 160, 3), -1000, np.int16)
+    hu[1:5, 20:120] = 40
+    hu[2:4, slice(*rows)] = 600
+    assert y_points_back(hu) is expected
+
+
 @pytest.mark.parametrize("affine", [np.eye(4), None], ids=["identity", "none"])
 def test_a_voxel_size_beside_a_lost_affine_is_kept(tmp_path, affine, caplog):
     """The size stands in the header twice; where the affine says nothing, pixdim still does."""

@@ -95,6 +95,16 @@ def test_sizes_are_diameters_of_spheres_of_the_same_volume():
     assert (smaller.size_bin, smaller.diameter) == ("below 10 mm", pytest.approx(0.4 * lesion.diameter))
 
 
+@pytest.mark.parametrize(
+    ("prediction", "reference", "voxels"),
+    [("xx......", "xxxxxxxx", 8), ("xxxxxxxx", "xx......", 2), ("xxxx....", "........", 4)],
+)
+def test_the_diameter_of_a_lesion_is_that_of_its_reference(prediction, reference, voxels):
+    """The size bins count reference lesions; only a lesion without a reference has its predicted size."""
+    (lesion,) = find_lesions(find_components(row(prediction), row(reference)), (1, 1, 2))
+    assert np.pi / 6 * lesion.diameter**3 == pytest.approx(voxels * 2)
+
+
 def test_surfaces_end_at_the_edge_of_the_volume():
     everything = np.ones((3, 3, 3), bool)
     found = surface_distances(everything, everything & (np.indices((3, 3, 3))[0] < 2), (1, 1, 5))

@@ -121,3 +121,20 @@ def test_a_device_may_hold_several_processors():
 def test_unknown_mesh_implementation():
     with pytest.raises(mi.NotSupportedError, match="'stack' is not known: choose one of stacked, placement, auto"):
         mi.Program(lambda image: image, {"image": "x:4"}, mesh_impl="stack")
+
+
+def _nodes(x, dilation):
+    """Nodes of a dilated convolution over 16 slices on 4 devices, with its gradients."""
+
+    def step(image, kernel):
+        y = mi.ops.conv3d(image, kernel, dilations=(dilation, 1, 1))
+        return y, *mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+    inputs = {"image": f"batch:1,x:{x},y:4,z:4,channels:2", "kernel": "kx:3,ky:1,kz:1,channels:2,filters:2"}
+    devices = [f"/device:CPU:{number}" for number in range(4)]
+    return mi.Program(step, inputs, "rows:16", "x:rows", "placement", devices=devices).num_nodes
+
+
+def test_a_graph_does_not_grow_with_the_slices_that_a_halo_reaches_past():
+    """15 slices of a single voxel on either side, or a voxel of the next slice alone."""
+    assert _nodes(16, 15) < 1.2 * _nodes(32, 1)

@@ -1,148 +1,282 @@
 """Slices widened by their neighbors' voxels, and the adjoint, compared with NumPy on the whole tensor."""
 
 import collections
-import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import mtf_imaging as mi
-from mtf_imaging.meshes import halo
-from mtf_imaging.meshes.halo import gathering as halo_gather
-from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
-
-mtf = mi.mtf
+from mtf_imaging.layout.windows import Window, plan_split
+from mtf_imaging.meshes.halo import Margin, exchanges, gathering, narrow, widen
+from tests.meshes.processors import array, laid_out, make_mesh
 
 
-def _mesh(sizes, num_devices):
-    names = ["rows", "cols", "planes"][: len(sizes)]
-    shape = mtf.Shape([mtf.Dimension(*item) for item in zip(names, sizes, strict=True)])
-    rules = ",".join(f"{dim}:{name}" for dim, name in zip("xyz", names, strict=False))
-    devices = [f"/device:CPU:{number}" for number in range(num_devices)]
-    return ShardMeshImpl(shape, mtf.convert_to_layout_rules(rules), devices)
-
-
+@dataclass(frozen=True)
 class Split:
-    """A tensor `[batch, x, y, channels]` over a mesh, x over its first dimension, y over its second (if any)."""
+    """A tensor `[batch, spatial..., channels]` over a mesh.
 
-    def __init__(self, mesh_sizes, num_devices, sizes, reaches, channels=2):
-        self.mesh = _mesh(mesh_sizes, num_devices)
-        self.parts = (*mesh_sizes, 1)[:2]
-        self.slice_shape = [2, *sizes, channels]
-        self.margins = [
-            halo.Margin(1 + i, size, before, after, i if i < len(mesh_sizes) else None)
-            for i, (size, (before, after)) in enumerate(zip(sizes, reaches, strict=True))
-        ]
+    Attributes:
+      grid: mesh sizes, and the number of devices.
+      sizes: voxels of a slice along each spatial dimension.
+      reaches: voxels (before, after) that each spatial dimension is widened by.
+      axes: the mesh dimension that splits each spatial dimension, or None.
+      channels: of them the bytes of a row depend, and so whether rows are gathered.
+    """
 
-    def tensor(self, slices):
-        """A laid-out tensor of {mesh coordinates: slice}."""
-        stacks = []
-        for shard in self.mesh.grid.shard_coordinates():
-            stacks.append(tf.constant(np.stack([slices[at] for at in self.mesh.grid.processor_coordinates(shard)])))
-        return LaidOutTensor(stacks)
+    grid: tuple
+    sizes: tuple
+    reaches: tuple
+    axes: tuple
+    channels: int = 2
 
-    def slices(self, tensor):
-        found = {}
-        for shard, stack in zip(self.mesh.grid.shard_coordinates(), tensor.tensor_list, strict=True):
-            found |= dict(zip(self.mesh.grid.processor_coordinates(shard), stack.numpy(), strict=True))
-        return found
+    def __str__(self):
+        return f"{self.grid}-{self.sizes}-{self.reaches}-{self.axes}-{self.channels}"
 
-    def windows(self, whole, fill):
-        """{mesh coordinates: widened slice} of the whole tensor, by NumPy."""
-        pads = [(0, 0), *((m.before, m.after) for m in self.margins), (0, 0)]
-        padded, found = np.pad(whole, pads, constant_values=fill), {}
-        for at in itertools.product(*(range(n) for n in self.mesh.grid.mesh)):
-            index = [slice(None)]
-            for m, i in zip(self.margins, (*at, 0), strict=False):
-                index.append(slice(i * m.size, i * m.size + m.before + m.size + m.after))
-            found[at] = padded[tuple(index)]
-        return found
+    def mesh(self):
+        return make_mesh(*self.grid)
 
-    def cut(self, whole):
-        """{mesh coordinates: slice}"""
-        none = Split.__new__(Split)
-        none.mesh, none.margins = self.mesh, [halo.Margin(m.dim, m.size, 0, 0, m.mesh_axis) for m in self.margins]
-        return none.windows(whole, 0)
+    def margins(self):
+        each = zip(self.sizes, self.reaches, self.axes, strict=True)
+        return [Margin(1 + i, size, *reach, axis) for i, (size, reach, axis) in enumerate(each)]
 
     @property
+    def slice_shape(self):
+        return (2, *self.sizes, self.channels)
+
+    def every_dimension(self):
+        """A margin for the spatial dimensions, and for the batch, split over the mesh dimensions left over."""
+        unused = [Margin(0, 2, 0, 0, axis) for axis in range(len(self.grid[0])) if axis not in self.axes]
+        assert len(unused) <= 1
+        return self.margins() + unused
+
     def whole_shape(self):
-        sizes = [m.size * n for m, n in zip(self.margins, self.parts, strict=True)]
-        return [self.slice_shape[0], *sizes, self.slice_shape[-1]]
+        shape = list(self.slice_shape)
+        for m in self.every_dimension():
+            shape[m.dim] *= 1 if m.mesh_axis is None else self.grid[0][m.mesh_axis]
+        return shape
+
+    def windows(self, whole, fill):
+        """The widened slices of all processors, cut out of the padded whole tensor."""
+        pads = [(0, 0)] * whole.ndim
+        for m in self.margins():
+            pads[m.dim] = (m.before, m.after)
+        padded, slices = np.pad(whole, pads, constant_values=fill), []
+        for at in np.ndindex(*self.grid[0]):
+            index = [slice(None)] * whole.ndim
+            for m in self.every_dimension():
+                begin = 0 if m.mesh_axis is None else at[m.mesh_axis] * m.size
+                index[m.dim] = slice(begin, begin + m.before + m.size + m.after)
+            slices.append(padded[tuple(index)])
+        return np.reshape(slices, [*self.grid[0], *slices[0].shape])
+
+    def cut(self, whole):
+        """The slices of all processors, not widened."""
+        nothing = ((0, 0),) * len(self.sizes)
+        return Split(self.grid, self.sizes, nothing, self.axes, self.channels).windows(whole, 0)
 
 
 SPLITS = [
-    # mesh, devices, voxels of a slice along x and y, (before, after) along x and y, channels
-    ((4,), 4, (3, 5), ((1, 2), (0, 0)), 2),
-    ((4,), 2, (3, 5), ((1, 2), (1, 1)), 2),
-    ((8,), 4, (1, 5), ((3, 0), (0, 0)), 2),
-    ((8,), 8, (1, 5), ((3, 4), (1, 0)), 2),
-    ((8,), 1, (2, 5), ((5, 6), (1, 0)), 2),
-    ((8,), 2, (2, 3), ((0, 5), (0, 0)), 2),
-    ((8,), 2, (1, 3), ((20, 9), (1, 1)), 2),
-    ((4, 2), 4, (2, 3), ((5, 3), (1, 1)), 2),
-    ((4, 2), 2, (2, 3), ((1, 1), (4, 5)), 2),
-    ((2, 4), 8, (3, 1), ((1, 1), (2, 3)), 2),
-    ((4, 4), 4, (1, 1), ((3, 2), (2, 3)), 2),
-    ((4, 4), 1, (1, 2), ((3, 2), (5, 3)), 32),
-    ((4, 4), 2, (1, 2), ((3, 2), (5, 3)), 32),
-    ((3, 2), 2, (2, 2), ((1, 3), (3, 1)), 1),
+    # One dimension split: a device a slice, two slices a device, one device.
+    Split(((4,), 4), (3, 5), ((1, 2), (0, 0)), (0, None)),
+    Split(((4,), 4), (3, 5), ((2, 0), (0, 0)), (0, None)),
+    Split(((4,), 4), (3, 5), ((0, 3), (0, 0)), (0, None)),
+    Split(((4,), 2), (3, 5), ((1, 2), (1, 1)), (0, None)),
+    Split(((4,), 1), (3, 5), ((1, 2), (2, 1)), (0, None)),
+    Split(((4,), 1), (3, 5), ((2, 1), (1, 3)), (0, None), 8),
+    Split(((4,), 1), (3, 5), ((2, 1), (1, 2)), (None, 0), 8),
+    # Two: the corners must arrive. A row is gathered from 48 bytes on: 6 channels.
+    Split(((2, 2), 1), (3, 2), ((1, 2), (2, 1)), (0, 1)),
+    Split(((2, 2), 1), (3, 2), ((1, 2), (2, 1)), (0, 1), 8),
+    Split(((2, 2), 4), (3, 2), ((1, 2), (2, 1)), (0, 1)),
+    Split(((4, 2), 4), (2, 3), ((1, 2), (1, 3)), (0, 1)),
+    Split(((4, 2), 4), (2, 3), ((1, 2), (1, 3)), (0, 1), 8),  # y is gathered first, then x is sent
+    Split(((3, 2), 2), (2, 2), ((1, 2), (2, 1)), (0, 1), 1),  # x is gathered, y is sent
+    Split(((3, 2), 2), (3, 2), ((1, 2), (0, 1)), (1, 0), 8),
+    Split(((2, 3), 1), (3, 2), ((1, 2), (0, 1)), (1, 0), 8),
+    Split(((2, 4), 8), (2, 3), ((1, 2), (3, 1)), (1, 0)),
+    Split(((2, 3), 1), (2, 3), ((1, 2), (1, 1)), (1, None), 8),
+    Split(((2, 4), 8), (2, 3), ((1, 2), (1, 1)), (1, None)),
+    # Three, and a mesh of three.
+    Split(((2, 2, 2), 1), (2, 2, 3), ((1, 2), (1, 0), (2, 1)), (0, 1, 2), 8),
+    Split(((2, 2, 2), 1), (2, 2, 3), ((1, 2), (1, 0), (2, 1)), (0, 1, 2)),
+    Split(((2, 2, 2), 2), (2, 2, 3), ((1, 2), (1, 1), (0, 1)), (2, 1, 0), 8),
+    Split(((2, 2, 2), 4), (2, 2, 2), ((1, 2), (1, 1), (0, 1)), (2, 0, 1), 8),
+    Split(((2, 2, 2), 8), (2, 2, 2), ((1, 1), (0, 1), (2, 1)), (0, 1, 2)),
+    Split(((2, 3), 2), (2, 3, 2), ((1, 1), (1, 2), (2, 1)), (0, None, 1), 8),
+    # Far: past the next slice, of the same device or of others.
+    Split(((8,), 4), (1, 5), ((3, 0), (0, 0)), (0, None)),
+    Split(((8,), 8), (1, 5), ((3, 4), (1, 0)), (0, None)),
+    Split(((8,), 1), (2, 5), ((5, 6), (1, 0)), (0, None)),
+    Split(((8,), 1), (1, 2), ((3, 2), (1, 0)), (None, 0), 2),
+    Split(((8,), 2), (2, 3), ((0, 5), (0, 0)), (0, None)),
+    Split(((8,), 4), (3, 1), ((1, 2), (3, 0)), (None, 0)),  # x is padded after y has been sent
+    Split(((8,), 2), (1, 3), ((20, 9), (1, 1)), (0, None)),  # past all of them
+    Split(((4, 2), 4), (2, 3), ((5, 3), (1, 1)), (0, 1)),
+    Split(((4, 2), 2), (2, 3), ((1, 1), (4, 5)), (0, 1)),
+    Split(((2, 4), 8), (3, 1), ((1, 1), (2, 3)), (0, 1)),
+    Split(((4, 4), 4), (1, 1), ((3, 2), (2, 3)), (0, 1)),
+    Split(((4, 4), 1), (1, 2), ((3, 2), (5, 3)), (0, 1), 32),
+    Split(((4, 4), 2), (1, 2), ((3, 2), (5, 3)), (0, 1), 32),
+    Split(((3, 2), 2), (2, 2), ((1, 3), (3, 1)), (0, 1), 1),
+    Split(((2, 3, 2), 4), (2, 1, 2), ((1, 1), (2, 1), (2, 0)), (0, 1, 2)),
 ]
 
+splits = pytest.mark.parametrize("split", SPLITS, ids=str)
 
-@pytest.mark.parametrize("split", SPLITS, ids=str)
+
+@splits
 def test_slices_are_widened_as_the_whole_tensor_is_padded(split):
-    split = Split(*split)
-    whole = np.random.default_rng(0).standard_normal(split.whole_shape)
-    wide = split.slices(halo.widen(split.mesh, split.tensor(split.cut(whole)), split.margins, fill=-7))
-    expected = split.windows(whole, -7)
-    assert wide.keys() == expected.keys()
-    for at, value in expected.items():
-        np.testing.assert_array_equal(wide[at], value)
+    mesh = split.mesh()
+    whole = np.random.default_rng(0).standard_normal(split.whole_shape())
+    wide = widen(mesh, laid_out(mesh, split.cut(whole)), split.margins(), fill=-7)
+    np.testing.assert_array_equal(array(mesh, wide.tensor_list), split.windows(whole, -7))
 
 
-@pytest.mark.parametrize("split", SPLITS, ids=str)
+@splits
+def test_narrow_adds_every_copy_to_the_voxel_that_it_was_made_of(split):
+    mesh, shape = split.mesh(), split.whole_shape()
+    sources = split.windows(np.arange(np.prod(shape)).reshape(shape), -1)
+    gradients, expected = np.random.default_rng(0).integers(-9, 9, sources.shape).astype(float), np.zeros(shape)
+    np.add.at(expected.reshape(-1), sources[sources >= 0], gradients[sources >= 0])
+    narrowed = narrow(mesh, laid_out(mesh, gradients), split.margins())
+    np.testing.assert_array_equal(array(mesh, narrowed.tensor_list), split.cut(expected))
+
+
+@splits
 def test_narrow_is_the_adjoint(split):
-    """`<widen(x), dy> = <x, narrow(dy)>`, voxel by voxel: a gradient goes to the voxel that its copies were made of."""
-    split = Split(*split)
-    numbers = np.arange(np.prod(split.whole_shape)).reshape(split.whole_shape)
-    rng, expected, gradients = np.random.default_rng(0), np.zeros(split.whole_shape), {}
-    for at, sources in split.windows(numbers, -1).items():
-        gradients[at] = rng.standard_normal(sources.shape)
-        np.add.at(expected.reshape(-1), sources[sources >= 0], gradients[at][sources >= 0])
-    narrow = split.slices(halo.narrow(split.mesh, split.tensor(gradients), split.margins))
-    for at, value in split.cut(expected).items():
-        np.testing.assert_allclose(narrow[at], value, atol=1e-12)
+    """`<widen(x), y> = <x, narrow(y)>`, to the last bit in whole numbers."""
+    mesh, rng = split.mesh(), np.random.default_rng(0)
+    x = split.cut(rng.integers(-9, 9, split.whole_shape()).astype(float))
+    wide = widen(mesh, laid_out(mesh, x), split.margins())
+    y = rng.integers(-9, 9, [*mesh.grid.mesh, *wide.slice_shape]).astype(float)
+    narrowed = narrow(mesh, laid_out(mesh, y), split.margins())
+    assert np.sum(array(mesh, wide.tensor_list) * y) == np.sum(x * array(mesh, narrowed.tensor_list))
 
 
-@pytest.mark.parametrize("split", SPLITS, ids=str)
+@splits
 def test_a_mesh_notes_what_is_exchanged(split):
-    split = Split(*split)
-    x = split.tensor(split.cut(np.zeros(split.whole_shape)))
-    for adjoint, fn in ((False, halo.widen), (True, halo.narrow)):
-        split.mesh.exchanged.clear()
-        made = fn(split.mesh, x, split.margins)
-        counts = collections.Counter(split.mesh.exchanged)
-        reached = 0 if adjoint else halo_gather.reach(split.mesh, x.tensor_list[0], split.margins)
-        first = sorted(split.margins, key=lambda m: not halo_gather.is_gathered(split.mesh, m, reached))
-        assert counts == collections.Counter(halo.exchanges(split.mesh, first, split.slice_shape, 8, adjoint))
-        assert all(exchange.sent_by_all(split.mesh.grid.mesh) for exchange in counts), "somebody sends each of them"
+    mesh, margins = split.mesh(), split.margins()
+    x = laid_out(mesh, split.cut(np.zeros(split.whole_shape())))
+    for adjoint, fn in ((False, widen), (True, narrow)):
+        mesh.exchanged.clear()
+        made = fn(mesh, x, margins)
+        counts = collections.Counter(mesh.exchanged)
+        reached = 0 if adjoint else gathering.reach(mesh, x.tensor_list[0], margins)
+        first = sorted(margins, key=lambda m: not gathering.is_gathered(mesh, m, reached))
+        assert counts == collections.Counter(exchanges(mesh, first, split.slice_shape, 8, adjoint))
+        assert all(exchange.sent_by_all(mesh.grid.mesh) for exchange in counts), "somebody sends each of them"
         x = made
 
 
-def _nodes(x, dilation):
-    """Nodes of a dilated convolution over 16 slices on 4 devices, with its gradients."""
+@pytest.mark.parametrize(
+    ("grid", "axes", "channels", "expected"),
+    [
+        (((2, 2), 1), (0, 1), 6, 2),  # a row behind y has 6 x 8 bytes
+        (((2, 2), 1), (0, 1), 5, 1),  # 40 bytes; behind x, of y and the channels, 5 times that
+        (((2, 2), 1), (0, None), 6, 1),
+        (((2, 2), 1), (None, 0), 6, 2),
+        (((2, 1), 1), (0, 1), 6, 1),
+        (((2, 2), 2), (0, 1), 6, 2),  # y alone: the neighbors along x are on another device
+        (((2, 2), 2), (1, 0), 6, 1),
+        (((2, 2), 4), (0, 1), 6, 0),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_dimensions_of_one_device_whose_rows_are_long_enough_are_gathered(grid, axes, channels, expected, order):
+    mesh, sizes = make_mesh(*grid), (3, 5)
+    margins = [Margin(1 + i, size, 1, 1, axis) for i, (size, axis) in enumerate(zip(sizes, axes, strict=True))]
+    reached = gathering.reach(mesh, tf.zeros([4, 2, *sizes, channels], tf.float64), margins[::order])
+    assert reached == (1 + expected if expected else 0)
+    on_one_device = {axis for axis, blocks in enumerate(mesh.grid.blocks) if blocks == 1}
+    for m in margins:
+        assert gathering.is_gathered(mesh, m, reached) == (m.dim <= expected and m.mesh_axis in on_one_device)
 
-    def step(image, kernel):
-        y = mi.ops.conv3d(image, kernel, dilations=(dilation, 1, 1))
-        return y, *mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
 
-    inputs = {"image": f"batch:1,x:{x},y:4,z:4,channels:2", "kernel": "kx:3,ky:1,kz:1,channels:2,filters:2"}
-    devices = [f"/device:CPU:{number}" for number in range(4)]
-    return mi.Program(step, inputs, "rows:16", "x:rows", "placement", devices=devices).num_nodes
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
+@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("far", [False, True])
+def test_values_keep_their_type_and_the_border_is_zero_by_default(dtype, devices, far):
+    split = Split(((4,), devices), (3, 2), ((4, 1) if far else (1, 1), (1, 1)), (0, None))
+    mesh, whole = split.mesh(), np.arange(np.prod(split.whole_shape())).reshape(split.whole_shape())
+    x = mesh.map_stacks(lambda stack: tf.cast(stack, dtype), laid_out(mesh, split.cut(whole)))
+    wide = widen(mesh, x, split.margins())
+    assert wide.dtype == dtype
+    np.testing.assert_array_equal(array(mesh, wide.tensor_list), split.windows(whole, 0))
 
 
-def test_a_graph_does_not_grow_with_the_slices_that_a_halo_reaches_past():
-    """15 slices of a single voxel on either side, or a voxel of the next slice alone."""
-    assert _nodes(16, 15) < 1.2 * _nodes(32, 1)
+def test_the_border_of_a_maximum_is_minus_infinity():
+    for split in SPLITS:
+        mesh, whole = split.mesh(), np.ones(split.whole_shape())
+        wide = widen(mesh, laid_out(mesh, split.cut(whole)), split.margins(), fill=-np.inf)
+        np.testing.assert_array_equal(array(mesh, wide.tensor_list), split.windows(whole, -np.inf))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_nothing_to_widen(devices):
+    split = Split(((4,), devices), (3, 2), ((0, 0), (0, 0)), (0, None))
+    mesh, whole = split.mesh(), np.ones(split.whole_shape())
+    x = laid_out(mesh, split.cut(whole))
+    assert widen(mesh, x, split.margins()) is x
+    assert narrow(mesh, x, split.margins()) is x
+    assert widen(mesh, x, []) is x
+    assert mesh.exchanged == []
+
+
+@pytest.mark.parametrize("grid", [((4, 2), 4), ((4, 2), 1), ((3, 2), 2), ((2, 4), 8)], ids=str)
+def test_margins_may_be_given_in_any_order(grid):
+    split = Split(grid, (3, 2, 2), ((1, 2), (2, 1), (0, 1)), (0, 1, None), 8)
+    mesh, whole = split.mesh(), np.random.default_rng(0).standard_normal(split.whole_shape())
+    wide = widen(mesh, laid_out(mesh, split.cut(whole)), split.margins()[::-1], fill=-7)
+    np.testing.assert_array_equal(array(mesh, wide.tensor_list), split.windows(whole, -7))
+
+
+WINDOWS = [
+    # window, voxels, parts: of each slice other voxels of the widened one are read
+    (Window(3, padding="VALID"), 12, 2),
+    (Window(4, padding="VALID"), 15, 3),
+    (Window(3, 3), 10, 2),
+    (Window(5, padding="VALID"), 8, 4),  # every window starts in a slice of its own
+    (Window(4, 3, padding="VALID"), 16, 1),
+    (Window(2, 3, 2, padding="VALID"), 20, 2),
+]
+
+
+def _cut_margin(window, size, parts):
+    plan = plan_split(window, size, parts)
+    return Margin(1, plan.size, plan.before, plan.after, 0, plan)
+
+
+def _read(window, size, parts):
+    """The voxels of the whole, from 0 on, that each slice's windows read; -1 for padding."""
+    outputs, pad = window.output_size(size) // parts, window.pads(size)[0]
+    first = np.arange(parts)[:, None] * outputs * window.stride - pad
+    at = first + np.arange(window.span(outputs))
+    return np.where((at >= 0) & (at < size), at, -1)
+
+
+@pytest.mark.parametrize(("window", "size", "parts"), WINDOWS, ids=str)
+@pytest.mark.parametrize("one_device", [False, True])
+def test_each_slice_is_cut_where_its_windows_begin(window, size, parts, one_device):
+    mesh, margin = make_mesh((parts,), 1 if one_device else parts), _cut_margin(window, size, parts)
+    whole = np.random.default_rng(0).standard_normal([2, size, 3])
+    slices = np.stack(np.split(whole, parts, axis=1))
+    read = _read(window, size, parts)
+    expected = np.where(read[:, None, :, None] < 0, -7, np.stack([whole[:, at] for at in read]))
+    wide = widen(mesh, laid_out(mesh, slices), [margin], fill=-7)
+    found = array(mesh, wide.tensor_list)
+    # Where the slices are not cut, a tail below a stride may remain, which no window reads.
+    assert found.shape[2] - expected.shape[2] < window.stride
+    np.testing.assert_array_equal(found[:, :, : expected.shape[2]], expected)
+
+    gradients = np.random.default_rng(1).integers(-9, 9, found.shape).astype(float)
+    gradients[:, :, expected.shape[2] :] = 0
+    total = np.zeros([2, size, 3])
+    for at, gradient in zip(read, gradients, strict=True):
+        np.add.at(total, (slice(None), at[at >= 0]), gradient[:, : len(at)][:, at >= 0])
+    narrowed = narrow(mesh, laid_out(mesh, gradients), [margin])
+    np.testing.assert_array_equal(array(mesh, narrowed.tensor_list), np.stack(np.split(total, parts, axis=1)))
+
+
+def test_the_windows_above_are_cut():
+    assert [plan_split(*window).needs_cut for window in WINDOWS].count(True) >= 4

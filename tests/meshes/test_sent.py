@@ -102,6 +102,19 @@ def test_of_a_halo_only_the_neighbors_margin_is_sent():
     assert margin <= found[first, last] < margin + SMALL
 
 
+def test_of_a_far_halo_only_the_voxels_that_are_needed_are_sent():
+    """Three voxels, of slices of two: from each device three of its eight go to the other, in one message."""
+
+    def fn(image, kernel):
+        return mi.ops.conv3d(image, kernel, dilations=(3, 1, 1))
+
+    p = mi.Program(fn, INPUTS, "rows:8", "x:rows", "placement", devices=DEVICES[:2])
+    found, needed = sent(p), 3 * IMAGE / 16
+    first, last = map(_place, DEVICES[:2])
+    assert needed <= found[last, first] < needed + SMALL
+    assert needed <= found[first, last] < needed + SMALL
+
+
 def test_a_slot_stays_where_its_weight_is():
     from mtf_imaging.training.optimizers import Adam
 

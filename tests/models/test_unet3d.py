@@ -70,7 +70,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, me
 def whole():
     """A small network with dropout, and its values without a layout."""
     # An even number of filters at every level, and of channels of the image: `channels` is split everywhere.
-    task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, dropout_rate=0.5), 2), (8, 8, 4)
+    task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, convs=1, dropout_rate=0.5), 2), (8, 8, 4)
     inputs = task.batch(sizes)
     return task, sizes, inputs, {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
 
@@ -81,7 +81,7 @@ def whole():
 )
 def test_norms_of_cases_do_not_depend_on_the_layout_either(norm, mesh_shape, layout):
     # Of 4 channels over 4 processors, a group of 2 lies in two slices; the lower level is gathered along x and y.
-    network = UNet3D(base_filters=4, depth=2, norm=norm, norm_groups=2, dropout_rate=0.5)
+    network = UNet3D(base_filters=4, depth=2, convs=1, norm=norm, norm_groups=2, dropout_rate=0.5)
     task, sizes = _ManyChannels(network, 4), (8, 8, 4)
     inputs = task.batch(sizes)
     want = {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}

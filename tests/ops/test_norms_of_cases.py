@@ -17,6 +17,7 @@ LAYOUTS = [
     ("model:8,cores:2", "channels:model,batch:cores"),
     ("spare:2,rows:2,model:4", "z:rows,channels:model"),
 ]
+DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # several slices each, where the mesh is larger
 
 
 def values(dtype=np.float64):
@@ -40,6 +41,7 @@ def program(norm, dtype, mesh_shape, layout, mesh_impl="stacked"):
         mesh_shape=mesh_shape,
         layout=layout,
         mesh_impl=mesh_impl,
+        devices=DEVICES,
     )
     for name, value in values()[1].items():
         made.variables[name].assign(value)

@@ -25,6 +25,10 @@ LAYOUTS = [
     ("model:2,rows:2,filter_model:2", "x:rows,channels:model,filters:filter_model"),
 ]
 IMPLS = ["stacked", "placement"]
+# One mesh of three dimensions has a device a processor. The others have at most four devices, which hold several slices
+# each where the mesh is larger: their graphs are half as large.
+CPUS = [f"/device:CPU:{number}" for number in range(8)]
+NUM_DEVICES = {"rows:2,cols:2,planes:2": 8}
 
 
 def _same(n, k, s, d=1):
@@ -302,7 +306,13 @@ def test_the_table_holds_splits_for_every_case():
 
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table())
 def test_equals_the_whole(case, mesh, layout, impl):
-    check(case, "float32", mesh, layout, impl)
+    check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_means_at_the_borders_of_two_dimensions(impl):
+    """Corrected along x and z only: TensorFlow cannot broadcast [2, 1, 6, 1, 6, 1] to a stack of volumes."""
+    check(pool("avg", "along x and z", (5, 1, 2), 1, "SAME"), "float32", "rows:2", "x:rows", impl, CPUS[:2])
 
 
 # TensorFlow itself has no such kernels on the CPU, or computes in float32: nothing to compare with.

@@ -133,8 +133,9 @@ def test_operations(fn, mesh_shape, layout, dtype):
         "image": ("batch:2,x:16,y:16,z:8,channels:4", dtype),
         "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),
     }
-    assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
-    assert modelled(fn, inputs, mesh_shape, layout) == noted(fn, inputs, mesh_shape, layout)
+    expected = modelled(fn, inputs, mesh_shape, layout)
+    assert moved(fn, inputs, mesh_shape, layout) == expected
+    assert noted(fn, inputs, mesh_shape, layout) == expected
 
 
 @pytest.mark.parametrize(

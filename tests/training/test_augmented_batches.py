@@ -9,7 +9,7 @@ import pytest
 from mtf_imaging.jobs import training as job
 from tests.training.test_job import run
 
-TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"]
+TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"]
 AUGMENTED = {
     "flips": ("x", "y", "z"),
     "half_turn": 0.5,

@@ -14,6 +14,7 @@ TINY = [
     "unet3d_demo",
     "--gin.UNet3D.base_filters=2",
     "--gin.UNet3D.depth=2",
+    "--gin.UNet3D.convs=1",
     "--gin.UNet3D.dropout_rate=0.5",
 ]
 LAYOUTS = {

@@ -19,6 +19,7 @@ TINY_UNET = [
         "unet3d_demo",
         "--gin.UNet3D.base_filters=2",
         "--gin.UNet3D.depth=2",
+        "--gin.UNet3D.convs=1",
         "--gin.UNet3D.dropout_rate=0.5",
     ),
     *("--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols", "--gin.train.checkpoint_every=3"),

@@ -22,7 +22,8 @@ LAYOUTS = {
 
 
 def unet(norm="none", dropout_rate=0.5):
-    return LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, norm=norm, norm_groups=1, dropout_rate=dropout_rate))
+    network = UNet3D(base_filters=2, depth=2, convs=1, norm=norm, norm_groups=1, dropout_rate=dropout_rate)
+    return LiverTumorSegmentation(network)
 
 
 def batches(number, batch_size=BATCH):

@@ -35,7 +35,7 @@ LAYOUTS = {
 
 
 def build(optimizer, dropout_rate, dtype, mesh_shape="", layout="", mesh_impl="stacked"):
-    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, dropout_rate=dropout_rate))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, dropout_rate=dropout_rate))
     inputs = task.inputs(2, SIZES, dtype)
     step = training_step(task, OPTIMIZERS[optimizer]())
     return mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)

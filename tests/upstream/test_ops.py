@@ -73,6 +73,7 @@ LAYOUTS = [
     ("cols:2,rows:2,cores:2", "y:rows,x:cols,batch:cores"),
     ("rows:2,spare:2,cols:2,rest:2", "x:rows,batch:cols"),
 ]
+DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # two or four slices each, where the mesh is larger
 
 
 def _run(op, mesh_shape, layout, mesh_impl):
@@ -87,7 +88,7 @@ def _run(op, mesh_shape, layout, mesh_impl):
         return tuple(mtf.zeros_like(a) if t is None else t for t in (y, *gradients))
 
     inputs = {"a": (shape, "float64"), "b": (shape, "float64")}
-    p = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl)
+    p = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, DEVICES)
     check_exchanges(p, fn, inputs)
     return [v.numpy() for v in p(a=a, b=b)]
 

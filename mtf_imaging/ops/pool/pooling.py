@@ -1,5 +1,6 @@
 """Max and average pools over 2 or 3 spatial dimensions, any of which may be split."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -163,9 +164,17 @@ def _times_along(
 ) -> LaidOutTensor:
     """`y` times factors along its dimension `dim`, which mesh dimension `axis` (or None) splits."""
     parts = 1 if axis is None else mesh.shape[axis].size
-    share = factors.reshape([parts] + [-1 if d == dim else 1 for d in range(len(y.slice_shape))])
+    share = factors.reshape([parts, 1, -1, 1])
     laid_out = mesh.laid_out_constant(lambda at: share[0 if axis is None else at[axis]])
-    return mesh.map_stacks(lambda y, f: y * tf.cast(f, y.dtype), y, mesh.canonical_like(laid_out, y))
+
+    def times(stack: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+        # TensorFlow's CPU kernels broadcast along at most 5 dimensions, and its graph optimizer multiplies the factors
+        # of all dimensions first: the other dimensions are joined.
+        outer, inner = math.prod(stack.shape[1 : dim + 1]), math.prod(stack.shape[dim + 2 :])
+        joined = tf.reshape(stack, [stack.shape[0], outer, stack.shape[dim + 1], inner])
+        return tf.reshape(joined * tf.cast(factors, stack.dtype), stack.shape)
+
+    return mesh.map_stacks(times, y, mesh.canonical_like(laid_out, y))
 
 
 def _pool(

@@ -1,0 +1,177 @@
+"""What a device does with its stack, compared with NumPy processor by processor; no layout, no program."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from mtf_imaging.meshes import local
+
+BOXES = [(4,), (2, 3), (3, 1, 2)]  # processors of a device along each mesh dimension
+boxes = pytest.mark.parametrize("box", BOXES, ids=str)
+
+
+def _numbers(*shape):
+    return np.random.default_rng(0).permutation(int(np.prod(shape))).reshape(shape).astype(float)
+
+
+def _some(box):
+    """Every set of mesh dimensions, the empty one included."""
+    return [axes for count in range(len(box) + 1) for axes in itertools.combinations(range(len(box)), count)]
+
+
+def _along(box, axes, *slice_shape):
+    """A value that differs along the mesh dimensions `axes` only, as an array `box + slice shape`."""
+    view = _numbers(*(n if i in axes else 1 for i, n in enumerate(box)), *slice_shape)
+    return np.broadcast_to(view, [*box, *slice_shape])
+
+
+def _stack(view, box):
+    return tf.constant(view.reshape(-1, *view.shape[len(box) :]))
+
+
+@boxes
+def test_a_stack_is_the_row_major_order_of_its_grid_view(box):
+    values = _numbers(*box, 2, 3)
+    view = local.to_grid(_stack(values, box), box)
+    np.testing.assert_array_equal(view, values)
+    np.testing.assert_array_equal(local.from_grid(view, box), values.reshape(-1, 2, 3))
+    np.testing.assert_array_equal(local.from_grid_full(view, box), values.reshape(-1, 2, 3))
+
+
+@boxes
+def test_a_value_held_once_stays_so(box):
+    value = _numbers(1, 2, 3)
+    view = local.to_grid(tf.constant(value), box)
+    assert view.shape == [*[1] * len(box), 2, 3]
+    np.testing.assert_array_equal(local.from_grid(view, box), value)
+    everywhere = local.from_grid_full(view, box)
+    np.testing.assert_array_equal(everywhere, np.repeat(value, np.prod(box), axis=0))
+
+
+@boxes
+def test_a_view_is_repeated_along_the_mesh_dimensions_where_it_is_one(box):
+    for axes in _some(box):
+        view = _numbers(*(n if i in axes else 1 for i, n in enumerate(box)), 2)
+        expected = np.broadcast_to(view, [*box, 2]).reshape(-1, 2)
+        np.testing.assert_array_equal(local.from_grid_full(tf.constant(view), box), expected)
+        if any(box[axis] > 1 for axis in axes):
+            np.testing.assert_array_equal(local.from_grid(tf.constant(view), box), expected)
+
+
+@boxes
+def test_take_at(box):
+    values = _numbers(*box, 2)
+    for axes in _some(box):
+        for at in itertools.product(*(range(box[axis]) for axis in axes)):
+            index = [slice(None)] * len(box)
+            for axis, i in zip(axes, at, strict=True):
+                index[axis] = slice(i, i + 1)
+            found = local.take_at(tf.constant(values), axes, at, box)
+            np.testing.assert_array_equal(found, values[tuple(index)])
+    once = tf.constant(values[(slice(1),) * len(box)])
+    np.testing.assert_array_equal(local.take_at(once, range(len(box)), [n - 1 for n in box], box), once)
+
+
+def _matmul(x, w):
+    return tf.einsum("bvc,cf->bvf", x, w)
+
+
+@boxes
+def test_fold_call_meets_every_slice_with_its_own_weights(box):
+    x = _numbers(*box, 2, 5, 3)
+    for axes in _some(box):
+        w = _along(box, axes, 3, 4)
+        expected = np.einsum("...bvc,...cf->...bvf", x, w).reshape(-1, 2, 5, 4)
+        stacks = [_stack(w, box)]
+        if not any(box[axis] > 1 for axis in axes):
+            stacks.append(stacks[0][:1])  # held once
+        for weights in stacks:
+            found = local.fold_call(_matmul, [_stack(x, box)], [weights], box, axes, 1)
+            np.testing.assert_array_equal(found, expected)
+
+
+@boxes
+def test_fold_call_of_a_value_held_once(box):
+    x = _numbers(1, 2, 5, 3)
+    for axes in _some(box):
+        w = _along(box, axes, 3, 4)
+        found = local.fold_call(_matmul, [tf.constant(x)], [_stack(w, box)], box, axes, 1)
+        expected = np.einsum("bvc,...cf->...bvf", x[0], w).reshape(-1, 2, 5, 4)
+        np.testing.assert_array_equal(np.broadcast_to(found, expected.shape), expected)
+
+
+@boxes
+def test_fold_call_with_two_batch_dimensions_and_two_results(box):
+    x, y = _numbers(*box, 2, 3, 5), _numbers(*box, 2, 3, 1)
+
+    def fn(x, y):
+        assert x.shape == [x.shape[0], 5]
+        return x + y, tf.reduce_sum(x, 1, keepdims=True)
+
+    found = local.fold_call(fn, [_stack(x, box), _stack(y, box)], [], box, (), 2)
+    for value, expected in zip(found, (x + y, x.sum(-1, keepdims=True)), strict=True):
+        np.testing.assert_array_equal(value, expected.reshape(-1, *expected.shape[len(box) :]))
+
+
+@boxes
+def test_fold_sum(box):
+    """Sums over the processors along some mesh dimensions, differs along others, is equal along the rest."""
+
+    def fn(x, y):
+        return tf.einsum("bvc,bvf->cf", x, y)
+
+    for summed, varying in itertools.product(_some(box), repeat=2):
+        if set(summed) & set(varying):
+            continue
+        x, y = (_along(box, summed + varying, 2, 5, n) for n in (3, 4))
+        total = np.einsum("...bvc,...bvf->...cf", x, y).sum(summed, keepdims=True)
+        expected = np.broadcast_to(total, [*box, 3, 4]).reshape(-1, 3, 4)
+        found = local.fold_sum(fn, [_stack(x, box), _stack(y, box)], box, summed, varying, 1)
+        assert found.shape[0] == (len(expected) if any(box[axis] > 1 for axis in varying) else 1)
+        np.testing.assert_array_equal(np.broadcast_to(found, expected.shape), expected)
+
+
+FUNCTIONS = {
+    "elementwise": (tf.subtract, np.subtract),
+    "of a slice": (
+        lambda x, y: tf.cumsum(x) * tf.reduce_max(y),
+        lambda x, y: np.cumsum(x, 0) * y.max(),
+    ),
+    "several": (lambda x, y: [tf.reverse(x, [0]), y - x], lambda x, y: [x[::-1], y - x]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_map_slices(name):
+    fn, expected_of = FUNCTIONS[name]
+    stacks, one = [_numbers(4, 3, 2), -_numbers(4, 3, 2)], _numbers(3, 2) + 0.5
+    cases = [
+        ([stacks[0], stacks[1]], [True, True]),
+        ([stacks[0], one], [True, False]),
+        ([one, stacks[1]], [False, True]),
+        ([stacks[0], one[np.newaxis]], [True, True]),
+        ([one[np.newaxis], one], [True, False]),
+    ]
+    for args, stacked in cases:
+        size = max(len(arg) for arg, is_stack in zip(args, stacked, strict=True) if is_stack)
+        pairs = [np.broadcast_to(arg, [size, 3, 2]) for arg in args]
+        slices = [expected_of(x, y) for x, y in zip(*pairs, strict=True)]
+        found = local.map_slices(fn, [tf.constant(arg) for arg in args], stacked)
+        if isinstance(slices[0], list):
+            for value, expected in zip(found, zip(*slices, strict=True), strict=True):
+                np.testing.assert_array_equal(value, expected)
+        else:
+            np.testing.assert_array_equal(found, slices)
+
+
+def test_map_slices_of_what_tensorflow_cannot_vectorize():
+    """A filter a slice: the function is called once for each."""
+    images, filters = _numbers(3, 1, 6, 1), _numbers(3, 2, 1, 1)
+    found = local.map_slices(
+        lambda x, w: tf.nn.conv1d(x, w, 1, "VALID"), [tf.constant(images), tf.constant(filters)], [True, True]
+    )
+    x, w = images[:, 0, :, 0], filters[:, :, 0, 0]
+    expected = x[:, :-1] * w[:, :1] + x[:, 1:] * w[:, 1:]
+    np.testing.assert_allclose(found[:, 0, :, 0], expected)
