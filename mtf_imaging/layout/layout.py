@@ -4,7 +4,6 @@ Strings are parsed where they enter, by `Layout.parse`; everything behind that t
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable
 
@@ -53,15 +52,18 @@ class Layout:
         Raises:
           LayoutError: a string that cannot be read, with all faults of both strings.
         """
-        parsed, reports = [], []
-        for parse, string in ((functools.partial(parse_shape, what="mesh_shape"), mesh_shape), (parse_layout, layout)):
-            try:
-                parsed.append(parse(string))
-            except LayoutError as error:
-                reports.append(str(error))
+        reports = []
+        try:
+            mesh = parse_shape(mesh_shape, "mesh_shape")
+        except LayoutError as error:
+            reports.append(str(error))
+        try:
+            rules = parse_layout(layout)
+        except LayoutError as error:
+            reports.append(str(error))
         if reports:
             raise LayoutError("\n".join(reports))
-        return cls(*parsed, (mesh_shape, layout))
+        return cls(mesh, rules, (mesh_shape, layout))
 
     @classmethod
     def of(cls, layout: "Layout | str", mesh_shape: str = "") -> "Layout":

@@ -70,7 +70,7 @@ class Reshard(mtf.Operation):
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         (x,), (y,) = self.inputs, self.outputs
         axes = zip(mesh.split_axes(x.shape), mesh.split_axes(y.shape), strict=True)
-        gathered = tuple(old for old, new in axes if old not in (None, new))
+        gathered = tuple(sorted(old for old, new in axes if old not in (None, new)))
         nbytes = math.prod(mesh.slice_shape(x.shape)) * x.dtype.size
         return [Round([Exchange("gather", gathered, nbytes)])] if gathered else []
 

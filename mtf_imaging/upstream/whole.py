@@ -69,7 +69,7 @@ def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower`, as `Round`s: each input that is split along the dimension."""
     found = []
     for x in op.inputs:
-        axes = tuple(_split_along(op, x.shape, mesh))
+        axes = tuple(sorted(_split_along(op, x.shape, mesh)))
         if axes:
             found.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
     return found
