@@ -46,12 +46,12 @@ setup(
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",
         "scipy>=1.12,<2",
-        "tensorboard>=2.19,<2.22",  # below 2.21, which older TensorFlows pin, it starts with setuptools below 82 only
-        "tensorflow>=2.19,<2.22",
+        "tensorboard>=2.19,<2.23",  # below 2.21, which older TensorFlows pin, it starts with setuptools below 82 only
+        "tensorflow>=2.19,<2.23",
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
+        "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
             "hypothesis>=6.100,<7",
             "ipykernel>=6.29,<8",  # with nbclient and nbformat, runs the notebook of the documentation
@@ -66,7 +66,7 @@ setup(
             # what mesh_tensorflow's own layers_test needs
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
-            "tf-keras>=2.19,<2.22",
+            "tf-keras>=2.19,<2.23",
         ],
     },
     classifiers=[

@@ -11,6 +11,7 @@ import gin
 
 import mtf_imaging
 import mtf_imaging.models
+from mtf_imaging.cli.config import gin_internals
 from mtf_imaging.cli.config.docstrings import parameter_meanings
 
 _PACKAGE = mtf_imaging.__name__
@@ -48,7 +49,7 @@ def import_all() -> None:
 def parameters() -> list[Parameter]:
     """Returns all parameters: first of the package, then of its models and of the user's own modules."""
     found = []
-    for selector, configurable in gin.config._REGISTRY.items():  # gin has no public list
+    for selector, configurable in gin_internals.configurables():
         if selector.startswith(_OTHERS):
             continue
         wrapped, own = configurable.wrapped, selector.removeprefix(f"{_PACKAGE}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gin
 
-from mtf_imaging.cli.config import resources
+from mtf_imaging.cli.config import gin_internals, resources
 from mtf_imaging.cli.config.own_modules import OwnModules
 from mtf_imaging.cli.config.renamed import find_renamed
 from mtf_imaging.errors import ConfigError
@@ -69,9 +69,8 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
             folders.append(file.parent)
         return file.open()
 
-    # Gin's own readers look for files in Python packages, too, and stumble over folders that are none.
-    gin.config._FILE_READERS[:] = [(read, lambda name: True)]
-    gin.config.__import__ = modules.import_module  # gin's own names no folder, and hides where a module fails
+    gin_internals.read_files_with(read)
+    gin_internals.import_modules_with(modules.import_module)
     for file in files:
         with _explained(f"gin file {file}", file.read_text()):
             gin.parse_config_file(str(file), print_includes_and_imports=False)
@@ -116,8 +115,7 @@ def _explanation(error: Exception, bindings: str) -> str:
         known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
     elif match := _NO_PARAMETER.search(text):
-        # Of what was registered: gin's own wrapper of a class takes any arguments.
-        known = list(inspect.signature(gin.config._REGISTRY.get_match(match[1]).wrapped).parameters)
+        known = list(inspect.signature(gin_internals.wrapped(match[1])).parameters)
         hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
     elif isinstance(error, SyntaxError):
         match, hint = (
@@ -131,5 +129,5 @@ def _explanation(error: Exception, bindings: str) -> str:
 
 
 def _selectors() -> list[str]:
-    """Names of all configurables; gin has no public list of them."""
-    return [selector for selector, _ in gin.config._REGISTRY.items()]
+    """The names of all configurables."""
+    return [selector for selector, _ in gin_internals.configurables()]
