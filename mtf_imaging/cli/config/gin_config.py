@@ -72,7 +72,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     gin_internals.read_files_with(read)
     gin_internals.import_modules_with(modules.import_module)
     for file in files:
-        with _explained(f"gin file {file}", file.read_text()):
+        with _explained(f"gin file {file}", Path(file).read_text()):
             gin.parse_config_file(str(file), print_includes_and_imports=False)
     for binding in bindings:
         with _explained(f"gin parameter {binding}", binding):
