@@ -162,9 +162,9 @@ def output_gradients(op: mtf.GenericGradOperation) -> list[mtf.Tensor]:
     return op._grad_ys
 
 
-def is_sum(op: mtf.ReduceOperation | mtf.EinsumOperation) -> bool:
-    """Returns whether an operation sums, rather than takes a maximum or a minimum."""
-    return isinstance(op, mtf.EinsumOperation) or op._reduction_fn_string == "SUM"
+def is_sum(op: mtf.Operation) -> bool:
+    """Returns whether an operation that combines elements sums them, rather than takes a maximum or a minimum."""
+    return not isinstance(op, mtf.ReduceOperation) or op._reduction_fn_string == "SUM"
 
 
 def pool_window(op: mtf.PoolOperation) -> tuple[list[int], list[int], str]:

@@ -3,7 +3,7 @@
 import logging
 
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.layout import Layout, format_rules
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
@@ -52,7 +52,7 @@ def predictor(
     return one_volume_at_a_time(program, progress)
 
 
-def predictor_of(program, *, task, sizes, dtype="float32", layout, mesh_impl="auto", progress=False):
+def predictor_of(program, *, task, sizes, dtype="float32", layout=ONE_PROCESSOR, mesh_impl="auto", progress=False):
     """As `predictor`, with the weights of a program that trains, as they are whenever the function is called.
 
     Args:

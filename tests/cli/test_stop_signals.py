@@ -89,7 +89,7 @@ def test_a_second_one_does_what_it_always_did(monkeypatch):
 def test_a_second_sigterm_ends_the_process_as_the_first_one_did_before():
     script = """
 import signal
-from mtf_imaging.cli import stop_signals
+from mtf_imaging.jobs import stop_signals
 
 stop_signals._SAME_REQUEST = 0.0
 with stop_signals.StopSignals() as signals:

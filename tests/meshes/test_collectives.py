@@ -59,14 +59,14 @@ def test_axes_are_reduced_once_and_in_any_order(grid, once):
     x.check(collectives.allreduce(*x.args, [*reversed(axes), 0], "SUM"), expected)
 
 
-def test_sum_blocks(grid, once):
+def test_sum_shards(grid, once):
     """The stacks of the devices are summed as they are: place by place, not over their slices."""
     x = Slices(grid, once, (3, 2))
     stacks = [stack.numpy() for stack in x.args[0]]
-    boxes = np.reshape(stacks, [*x.mesh.grid.blocks, *stacks[0].shape])
+    boxes = np.reshape(stacks, [*x.mesh.grid.shards, *stacks[0].shape])
     for axes in _axes(grid):
         expected = np.broadcast_to(boxes.sum(axes, keepdims=True), boxes.shape).reshape([-1, *stacks[0].shape])
-        for found, device, total in zip(collectives.sum_blocks(*x.args, axes), x.mesh.devices, expected, strict=True):
+        for found, device, total in zip(collectives.sum_shards(*x.args, axes), x.mesh.devices, expected, strict=True):
             assert found.device.endswith(device)
             np.testing.assert_array_equal(found, total)
 

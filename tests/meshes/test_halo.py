@@ -188,7 +188,7 @@ def test_the_dimensions_of_one_device_whose_rows_are_long_enough_are_gathered(gr
     margins = [Margin(1 + i, size, 1, 1, axis) for i, (size, axis) in enumerate(zip(sizes, axes, strict=True))]
     reached = gathering.reach(mesh, tf.zeros([4, 2, *sizes, channels], tf.float64), margins[::order])
     assert reached == (1 + expected if expected else 0)
-    on_one_device = {axis for axis, blocks in enumerate(mesh.grid.blocks) if blocks == 1}
+    on_one_device = {axis for axis, shards in enumerate(mesh.grid.shards) if shards == 1}
     for m in margins:
         assert gathering.is_gathered(mesh, m, reached) == (m.dim <= expected and m.mesh_axis in on_one_device)
 

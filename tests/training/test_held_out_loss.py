@@ -107,11 +107,12 @@ def test_norms_use_what_they_have_learned_and_learn_nothing(whole):
 
 @pytest.mark.parametrize("layout", ["", "x:rows", "batch:rows"])
 def test_losses_are_the_same_under_layouts_and_in_parts(layout):
-    task, layout = linear.Linear(dropout_rate=0.5), {"layout": Layout.parse("rows:2", layout)} if layout else {}
+    task, name = linear.Linear(dropout_rate=0.5), layout
+    layout = {"layout": Layout.parse("rows:2", layout)} if layout else {}
     program = linear.program(SGD(0.1), task=task)
     inputs = {name: (shape, dtype) for name, (shape, dtype) in task.inputs(2).items()}
     whole = HeldOutLoss(task, inputs, variables=program)(linear.take(3))
     assert HeldOutLoss(task, inputs, variables=program, **layout)(linear.take(3)) == pytest.approx(whole, rel=1e-12)
-    if layout.get("layout") != "batch:rows":
+    if name != "batch:rows":
         in_two = HeldOutLoss(task, part_inputs(inputs, 2), 2, variables=program, **layout)
         assert in_two([parts(batch, 2) for batch in linear.take(3)]) == pytest.approx(whole, rel=1e-12)

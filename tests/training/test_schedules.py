@@ -65,7 +65,7 @@ def test_a_program_steps_by_it(name):
     [
         (
             lambda: CosineDecay(0.1, steps=0),
-            "CosineDecay.steps = 0: it must be a number of steps from 1 up, as train.num_st",
+            "CosineDecay.steps = 0: it must be a number of steps from 1 up, as num_st",
         ),
         (lambda: CosineDecay(0.1, steps="all"), "CosineDecay.steps = 'all': it must be"),
         (lambda: CosineDecay(-0.1, steps=10), "CosineDecay.initial = -0.1: it must be a learning rate above 0."),

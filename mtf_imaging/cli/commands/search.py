@@ -46,7 +46,7 @@ def run(values: flags.FlagValues) -> None:
     sizes = (16, 16, 16) if values.max_resolution else None  # any: only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes)
     devices = values.num_devices, hardware, limit
-    on = f"{values.num_devices} x {hardware.name}", usable_memory(hardware, limit)
+    on = values.num_devices, hardware, usable_memory(hardware, limit)
     if values.max_resolution:
         print(largest_text(largest_cube_of(step, *devices), step, *on))
     else:

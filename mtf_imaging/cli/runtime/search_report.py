@@ -1,6 +1,7 @@
 """What `mtf-imaging search` prints, with the flags that use what it found."""
 
 from mtf_imaging.jobs.explaining import recomputes_activations
+from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.render.text import format_seconds
 from mtf_imaging.planner.search.search import Found, Searched
@@ -8,21 +9,24 @@ from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.training.step import TrainingStep
 
 
-def ranking_text(searched: Searched, step: TrainingStep, devices: str, memory: float, top: int) -> str:
+def ranking_text(
+    searched: Searched, step: TrainingStep, number: int, hardware: Hardware, memory: float, top: int
+) -> str:
     """Returns the ranked layouts, and the flags for the first.
 
     Args:
       searched: what the search found.
       step: the training step.
-      devices: the devices in words.
+      number: the number of devices.
+      hardware: the kind of device.
       memory: bytes of each that tensors may take.
       top: how many layouts to show.
     """
     volume = " x ".join(map(str, step.sizes))
-    lines = [f"{_on(devices, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
+    lines = [f"{_on(number, hardware, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
     lines += [search_table(searched, top), ""]
     if not searched.found:
-        lines.append("No layout of that many processors is legal. Fix: another --num_devices or --resolution.")
+        lines.append(f"No layout of {number} processors is legal. Fix: another --num_devices or --resolution.")
     elif searched.best is None:
         lines.append("Nothing fits. Fix: more --num_devices, a lower --resolution or --batch_size, or --micro_batches.")
     else:
@@ -30,22 +34,26 @@ def ranking_text(searched: Searched, step: TrainingStep, devices: str, memory: f
     return "\n".join(lines)
 
 
-def largest_text(found: tuple[int, Found] | None, step: TrainingStep, devices: str, memory: float) -> str:
+def largest_text(
+    found: tuple[int, Found] | None, step: TrainingStep, number: int, hardware: Hardware, memory: float
+) -> str:
     """Returns the largest cube, and the flags to train on it.
 
     Args:
       found: the side of the cube, and the layout; None if not even the smallest fits.
       step: the training step.
-      devices: the devices in words.
+      number: the number of devices.
+      hardware: the kind of device.
       memory: bytes of each that tensors may take.
     """
     if found is None:
-        return f"{_on(devices, memory)}: not even the smallest cube fits. Fix: more --num_devices, or --memory_limit."
+        fix = "Fix: more --num_devices, or --memory_limit."
+        return f"{_on(number, hardware, memory)}: not even the smallest cube fits. {fix}"
     size, best = found
     kept = "activations computed again in the backward pass" if best.recompute else "all activations kept"
     return "\n".join(
         [
-            f"{_on(devices, memory)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
+            f"{_on(number, hardware, memory)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
             f"{kept}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} a device, "
             f"{format_seconds(best.time.total)} a step.",
             "",
@@ -54,8 +62,8 @@ def largest_text(found: tuple[int, Found] | None, step: TrainingStep, devices: s
     )
 
 
-def _on(devices: str, memory: float) -> str:
-    return f"{devices}, {format_bytes(int(memory))} of memory to use on each"
+def _on(number: int, hardware: Hardware, memory: float) -> str:
+    return f"{number} x {hardware.name}, {format_bytes(int(memory))} of memory to use on each"
 
 
 def _flags(found: Found, step: TrainingStep) -> str:

@@ -61,7 +61,7 @@ def draw_slice(axes, cuts: Cuts, halo) -> None:
     at = (20, 160 + (room[1] - paper.size[1]) / 2)
     _draw_faces(axes, paper.faces(outer), at, _HALO, "#8a5a00")
     _draw_faces(axes, paper.faces(inner), at, _SLICE, _EDGE)
-    names, more = dict(cuts.layout), " (drawn thicker than it is)"
+    names, more = dict(cuts.layout.rules), " (drawn thicker than it is)"
     who = ", ".join(f"{names[dim]} {i}" for dim, i in cuts.shown_place().items() if cuts.parts[dim] > 1)
     _say(axes, 122, _SLICE, [f"slice of {who}{more if is_thicker else ''}:", size_in_words(mine)])
     lines = halo_in_words(mine, halo, cuts.volume)
@@ -93,7 +93,7 @@ def _fill(axes, polygons, at, color, edge, line):
 
 def _number_slices(axes, cuts, paper, at):
     """Writes the processors' coordinates on the front, where there is room."""
-    names, parts = dict(cuts.layout), cuts.parts
+    names, parts = dict(cuts.layout.rules), cuts.parts
     split = [dim for dim in parts if parts[dim] > 1]
     if not split:
         return
@@ -132,7 +132,7 @@ def _name_edges(axes, cuts, paper, at):
             x, y = x0 + (x1 - x0) * along + at[0] + 6 * dx, y0 + (y1 - y0) * along + at[1] + 6 * dy
             h, v = {-1: ("right", "center"), 0: ("center", "top")}.get(dx, ("left", "top"))
             axes.text(x, y, str(i), ha=h, va=v, fontsize=_SMALL - 1, color="#555555")
-        which = f"{dict(cuts.layout)[dim]} 0 to {n - 1}" if n > 1 else "not cut"
+        which = f"{dict(cuts.layout.rules)[dim]} 0 to {n - 1}" if n > 1 else "not cut"
         away = 36 if n > 1 else 18
         x, y = (x0 + x1) / 2 + at[0] + away * dx, (y0 + y1) / 2 + at[1] + away * dy
         text = f"{dim}: {size} voxels, {which}"
