@@ -22,7 +22,7 @@ class MtfImagingError(ValueError):
       settings: the same, as a tuple.
     """
 
-    def __init__(self, message: str, settings: Iterable[str] = ()):
+    def __init__(self, message: str, settings: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.settings = tuple(settings)
 

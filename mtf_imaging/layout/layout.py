@@ -4,7 +4,6 @@ Strings are parsed where they enter, by `Layout.parse`; everything behind that t
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable
 
@@ -53,15 +52,20 @@ class Layout:
         Raises:
           LayoutError: a string that cannot be read, with all faults of both strings.
         """
-        parsed, reports = [], []
-        for parse, string in ((functools.partial(parse_shape, what="mesh_shape"), mesh_shape), (parse_layout, layout)):
-            try:
-                parsed.append(parse(string))
-            except LayoutError as error:
-                reports.append(str(error))
+        shape: Shape = ()
+        rules: Rules = ()
+        reports = []
+        try:
+            shape = parse_shape(mesh_shape, what="mesh_shape")
+        except LayoutError as error:
+            reports.append(str(error))
+        try:
+            rules = parse_layout(layout)
+        except LayoutError as error:
+            reports.append(str(error))
         if reports:
             raise LayoutError("\n".join(reports))
-        return cls(*parsed, (mesh_shape, layout))
+        return cls(shape, rules, (mesh_shape, layout))
 
     @classmethod
     def of(cls, layout: "Layout | str", mesh_shape: str = "") -> "Layout":
