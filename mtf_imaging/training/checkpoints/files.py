@@ -3,7 +3,7 @@
 import contextlib
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _NAME = re.compile(r"ckpt-(\d+)\.(index|data-\d+-of-\d+)$")
@@ -78,13 +78,13 @@ def sweep(directory: Path) -> None:
         shutil.rmtree(leftover)
 
 
-def _delete(files):
+def _delete(files: Iterable[tuple[int, str, Path]]) -> None:
     for _, _, path in sorted(files, key=lambda file: file[1] != "index"):  # a checkpoint ends with its index
         path.unlink(missing_ok=True)
 
 
-def _files(directory):
-    """Files of checkpoints: (step, "index" or "data-...", path)."""
+def _files(directory: Path) -> list[tuple[int, str, Path]]:
+    """Returns the files of checkpoints: (step, "index" or "data-...", path)."""
     if not directory.is_dir():
         return []
     # `glob` would return nothing for a folder without read permission.

@@ -3,8 +3,11 @@
 import os
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -19,19 +22,19 @@ class EventFile:
     back.
 
     Args:
-      folder: of the events of a run; made where it is missing.
-      step: what earlier files of the folder hold of this step and later is not shown any more.
+      folder: folder of the events of a run; made where it is missing.
+      step: first step of the run; TensorBoard drops what earlier files hold of this step and later.
     """
 
-    def __init__(self, folder, step):
+    def __init__(self, folder: str | Path, step: int) -> None:
         self._folder, self._step = Path(folder), step
-        self._file = None
+        self._file: tf.io.TFRecordWriter | None = None
 
-    def scalars(self, step, values):
+    def scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes numbers by name; they are kept in float32."""
         self._write(step, [_value(tag=name, simple_value=float(number)) for name, number in values.items()])
 
-    def picture(self, step, name, pixels):
+    def picture(self, step: int, name: str, pixels: np.ndarray) -> None:
         """Writes a picture, an array `[height, width, 3]` of uint8."""
         height, width, channels = pixels.shape
         with tf.device("CPU:0"):
@@ -39,29 +42,30 @@ class EventFile:
         image = v1.Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=png)
         self._write(step, [_value(tag=name, image=image)])
 
-    def text(self, step, name, markdown):
+    def text(self, step: int, name: str, markdown: str) -> None:
         """Writes a text, which TensorBoard shows as Markdown."""
         metadata = v1.SummaryMetadata(plugin_data={"plugin_name": "text"})
         tensor = tf.make_tensor_proto(markdown, dtype=tf.string)
         self._write(step, [_value(tag=name, metadata=metadata, tensor=tensor)])
 
-    def close(self):
+    def close(self) -> None:
         if self._file:
             self._file.close()
 
-    def _write(self, step, values):
-        if self._file is None:
-            self._open()
-        self._event(step=step, summary=v1.Summary(value=values))
-        self._file.flush()  # a run may be killed at any time
+    def _write(self, step: int, values: Sequence[Any]) -> None:
+        file = self._open() if self._file is None else self._file
+        self._event(file, step=step, summary=v1.Summary(value=values))
+        file.flush()  # a run may be killed at any time
 
-    def _open(self):
+    def _open(self) -> tf.io.TFRecordWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         # Files are read in the order of their names: nanoseconds tell two runs of one second apart.
         name = f"events.out.tfevents.{time.time_ns():020d}.{socket.gethostname()}.{os.getpid()}"
-        self._file = tf.io.TFRecordWriter(str(self._folder / name))
-        self._event(file_version="brain.Event:2")
-        self._event(step=self._step, session_log=v1.SessionLog(status=v1.SessionLog.START))
+        self._file = file = tf.io.TFRecordWriter(str(self._folder / name))
+        self._event(file, file_version="brain.Event:2")
+        self._event(file, step=self._step, session_log=v1.SessionLog(status=v1.SessionLog.START))
+        return file
 
-    def _event(self, **fields):
-        self._file.write(v1.Event(wall_time=time.time(), **fields).SerializeToString())
+    @staticmethod
+    def _event(file: tf.io.TFRecordWriter, **fields: Any) -> None:
+        file.write(v1.Event(wall_time=time.time(), **fields).SerializeToString())
