@@ -11,7 +11,19 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mtf_imaging"
 
 # The next rooms come here, and into `files` of [tool.mypy] in pyproject.toml: "program", "training".
-ROOMS = ["compat.py", "errors.py", "files", "jobs", "layout", "meshes", "ops", "program", "servers.py", "training", "upstream"]
+ROOMS = [
+    "compat.py",
+    "errors.py",
+    "files",
+    "jobs",
+    "layout",
+    "meshes",
+    "ops",
+    "program",
+    "servers.py",
+    "training",
+    "upstream",
+]
 # Not annotated yet; [tool.mypy] exempts the same modules.
 PENDING = set()
 

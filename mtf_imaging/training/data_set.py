@@ -48,12 +48,12 @@ class DataSet(Protocol):
         """
 
 
-def data_sizes(data: DataSet, data_dir: str) -> tuple[int, ...]:
+def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
     """Asks a data set for its sizes, and checks that it is one.
 
     Args:
       data: the data set.
-      data_dir: its folder.
+      data_dir: its folder, as the data set takes it.
 
     Raises:
       ConfigError: it is none.
@@ -71,13 +71,13 @@ def data_sizes(data: DataSet, data_dir: str) -> tuple[int, ...]:
 
 
 def data_batches(
-    data: DataSet, data_dir: str, inputs: Inputs, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
+    data: DataSet, data_dir: Any, inputs: Inputs, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
 ) -> Iterator[dict[str, Any]]:
     """Returns the batches of a data set, in the dtypes of a program's inputs; each is checked against them.
 
     Args:
       data: a `DataSet`.
-      data_dir: its folder.
+      data_dir: its folder, as the data set takes it.
       inputs: {name: (shape string, tf.DType)}, those of `training.task.task_inputs`.
       batch_size: images in a batch.
       sizes: voxels of the images along their spatial dimensions.

@@ -159,7 +159,7 @@ class TrainingStep:
 class _WholeBatch:
     """A `BuiltStep` of one program."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program) -> None:
         self.program = self.network = program
         self.calls: Sequence[tuple[Program, int]] = [(program, 1)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mtf_imaging import upstream
-from mtf_imaging.compat import is_sum, mtf
+from mtf_imaging.compat import is_sum, loop_body, loop_condition, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
@@ -104,5 +104,5 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
 
 def _iteration(loop, mesh):
     """Returns the exchanges of one iteration; the number of iterations is unknown before the loop runs."""
-    found = [traffic(operations, mesh) for operations in (loop._cond_ops, loop._body_ops)]
+    found = [traffic(operations, mesh) for operations in (loop_condition(loop).operations, loop_body(loop).operations)]
     return Round([each for exchanges in found for op in exchanges for each in exchanges[op]])
