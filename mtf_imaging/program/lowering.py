@@ -49,6 +49,9 @@ class Lowering(mtf.Lowering):
     def lower(self, op: mtf.Operation) -> None:
         """Lowers an operation.
 
+        Args:
+          op: the operation.
+
         Raises:
           LayoutError: the operation cannot be lowered under the layout.
         """
@@ -67,6 +70,10 @@ class Lowering(mtf.Lowering):
 
         Operations on tensors of one shape then meet stacks of one size, which mesh_tensorflow's generic gradient relies
         on.
+
+        Args:
+          tensor: the tensor.
+          laid_out_tensor: its slices, or a sum that is put off.
         """
         mesh_impl = self.mesh_impl(tensor)
 

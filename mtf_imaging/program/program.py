@@ -119,11 +119,29 @@ class Program(tf.Module):
             )
 
     def __call__(self, /, **tensors: Any) -> Any:
-        """Calls the program on whole tensors, by keyword; returns whole tensors in the structure that `fn` returned."""
+        """Calls the program on whole tensors.
+
+        Args:
+          **tensors: a tensor for each input, by keyword.
+
+        Returns:
+          Whole tensors in the structure that `fn` returned.
+
+        Raises:
+          ShapeError: an input is missing, unknown, or has another shape or dtype.
+        """
         return self._call(None, tensors)
 
     def call_part(self, index: int, /, **tensors: Any) -> Any:
-        """Calls a program that has `part_of` on the inputs of part number `index`, from 0."""
+        """Calls a program that has `part_of` on the inputs of one part.
+
+        Args:
+          index: number of the part, from 0.
+          **tensors: a tensor for each input, by keyword.
+
+        Returns:
+          Whole tensors in the structure that `fn` returned.
+        """
         return self._call(index, tensors)
 
     def _call(self, index: int | None, tensors: Mapping[str, Any]) -> Any:
@@ -155,15 +173,23 @@ class Program(tf.Module):
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
+        """The variables by name, without the step."""
         return self._masters.variables
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the compiled graph."""
+        """The number of nodes of the compiled graph."""
         return len(self.function.graph.get_operations())
 
     def slice_shape(self, name: str) -> list[int]:
-        """Returns the per-processor shape of an input or a variable."""
+        """Returns the per-processor shape of an input or a variable.
+
+        Args:
+          name: name of the input or variable.
+
+        Raises:
+          LayoutError: the program has none of that name.
+        """
         if name in self._inputs:
             return self.mesh_impl.slice_shape(self._inputs[name].shape)
         if name in self._shapes:

@@ -50,7 +50,7 @@ class Traced(NamedTuple):
 
     @property
     def needed(self) -> list[mtf.Operation]:
-        """The operations of the graph that outputs or assignments come of, in its order."""
+        """The operations that outputs or assignments depend on, in the order of the graph."""
         return upstream.needed(self.graph, tf.nest.flatten(self.outputs))
 
 

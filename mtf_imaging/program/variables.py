@@ -65,16 +65,17 @@ class Variables(tf.Module):
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
+        """The variables by name, without the step."""
         return dict(self._named)
 
     @property
     def homes(self) -> dict[str, str]:
-        """{name: device} of the variables asked for so far."""
+        """The device of each variable asked for so far, by name."""
         return {name: master.device for name, master in self._pending.items()}
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Within it, `mtf.get_variable` takes variables from here, and the step is the global step."""
+        """Makes `mtf.get_variable` take variables from here, and the step the global step, within the block."""
         with variable_getter(self._get, self.step):
             yield
 

@@ -12,7 +12,7 @@ _EVERY = 1.0  # seconds between updates, on a terminal
 
 @contextlib.contextmanager
 def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Iterator[None]:
-    """Within the block, shows a description and the elapsed time on stderr.
+    """Shows a description and the elapsed time on stderr, within the block.
 
     Args:
       what: the description, for instance "building the network".

@@ -42,11 +42,11 @@ def train(
       program: a `Program` of `training_step`, or the one that holds the variables of `step`.
       batches: a function of the first step's number -> iterator of dicts: the program's inputs, and "cases", the
         keys of the cases of the batch.
-      num_steps: in all, with those of earlier runs.
+      num_steps: steps in all, with those of earlier runs.
       checkpoints: `Checkpoints` of the program, restored if the run is to go on.
-      observers: `Observer`s. They are told of a run that has nothing left to do, too.
-      step: what to call with the inputs of a batch; default: the program.
-      stop: a function that is asked before each step whether to end early, and why: a string, or None.
+      observers: `Observer`s. They also begin and close where the run has nothing left to do.
+      step: the function to call with the inputs of a batch; default: the program.
+      stop: a function that is called before each step; a string ends the run early, for that reason.
       progress: whether to show a bar.
 
     Returns:

@@ -75,7 +75,7 @@ class MicroBatches:
     Args:
       task: a `Task`.
       optimizer: an `Optimizer`.
-      inputs: of one part, as `part_inputs` gives them: (shape string, dtype) by name.
+      inputs: {name: (shape string, dtype)} of one part, as `part_inputs` returns them.
       count: number of parts.
       layout: the layout.
       **options: keyword arguments for `Program`: seed, mesh_impl, devices.
@@ -151,7 +151,7 @@ def part_inputs(inputs: Inputs, count: int) -> Inputs:
     """Returns the inputs of one of `count` equal parts of a batch.
 
     Args:
-      inputs: of the whole batch: (shape string, dtype) by name.
+      inputs: {name: (shape string, dtype)} of the whole batch.
       count: number of parts.
 
     Raises:
@@ -191,7 +191,7 @@ def split_batches(batches: Iterator[dict[str, Any]], inputs: Inputs, count: int)
 
     Args:
       batches: an iterator of dicts: tensors of a whole batch by name, and "cases".
-      inputs: of the whole batch: (shape string, dtype) by name; one without a batch dimension goes to every part.
+      inputs: {name: (shape string, dtype)} of the whole batch; one without a batch dimension goes to every part.
       count: number of parts.
 
     Yields:

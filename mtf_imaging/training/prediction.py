@@ -91,7 +91,12 @@ def _program(
 
 
 def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
-    """Wraps a program as a function of one image. With `progress`, the first call shows that the network is built."""
+    """Returns a program as a function of one image.
+
+    Args:
+      program: the program, with the input `image` of one volume.
+      progress: whether the first call shows on stderr that the network is built.
+    """
     is_built = False
 
     def predict(image: np.ndarray) -> np.ndarray:

@@ -75,7 +75,7 @@ class Cuts:
 
         Where not only what goes back is cut, it is a slice of the front, as others are hidden or show an edge alone.
 
-        >>> Cuts((("x", 8), ("y", 8)), (("a", 4), ("b", 4)), (("x", "a"), ("y", "b"))).shown_place()
+        >>> Cuts((("x", 8), ("y", 8)), Layout.parse("a:4,b:4", "x:a,y:b")).shown_place()
         {'x': 1, 'y': 2}
         """
         parts = self.parts

@@ -8,6 +8,7 @@ from mtf_imaging.planner.render.picture_boxes import Box, Cuts, widened
 def processors_in_words(cuts: Cuts) -> str:
     """How many processors there are, and what those do that cut no slice.
 
+    >>> from mtf_imaging.layout import Layout
     >>> processors_in_words(Cuts((("x", 8),), Layout.parse("rows:2,cores:2", "x:rows,batch:cores")))
     "4 processors, rows 2 x cores 2. 'batch' over cores: 2 such sets of slices, each of its part of the batch."
     """

@@ -45,7 +45,7 @@ class Checkpoints:
 
     @property
     def last(self) -> str | None:
-        """Path of the last checkpoint, or None."""
+        """The path of the last checkpoint, or None."""
         return last_checkpoint(self._directory)
 
     def save_once(self) -> None:

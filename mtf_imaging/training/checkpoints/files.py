@@ -61,6 +61,11 @@ def delete_old(directory: Path, step: int, keep: int) -> None:
     """Deletes all but the last `keep` checkpoints up to that of `step`, and data that has no index.
 
     Later ones stay: they are damaged, or the run would have gone on from them, and it writes them anew in time.
+
+    Args:
+      directory: the folder of checkpoints.
+      step: the step of the last checkpoint that counts.
+      keep: how many stay.
     """
     found = [file for file in _files(directory) if file[0] <= step]
     kept = sorted(number for number, suffix, _ in found if suffix == "index")[-keep:]
@@ -68,7 +73,12 @@ def delete_old(directory: Path, step: int, keep: int) -> None:
 
 
 def delete_others(directory: Path, step: int | None) -> None:
-    """Deletes all checkpoints but that of `step`, and data that has no index."""
+    """Deletes all checkpoints but one, and data that has no index.
+
+    Args:
+      directory: the folder of checkpoints.
+      step: the step of the checkpoint that stays; None to keep none.
+    """
     _delete(file for file in _files(directory) if file[0] != step)
 
 

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: one more a run, which takes back what a killed run wrote past its last checkpoint."""
+"""TensorBoard's event files, one a run; it hides what a killed run wrote past its last checkpoint."""
 
 import os
 import socket
@@ -15,11 +15,10 @@ _value = v1.Summary.Value
 
 
 class EventFile:
-    """Writes scalars, pictures and texts for TensorBoard; the file is made with the first of them.
+    """Writes scalars, pictures and texts for TensorBoard; the first of them creates the file.
 
     An event file is a TFRecord file of `Event`s. They are written here, because TensorFlow 2's own writer has no way to
-    say where a run begins again; and as plain numbers and images, not as its tensors, which some readers do not take
-    back.
+    say where a run begins again; and as plain numbers and images, because some readers cannot read its tensors.
 
     Args:
       folder: folder of the events of a run; made where it is missing.
@@ -31,11 +30,22 @@ class EventFile:
         self._file: tf.io.TFRecordWriter | None = None
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Writes numbers by name; they are kept in float32."""
+        """Writes numbers, in float32.
+
+        Args:
+          step: the step that they belong to.
+          values: the numbers by name.
+        """
         self._write(step, [_value(tag=name, simple_value=float(number)) for name, number in values.items()])
 
     def picture(self, step: int, name: str, pixels: np.ndarray) -> None:
-        """Writes a picture, an array `[height, width, 3]` of uint8."""
+        """Writes a picture.
+
+        Args:
+          step: the step that it belongs to.
+          name: its name.
+          pixels: array `[height, width, 3]` of uint8.
+        """
         height, width, channels = pixels.shape
         with tf.device("CPU:0"):
             png = tf.io.encode_png(pixels).numpy()
@@ -43,7 +53,13 @@ class EventFile:
         self._write(step, [_value(tag=name, image=image)])
 
     def text(self, step: int, name: str, markdown: str) -> None:
-        """Writes a text, which TensorBoard shows as Markdown."""
+        """Writes a text, which TensorBoard shows as Markdown.
+
+        Args:
+          step: the step that it belongs to.
+          name: its name.
+          markdown: the text.
+        """
         metadata = v1.SummaryMetadata(plugin_data={"plugin_name": "text"})
         tensor = tf.make_tensor_proto(markdown, dtype=tf.string)
         self._write(step, [_value(tag=name, metadata=metadata, tensor=tensor)])

@@ -149,6 +149,9 @@ class WarmUp:
 def as_schedule(learning_rate: float | Callable) -> Callable:
     """Returns a schedule as it is, and a number as a schedule that always returns that number.
 
+    Args:
+      learning_rate: a number, or a function of the step.
+
     Raises:
       ConfigError: `learning_rate` is neither.
     """
