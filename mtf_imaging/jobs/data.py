@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
 from mtf_imaging.training.data_set import DataSet, data_sizes
 from mtf_imaging.training.evaluation import Evaluation
@@ -26,10 +27,10 @@ class TrainingData:
       fold_digest: the digest of the fold that the run began with; None for that of its `run.json`.
     """
 
-    data_dir: str | Path
+    data_dir: str | Path | Subset
     # `Any` beside the protocols: a data set need not derive from anything.
     data_set: DataSet | Any = dataclasses.field(default_factory=Records)
-    eval_dir: str | Path | None = None
+    eval_dir: str | Path | Subset | None = None
     evaluation: Evaluation | Any = None
     fold: int | None = None
     num_folds: int | None = None

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
 from mtf_imaging.jobs.settings import check_choice
@@ -108,7 +108,7 @@ def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: 
         )
 
 
-def _end_if_one_hangs(servers, timeout, ended):
+def _end_if_one_hangs(servers: Sequence[Server], timeout: float, ended: threading.Event) -> None:
     """Ends the process when a server has not answered for `timeout` seconds and nothing else has ended the run."""
     watch = Watch(servers)
     if not ended.wait(timeout):
@@ -123,16 +123,16 @@ def _end_if_one_hangs(servers, timeout, ended):
     watch.close()
 
 
-def _message(gone, number, timeout=None):
+def _message(gone: Mapping[Server, str], number: int, timeout: float | None = None) -> str:
     named = " and ".join(f"{server} ({why})" for server, why in gone.items())
     since = f" for {timeout:g} s" if timeout else ""
     return f"lost {len(gone)} of {number} servers{since}: {named}. {_WHAT_NOW}"
 
 
-def _memory_table(servers):
+def _memory_table(servers: Sequence[Server]) -> str:
     from mtf_imaging.meshes import cluster
 
-    rows = [("this process", own_peak_memory())]
+    rows: list[tuple[str, int | None]] = [("this process", own_peak_memory())]
     rows += [(str(server), cluster.peak_memory(number)) for number, server in enumerate(servers)]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:{width}}  {format_memory(peak) if peak else 'not known':>11}" for name, peak in rows]
@@ -147,7 +147,8 @@ def own_peak_memory() -> int:
 
 
 def format_memory(size: int) -> str:
-    """
+    """Formats a size in bytes as MiB.
+
     >>> format_memory(3 << 29)
     '1,536 MiB'
     """

@@ -2,13 +2,14 @@
 
 import copy
 import dataclasses
+from typing import Any
 
 from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, parse_resolution
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
-from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.render.picture import LayoutPicture
 from mtf_imaging.program.tracing import check, trace_only
 from mtf_imaging.training.optimizers import Adam, Optimizer
@@ -91,7 +92,7 @@ def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None =
     recomputes = recomputes_activations(step.task)
     other = with_recomputation(step, not recomputes)
     plan = make_plan(traced, layout)
-    other_plan = other and make_plan(other.trace(layout, devices), layout)
+    other_plan = None if other is None else make_plan(other.trace(layout, devices), layout)
     return Explained(plan, other_plan, recomputes, hardware, step.dtype, step.batch_size, repeated)
 
 
@@ -114,8 +115,8 @@ def with_recomputation(step: TrainingStep, recompute: bool) -> TrainingStep | No
     network = getattr(step.task, "network", None)
     if not dataclasses.is_dataclass(network) or not hasattr(network, "recompute"):
         return None
-    task = copy.copy(step.task)
-    task.network = dataclasses.replace(network, recompute=recompute)
+    task: Any = copy.copy(step.task)
+    task.network = dataclasses.replace(task.network, recompute=recompute)
     return dataclasses.replace(step, task=task)
 
 
@@ -129,7 +130,7 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
     """Returns what is drawn of a layout."""
     plan, hardware = explained.plan, explained.hardware
 
-    def parts(of):
+    def parts(of: Plan | None) -> tuple[tuple[str, int], ...]:
         if of is None:
             return ()
         return (("weights", of.weights), ("optimizer", of.state), ("activations at the peak", of.peak.nbytes))
@@ -144,6 +145,6 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
         halo=max(full, key=lambda halo: sum(map(sum, halo.values())), default={}),
         memory=parts(explained.kept or plan),
         memory_recomputed=parts(explained.recomputed),
-        device_memory=hardware and int(hardware.memory),
+        device_memory=int(hardware.memory) if hardware else None,
         device_name=hardware.name if hardware else "device",
     )

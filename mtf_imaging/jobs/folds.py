@@ -75,9 +75,9 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
             ["fold"],
         )
     keys = open_records(data.data_dir).cases
-    is_there = path is not None and Path(path).exists()
-    if is_there:
-        splits = read_splits(path)
+    existing = path if path is not None and Path(path).exists() else None
+    if existing is not None:
+        splits = read_splits(existing)
         if data.num_folds not in (None, len(splits)):
             raise ConfigError(
                 f"{path}: has {len(splits)} folds, num_folds is {data.num_folds}. Fix: leave num_folds out, or give "
@@ -98,7 +98,7 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
         )
     train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))
     parted = dataclasses.replace(data, data_dir=train, eval_dir=val)
-    return Parted(parted, fold.digest, splits, None if is_there else path)
+    return Parted(parted, fold.digest, splits, path if existing is None else None)
 
 
 def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: str | Path) -> tuple[str, ...] | None:

@@ -2,10 +2,11 @@
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
@@ -54,7 +55,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
     """
     if not data.eval_dir:
         return None
-    evaluation = data.evaluation or _of_records(data)
+    evaluation: Any = data.evaluation or _of_records(data)
     check_offers(evaluation, Evaluation, "evaluation")
     check_measure(monitor, getattr(evaluation, "measures", ()))
     eval_dir = data.eval_dir
@@ -69,7 +70,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
 
 
 def _of_records(data: TrainingData) -> HeldOutRecords:
-    if not data.is_records:
+    if not isinstance(data.data_set, Records):
         raise ConfigError(
             f"eval_dir: the data set is a {type(data.data_set).__name__}, and liver and lesions are scored on records "
             "alone. Fix: give an evaluation of your own (see mtf_imaging.training.evaluation), or leave out eval_dir.",
@@ -109,7 +110,7 @@ def make_evaluator(
       stop: as of `training.loop.train`.
       progress: whether to show progress.
     """
-    options = {"layout": layout, "mesh_impl": mesh_impl}
+    options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
     network = predictor_of(program, task=step.task, sizes=step.sizes, dtype=step.dtype, progress=progress, **options)
     return Evaluator(
@@ -136,7 +137,7 @@ def _held_out_loss(batches: Callable, step: TrainingStep, program: Program, opti
     def compute(check_stop: Callable[[], None]) -> float:
         found = step.split(checked_batches(batches(), step.inputs, "held-out cases"))
 
-        def each():
+        def each() -> Iterator[Any]:
             for batch in found:
                 check_stop()
                 batch.pop("cases")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
@@ -46,7 +46,7 @@ def trained_network(
 
     check_choice("dtype", dtype, DTYPES)
     check_flips(tuple(flips))
-    options = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
+    options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
     return over_flips(
         predictor(task=task, sizes=sizes, model_dir=model_dir, checkpoint=checkpoint, **options), tuple(flips)
     )

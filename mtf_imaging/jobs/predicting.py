@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
@@ -76,7 +76,12 @@ def predict(
     sampling = sampling_of_run(model_dir, resolution, spacing)
     devices = devices or Devices()
     with devices.joined(layout):
-        options = {"layout": layout, "mesh_impl": devices.mesh_impl, "dtype": dtype, "progress": progress}
+        options: dict[str, Any] = {
+            "layout": layout,
+            "mesh_impl": devices.mesh_impl,
+            "dtype": dtype,
+            "progress": progress,
+        }
         network = trained_network(task, sampling.grid, model_dir, checkpoint, flips, **options)
         return predict_cases(
             input,

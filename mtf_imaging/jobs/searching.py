@@ -14,7 +14,7 @@ from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.search import Found, Searched, Steps
 from mtf_imaging.planner.search.search import search as search_layouts
 from mtf_imaging.training.optimizers import Optimizer
-from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.step import TracedStep, TrainingStep
 from mtf_imaging.training.task import Task
 
 
@@ -68,8 +68,16 @@ def largest_cube(
     """Returns the side of the largest cube that can be trained, and the fastest layout for it; None if none fits.
 
     Args:
+      task: as of `search`.
+      num_devices: as of `search`.
+      hardware: as of `search`.
+      memory_limit: as of `search`.
       dims: the number of spatial dimensions of the images.
-      task, num_devices, hardware, memory_limit, optimizer, batch_size, micro_batches, dtype, progress: as of `search`.
+      optimizer: as of `search`.
+      batch_size: as of `search`.
+      micro_batches: as of `search`.
+      dtype: as of `search`.
+      progress: as of `search`.
 
     Raises:
       ConfigError: an argument that cannot be used.
@@ -123,20 +131,22 @@ def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
     return list(candidates(num_devices, [name for name, _ in volume_of(step)]))
 
 
-def _searcher(step, num_devices, hardware, memory_limit, progress) -> Callable:
+def _searcher(
+    step: TrainingStep, num_devices: int, hardware: Hardware | str, memory_limit: float | None, progress: bool
+) -> Callable[..., Searched]:
     """Returns a function (sizes, layouts, how many legal ones to look at) -> `Searched`."""
-    hardware = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    memory, recomputes = usable_memory(hardware, memory_limit), recomputes_activations(step.task)
+    kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
+    memory, recomputes = usable_memory(kind, memory_limit), recomputes_activations(step.task)
     devices = [f"device:{number}" for number in range(num_devices)]
 
-    def search_at(sizes, layouts, only=None):
+    def search_at(sizes: tuple[int, ...], layouts: Sequence[Layout], only: int | None = None) -> Searched:
         at = step.resized(sizes)
 
-        def trace(layout, recompute):
+        def trace(layout: Layout, recompute: bool) -> TracedStep | None:
             variant = at if recompute == recomputes else with_recomputation(at, recompute)
-            return variant and variant.trace(layout, devices)
+            return None if variant is None else variant.trace(layout, devices)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
-        return search_layouts(shown, Steps(trace), hardware, step.dtype, memory, recompute=recomputes, only=only)
+        return search_layouts(shown, Steps(trace), kind, step.dtype, memory, recompute=recomputes, only=only)
 
     return search_at

@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 import time
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 from mtf_imaging.errors import Interrupted
 
@@ -27,17 +29,17 @@ class StopSignals:
     signals; in them it does nothing.
     """
 
-    def __init__(self):
-        self._came = None  # (name, when)
+    def __init__(self) -> None:
+        self._came: tuple[str, float] | None = None  # (name, when)
         self._is_asked = False
-        self._before = {}
+        self._before: dict[int, Any] = {}
 
     def reason(self) -> str | None:
         """Why to end, or None."""
         self._is_asked = True
         return self._came and self._came[0]
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (getattr(signal, name) for name in _CALLED if hasattr(signal, name)):
                 # Shells have what they run in the background ignore Ctrl-C: it is meant for something else.
@@ -45,18 +47,20 @@ class StopSignals:
                     self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if kind is _Stop:
+        if self._came is not None and kind is _Stop:
             error = Interrupted(f"{self._came[0]}: stopped before its first step. The same command starts it again.")
-        elif kind is not Interrupted:
+        elif not isinstance(error, Interrupted):
             return
         if self._came and self._came[0] == _CALLED["SIGINT"]:
             raise KeyboardInterrupt(str(error)) from None
         raise error from None
 
-    def _handle(self, number, frame):
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self._came is None:
             self._came = _CALLED[signal.Signals(number).name], time.monotonic()

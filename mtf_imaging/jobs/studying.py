@@ -7,7 +7,7 @@ import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.data.cases.hold_out import EVERY, hold_out
 from mtf_imaging.errors import ConfigError
@@ -183,7 +183,7 @@ def run_study(
 class _Processes:
     """Steps that call the jobs of this package, each in a process of its own, whose memory is then free again."""
 
-    def __init__(self, num_cases: int, shared: dict, training: dict):
+    def __init__(self, num_cases: int, shared: dict, training: dict) -> None:
         self._num_cases, self._shared, self._training = num_cases, shared, training
         self._progress = shared["progress"]
 
@@ -211,7 +211,7 @@ class _Processes:
     def evaluate(self, model_dir: Path, input_dir: Path, output_dir: Path) -> None:
         from mtf_imaging.jobs.evaluating import evaluate
 
-        folders = {"model_dir": model_dir, "input_dir": input_dir, "output_dir": output_dir}
+        folders: dict[str, Any] = {"model_dir": model_dir, "input_dir": input_dir, "output_dir": output_dir}
         _in_process(functools.partial(evaluate, **folders, **self._shared))
 
 

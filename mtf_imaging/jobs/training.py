@@ -4,7 +4,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.report import progress as curves
@@ -25,6 +27,7 @@ from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
 from mtf_imaging.training.optimizers import Adam, Optimizer
 from mtf_imaging.training.step import TrainingStep
@@ -133,12 +136,17 @@ def train(
         program, folder = built.program, Path(model_dir)
         checkpoints = Checkpoints(model_dir, program, checkpoint_every, checkpoints_kept)
         tables = {"every": [checkpoint_every, eval_every], "num_steps": num_steps, "best_by": monitor}
-        observers = [
+        observers: list[Observer] = [
             LossLog(folder / "losses.csv"),
             curves.Progress(folder / curves.NAME, folder / "losses.csv", folder / EVAL / "scores.csv", **tables),
         ]
         if held_out:
-            options = {"layout": layout, "mesh_impl": devices.mesh_impl, "model_dir": model_dir, "monitor": monitor}
+            options: dict[str, Any] = {
+                "layout": layout,
+                "mesh_impl": devices.mesh_impl,
+                "model_dir": model_dir,
+                "monitor": monitor,
+            }
             options |= {"every": eval_every, "num_steps": num_steps, "stop": stop, "progress": progress}
             observers.append(make_evaluator(held_out, step, program, checkpoints, **options))
         elif (folder / EVAL).is_dir():
@@ -172,7 +180,12 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
     """Returns a function: number of the first step -> batches."""
 
     def make(batch_size: int, start_step: int, inputs: Inputs) -> Iterator[dict]:
-        options = {"batch_size": batch_size, "sizes": step.sizes, "seed": step.seed, "start_step": start_step}
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "sizes": step.sizes,
+            "seed": step.seed,
+            "start_step": start_step,
+        }
         return data_batches(data.data_set, data.data_dir, inputs, **options)
 
     # Only records are known to come in the same order whatever the batch size.
@@ -180,5 +193,6 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
 
 
 def _facts(data: TrainingData, sizes: tuple[int, ...], parted: folds.Parted | None) -> run.Facts:
-    spacing = format_spacing(data.data_set.sampling(data.data_dir).spacing) if data.is_records else None
+    records = data.data_set if isinstance(data.data_set, Records) else None
+    spacing = format_spacing(records.sampling(data.data_dir).spacing) if records else None
     return run.Facts(format_grid(sizes), spacing, parted.digest if parted else None)

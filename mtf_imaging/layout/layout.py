@@ -52,9 +52,11 @@ class Layout:
         Raises:
           LayoutError: a string that cannot be read, with all faults of both strings.
         """
+        shape: Shape = ()
+        rules: Rules = ()
         reports = []
         try:
-            mesh = parse_shape(mesh_shape, "mesh_shape")
+            shape = parse_shape(mesh_shape, what="mesh_shape")
         except LayoutError as error:
             reports.append(str(error))
         try:
@@ -63,7 +65,7 @@ class Layout:
             reports.append(str(error))
         if reports:
             raise LayoutError("\n".join(reports))
-        return cls(mesh, rules, (mesh_shape, layout))
+        return cls(shape, rules, (mesh_shape, layout))
 
     @classmethod
     def of(cls, layout: "Layout | str", mesh_shape: str = "") -> "Layout":

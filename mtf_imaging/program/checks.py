@@ -1,5 +1,7 @@
 """Checks that a graph over named tensors can be laid out, before any of it is lowered: all faults at once."""
 
+from collections.abc import Hashable, Mapping
+
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError
@@ -7,22 +9,24 @@ from mtf_imaging.layout import Layout
 from mtf_imaging.upstream.faults import title
 
 
-def _operations(graph):
+def _operations(graph: mtf.Graph) -> list[mtf.Operation]:
     """Returns every operation of a graph in order, including the operations inside loops."""
     return [each for op in graph.operations for each in [*upstream.inner_operations(op), op]]
 
 
-def tensors_of(graph):
+def tensors_of(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
     """Returns pairs (operation, output tensor) of a graph, in order."""
     return [(op, tensor) for op in _operations(graph) for tensor in op.outputs]
 
 
-def _size_faults(graph, mesh_shape, layout):
-    """The dimensions that the layout splits into unequal slices.
+def _size_faults(
+    graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]
+) -> dict[tuple[str, int], tuple[mtf.Operation, str]]:
+    """Returns the dimensions that the layout splits into unequal slices.
 
     There is one fault for each name and size, at the first operation that has it.
     """
-    seen = {}
+    seen: dict[tuple[str, int], tuple[mtf.Operation, str]] = {}
     for op, tensor in tensors_of(graph):
         for dim in tensor.shape.dims:
             rule = layout.get(dim.name)
@@ -39,13 +43,13 @@ def _size_faults(graph, mesh_shape, layout):
     return seen
 
 
-def _clash_faults(graph, mesh_shape, layout):
-    """Tensors of which the layout splits two dimensions over one mesh dimension."""
-    faults = {}
+def _clash_faults(graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]) -> list[str]:
+    """Returns the tensors of which the layout splits two dimensions over one mesh dimension."""
+    faults: dict[tuple[str, str], str] = {}
     for op, tensor in tensors_of(graph):
-        used = {}
+        used: dict[str, mtf.Dimension] = {}
         for dim in tensor.shape.dims:
-            rule = layout.get(dim.name)
+            rule = layout.get(dim.name, "")
             if mesh_shape.get(rule, 1) == 1:
                 continue
             if rule in used:
@@ -74,7 +78,10 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
     size_faults = _size_faults(graph, sizes, rules)
     # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
     # for all.
-    op_faults, explained, ways_out, settings = {}, set(), {}, {}
+    op_faults: dict[Hashable, str] = {}
+    explained: set[tuple[str, int]] = set()
+    ways_out: dict[str, None] = {}
+    settings: dict[str, None] = {}
     for op in _operations(graph):
         own = (
             op.layout_faults(sizes, rules) if hasattr(op, "layout_faults") else upstream.layout_faults(op, sizes, rules)

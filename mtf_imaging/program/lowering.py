@@ -1,16 +1,22 @@
 """Lowers a graph over named tensors to TensorFlow, operation by operation."""
 
+from collections.abc import Iterable, Mapping
+
 import tensorflow as tf
 
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, MtfImagingError
-from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor
+from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor, Lowered
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.random.numbers import RandomState
+from mtf_imaging.meshes.variables import LaidOutVariable
 from mtf_imaging.upstream.faults import title
+from mtf_imaging.upstream.slicewise import LocalCall
 
 
 class Lowering(mtf.Lowering):
-    """Lowers operations of a graph; unlike upstream's, an error says which one it is of, and stacks have one form.
+    """Lowers operations of a graph; unlike upstream's, an error names the operation, and stacks have one form.
 
     Args:
       graph: an `mtf.Graph`.
@@ -22,17 +28,29 @@ class Lowering(mtf.Lowering):
       local_calls: {slicewise operation: `LocalCall`}, from which gradients are computed.
     """
 
-    def __init__(self, graph, operations, mesh_to_impl, random_state):
+    def __init__(
+        self,
+        graph: mtf.Graph,
+        operations: Iterable[mtf.Operation],
+        mesh_to_impl: Mapping[mtf.Mesh, ShardMeshImpl],
+        random_state: RandomState,
+    ) -> None:
         self.graph = graph
         self.mesh_to_impl = mesh_to_impl
         self.random_state = random_state
-        self._counters = []
-        self.tensors, self.operations, self.variables, self.local_calls = {}, {}, {}, {}
+        self._counters: list[tuple] = []
+        self.tensors: dict[mtf.Tensor, Lowered] = {}
+        self.operations: dict[mtf.Operation, tf.Operation] = {}
+        self.variables: dict[mtf.Variable, LaidOutVariable] = {}
+        self.local_calls: dict[mtf.Operation, LocalCall] = {}
         for op in operations:
             self.lower(op)
 
-    def lower(self, op):
+    def lower(self, op: mtf.Operation) -> None:
         """Lowers an operation.
+
+        Args:
+          op: the operation.
 
         Raises:
           LayoutError: the operation cannot be lowered under the layout.
@@ -47,15 +65,19 @@ class Lowering(mtf.Lowering):
             rules = self.mesh_impl(op).layout_rules
             raise LayoutError(f"{title(op)} ({shapes}) cannot be lowered under {rules}: {error}") from error
 
-    def set_tensor_lowering(self, tensor, laid_out_tensor):
+    def set_tensor_lowering(self, tensor: mtf.Tensor, laid_out_tensor: Lowered) -> None:
         """Sets what a tensor is lowered to, with stacks of one exactly where the layout splits none of its dimensions.
 
         Operations on tensors of one shape then meet stacks of one size, which mesh_tensorflow's generic gradient relies
         on.
+
+        Args:
+          tensor: the tensor.
+          laid_out_tensor: its slices, or a sum that is put off.
         """
         mesh_impl = self.mesh_impl(tensor)
 
-        def canonical(x):
+        def canonical(x: LaidOutTensor) -> LaidOutTensor:
             return mesh_impl.canonical(x, tensor.shape)
 
         if isinstance(laid_out_tensor, LaidOutTensor):

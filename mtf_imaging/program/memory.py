@@ -3,11 +3,14 @@
 import contextlib
 import dataclasses
 import math
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
+from mtf_imaging.compat import mtf
 from mtf_imaging.errors import OutOfMemoryError, reason
 from mtf_imaging.layout import format_shape
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.program.checks import tensors_of
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -52,7 +55,7 @@ class Demand:
     num_tensors: int
     total_bytes: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (
             f"The largest tensor, '{self.name}' [{self.shape}], has slices of {list(self.slice_shape)}, "
             f"{format_bytes(self.slice_bytes)} each, {format_bytes(self.device_bytes)} a device. All "
@@ -61,16 +64,13 @@ class Demand:
         )
 
 
-def demand(graph, mesh_impl):
-    """What the tensors of a graph take on each device of a mesh.
+def demand(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> Demand:
+    """Returns the memory that the tensors of a graph take on each device of a mesh.
 
     Args:
       graph: an `mtf.Graph` with at least one tensor.
       mesh_impl: the `ShardMeshImpl` that it is to be lowered on. It holds a tensor that the layout does not split once
         a device, and a slice for each of the device's processors of any other.
-
-    Returns:
-      A `Demand`.
     """
     found = []
     for _, tensor in tensors_of(graph):
@@ -91,11 +91,11 @@ def demand(graph, mesh_impl):
 
 
 @contextlib.contextmanager
-def shortage_explained(program_demand):
-    """Raises `OutOfMemoryError` for what a lack of memory raises in the block.
+def shortage_explained(program_demand: Callable[[], Demand | None]) -> Iterator[None]:
+    """Raises `OutOfMemoryError` in place of the errors that a lack of memory raises in the block.
 
     Args:
-      program_demand: a function without arguments -> `Demand`, or None where it is not known yet.
+      program_demand: a function that returns the demand of the program, or None before it is known.
     """
     try:
         yield
@@ -107,22 +107,22 @@ def shortage_explained(program_demand):
         raise OutOfMemoryError("\n  ".join([*facts, *(f"- {way}" for way in _WAYS_OUT)]), _SETTINGS) from error
 
 
-def _is_shortage(error):
+def _is_shortage(error: Exception) -> bool:
     return isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or _speaks_of_memory(str(error))
 
 
-def _speaks_of_memory(text):
+def _speaks_of_memory(text: str) -> bool:
     return any(words in text.lower() for words in _SHORTAGE)
 
 
-def _said(error):
-    """The line that says what could not be had; TensorFlow's are in the middle of others."""
+def _said(error: Exception) -> str:
+    """Returns the line that states the shortage; in TensorFlow's messages it is in the middle of others."""
     lines = (line.strip() for line in str(error).splitlines())
     return next(filter(_speaks_of_memory, lines), reason(error)).removesuffix(".")
 
 
-def format_bytes(number):
-    """A number of bytes for people.
+def format_bytes(number: int) -> str:
+    """Formats a number of bytes for people.
 
     >>> format_bytes(3 * 2**29)
     '1.5 GiB'

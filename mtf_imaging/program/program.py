@@ -2,6 +2,8 @@
 
 import functools
 import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,7 +11,7 @@ from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import Layout, format_shape
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.random.numbers import Part, RandomState
-from mtf_imaging.ops.reshard import layout_changes
+from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.program import lowering, memory, tracing
 from mtf_imaging.program.variables import Variables
 
@@ -59,37 +61,37 @@ class Program(tf.Module):
 
     def __init__(
         self,
-        fn,
-        inputs,
-        mesh_shape="",
-        layout="",
-        mesh_impl="auto",
-        devices=None,
-        seed=0,
-        variables=None,
-        name=None,
+        fn: Callable[..., Any],
+        inputs: Mapping[str, tracing.Spec],
+        mesh_shape: str = "",
+        layout: Layout | str = "",
+        mesh_impl: str = "auto",
+        devices: Sequence[str] | None = None,
+        seed: int = 0,
+        variables: "Program | None" = None,
+        name: str | None = None,
         *,
-        updates="all",
-        part_of=None,
-    ):
+        updates: str = "all",
+        part_of: tuple[str, int] | None = None,
+    ) -> None:
         super().__init__(name=name)
         self._inputs = {key: tracing.Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
-        self._demand = None
+        self._demand: memory.Demand | None = None
         self.layout, self.seed = Layout.of(layout, mesh_shape), seed
         self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
         # The name of this attribute is a part of the keys in checkpoints.
-        self._masters = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
+        self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
 
-        def build(tensors, part):
+        def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None) -> Any:
             traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
             graph, mesh, outputs, _ = traced
             self._repeated = tracing.check(traced, self.layout)
             self._demand = memory.demand(graph, self.mesh_impl)
             self._masters.create()
-            part = Part(*part_of, part) if part_of else None
-            self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), part)
+            drawn = Part(part_of[0], part_of[1], part) if part_of else None
+            self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), drawn)
             lowered = lowering.Lowering(graph, traced.needed, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             reads = [variable.read for variable in lowered.variables.values()]
@@ -116,15 +118,33 @@ class Program(tf.Module):
                 self.layout.mesh_string,
             )
 
-    def __call__(self, /, **tensors):
-        """Calls the program on whole tensors, by keyword; returns whole tensors in the structure that `fn` returned."""
+    def __call__(self, /, **tensors: Any) -> Any:
+        """Calls the program on whole tensors.
+
+        Args:
+          **tensors: a tensor for each input, by keyword.
+
+        Returns:
+          Whole tensors in the structure that `fn` returned.
+
+        Raises:
+          ShapeError: an input is missing, unknown, or has another shape or dtype.
+        """
         return self._call(None, tensors)
 
-    def call_part(self, index, /, **tensors):
-        """The same for a program of one of several parts, its `part_of`: that of number `index`, from 0."""
+    def call_part(self, index: int, /, **tensors: Any) -> Any:
+        """Calls a program that has `part_of` on the inputs of one part.
+
+        Args:
+          index: number of the part, from 0.
+          **tensors: a tensor for each input, by keyword.
+
+        Returns:
+          Whole tensors in the structure that `fn` returned.
+        """
         return self._call(index, tensors)
 
-    def _call(self, index, tensors):
+    def _call(self, index: int | None, tensors: Mapping[str, Any]) -> Any:
         unknown, missing = sorted(tensors.keys() - self._inputs.keys()), sorted(self._inputs.keys() - tensors.keys())
         if unknown or missing:
             raise ShapeError(
@@ -140,7 +160,7 @@ class Program(tf.Module):
             with self._masters.lock:
                 return self.function(inputs, part)
 
-    def _checked(self, spec, value):
+    def _checked(self, spec: tracing.Input, value: Any) -> tf.Tensor:
         with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do
             try:
                 value = tf.convert_to_tensor(value, dtype=spec.dtype)
@@ -152,16 +172,24 @@ class Program(tf.Module):
         return value
 
     @property
-    def variables(self):
+    def variables(self) -> dict[str, tf.Variable]:
+        """The variables by name, without the step."""
         return self._masters.variables
 
     @property
-    def num_nodes(self):
-        """Nodes of the compiled graph."""
+    def num_nodes(self) -> int:
+        """The number of nodes of the compiled graph."""
         return len(self.function.graph.get_operations())
 
-    def slice_shape(self, name):
-        """Shape, as a list, of what one processor holds of an input or a variable."""
+    def slice_shape(self, name: str) -> list[int]:
+        """Returns the per-processor shape of an input or a variable.
+
+        Args:
+          name: name of the input or variable.
+
+        Raises:
+          LayoutError: the program has none of that name.
+        """
         if name in self._inputs:
             return self.mesh_impl.slice_shape(self._inputs[name].shape)
         if name in self._shapes:
@@ -172,5 +200,5 @@ class Program(tf.Module):
 
 
 @functools.cache  # once, however many programs have the same network
-def _say_change(change):
+def _say_change(change: LayoutChange) -> None:
     _logger.info("%s", change)

@@ -1,7 +1,7 @@
 """A function over named tensors as a graph, checked against a mesh and a layout before any device is used."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,16 +13,19 @@ from mtf_imaging.ops.reshard import ProgramMesh
 from mtf_imaging.program.checks import check_layout, tensors_of
 from mtf_imaging.program.variables import Variables
 
+# The shape of an input, "batch:1,x:12,channels:3" (float32), or a pair (shape, dtype).
+Spec = str | tuple[str, tf.DType]
+
 
 class Input:
     """Name, shape and dtype of an input, as the user gave them.
 
     Args:
-      name: of the input.
+      name: name of the input.
       spec: its shape, "batch:1,x:12,channels:3" (float32), or a pair (shape, dtype).
     """
 
-    def __init__(self, name, spec):
+    def __init__(self, name: str, spec: Spec) -> None:
         string, dtype = spec if isinstance(spec, (tuple, list)) else (spec, tf.float32)
         self.name = name
         self.shape = mtf.Shape([mtf.Dimension(d, n) for d, n in parse_shape(string, what=f"shape of input '{name}'")])
@@ -42,16 +45,22 @@ class Traced(NamedTuple):
 
     graph: mtf.Graph
     mesh: mtf.Mesh
-    outputs: object
+    outputs: Any
     variables: Variables
 
     @property
-    def needed(self):
-        """The operations of the graph that outputs or assignments come of, in its order."""
+    def needed(self) -> list[mtf.Operation]:
+        """The operations that outputs or assignments depend on, in the order of the graph."""
         return upstream.needed(self.graph, tf.nest.flatten(self.outputs))
 
 
-def trace(fn: Callable, inputs: dict, tensors: dict, layout: Layout, variables: Variables) -> Traced:
+def trace(
+    fn: Callable[..., Any],
+    inputs: Mapping[str, Input],
+    tensors: Mapping[str, tf.Tensor],
+    layout: Layout,
+    variables: Variables,
+) -> Traced:
     """Calls a function with an `mtf.Tensor` for each input.
 
     Args:
@@ -76,9 +85,12 @@ def trace(fn: Callable, inputs: dict, tensors: dict, layout: Layout, variables: 
 
 
 def trace_only(
-    fn: Callable, inputs: dict, layout: Layout = ONE_PROCESSOR, devices: Sequence[str] = ("CPU:0",)
+    fn: Callable[..., Any],
+    inputs: Mapping[str, Spec],
+    layout: Layout = ONE_PROCESSOR,
+    devices: Sequence[str] = ("CPU:0",),
 ) -> Traced:
-    """Traces a function to look at what it made; takes no memory to speak of, whatever the sizes.
+    """Traces a function without allocating its tensors, so that its graph can be examined whatever the sizes.
 
     Args:
       fn: the function.
@@ -87,18 +99,22 @@ def trace_only(
       devices: names of devices that variables would be spread over; there need not be any of them.
     """
     variables = Variables(0, devices)
-    inputs = {name: Input(name, spec) for name, spec in inputs.items()}
+    named = {name: Input(name, spec) for name, spec in inputs.items()}
     traced = []
 
-    def build(tensors):
-        traced.append(trace(fn, inputs, tensors, layout, variables))
+    def build(tensors: dict[str, tf.Tensor]) -> None:
+        traced.append(trace(fn, named, tensors, layout, variables))
 
-    tf.function(build, autograph=False).get_concrete_function({name: i.spec for name, i in inputs.items()})
+    tf.function(build, autograph=False).get_concrete_function({name: i.spec for name, i in named.items()})
     return traced[0]
 
 
 def check(traced: Traced, layout: Layout) -> tuple[str, ...]:
     """Checks that a graph can be laid out.
+
+    Args:
+      traced: the graph.
+      layout: the layout.
 
     Returns:
       Mesh dimensions that no rule of the layout uses: the same work is done along them on every processor.

@@ -5,26 +5,30 @@ import contextlib
 import itertools
 import threading
 import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.compat import variable_getter
+from mtf_imaging.compat import mtf, variable_getter
 from mtf_imaging.errors import CheckpointError
 
 
 class _Variable:
     """The master copy of an `mtf.Variable`: a name while the graph is traced, a `tf.Variable` once it is lowered."""
 
-    def __init__(self, name, shape, dtype, initializer, trainable, device):
+    def __init__(
+        self, name: str, shape: Iterable[int], dtype: tf.DType, initializer: Any, trainable: bool, device: str
+    ) -> None:
         self.name = f"{name}:0"
         self.key, self.shape, self.dtype = name, tuple(shape), dtype
         self.initializer, self.trainable, self.device = initializer, trainable, device
-        self.variable = None
-        self._read = None
+        self.variable: tf.Variable | None = None
+        self._read: tf.Tensor | None = None
 
-    def read(self):
-        """The value before any assignment of this call, read once."""
+    def read(self) -> tf.Tensor:
+        """Returns the value before any assignment of this call, read once."""
         if self._read is None:
             with tf.device(self.device):
                 self._read = tf.identity(self.variable)
@@ -36,7 +40,7 @@ class Variables(tf.Module):
 
     Args:
       seed: an int.
-      devices: device strings, over which variables are spread in turn, each with what the optimizer keeps of it.
+      devices: device strings, over which variables are spread in turn, each with its optimizer slots.
       shared: `Variables` of another program, or None.
 
     Attributes:
@@ -45,40 +49,52 @@ class Variables(tf.Module):
         assignment.
     """
 
-    def __init__(self, seed, devices, shared=None):
+    def __init__(self, seed: int, devices: Sequence[str], shared: "Variables | None" = None) -> None:
         super().__init__()
         self._seed, self._next_device = seed, itertools.cycle(devices)
-        self._pending = {}
+        self._pending: dict[str, _Variable] = {}
         if shared is not None:
             # `_named` and `Program._masters` are parts of the keys in checkpoints.
-            self._named, self.step, self.lock = shared._named, shared.step, shared.lock
+            self._named: dict[str, tf.Variable] = shared._named
+            self.step: tf.Variable = shared.step
+            self.lock: threading.Lock = shared.lock
         else:
             self._named, self.lock = {}, threading.Lock()
             self.step = tf.Variable(0, dtype=tf.int64, name="step", trainable=False)
-        self._step_read = None
+        self._step_read: tf.Tensor | None = None
 
     @property
-    def variables(self):
+    def variables(self) -> dict[str, tf.Variable]:
+        """The variables by name, without the step."""
         return dict(self._named)
 
     @property
-    def homes(self):
-        """{name: device} of the variables asked for so far."""
+    def homes(self) -> dict[str, str]:
+        """The device of each variable asked for so far, by name."""
         return {name: master.device for name, master in self._pending.items()}
 
     @contextlib.contextmanager
-    def scope(self):
-        """Within it, `mtf.get_variable` takes variables from here, and the step is the global step."""
+    def scope(self) -> Iterator[None]:
+        """Makes `mtf.get_variable` take variables from here, and the step the global step, within the block."""
         with variable_getter(self._get, self.step):
             yield
 
-    def read_step(self):
-        """The step before this call, read once."""
+    def read_step(self) -> tf.Tensor:
+        """Returns the step before this call, read once."""
         if self._step_read is None:
             self._step_read = tf.identity(self.step)
         return self._step_read
 
-    def _get(self, getter, name, shape=None, dtype=tf.float32, initializer=None, trainable=True, **unused):
+    def _get(
+        self,
+        getter: Callable[..., Any],
+        name: str,
+        shape: Any = None,
+        dtype: tf.DType = tf.float32,
+        initializer: Any = None,
+        trainable: bool = True,
+        **unused: Any,
+    ) -> _Variable:
         del getter, unused
         if name not in self._pending:
             owner = self._pending.get(name.rpartition("/")[0])  # of an optimizer's slot: both are updated together
@@ -86,7 +102,7 @@ class Variables(tf.Module):
             self._pending[name] = _Variable(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
         return self._pending[name]
 
-    def create(self):
+    def create(self) -> None:
         """Creates the variables asked for.
 
         A thread of its own knows nothing of the function that is being traced in this one: its variables are made at
@@ -95,7 +111,7 @@ class Variables(tf.Module):
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             thread.submit(self._create).result()
 
-    def _create(self):
+    def _create(self) -> None:
         for name, master in self._pending.items():
             if name not in self._named:
                 value = initial_value(master.initializer, name, master.shape, master.dtype, self._seed)
@@ -110,17 +126,16 @@ class Variables(tf.Module):
             master.variable = variable
             master.device = variable.device
 
-    def assign(self, assignments, count_step=True):
+    def assign(
+        self, assignments: Iterable[tuple[mtf.Variable, Callable[..., Any], tf.Tensor]], count_step: bool = True
+    ) -> list[tf.Operation]:
         """Makes all assignments, those to one variable one after the other, and counts the step if there are any.
 
         Args:
           assignments: triples (mtf.Variable, assign function, new value), as the mesh noted them.
           count_step: False for what is only a part of a step.
-
-        Returns:
-          Operations.
         """
-        last = {}
+        last: dict[_Variable | Variables, tf.Operation] = {}
         for variable, assign_fn, value in assignments:
             master = variable.get_master()
             with tf.control_dependencies([last[master]] if master in last else []), tf.device(master.device):
@@ -130,8 +145,8 @@ class Variables(tf.Module):
         return list(last.values())
 
 
-def initial_value(initializer, name, shape, dtype, seed):
-    """A variable's initial value: it depends on (seed, name) alone.
+def initial_value(initializer: Any, name: str, shape: Iterable[int], dtype: tf.DType, seed: int) -> np.ndarray:
+    """Returns a variable's initial value: it depends on (seed, name) alone.
 
     Args:
       initializer: a TensorFlow initializer or its class, a function of (shape, dtype), a value, or None for Glorot
@@ -140,9 +155,6 @@ def initial_value(initializer, name, shape, dtype, seed):
       shape: its shape.
       dtype: its tf.DType.
       seed: an int.
-
-    Returns:
-      A numpy array.
     """
     if initializer is None:
         initializer = tf.compat.v1.glorot_uniform_initializer()

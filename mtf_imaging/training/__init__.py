@@ -5,9 +5,10 @@ Its modules are imported when they are first used: `mi.training.prediction.predi
 
 import importlib
 import importlib.util
+from types import ModuleType
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> ModuleType:
     module = f"{__name__}.{name}"
     if name.startswith("_") or importlib.util.find_spec(module) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ _EVERY = 1.0  # seconds between updates, on a terminal
 
 @contextlib.contextmanager
 def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Iterator[None]:
-    """Within the block, shows a description and the elapsed time on stderr.
+    """Shows a description and the elapsed time on stderr, within the block.
 
     Args:
       what: the description, for instance "building the network".
@@ -23,8 +23,9 @@ def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Itera
     if not progress or (bar is not None and bar.disable):
         yield
         return
-    own = tqdm(desc=what, bar_format="{desc} [{elapsed}]", leave=False, dynamic_ncols=True) if bar is None else None
-    shown = bar if own is None else own
+    shown = bar
+    if shown is None:
+        shown = tqdm(desc=what, bar_format="{desc} [{elapsed}]", leave=False, dynamic_ncols=True)
     title = shown.desc
     if bar is not None:
         bar.set_description_str(f"{title.removesuffix(': ')}: {what}")
@@ -38,13 +39,13 @@ def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Itera
         ended.set()
         if ticker.ident is not None:
             ticker.join()
-        if own is not None:
-            own.close()
+        if bar is None:
+            shown.close()
         else:
             bar.set_description_str(title, refresh=False)
             bar.unpause()
 
 
-def _tick(bar, ended):
+def _tick(bar: tqdm, ended: threading.Event) -> None:
     while not ended.wait(_EVERY):
         bar.refresh()

@@ -1,20 +1,24 @@
 """What a data set offers to be trained on; it need not derive from anything here."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.layout import format_shape, parse_shape
+from mtf_imaging.layout import Shape, format_shape, parse_shape
 from mtf_imaging.training.protocols import check_offers
+from mtf_imaging.training.task import Inputs
 
 
 class DataSet(Protocol):
     """Images and what is to be learned of them, in batches."""
 
     def sizes(self, data_dir: str) -> tuple[int, ...]:
-        """Voxels of the images along their spatial dimensions, one to three, where nobody asks for others.
+        """Returns the voxels of the images along their one to three spatial dimensions, where nobody asks for others.
+
+        Args:
+          data_dir: the folder.
 
         Raises:
           DataError: the folder cannot be used.
@@ -23,10 +27,17 @@ class DataSet(Protocol):
     def batches(
         self, data_dir: str, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
     ) -> Iterator[dict]:
-        """Batches without end, from that of step `start_step` on: batch k must not depend on where the run began.
+        """Yields batches without end, from that of step `start_step` on.
 
-        Nor should the images, one batch after the other, depend on `batch_size`: micro-batches are asked for as smaller
-        ones, several a step.
+        Batch k must not depend on where the run began. Nor should the images, one batch after the other, depend on
+        `batch_size`: micro-batches are asked for as smaller ones, several a step.
+
+        Args:
+          data_dir: the folder.
+          batch_size: images in a batch.
+          sizes: voxels of the images along their spatial dimensions.
+          seed: seed of the order and of random changes to the images.
+          start_step: number of the first batch.
 
         Yields:
           Arrays by the names of the task's inputs, and "cases", a list of names of what is in the batch, for messages;
@@ -37,8 +48,12 @@ class DataSet(Protocol):
         """
 
 
-def data_sizes(data, data_dir):
+def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
     """Asks a data set for its sizes, and checks that it is one.
+
+    Args:
+      data: the data set.
+      data_dir: its folder, as the data set takes it.
 
     Raises:
       ConfigError: it is none.
@@ -55,13 +70,19 @@ def data_sizes(data, data_dir):
     return whole
 
 
-def data_batches(data, data_dir, inputs, *, batch_size, sizes, seed, start_step):
-    """The batches of a data set, in the dtypes of a program's inputs; each is checked against them.
+def data_batches(
+    data: DataSet, data_dir: Any, inputs: Inputs, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
+) -> Iterator[dict[str, Any]]:
+    """Returns the batches of a data set, in the dtypes of a program's inputs; each is checked against them.
 
     Args:
       data: a `DataSet`.
-      data_dir, batch_size, sizes, seed, start_step: as of `DataSet.batches`.
+      data_dir: its folder, as the data set takes it.
       inputs: {name: (shape string, tf.DType)}, those of `training.task.task_inputs`.
+      batch_size: images in a batch.
+      sizes: voxels of the images along their spatial dimensions.
+      seed: as of `DataSet.batches`.
+      start_step: number of the first batch.
 
     Returns:
       An iterator of dicts: a tensor for each input, and "cases", a list of strings.
@@ -75,7 +96,7 @@ def data_batches(data, data_dir, inputs, *, batch_size, sizes, seed, start_step)
     return _endless(checked_batches(found, inputs, _title(data), start_step), _title(data), start_step)
 
 
-def _endless(batches, title, step):
+def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterator[dict[str, Any]]:
     for batch in batches:
         yield batch
         step += 1
@@ -85,7 +106,7 @@ def _endless(batches, title, step):
     )
 
 
-def checked_batches(found, inputs, title, step=0):
+def checked_batches(found: Iterable[Any], inputs: Inputs, title: str, step: int = 0) -> Iterator[dict[str, Any]]:
     """Checks batches one by one and converts them to tensors.
 
     Args:
@@ -116,8 +137,8 @@ def checked_batches(found, inputs, title, step=0):
         step += 1
 
 
-def _tensor(value, shape, dtype, name, where):
-    """An input as a tensor of its dtype."""
+def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str) -> tf.Tensor:
+    """Returns an input as a tensor of its dtype."""
     try:
         with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do
             tensor = tf.cast(value, dtype)
@@ -132,5 +153,5 @@ def _tensor(value, shape, dtype, name, where):
     return tensor
 
 
-def _title(data):
+def _title(data: DataSet) -> str:
     return f"data set {type(data).__name__}"

@@ -1,10 +1,15 @@
 """What one processor holds of a program, as a table."""
 
+from collections.abc import Iterable
 
-def describe_slices(program, inputs):
-    """Returns the table: each input and each weight, whole, and as one processor holds it.
+from mtf_imaging.program.program import Program
+from mtf_imaging.training.task import Inputs
 
-    Then, each place where the slices of what is computed change, and how.
+
+def describe_slices(program: Program, inputs: Inputs) -> str:
+    """Returns a table of the whole and the per-processor shape of each input and each weight.
+
+    Below, it lists each place where the layout changes within the program, with the shapes before and after.
 
     Args:
       program: a `Program`.
@@ -26,12 +31,12 @@ def describe_slices(program, inputs):
     return "\n".join(lines)
 
 
-def _shape(sizes):
+def _shape(sizes: Iterable[int]) -> str:
     return " x ".join(map(str, sizes))
 
 
-def describe_run(program, inputs):
-    """Returns what `describe_slices` says and the mesh and the layout, in Markdown.
+def describe_run(program: Program, inputs: Inputs) -> str:
+    """Returns the mesh, the layout and the table of `describe_slices`, in Markdown.
 
     Args:
       program: a `Program`.
@@ -49,6 +54,6 @@ def describe_run(program, inputs):
     )
 
 
-def fenced(text):
-    """Lines of Markdown that show a text as it is."""
+def fenced(text: str) -> list[str]:
+    """Returns lines of Markdown that show a text as it is."""
     return ["```", text, "```"]

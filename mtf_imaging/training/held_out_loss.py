@@ -1,14 +1,16 @@
 """The loss of held-out batches: the training loss, computed by the network in inference mode."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
+from mtf_imaging.compat import mtf
 from mtf_imaging.ops.inference import inference
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.micro_batches import SumsOverBatch, part_of
-from mtf_imaging.training.task import loss_of
+from mtf_imaging.training.task import Inputs, Task, loss_of
 
 
 class HeldOutLoss:
@@ -25,11 +27,11 @@ class HeldOutLoss:
       **layout: keyword arguments for `Program`: layout, mesh_impl, devices.
     """
 
-    def __init__(self, task, inputs: dict, count: int = 1, *, variables: Program, **layout):
+    def __init__(self, task: Task, inputs: Inputs, count: int = 1, *, variables: Program, **layout: Any) -> None:
         self._count = count
-        options = {"updates": "none", "variables": variables, **layout}
+        options: dict[str, Any] = {"updates": "none", "variables": variables, **layout}
 
-        def loss(**tensors):
+        def loss(**tensors: mtf.Tensor) -> mtf.Tensor:
             with inference():
                 return loss_of(task, tensors)[0]
 
@@ -38,17 +40,17 @@ class HeldOutLoss:
             return
         self._sums = SumsOverBatch(loss, inputs, count, **options)
 
-        def loss_of_part(**tensors):
+        def loss_of_part(**tensors: mtf.Tensor) -> mtf.Tensor:
             with in_pass(SecondPass(self._sums.pop(tensors), count)):
                 return loss(**tensors)
 
         self._program = Program(loss_of_part, inputs | self._sums.specs, **options, part_of=part_of(count))
 
-    def __call__(self, batches: Iterable) -> float:
+    def __call__(self, batches: Iterable[Any]) -> float:
         """Returns the mean over batches. A batch is a dict of inputs, or a list of dicts, one per micro-batch."""
         return float(np.mean([self._of_batch(batch) for batch in batches], dtype=np.float64))
 
-    def _of_batch(self, batch):
+    def _of_batch(self, batch: Any) -> Any:
         if self._count == 1:
             return self._program(**batch).numpy()
         whole = self._sums(batch)

@@ -5,20 +5,34 @@ import contextlib
 import logging
 import statistics
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
 from mtf_imaging.errors import Interrupted, TrainingError
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.observers.observer import Observer
 
 _logger = logging.getLogger(__name__)
 _TIMED_STEPS = 20
 
 
-def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, stop=lambda: None, progress=True):
+def train(
+    *,
+    program: Program,
+    batches: Callable[[int], Iterable[dict[str, Any]]],
+    num_steps: int,
+    checkpoints: Checkpoints,
+    observers: Sequence[Observer] = (),
+    step: Callable[..., dict[str, tf.Tensor]] | None = None,
+    stop: Callable[[], str | None] = lambda: None,
+    progress: bool = True,
+) -> dict[str, float]:
     """Trains until the program has made `num_steps` steps, beginning with the one that it is at.
 
     A run that is stopped at any moment, restored and started again repeats an unbroken one exactly: the step says which
@@ -28,11 +42,11 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
       program: a `Program` of `training_step`, or the one that holds the variables of `step`.
       batches: a function of the first step's number -> iterator of dicts: the program's inputs, and "cases", the
         keys of the cases of the batch.
-      num_steps: in all, with those of earlier runs.
+      num_steps: steps in all, with those of earlier runs.
       checkpoints: `Checkpoints` of the program, restored if the run is to go on.
-      observers: `Observer`s. They are told of a run that has nothing left to do, too.
-      step: what to call with the inputs of a batch; default: the program.
-      stop: a function that is asked before each step whether to end early, and why: a string, or None.
+      observers: `Observer`s. They also begin and close where the run has nothing left to do.
+      step: the function to call with the inputs of a batch; default: the program.
+      stop: a function that is called before each step; a string ends the run early, for that reason.
       progress: whether to show a bar.
 
     Returns:
@@ -43,7 +57,7 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
       Interrupted: it was asked to stop, and has saved a checkpoint.
     """
     start = int(program.step)
-    measures = {}
+    measures: dict[str, float] = {}
     try:
         for observer in observers:
             observer.begin(start)
@@ -51,7 +65,7 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
             _logger.info("all %d steps are done: nothing to train", num_steps)
             return measures
         found = iter(batches(start))
-        times = collections.deque(maxlen=_TIMED_STEPS)
+        times: collections.deque[float] = collections.deque(maxlen=_TIMED_STEPS)
         with tqdm(
             total=num_steps, initial=start, desc="train", unit="step", disable=not progress, dynamic_ncols=True
         ) as bar:
@@ -71,7 +85,7 @@ def train(*, program, batches, num_steps, checkpoints, observers=(), step=None, 
     return measures
 
 
-def _check_stop(stop, number, start, checkpoints):
+def _check_stop(stop: Callable[[], str | None], number: int, start: int, checkpoints: Checkpoints) -> None:
     """Ends the run before step `number` if it is asked to."""
     why = stop()
     if why is None:
@@ -87,13 +101,13 @@ def _check_stop(stop, number, start, checkpoints):
 class _Made(NamedTuple):
     """A step: its values, the cases of its batch, its seconds, and the share of these spent waiting for the batch."""
 
-    values: dict
+    values: dict[str, Any]
     cases: list[str]
     seconds: float
     waited: float
 
 
-def _compute(step, number, batches):
+def _compute(step: Callable[..., dict[str, tf.Tensor]], number: int, batches: Iterator[dict[str, Any]]) -> _Made:
     """Computes one step."""
     began = time.perf_counter()
     with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # by which a trace tells steps apart
@@ -106,7 +120,14 @@ def _compute(step, number, batches):
     return _Made(values, cases, ended - began, (came - began) / (ended - began))
 
 
-def _tell(made, number, observers, checkpoints, bar, times):
+def _tell(
+    made: _Made,
+    number: int,
+    observers: Sequence[Observer],
+    checkpoints: Checkpoints,
+    bar: tqdm,
+    times: collections.deque[float],
+) -> dict[str, float]:
     """Reports a step to the observers and the progress bar; returns its measures if the loss is finite."""
     values, cases, seconds, waited = made
     times.append(seconds)

@@ -1,6 +1,8 @@
 """A step of training in micro-batches, of which only one needs memory at a time."""
 
 import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -11,12 +13,13 @@ from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_shape, parse_shape
 from mtf_imaging.ops.over_batch import FirstPass, SecondPass, in_pass
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.gradients import gradients_of
-from mtf_imaging.training.task import loss_of
+from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.training.task import Inputs, Task, loss_of
 
 _BATCH = "batch"
 
 
-def part_of(count):
+def part_of(count: int) -> tuple[str, int]:
     """Returns the argument `part_of` of `Program` for one of `count` micro-batches."""
     return _BATCH, count
 
@@ -36,11 +39,11 @@ class SumsOverBatch:
       specs: {input name: (shape string, dtype)}, one input per sum.
     """
 
-    def __init__(self, loss, inputs, count, **options):
+    def __init__(self, loss: Callable[..., mtf.Tensor], inputs: Inputs, count: int, **options: Any) -> None:
         found = FirstPass()
-        collected = []
+        collected: list[tuple[str, tf.DType]] = []
 
-        def sums(**tensors):
+        def sums(**tensors: mtf.Tensor) -> Any:
             with in_pass(found):
                 value = loss(**tensors)
             collected[:] = [(str(format_shape((d.name, d.size) for d in x.shape.dims)), x.dtype) for x in found.sums]
@@ -49,11 +52,11 @@ class SumsOverBatch:
         self.program = Program(sums, inputs, part_of=part_of(count), **options | {"updates": "none"})
         self.specs = {f"sum_over_batch_{i}": spec for i, spec in enumerate(collected)}
 
-    def pop(self, tensors):
+    def pop(self, tensors: dict[str, mtf.Tensor]) -> list[mtf.Tensor]:
         """Removes the sums from a dict of inputs and returns them."""
         return [tensors.pop(name) for name in self.specs]
 
-    def __call__(self, parts):
+    def __call__(self, parts: Sequence[dict[str, Any]]) -> dict[str, tf.Tensor]:
         """Returns {input name: sum over the whole batch}, given the inputs of each micro-batch."""
         if not self.specs:
             return {}
@@ -64,15 +67,15 @@ class SumsOverBatch:
 class MicroBatches:
     """A `BuiltStep` of a batch in `count` equal micro-batches: it applies the mean of their gradients.
 
-    The gradient is that of the whole batch, whatever `count` is: dropout draws what it would for the whole, and sums
-    over the batch that a loss is a function of (`ops.over_batch`) are found in a forward pass of their own, where there
-    are any. Only batch norm differs: it normalises each part by the statistics of that part, and moves its moving ones
+    The gradient is that of the whole batch, whatever `count` is: dropout draws what it would for the whole, and the
+    sums over the batch that a loss depends on (`ops.over_batch`) are computed in a separate forward pass, if there are
+    any. Only batch norm differs: it normalizes each part by the statistics of that part, and moves its moving ones
     `count` times a step. Instance and group norm are exact: they look at one case at a time.
 
     Args:
       task: a `Task`.
       optimizer: an `Optimizer`.
-      inputs: of one part, as `part_inputs` gives them: (shape string, dtype) by name.
+      inputs: {name: (shape string, dtype)} of one part, as `part_inputs` returns them.
       count: number of parts.
       layout: the layout.
       **options: keyword arguments for `Program`: seed, mesh_impl, devices.
@@ -83,13 +86,22 @@ class MicroBatches:
       calls: pairs (program, calls in one step).
     """
 
-    def __init__(self, task, optimizer, inputs, count, *, layout: Layout = ONE_PROCESSOR, **options):
+    def __init__(
+        self,
+        task: Task,
+        optimizer: Optimizer,
+        inputs: Inputs,
+        count: int,
+        *,
+        layout: Layout = ONE_PROCESSOR,
+        **options: Any,
+    ) -> None:
         self._count = count
-        mesh = {"layout": layout, **options}
+        mesh: dict[str, Any] = {"layout": layout, **options}
         self._sums = SumsOverBatch(lambda **tensors: loss_of(task, tensors)[0], inputs, count, **mesh)
-        variables = []
+        variables: list[mtf.Variable] = []
 
-        def gradients(**tensors):
+        def gradients(**tensors: mtf.Tensor) -> dict[str, Any]:
             with in_pass(SecondPass(self._sums.pop(tensors), count)):
                 loss, measures = loss_of(task, tensors)
             variables[:], found = gradients_of(loss)
@@ -103,7 +115,7 @@ class MicroBatches:
             for i, v in enumerate(variables)
         }
 
-        def update(**gradients):
+        def update(**gradients: mtf.Tensor) -> mtf.Tensor:
             mesh = next(iter(gradients.values())).mesh
             optimizer.apply(list(gradients.values()), [_same_variable(mesh, v) for v in variables])
             return ops.step(mesh)
@@ -114,9 +126,9 @@ class MicroBatches:
         self.program = Program(update, shapes, variables=self.network, **mesh)
         self._wanted = list(shapes)
         of_each_part = [self._sums.program, self.network] if self._sums.specs else [self.network]
-        self.calls = [(self.program, 1), *((program, count) for program in of_each_part)]
+        self.calls: Sequence[tuple[Program, int]] = [(self.program, 1), *((program, count) for program in of_each_part)]
 
-    def __call__(self, *, parts):
+    def __call__(self, *, parts: Sequence[dict[str, Any]]) -> dict[str, tf.Tensor]:
         """Makes a step.
 
         Args:
@@ -135,11 +147,11 @@ class MicroBatches:
             return mean["measures"]
 
 
-def part_inputs(inputs, count):
-    """The inputs of one of `count` equal parts of a batch.
+def part_inputs(inputs: Inputs, count: int) -> Inputs:
+    """Returns the inputs of one of `count` equal parts of a batch.
 
     Args:
-      inputs: of the whole batch: (shape string, dtype) by name.
+      inputs: {name: (shape string, dtype)} of the whole batch.
       count: number of parts.
 
     Raises:
@@ -158,7 +170,7 @@ def part_inputs(inputs, count):
     return parts
 
 
-def in_parts(batches, count):
+def in_parts(batches: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str, Any]]:
     """Groups batches by `count`, for a step of `MicroBatches`.
 
     Args:
@@ -174,12 +186,12 @@ def in_parts(batches, count):
         yield {"parts": parts, "cases": cases}
 
 
-def split_batches(batches, inputs, count):
+def split_batches(batches: Iterator[dict[str, Any]], inputs: Inputs, count: int) -> Iterator[dict[str, Any]]:
     """Cuts whole batches into `count` parts, for a step of `MicroBatches`.
 
     Args:
       batches: an iterator of dicts: tensors of a whole batch by name, and "cases".
-      inputs: of the whole batch: (shape string, dtype) by name; one without a batch dimension goes to every part.
+      inputs: {name: (shape string, dtype)} of the whole batch; one without a batch dimension goes to every part.
       count: number of parts.
 
     Yields:
@@ -198,8 +210,8 @@ def split_batches(batches, inputs, count):
         yield {"parts": [{name: pieces[name][i] for name in axes} for i in range(count)], "cases": batch["cases"]}
 
 
-def _same_variable(mesh, variable):
-    """A variable of another program's graph, in this one."""
+def _same_variable(mesh: mtf.Mesh, variable: mtf.Variable) -> mtf.Variable:
+    """Returns a variable of another program's graph, in this one."""
     dtype = mtf.VariableDType(variable.master_dtype, variable.slice_dtype, variable.activation_dtype)
     zeros = tf.zeros_initializer()  # not used: the variable is there
     mtf.get_variable(mesh, variable.name, variable.shape, dtype=dtype, initializer=zeros)

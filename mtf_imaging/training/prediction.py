@@ -1,13 +1,18 @@
 """A trained network as a function of an image, on a layout of its own."""
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.task import task_inputs
+from mtf_imaging.training.evaluation import Predict
+from mtf_imaging.training.task import Task, task_inputs
 
 _logger = logging.getLogger(__name__)
 _BUILDING = "building the network"
@@ -15,16 +20,16 @@ _BUILDING = "building the network"
 
 def predictor(
     *,
-    task,
-    sizes,
-    model_dir,
-    checkpoint="last",
-    dtype="float32",
-    layout="",
-    mesh_shape="",
-    mesh_impl="auto",
-    progress=False,
-):
+    task: Task,
+    sizes: Sequence[int],
+    model_dir: str | Path,
+    checkpoint: str = "last",
+    dtype: str = "float32",
+    layout: Layout | str = "",
+    mesh_shape: str = "",
+    mesh_impl: str = "auto",
+    progress: bool = False,
+) -> Predict:
     """Builds the network for one volume at a time, with the weights of a checkpoint.
 
     Args:
@@ -32,7 +37,7 @@ def predictor(
       sizes: voxels along x, y and z.
       model_dir: folder of the checkpoints.
       checkpoint: "last", or "best" for that of the best evaluation while training.
-      dtype: of images and all that is computed of them.
+      dtype: dtype of images and activations.
       layout: as of a `Program`; it may differ from training's. Rules for `batch` are dropped.
       mesh_shape: as of a `Program`.
       mesh_impl: as of a `Program`.
@@ -52,29 +57,49 @@ def predictor(
     return one_volume_at_a_time(program, progress)
 
 
-def predictor_of(program, *, task, sizes, dtype="float32", layout=ONE_PROCESSOR, mesh_impl="auto", progress=False):
-    """As `predictor`, with the weights of a program that trains, as they are whenever the function is called.
+def predictor_of(
+    program: Program,
+    *,
+    task: Task,
+    sizes: Sequence[int],
+    dtype: str = "float32",
+    layout: Layout = ONE_PROCESSOR,
+    mesh_impl: str = "auto",
+    progress: bool = False,
+) -> Predict:
+    """Builds the network for one volume at a time, with the current weights of a program that trains.
 
     Args:
       program: the `Program` that holds the variables.
-      task, sizes, dtype, mesh_impl, progress: as of `predictor`.
+      task: as of `predictor`.
+      sizes: as of `predictor`.
+      dtype: as of `predictor`.
       layout: a `Layout`.
+      mesh_impl: as of `predictor`.
+      progress: as of `predictor`.
     """
     with building(_BUILDING, progress=progress):
         network = _program(task, sizes, dtype, layout, mesh_impl, variables=program)
     return one_volume_at_a_time(network, progress)
 
 
-def _program(task, sizes, dtype, layout, mesh_impl, variables=None):
+def _program(
+    task: Task, sizes: Sequence[int], dtype: str, layout: Layout, mesh_impl: str, variables: Program | None = None
+) -> Program:
     inputs = task_inputs(task, 1, sizes, dtype=dtype, labels=False)
     return Program(task.predict, inputs, layout=for_one_volume(layout), mesh_impl=mesh_impl, variables=variables)
 
 
-def one_volume_at_a_time(program, progress=False):
-    """Wraps a program as a function of one image. With `progress`, the first call shows that the network is built."""
+def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
+    """Returns a program as a function of one image.
+
+    Args:
+      program: the program, with the input `image` of one volume.
+      progress: whether the first call shows on stderr that the network is built.
+    """
     is_built = False
 
-    def predict(image):
+    def predict(image: np.ndarray) -> np.ndarray:
         nonlocal is_built
         with building(_BUILDING, progress=progress and not is_built):  # TensorFlow prepares its graph in the first call
             result = program(image=image[None]).numpy()[0]

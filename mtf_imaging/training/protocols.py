@@ -1,11 +1,12 @@
 """Checks that what a user wrote offers what is going to be called, before anything long begins."""
 
 import inspect
+from collections.abc import Iterable
 
 from mtf_imaging.errors import ConfigError
 
 
-def check_offers(thing, protocol, where):
+def check_offers(thing: object, protocol: type, where: str) -> None:
     """Checks that an object has the methods of a protocol, and that they take its arguments.
 
     Args:
@@ -37,8 +38,15 @@ def check_offers(thing, protocol, where):
             check_takes(thing, name, where, by_place, by_name)
 
 
-def check_takes(thing, name, where, by_place, by_name):
-    """Checks that a method can be called with so many arguments by place, and with these by name.
+def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], by_name: Iterable[str]) -> None:
+    """Checks that a method can be called with these arguments.
+
+    Args:
+      thing: the object.
+      name: name of the method.
+      where: the keyword argument that the object was given as, for instance "task".
+      by_place: names of the positional arguments, for the message.
+      by_name: names of the keyword arguments.
 
     Raises:
       ConfigError: it cannot.
@@ -54,5 +62,5 @@ def check_takes(thing, name, where, by_place, by_name):
         ) from error
 
 
-def _called(thing):
+def _called(thing: type) -> str:
     return f"{thing.__name__}()"

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
@@ -29,7 +29,7 @@ class BuiltStep(Protocol):
     network: Program
     calls: Sequence[tuple[Program, int]]
 
-    def __call__(self, **batch: object) -> dict: ...
+    def __call__(self, *args: Any, **batch: Any) -> dict[str, Any]: ...
 
 
 class TracedStep(NamedTuple):
@@ -98,7 +98,7 @@ class TrainingStep:
           mesh_impl: as of a `Program`.
           devices: as of a `Program`.
         """
-        options = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
+        options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
         if self.micro_batches > 1:
             return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options)
         return _WholeBatch(Program(training_step(self.task, self.optimizer), self.inputs, **options))
@@ -159,9 +159,9 @@ class TrainingStep:
 class _WholeBatch:
     """A `BuiltStep` of one program."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program) -> None:
         self.program = self.network = program
-        self.calls = [(program, 1)]
+        self.calls: Sequence[tuple[Program, int]] = [(program, 1)]
 
-    def __call__(self, **batch: object) -> dict:
+    def __call__(self, **batch: Any) -> dict[str, Any]:
         return self.program(**batch)

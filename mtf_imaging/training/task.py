@@ -1,6 +1,7 @@
 """What a model offers to be trained and used; it need not derive from anything here."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -16,32 +17,40 @@ class Task(Protocol):
     """A network with its loss, as functions over named tensors."""
 
     def inputs(self, batch_size: int, sizes: tuple[int, ...], *, dtype: str, labels: bool) -> dict:
-        """Inputs of a `Program` for images of these sizes: those of `loss` with labels, of `predict` without.
+        """Returns the inputs of a `Program`, {name: (shape string, dtype)}.
 
         Names, sizes and number of dimensions are the task's own; only `batch` has a meaning elsewhere: the images that
-        are computed together. `dtype` is that of images and activations; weights and losses are to be of
-        `ops.master_dtype(dtype)`, float32 where it is bfloat16.
+        are computed together.
+
+        Args:
+          batch_size: images in a batch.
+          sizes: voxels of an image along its spatial dimensions.
+          dtype: dtype of images and activations; weights and losses are to be of `ops.master_dtype(dtype)`, float32
+            where it is bfloat16.
+          labels: whether to include what only `loss` takes.
         """
 
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
-        """The loss, Tensor[], and measures to show beside it, Tensors[] by name."""
+        """Returns the loss, Tensor[], and measures to show beside it, Tensors[] by name."""
 
     def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor:
-        """What is wanted of an image; to segment, probabilities Tensor[batch, x, y, z, classes] of an `image`.
+        """Returns the prediction for an image; to segment, probabilities Tensor[batch, x, y, z, classes].
 
-        That is Tensor[batch, x, y, z, channels]; `training.prediction` calls it by that name, in as many dimensions
-        as it has.
+        `training.prediction` passes `image`, Tensor[batch, x, y, z, channels], with as many spatial dimensions as it
+        has.
         """
 
 
-def task_inputs(task, batch_size, sizes, dtype="float32", labels=True):
+def task_inputs(
+    task: Task, batch_size: int, sizes: Sequence[int], dtype: str = "float32", labels: bool = True
+) -> Inputs:
     """Asks a task for its inputs, and checks that it is one.
 
     Args:
       task: a `Task`.
       batch_size: images in a batch.
-      sizes: along the spatial dimensions.
-      dtype: of images and activations.
+      sizes: voxels along the spatial dimensions.
+      dtype: dtype of images and activations.
       labels: whether they are those of `loss`, or of `predict`.
 
     Returns:
@@ -62,13 +71,13 @@ def task_inputs(task, batch_size, sizes, dtype="float32", labels=True):
     return {name: _with_dtype(spec) for name, spec in inputs.items()}
 
 
-def _with_dtype(spec):
-    """The shape and dtype of an input; a shape alone is float32, as to a `Program`."""
+def _with_dtype(spec: Any) -> tuple[str, tf.DType]:
+    """Returns the shape and dtype of an input; a shape alone is float32, as to a `Program`."""
     shape, dtype = spec if isinstance(spec, tuple | list) else (spec, tf.float32)
     return shape, tf.as_dtype(dtype)
 
 
-def loss_of(task, inputs):
+def loss_of(task: Task, inputs: dict[str, mtf.Tensor]) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
     """Calls a task's loss, and checks what it returns.
 
     Args:
@@ -102,5 +111,5 @@ def loss_of(task, inputs):
     return loss, measures
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     return f"{type(value).__name__} {value}" if isinstance(value, mtf.Tensor) else type(value).__name__

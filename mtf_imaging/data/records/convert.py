@@ -35,7 +35,7 @@ def convert(
     input_dir: str | Path,
     output_dir: str | Path,
     resolution: str | int | None = None,
-    spacing: str | float | None = None,
+    spacing: str | float | tuple[float, float, float] | None = None,
     spacing_csv: str | Path | None = None,
     workers: int = 1,
     progress: bool = True,

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 
@@ -24,7 +26,7 @@ class Records:
     augmentation: Callable | None = None
     spacing: str | None = None
 
-    def sampling(self, data_dir: str) -> Sampling:
+    def sampling(self, data_dir: str | Path | Subset) -> Sampling:
         """How the folder's records were sampled."""
         return open_records(data_dir, spacing=self.spacing).sampling
 

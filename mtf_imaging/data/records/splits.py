@@ -41,7 +41,7 @@ class Subset(os.PathLike):
       keys: of the cases.
     """
 
-    folder: str | Path
+    folder: str | os.PathLike
     keys: tuple[str, ...]
 
     def __fspath__(self):
@@ -126,7 +126,7 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
     return splits[number]
 
 
-def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str | Path) -> None:
+def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str | os.PathLike) -> None:
     """Checks that a fold is one of the cases of a folder.
 
     Raises:

@@ -1,5 +1,7 @@
 """The grid of voxels that a volume is resampled to: `64`, or `x:192,y:192,z:96`."""
 
+from collections.abc import Iterable
+
 from mtf_imaging.errors import DataError, LayoutError
 from mtf_imaging.layout import parse_shape
 
@@ -41,7 +43,7 @@ def parse_grid(resolution: str | int, dims: int = 3) -> Grid:
     return tuple(sizes[name] for name in axes)
 
 
-def format_grid(grid: Grid) -> str:
+def format_grid(grid: Iterable[int]) -> str:
     """Writes a grid as `parse_grid` reads it.
 
     >>> format_grid((192, 192, 96))

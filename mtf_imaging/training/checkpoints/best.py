@@ -1,8 +1,10 @@
 """The checkpoint that scored best."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 
@@ -17,15 +19,15 @@ class BestCheckpoint:
       program: the `Program`.
     """
 
-    def __init__(self, directory, program):
+    def __init__(self, directory: str | Path, program: Program) -> None:
         self._directory, self._program = Path(directory), program
 
-    def keep(self, scores):
+    def keep(self, scores: Mapping[int, float]) -> int | None:
         """Saves the program if no kept checkpoint scored as high.
 
         Args:
-          scores: {step: score} of all evaluations of the run, so far as it has got. A checkpoint of another step is of
-            a run that was taken back, and goes.
+          scores: {step: score} of all evaluations of the run so far. A checkpoint of another step belongs to a run
+            that was started over, and is deleted.
 
         Returns:
           The step of the best checkpoint, or None where there is none.
@@ -41,5 +43,5 @@ class BestCheckpoint:
         return best
 
 
-def _comparable(score):
+def _comparable(score: float) -> float:
     return -math.inf if math.isnan(score) else score

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
+from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.contents import check_contents
 
@@ -32,7 +33,7 @@ class Checkpoints:
       ConfigError: fewer than 1 of either.
     """
 
-    def __init__(self, directory, program, every=100, keep=3):
+    def __init__(self, directory: str | Path, program: Program, every: int = 100, keep: int = 3) -> None:
         if every < 1 or keep < 1:
             raise ConfigError(
                 f"checkpoint_every = {every}, checkpoints_kept = {keep}: each must be at least 1.",
@@ -40,19 +41,19 @@ class Checkpoints:
             )
         self._directory, self._program, self.every, self._keep = Path(directory), program, every, keep
         self._checkpoint = tf.train.Checkpoint(program=program)
-        self._saved = None
+        self._saved: int | None = None
 
     @property
-    def last(self):
-        """Path of the last checkpoint, or None."""
+    def last(self) -> str | None:
+        """The path of the last checkpoint, or None."""
         return last_checkpoint(self._directory)
 
-    def save_once(self):
-        """As `save`, unless the program has made no step since."""
+    def save_once(self) -> None:
+        """Saves the program, unless it has made no step since the last time."""
         if int(self._program.step) != self._saved:
             self.save()
 
-    def save(self):
+    def save(self) -> None:
         """Saves the program as it is.
 
         Raises:
@@ -79,7 +80,7 @@ class Checkpoints:
         checkpoint_files.delete_old(self._directory, step, self._keep)
         self._saved = step
 
-    def restore(self):
+    def restore(self) -> int:
         """Restores the last checkpoint that is whole, if there is any, and says so.
 
         Returns:
@@ -97,8 +98,12 @@ class Checkpoints:
         return step
 
 
-def load_weights(directory, program):
+def load_weights(directory: str | Path, program: Program) -> str:
     """Restores the variables that a program has from the last whole checkpoint; what else is in it is left out.
+
+    Args:
+      directory: the folder of checkpoints.
+      program: the `Program`.
 
     Returns:
       The path of the checkpoint.
@@ -115,13 +120,13 @@ def load_weights(directory, program):
     return path
 
 
-def last_checkpoint(directory):
-    """The path of the last checkpoint in a folder, or None."""
+def last_checkpoint(directory: str | Path) -> str | None:
+    """Returns the path of the last checkpoint in a folder, or None."""
     paths = checkpoint_files.paths(Path(directory))
     return paths[0] if paths else None
 
 
-def restore_last(directory, checkpoint, program, everything):
+def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, everything: bool) -> str | None:
     """Restores the last whole checkpoint and returns its path, or None where there is no checkpoint.
 
     Args:

@@ -1,8 +1,10 @@
 """Whether a checkpoint is of the network that it is to be restored into."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 from mtf_imaging.errors import CheckpointError
+from mtf_imaging.program.program import Program
 
 # How tf.train.Checkpoint(program=...) calls a variable of a program; in names, "/" is written ".S" and "." "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
@@ -11,14 +13,14 @@ _FIX = "Fix: use the task and the optimizer that it was trained with, or another
 _SETTINGS = ("task", "optimizer", "model_dir")
 
 
-def check_contents(path, shapes, program, everything):
+def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Program, everything: bool) -> None:
     """Compares the variables of a checkpoint and of a program.
 
     Args:
-      path: of the checkpoint.
+      path: path of the checkpoint.
       shapes: its shapes by key, as TensorFlow's reader gives them.
       program: the `Program`.
-      everything: whether variables of the checkpoint that the program has not are a fault.
+      everything: whether variables of the checkpoint that the program lacks are a fault.
 
     Raises:
       CheckpointError: they are not of one network; names the first variables that differ.
@@ -48,5 +50,5 @@ def check_contents(path, shapes, program, everything):
         )
 
 
-def _name(escaped):
+def _name(escaped: str) -> str:
     return re.sub(r"\.S|\.\.", lambda match: "/" if match[0] == ".S" else ".", escaped)

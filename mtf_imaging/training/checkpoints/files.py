@@ -3,7 +3,7 @@
 import contextlib
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _NAME = re.compile(r"ckpt-(\d+)\.(index|data-\d+-of-\d+)$")
@@ -61,6 +61,11 @@ def delete_old(directory: Path, step: int, keep: int) -> None:
     """Deletes all but the last `keep` checkpoints up to that of `step`, and data that has no index.
 
     Later ones stay: they are damaged, or the run would have gone on from them, and it writes them anew in time.
+
+    Args:
+      directory: the folder of checkpoints.
+      step: the step of the last checkpoint that counts.
+      keep: how many stay.
     """
     found = [file for file in _files(directory) if file[0] <= step]
     kept = sorted(number for number, suffix, _ in found if suffix == "index")[-keep:]
@@ -68,7 +73,12 @@ def delete_old(directory: Path, step: int, keep: int) -> None:
 
 
 def delete_others(directory: Path, step: int | None) -> None:
-    """Deletes all checkpoints but that of `step`, and data that has no index."""
+    """Deletes all checkpoints but one, and data that has no index.
+
+    Args:
+      directory: the folder of checkpoints.
+      step: the step of the checkpoint that stays; None to keep none.
+    """
     _delete(file for file in _files(directory) if file[0] != step)
 
 
@@ -78,13 +88,13 @@ def sweep(directory: Path) -> None:
         shutil.rmtree(leftover)
 
 
-def _delete(files):
+def _delete(files: Iterable[tuple[int, str, Path]]) -> None:
     for _, _, path in sorted(files, key=lambda file: file[1] != "index"):  # a checkpoint ends with its index
         path.unlink(missing_ok=True)
 
 
-def _files(directory):
-    """Files of checkpoints: (step, "index" or "data-...", path)."""
+def _files(directory: Path) -> list[tuple[int, str, Path]]:
+    """Returns the files of checkpoints: (step, "index" or "data-...", path)."""
     if not directory.is_dir():
         return []
     # `glob` would return nothing for a folder without read permission.

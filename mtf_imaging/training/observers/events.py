@@ -1,34 +1,48 @@
 """What TensorBoard shows of a training run."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.observer import Observer
 
 
 class TrainingEvents(Observer):
-    """Writes, a step: the loss, the task's measures, the learning rate, the speed and what part of the step was a wait
-    for data; and texts about the run.
+    """Writes TensorBoard events of every step, and texts about the run.
+
+    The events of a step are the loss, the task's measures, the learning rate, the speed, and the share of the step that
+    was spent waiting for data.
 
     Args:
-      folder: of the events.
+      folder: folder of the events.
       learning_rate: a function of the step's number.
       batch_size: volumes in a step.
       texts: Markdown by name, written where the run begins.
     """
 
-    def __init__(self, folder, *, learning_rate, batch_size, texts=None):
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        learning_rate: Callable[[int], float],
+        batch_size: int,
+        texts: dict[str, str] | None = None,
+    ) -> None:
         self._folder, self._learning_rate, self._batch_size = folder, learning_rate, batch_size
         self._texts = texts or {}
-        self._file = None
+        self._file: EventFile | None = None
 
-    def begin(self, step):
+    def begin(self, step: int) -> None:
         self._file = EventFile(self._folder, step)
 
-    def after(self, step, values, cases, seconds, waited):
+    def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
+        assert self._file is not None, "begin opens the file"
         for name in list(self._texts):
             self._file.text(step, name, self._texts.pop(name))
         speed = {"volumes_per_second": self._batch_size / seconds, "data_wait": waited}
         self._file.scalars(step, {**values, "learning_rate": self._learning_rate(step), **speed})
 
-    def close(self):
+    def close(self) -> None:
         if self._file:
             self._file.close()

@@ -1,4 +1,6 @@
-"""Who is told of a run, step by step, for instance to write it down."""
+"""The base class of observers, which receive every step of a run, for instance to write it down."""
+
+from typing import Any
 
 
 class Observer:
@@ -9,19 +11,25 @@ class Observer:
     """
 
     def begin(self, step: int) -> None:
-        """The run begins with this step; what was observed of later ones, in a run that did not get to save, goes."""
+        """Prepares for a run that begins with this step.
 
-    def after(self, step: int, values: dict, cases: list[str], seconds: float, waited: float) -> None:
-        """Step number `step`, from 0, is made. Its loss may not be finite: the run ends then.
+        An observer drops what it wrote of this step and later ones, in a run that was killed before it saved.
 
         Args:
-          step: its number.
+          step: number of the first step, from 0.
+        """
+
+    def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
+        """Receives a step that was computed. If its loss is not finite, the run ends afterwards.
+
+        Args:
+          step: its number, from 0.
           values: numpy scalars by name, "loss" and the task's measures.
-          cases: names of what was in its batch.
-          seconds: that a step takes: the median of the last ones, with the wait for their batches, without what
-            observers and checkpoints took.
+          cases: names of the cases of its batch.
+          seconds: the median time of the last steps, with the wait for their batches, without observers and
+            checkpoints.
           waited: the part of this step's time, 0..1, that was spent waiting for its batch.
         """
 
     def close(self) -> None:
-        """The run ends, well or not."""
+        """Ends the observation: the run is over, well or not."""

@@ -1,52 +1,52 @@
-"""A CSV file with a row a step, in full precision, which a run that goes on continues from the right row."""
+"""A CSV file with a row a step, in full precision, which a resumed run continues from the right row."""
 
 import csv
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TextIO
 
 from mtf_imaging.errors import about
+from mtf_imaging.files.atomic import atomic_path
 
 
 class StepTable:
-    """Appends rows that begin with a step; those that a killed run wrote past its last checkpoint go.
+    """Appends rows that begin with a step; drops the rows that a killed run wrote past its last checkpoint.
 
     Args:
       path: the file; made, with its folder, where it is missing.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._file = None
+        self._file: TextIO | None = None
 
-    def begin(self, step):
-        """Opens the file; rows of `step` and later, and one that is not whole, go.
+    def begin(self, step: int) -> list[dict[str, str]]:
+        """Opens the file without its rows of `step` and later, and without a row that is not whole.
+
+        Args:
+          step: the first step that the run will append.
 
         Returns:
-          The rows that stay: dicts of strings by column, in the order of the file.
+          The rows that remain: dicts of strings by column, in the order of the file.
         """
-        rows = []
+        rows: list[list[str]] = []
         if self._path.is_file():
             with open(self._path, newline="") as file:
                 rows = list(csv.reader(file))
         kept = [row for row in rows[1:] if len(row) == len(rows[0]) and int(row[0]) < step]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._columns = rows[0] if kept else []
         self._rewrite([self._columns, *kept] if kept else [])
         return [dict(zip(self._columns, row, strict=True)) for row in kept]
 
-    def _rewrite(self, rows):
+    def _rewrite(self, rows: Iterable[Sequence[str]]) -> None:
         """Replaces the file atomically and opens it to append rows."""
         self.close()
-        part = self._path.with_name(self._path.name + ".part")
-        try:
-            with about(self._path), open(part, "w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows)
-            part.replace(self._path)
-        finally:
-            part.unlink(missing_ok=True)
+        with atomic_path(self._path) as temporary, open(temporary, "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
         self._file = open(self._path, "a", newline="")  # noqa: SIM115  open as long as the run
 
-    def append(self, step, values):
+    def append(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes a row at once.
 
         Args:
@@ -56,13 +56,14 @@ class StepTable:
         """
         if set(values) - set(self._columns):
             self._add_columns(["step", *values])
-        # str of a number has as many digits as tell it from its neighbours.
+        assert self._file is not None, "begin opens the file"
+        # str of a number has as many digits as tell it from its neighbors.
         row = [step, *(str(values.get(name, math.nan)) for name in self._columns[1:])]
         csv.writer(self._file, lineterminator="\n").writerow(row)
         with about(self._path):
             self._file.flush()
 
-    def _add_columns(self, columns):
+    def _add_columns(self, columns: Sequence[str]) -> None:
         rows = []
         if self._columns:  # an earlier release or configuration wrote fewer columns
             with open(self._path, newline="") as file:
@@ -70,7 +71,7 @@ class StepTable:
         self._columns = [*columns, *(name for name in self._columns if name not in columns)]
         self._rewrite([self._columns, *([row.get(name, "nan") for name in self._columns] for row in rows)])
 
-    def close(self):
+    def close(self) -> None:
         if self._file:
             with about(self._path):
                 self._file.close()

@@ -1,6 +1,8 @@
 """A trace of some steps for TensorBoard's profiler: what each device did when, and where it waited."""
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,21 +12,18 @@ from mtf_imaging.training.observers.observer import Observer
 _logger = logging.getLogger(__name__)
 
 
-def parse_steps(steps, num_steps):
-    """Reads which steps to trace.
-
-    Args:
-      steps: "10:13" for steps 10, 11 and 12; the first step of a run is 0.
-      num_steps: that the run makes in all.
-
-    Returns:
-      A range.
-
-    Raises:
-      ConfigError: it is no such string, or the run has no such steps.
+def parse_steps(steps: str, num_steps: int) -> range:
+    """Parses the range of steps to trace.
 
     >>> parse_steps("10:13", 100)
     range(10, 13)
+
+    Args:
+      steps: "10:13" for steps 10, 11 and 12; the first step of a run is 0.
+      num_steps: steps of the whole run.
+
+    Raises:
+      ConfigError: it is no such string, or the run has no such steps.
     """
     first, colon, end = steps.partition(":")
     if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
@@ -47,25 +46,26 @@ def parse_steps(steps, num_steps):
 class StepTrace(Observer):
     """Traces steps with TensorFlow's profiler.
 
-    It should be the last of the observers, lest the others' work after the step before be in the trace.
+    It should be the last of the observers; otherwise the trace contains what the others do after the step before it.
 
     Args:
-      folder: for the trace, in its `plugins/profile`; TensorBoard shows it beside the events in the folder.
-      steps: a range.
+      folder: the trace is written to its `plugins/profile`; TensorBoard shows it beside the events in the folder.
+      steps: the steps to trace.
     """
 
-    def __init__(self, folder, steps):
+    def __init__(self, folder: str | Path, steps: range) -> None:
         self._folder, self._steps = str(folder), steps
-        self._first = self._next = None  # steps of the trace that is being made
+        self._first: int | None = None  # first step of the trace that is being made
+        self._next = 0
 
-    def begin(self, step):
+    def begin(self, step: int) -> None:
         if step >= self._steps.stop:
             last = self._steps.stop - 1
             _logger.warning("nothing is traced: of the steps to trace %d is the last, and the run is at %d", last, step)
         elif step >= self._steps.start:
             self._start(step)
 
-    def after(self, step, values, cases, seconds, waited):
+    def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
         if self._first is not None:
             self._next = step + 1
         if step == self._steps.stop - 1:
@@ -73,14 +73,14 @@ class StepTrace(Observer):
         elif step == self._steps.start - 1:
             self._start(step + 1)
 
-    def close(self):
+    def close(self) -> None:
         self._stop()
 
-    def _start(self, step):
+    def _start(self, step: int) -> None:
         tf.profiler.experimental.start(self._folder)
         self._first = self._next = step
 
-    def _stop(self):
+    def _stop(self) -> None:
         if self._first is None:
             return
         tf.profiler.experimental.stop()

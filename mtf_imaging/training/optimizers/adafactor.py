@@ -43,7 +43,7 @@ class Adafactor(Optimizer):
         min_dim_size_to_factor: int = 128,
         epsilon1: float = 1e-30,
         epsilon2: float = 1e-3,
-    ):
+    ) -> None:
         super().__init__(learning_rate)
         self._multiply_by_parameter_scale, self._clipping_threshold = multiply_by_parameter_scale, clipping_threshold
         self._decay_exponent, self._beta1 = decay_exponent, beta1
@@ -76,7 +76,7 @@ class Adafactor(Optimizer):
         """Returns the name that mesh_tensorflow gives the slot, which checkpoints of earlier versions contain."""
         return f"{variable.name}_slot_{name}"
 
-    def _direction(self, gradient, variable, kept, new):
+    def _direction(self, gradient: mtf.Tensor, variable: mtf.Variable, kept: mtf.Tensor, new: mtf.Tensor) -> mtf.Tensor:
         """Returns `g / sqrt(v)`, with the v of this step."""
         square = mtf.square(gradient) + self._epsilon1
         pair = self._factored_dims(variable.shape)
@@ -88,13 +88,15 @@ class Adafactor(Optimizer):
         mean = mtf.reduce_mean(rows, reduced_dim=second)
         return gradient * mtf.rsqrt(rows / mean) * mtf.rsqrt(columns)
 
-    def _factored_dims(self, shape):
+    def _factored_dims(self, shape: mtf.Shape) -> list[mtf.Dimension] | None:
         """Returns the largest and the second largest dimension, the earlier of equal ones first; None if unfactored."""
         largest = sorted(shape.dims, key=lambda dim: -dim.size)[:2]
         can_be = len(largest) == 2 and largest[1].size >= self._min_dim_size_to_factor
         return largest if self._factored and can_be else None
 
-    def _moving_mean(self, variable, name, value, kept, new):
+    def _moving_mean(
+        self, variable: mtf.Variable, name: str, value: mtf.Tensor, kept: mtf.Tensor, new: mtf.Tensor
+    ) -> mtf.Tensor:
         """Returns the moving mean of a value, `kept slot + new value`, and keeps it in the slot."""
         slot = self.slot(variable, name, value.shape)
         mean = slot * kept + value * new
@@ -102,5 +104,5 @@ class Adafactor(Optimizer):
         return mean
 
 
-def _root_mean_square(x):
+def _root_mean_square(x: mtf.Tensor) -> mtf.Tensor:
     return mtf.sqrt(mtf.reduce_mean(mtf.square(x)))

@@ -25,7 +25,7 @@ class Adam(Optimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
-    ):
+    ) -> None:
         super().__init__(learning_rate)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
 

@@ -24,7 +24,7 @@ class Optimizer:
 
     rate: mtf.Tensor
 
-    def __init__(self, learning_rate: float | Callable):
+    def __init__(self, learning_rate: float | Callable) -> None:
         self._schedule = as_schedule(learning_rate)
 
     def learning_rate(self, step: int) -> float:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
 
-Step = float | tf.Tensor  # of a tensor, any shape
+Step: TypeAlias = float | tf.Tensor  # of a tensor, any shape
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class StepDecay:
     factor: float = 0.3
     every: int = 20_000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_every(self)
 
     def __call__(self, step: Step) -> Step:
@@ -53,7 +54,7 @@ class ExponentialDecay:
     factor: float = 0.3
     every: int = 20_000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_every(self)
 
     def __call__(self, step: Step) -> Step:
@@ -79,7 +80,7 @@ class CosineDecay:
     steps: int = field(kw_only=True)
     final: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_initial(self)
         _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as num_steps")
         _check(self, "final", lambda final: 0 <= final <= self.initial, f"from 0 to the initial rate, {self.initial}")
@@ -107,7 +108,7 @@ class PolyDecay:
     steps: int = field(kw_only=True)
     power: float = 0.9
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_initial(self)
         _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as num_steps")
         _check(self, "power", lambda power: 0 < power < math.inf, "a number above 0")
@@ -134,7 +135,7 @@ class WarmUp:
     schedule: Callable | float
     steps: int = 1000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up")
         if not (callable(self.schedule) or _is_number(self.schedule)):
             raise ConfigError(
@@ -147,6 +148,9 @@ class WarmUp:
 
 def as_schedule(learning_rate: float | Callable) -> Callable:
     """Returns a schedule as it is, and a number as a schedule that always returns that number.
+
+    Args:
+      learning_rate: a number, or a function of the step.
 
     Raises:
       ConfigError: `learning_rate` is neither.
@@ -163,30 +167,30 @@ def as_schedule(learning_rate: float | Callable) -> Callable:
     return lambda step: learning_rate + 0 * step
 
 
-def _share(step, steps):
+def _share(step: Step, steps: int) -> Step:
     """Returns `min(step / steps, 1)`."""
     share = step / steps
     return tf.minimum(share, 1.0) if tf.is_tensor(share) else min(share, 1.0)
 
 
-def _cos(x):
+def _cos(x: Step) -> Step:
     return tf.cos(x) if tf.is_tensor(x) else math.cos(x)
 
 
-def _check_every(schedule):
+def _check_every(schedule: StepDecay | ExponentialDecay) -> None:
     if schedule.every < 1:
         raise ConfigError(f"{type(schedule).__name__}.every = {schedule.every}: it must be at least 1 step.")
 
 
-def _check_initial(schedule):
+def _check_initial(schedule: CosineDecay | PolyDecay) -> None:
     _check(schedule, "initial", lambda rate: 0 < rate < math.inf, "a learning rate above 0")
 
 
-def _check(schedule, name, is_right, what):
+def _check(schedule: object, name: str, is_right: Callable[[float], bool], what: str) -> None:
     value = getattr(schedule, name)
     if not (_is_number(value) and is_right(value)):
         raise ConfigError(f"{type(schedule).__name__}.{name} = {value!r}: it must be {what}.")
 
 
-def _is_number(value):
+def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)

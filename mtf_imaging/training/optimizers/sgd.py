@@ -16,7 +16,7 @@ class SGD(Optimizer):
       momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 needs no velocity.
     """
 
-    def __init__(self, learning_rate: float | Callable = 0.01, momentum: float = 0.9):
+    def __init__(self, learning_rate: float | Callable = 0.01, momentum: float = 0.9) -> None:
         super().__init__(learning_rate)
         self._momentum = momentum
 
