@@ -140,4 +140,4 @@ def test_a_folder_of_something_else_is_refused(data, capsys):
     (data / "other/notes.txt").write_text("mine")
     words = ["train", "--data_dir", data / "records", "--model_dir", data / "other", *TINY, "--num_steps", 1]
     assert run(*words) == 2
-    assert "holds notes.txt and no config.gin" in capsys.readouterr().err
+    assert "holds notes.txt and neither config.gin nor run.json" in capsys.readouterr().err
