@@ -155,8 +155,8 @@ def train(
         checkpoints.restore()
         # Only now: what describes a run must not be replaced by what does not fit its checkpoints.
         facts = _facts(data, sizes, parted)
-        facts.save(model_dir)
         configuration = save_configuration(facts) if save_configuration else str(step)
+        facts.save(model_dir)
         if parted:
             parted.save(model_dir)
         texts = {"layout": describe_run(built.network, step.part_inputs), "config": "\n".join(fenced(configuration))}
