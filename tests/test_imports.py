@@ -110,6 +110,17 @@ def test_models_use_the_public_api_only(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_every_module_that_is_imported_exists(path):
+    """Those that a function imports, too, which nothing else may ever call."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE and not node.level:
+            parts = node.module.split(".")
+            parts = parts[1:] if parts[1:2] == ["models"] else parts
+            place = ROOT.joinpath(*parts)
+            assert place.with_suffix(".py").is_file() or (place / "__init__.py").is_file(), node.module
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_no_file_is_too_long(path):
     assert len(path.read_text().splitlines()) <= 400
 

@@ -102,7 +102,7 @@ def bench_step(
     ) as bar:
 
         def say(what: str) -> None:
-            if what != bar.desc:
+            if not bar.disable and what != bar.desc:
                 bar.unpause()  # builds are no part of its rate
                 bar.set_description_str(what)
 

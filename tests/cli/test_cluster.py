@@ -181,7 +181,7 @@ def test_a_server_that_goes_ends_the_run_soon_and_the_same_command_goes_on(whole
             processes[1].send_signal(getattr(signal, how))
             _, err = broken.communicate(timeout=SOON)
         assert (broken.returncode, time.monotonic() - begin < 0.5 * SOON) == (1, True)
-        assert re.search(rf"lost 1 of 2 servers.*: {servers[1]} \(.*start the same command again", err)
+        assert re.search(rf"lost 1 of 2 servers.*: {servers[1]} \(.*start the same job again", err)
         assert "Traceback" not in err
 
         last = max(int(path.stem.split("-")[1]) for path in (tmp_path / "run").glob("ckpt-*.index"))

@@ -58,7 +58,7 @@ def trained(task, count, **setup):
         program = step.program
     *before, first, second = batches(4)
     for batch in before:
-        step(parts(batch, count)) if count > 1 else step(**batch)
+        step(parts=parts(batch, count)) if count > 1 else step(**batch)
     loss = HeldOutLoss(task, inputs, count, variables=program, **setup)
     return program, loss([parts(batch, count) if count > 1 else batch for batch in (first, second)])
 

@@ -41,7 +41,7 @@ def run(values: flags.FlagValues) -> None:
     import_tensorflow()
     import tensorflow as tf
 
-    from mtf_imaging.jobs.cluster import format_memory, own_peak_memory
+    from mtf_imaging.jobs.devices import format_memory, own_peak_memory
 
     # What it says of itself holds until somebody joins it, who then says who is who.
     server = start(values.port)

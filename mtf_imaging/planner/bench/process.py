@@ -34,10 +34,11 @@ class Process:
     """
 
     def __init__(self, subject: object, serve: Callable = worker.serve):
+        sent = pickled(subject, "every setup")
         spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads, as TensorFlow's, may hang
         self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115  open as long as the process
         self._connection, theirs = spawn.Pipe()
-        arguments = (theirs, self._log.name, pickled(subject, "every setup"))
+        arguments = (theirs, self._log.name, sent)
         self._process = spawn.Process(target=serve, args=arguments, daemon=True)
         with ctrl_c_held_back():  # it is born with it held back, until it ignores it
             self._process.start()

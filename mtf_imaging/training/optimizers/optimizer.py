@@ -38,12 +38,17 @@ class Optimizer:
           gradients: a Tensor for each variable, of its shape.
           variables: the variables; a layout may split their dimensions.
         """
-        # Scalars in float64: 1 - 0.999^step has few digits left in float32.
-        step = ops.step(variables[0].mesh, tf.float64)
-        self.rate = mtf.cwise(self._schedule, [step], name="learning_rate")
-        self.prepare(step)
-        for gradient, variable in zip(gradients, variables, strict=True):
-            self.update(mtf.cast(gradient, variable.master_dtype), variable, step)
+        own = dict(vars(self))
+        try:
+            # Scalars in float64: 1 - 0.999^step has few digits left in float32.
+            step = ops.step(variables[0].mesh, tf.float64)
+            self.rate = mtf.cwise(self._schedule, [step], name="learning_rate")
+            self.prepare(step)
+            for gradient, variable in zip(gradients, variables, strict=True):
+                self.update(mtf.cast(gradient, variable.master_dtype), variable, step)
+        finally:  # no tensor of this graph stays: the optimizer serves other graphs, and can be pickled
+            vars(self).clear()
+            vars(self).update(own)
 
     def prepare(self, step: mtf.Tensor) -> None:
         """Computes what the updates of all variables share, before the first of them.

@@ -164,7 +164,17 @@ def as_schedule(learning_rate: float | Callable) -> Callable:
         raise ConfigError(
             f"learning rate {learning_rate!r}: it must be a number, or a function of the step such as CosineDecay."
         )
-    return lambda step: learning_rate + 0 * step
+    return _Constant(learning_rate)
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A schedule that always returns one rate; unlike a lambda, it can be pickled."""
+
+    rate: float
+
+    def __call__(self, step: Step) -> Step:
+        return self.rate + 0 * step
 
 
 def _share(step: Step, steps: int) -> Step:
