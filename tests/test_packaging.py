@@ -26,7 +26,7 @@ FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
 LOOK = """
 import importlib.util, json, os
 import gin, mtf_imaging, mtf_imaging.models
-from mtf_imaging.cli import resources
+from mtf_imaging.cli.config import resources
 modules = []
 for folder, _, files in os.walk(mtf_imaging.models.__path__[0]):
     modules += [name for name in files if name.endswith(".py")]
@@ -161,7 +161,7 @@ def test_the_page_on_ones_own_model_works_in_an_empty_folder(wheel, tmp_path):
     assert float(printed["python use.py"].removeprefix("Dice: ")) > 0.6
     losses = {
         name: np.loadtxt(folder / name / "losses.csv", delimiter=",", skiprows=1, usecols=1)
-        for name in ("run", "whole", "bands", "signs")
+        for name in ("run", "whole", "bands", "lion")
     }
     for found in losses.values():
         assert len(found) == 100
