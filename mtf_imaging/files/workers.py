@@ -82,6 +82,7 @@ def _begin(prepare: Callable[[], None] | None) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     if prepare:
         prepare()
+    sys.unraisablehook = _show_unraisable
     signal.signal(signal.SIGTERM, _end_call)  # before this line, SIGTERM ends the worker without a traceback
 
 
@@ -95,12 +96,19 @@ class _State:
 def _end_call(*_: object) -> None:
     """Ends the call in progress, and every later one, when SIGTERM arrives.
 
-    The call ends through `finally`, which deletes half-written files. Between calls the handler interrupts nothing,
-    because the worker may hold the lock of the pool's queue, which all workers share. The pool then ends the worker.
+    The call ends through `finally`, which deletes half-written files; a second SIGTERM, which the pool sends, must not
+    interrupt that. Between calls the handler interrupts nothing, because the worker may hold the lock of the pool's
+    queue, which all workers share. The pool then ends the worker.
     """
-    _State.is_ending = True
-    if _State.is_working:
+    is_first, _State.is_ending = not _State.is_ending, True
+    if _State.is_working and is_first:
         sys.exit(1)
+
+
+def _show_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Shows an error that Python cannot raise, unless it is the exit of `_end_call` in a `__del__`."""
+    if not isinstance(unraisable.exc_value, SystemExit):
+        sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,10 @@ from mtf_imaging.layout import MESH_IMPLS, check_names, parse_shape
 LAYOUTS = sorted(name for name in resources.shipped_files() if name.startswith("layouts/"))
 
 
+for module in ("tests.left", "tests.right"):
+    gin.external_configurable(lambda: None, "twin", module=module)
+
+
 @gin.configurable("toy", module="tests")
 def toy(num_steps=1, rate=0.1, child=None):
     return num_steps, rate, child
@@ -145,6 +149,10 @@ def test_a_file_may_include_what_lies_beside_it(here):
         ("toy.rate", "gin parameter toy.rate: "),
         ("num_steps=1", "gin parameter num_steps=1: does not say of what 'num_steps' is, and nothing uses %num_steps."),
         ("toy.rate=%missing", "the gin configuration: No bindings specified for 'missing"),
+        (
+            "toy.child=@twin()",
+            "'twin' names more than one thing: tests.left.twin, tests.right.twin. Fix: write one of these in full.",
+        ),
         ("include '2x3.gin'", "there is no gin file '2x3.gin', neither here nor shipped. Did you mean '2x2'?"),
     ],
 )

@@ -82,7 +82,7 @@ def test_all_parameters_without_a_value_are_told():
 
 
 @gin.configurable(module="tests")
-class Halving:
+class HalvingRate:
     def __init__(self, initial, every):
         self.initial, self.every = initial, every
 
@@ -93,7 +93,9 @@ class Signs(optimizers.Optimizer):
 
 
 def test_parameters_of_classes_of_ones_own_are_told():
-    assert missing("Halving")[0].startswith("Halving.initial, Halving.every have no value. Fix: set each in a gin file")
+    assert missing("HalvingRate")[0].startswith(
+        "HalvingRate.initial, HalvingRate.every have no value. Fix: set each in a gin file"
+    )
     assert missing("Signs")[0].startswith("Signs.learning_rate has no value. Fix: set it in a gin file, as Signs.lear")
 
 

@@ -16,6 +16,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
 _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
+_AMBIGUOUS = re.compile(r"Ambiguous selector '([^']+)', matches \[([^]]+)\]\.?")
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
 
 
@@ -100,12 +101,17 @@ def _explained(where: str, bindings: str = ""):
     """
     try:
         yield
-    except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError) as error:
+    except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError) as error:
         raise ConfigError(f"{where}: {_explanation(error, bindings)}") from error
 
 
 def _explanation(error: Exception, bindings: str) -> str:
     text = str(error).split("\n  In bindings string line")[0]  # the caller shows the binding
+    if match := _AMBIGUOUS.search(text):
+        names = sorted(match[2].replace("'", "").split(", "))
+        place = "\n".join(text.splitlines()[1:])
+        text = f"'{match[1]}' names more than one thing: {', '.join(names)}. Fix: write one of these in full."
+        return f"{text}\n{place}".rstrip()
     match = _NO_CONFIGURABLE.search(text) or _NO_PARAMETER.search(text)
     if match and find_renamed(name := ".".join(match.groups())):
         # All at once: a file with one of the old names usually has others, too.

@@ -166,8 +166,15 @@ def work(path):
             os.kill(os.getpid(), signal.SIGTERM)
             print("still running")
         finally:
+            os.kill(os.getpid(), signal.SIGTERM)  # the pool terminates its workers a second time
             print("cleaned up", flush=True)
+    if sys.argv[1] == "deleting":
+        Deleted()  # Python prints what is raised in `__del__`, and goes on
     return path
+
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 if __name__ == "__main__":
     try:
@@ -182,6 +189,7 @@ if __name__ == "__main__":
     [
         ("sending", ["['a']"]),  # while it holds the lock that all workers share
         ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start again."]),
+        ("deleting", ["['a']"]),
     ],
 )
 def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, shown):
@@ -190,3 +198,4 @@ def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, shown):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == shown
+    assert done.stderr == ""
