@@ -36,7 +36,7 @@ class Classification:
         if len(sizes) != 2:
             raise mi.ShapeError(
                 f"Classification: images have 2 sizes, height and width, not {len(sizes)}: {tuple(sizes)}. "
-                "Fix: a train.data of such images, for instance @resnet.GeneratedImages()."
+                "Fix: use a data set of such images, for instance models.resnet.GeneratedImages."
             )
         height, width = sizes
         batch = f"batch:{batch_size}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.ops.over_batch import FirstPass, in_pass
 from mtf_imaging.program.program import Program
@@ -60,6 +61,9 @@ class TrainingStep:
       micro_batches: equal pieces of the batch, computed one after the other in the memory of one.
       dtype: of images and activations.
       seed: of variables and random operations.
+
+    Raises:
+      ConfigError: the optimizer is not an `Optimizer`.
     """
 
     task: Task
@@ -69,6 +73,14 @@ class TrainingStep:
     micro_batches: int = 1
     dtype: str = "float32"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.optimizer, Optimizer):
+            raise ConfigError(
+                f"optimizer must be an Optimizer, not {self.optimizer!r}. "
+                "Fix: pass one, such as Adam(); your own optimizers derive from Optimizer.",
+                ["optimizer"],
+            )
 
     @functools.cached_property
     def inputs(self) -> Inputs:

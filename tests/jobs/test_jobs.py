@@ -127,6 +127,7 @@ def test_stop_ends_a_run_with_a_checkpoint(folder, tmp_path):
         ({"dtype": "float23"}, "dtype = 'float23' is not known. Did you mean 'float32'? Fix: choose one of float32, "),
         ({"data": "nowhere"}, "nowhere: this folder of records does not exist"),
         ({"task": object()}, "task is a object, which has no method inputs"),
+        ({"optimizer": Adam}, "optimizer must be an Optimizer, not <class "),
         ({"profile_steps": "3"}, "profile_steps '3' is no range of steps"),
         ({"monitor": "sharpness"}, "monitor = 'sharpness' is no measure of the evaluation, which has liver, lesion"),
     ],
