@@ -1,4 +1,4 @@
-"""A network and a data set of one's own: those of docs/own_model.md, as they stand there, on 2-D images."""
+"""A network and a data set of one's own: those of docs/guides/own_network.md, as they stand there, on 2-D images."""
 
 import runpy
 import sys
@@ -11,7 +11,7 @@ import pytest
 from mtf_imaging.cli.main import main
 from tests import pages
 
-PAGE = Path(__file__).parents[2] / "docs" / "own_model.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "own_network.md"
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ _NO_FOLD = 0.4
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training samples; the default changes nothing. docs/augmentation.md shows each option.
+    """Random changes of training samples; the default changes nothing. docs/evidence/augmentation.md shows each option.
 
     The options are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, contrast,
     brightness, noise. Each draws its own random numbers, whatever other options are set.
