@@ -83,15 +83,15 @@ def test_spaces_around_words_mean_nothing(tmp_path, table):
 def test_cases_of_other_names(tmp_path, table, name):
     known = table(f"case,x,y,z\n{name},1,2,3\n")
     for file in ("liver_28.nii.gz", "liver_28_0000.nii.gz"):
-        assert known.of(tmp_path / "imagesTr" / file) == (1, 2, 3)
-    assert known.of(tmp_path / "liver_29.nii.gz") is None
-    assert known.of(tmp_path / "volume-28.nii.gz") is None
+        assert known.lookup(tmp_path / "imagesTr" / file) == (1, 2, 3)
+    assert known.lookup(tmp_path / "liver_29.nii.gz") is None
+    assert known.lookup(tmp_path / "volume-28.nii.gz") is None
 
 
 def test_tests_of_the_challenge_are_other_cases(tmp_path, table):
     known = table("\ufeffcase,x,y,z\r\ntest-28,1,2,3\r\n28,4,5,6\r\n")  # as a spreadsheet writes it
-    assert known.of(tmp_path / "test-volume-28.nii") == (1, 2, 3)
-    assert known.of(tmp_path / "volume-28.nii") == known.of(tmp_path / "segmentation-28.nii.gz") == (4, 5, 6)
+    assert known.lookup(tmp_path / "test-volume-28.nii") == (1, 2, 3)
+    assert known.lookup(tmp_path / "volume-28.nii") == known.lookup(tmp_path / "segmentation-28.nii.gz") == (4, 5, 6)
 
 
 @pytest.mark.parametrize(

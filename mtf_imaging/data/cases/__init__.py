@@ -1,1 +1,1 @@
-"""Folders of cases: each CT with its mask."""
+"""Finds and divides the cases of a folder; a case is one CT with its mask."""
