@@ -119,7 +119,10 @@ def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--resolution=x:64,y:64,z:64"], "needs positive sizes of x and y. Fix: for instance '64' or 'x:192,y:192'."),
+        (
+            ["--resolution=x:64,y:64,z:64"],
+            "needs a positive size for x and y. Fix: give, for example, '64' or 'x:192,y:192'.",
+        ),
         (
             ["--resolution=32"],
             "data set Images: the batch of step 0: 'image' has the shape [4, 64, 64, 1], but the task's input is "

@@ -152,7 +152,7 @@ class Augmentation:
         angles = self.rotation if isinstance(self.rotation, tuple | list) else (self.rotation,) * len(AXIS_NAMES)
         if len(angles) != len(AXIS_NAMES):
             raise DataError(
-                f"Augmentation.rotation {self.rotation!r}: needs one angle or three. Fix: give, for example, (0, 0, 15)."
+                f"Augmentation.rotation {self.rotation!r}: needs one angle or three. Fix: use, for example, (0, 0, 15)."
             )
         return tuple(angles)
 

@@ -121,8 +121,7 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
     """
     if not 0 <= number < len(splits):
         raise DataError(
-            f"{path}: fold {number} does not exist; the file has {len(splits)} folds. "
-            f"Fix: choose 0 to {len(splits) - 1}.",
+            f"{path}: fold {number} does not exist; there are {len(splits)} folds. Fix: choose 0 to {len(splits) - 1}.",
             settings=["fold"],
         )
     return splits[number]
@@ -137,8 +136,8 @@ def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str |
     names, cases = {*fold.train, *fold.val}, {*keys}
     unknown, missing = sorted(names - cases), sorted(cases - names)
     if unknown or missing:
-        faults = [f"names {', '.join(unknown)}, not in {folder}"] if unknown else []
-        faults += [f"lacks {', '.join(missing)} of {folder}"] if missing else []
+        faults = [f"names cases that are not in {folder} ({', '.join(unknown)})"] if unknown else []
+        faults += [f"lacks cases of {folder} ({', '.join(missing)})"] if missing else []
         raise DataError(
             f"{path}: the fold {' and '.join(faults)}. Fix: use a splits_file of exactly these cases.",
             settings=["splits_file"],
