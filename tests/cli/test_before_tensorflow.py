@@ -98,7 +98,7 @@ MISTAKES = [
         f"{TRAIN} --data_dir records --eval_dir empty",
         "no job is given, so it is the one of unet3d_demo\n"
         "mtf-imaging: empty: this folder of records contains no records. "
-        "Fix: run convert with it as the output folder.\n",
+        "Fix: run convert with this output folder.\n",
     ),
     ("convert --input_dir none --output_dir new", "none: this folder of cases does not exist."),
     ("convert --input_dir cases --output_dir run", "run: training writes to this folder, because "),

@@ -163,7 +163,7 @@ def test_an_image_of_unknown_sizes_is_refused():
         return ALL(image, labels, 0, tf.constant(0, tf.int64))
 
     with pytest.raises(
-        DataError, match=r"shape \(None, None, None, 1\): needs static sizes.*Fix: call image.set_shape"
+        DataError, match=r"shape \(None, None, None, 1\) does not have static sizes.*Fix: call image.set_shape"
     ):
         traced.get_concrete_function()
 
@@ -171,13 +171,13 @@ def test_an_image_of_unknown_sizes_is_refused():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"flips": ("t",)}, r"Augmentation.flips \['t'\]: not axes of a volume. Fix: choose from x, y, z"),
-        ({"half_turn": 1.5}, r"Augmentation.half_turn 1.5: not a number from 0 to 1. Fix"),
-        ({"lesions": -0.1}, r"Augmentation.lesions -0.1: not a number from 0 to 1"),
-        ({"warp": "often"}, r"Augmentation.warp 'often': not a number"),
-        ({"noise": -0.1}, r"Augmentation.noise -0.1: not a number of 0 or more"),
-        ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd nan: not a number of 0 or more"),
-        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation 200: not a number from 0 to 180"),
+        ({"flips": ("t",)}, r"Augmentation.flips \['t'\]: these are not axes of a volume. Fix: choose from x, y, z"),
+        ({"half_turn": 1.5}, r"Augmentation.half_turn 1.5: must be a number from 0 to 1. Fix"),
+        ({"lesions": -0.1}, r"Augmentation.lesions -0.1: must be a number from 0 to 1"),
+        ({"warp": "often"}, r"Augmentation.warp 'often': must be a number"),
+        ({"noise": -0.1}, r"Augmentation.noise -0.1: must be a number of at least 0"),
+        ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd nan: must be a number of at least 0"),
+        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation 200: must be a number from 0 to 180"),
         (
             {"rotation": (0, 15)},
             r"Augmentation.rotation \(0, 15\): needs one angle or three. Fix: use, for example, \(0, 0, 15\)",
@@ -186,14 +186,14 @@ def test_an_image_of_unknown_sizes_is_refused():
             {"elastic": 0.2},
             r"elastic 0.2: with 7 control points .* fold over. Fix: set elastic to at most 0.05, or use fewer",
         ),
-        ({"elastic_points": 3}, r"Augmentation.elastic_points 3: not an integer of 4 or more"),
-        ({"multiscale_noise_scales": ()}, r"multiscale_noise_scales \(\): needs positive integers"),
-        ({"lesion_count": 0}, r"Augmentation.lesion_count 0: not an integer of 1 or more"),
+        ({"elastic_points": 3}, r"Augmentation.elastic_points 3: must be an integer of at least 4"),
+        ({"multiscale_noise_scales": ()}, r"multiscale_noise_scales \(\): must be positive integers"),
+        ({"lesion_count": 0}, r"Augmentation.lesion_count 0: must be an integer of at least 1"),
         (
             {"lesion_diameter": (9, 4)},
-            r"Augmentation.lesion_diameter \(9, 4\): not a range .* Fix: give \(lowest, highest\)",
+            r"Augmentation.lesion_diameter \(9, 4\): must be a range .* Fix: give \(lowest, highest\)",
         ),
-        ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast 0.1: not a range of numbers from 0 to 1"),
+        ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast 0.1: must be a range of numbers from 0 to 1"),
     ],
 )
 def test_wrong_values_are_reported_with_the_fix(options, text):

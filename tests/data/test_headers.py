@@ -1,6 +1,7 @@
-"""Tests that predictions keep the voxels and the header of their volume, for headers as in public CT sets.
+"""Tests that a prediction keeps the voxel grid and the header of its volume, for headers found in public CT sets.
 
-Each test reads a volume, segments it with an exact network and writes the result. Only nibabel compares the files.
+Each test reads a volume, segments it with an exact network and writes the result. The files are compared with nibabel,
+not with the functions under test.
 """
 
 import itertools

@@ -245,7 +245,7 @@ def test_the_pixdim_is_used_if_the_affine_is_lost(tmp_path, affine, caplog):
     assert volume.geometry.axis_codes == "LPS"
     assert "; read as LPS, because the spine" in caplog.text
     assert "0.7 x 0.7 x 2.5 mm, from its pixdim; spacing and all results" in caplog.text
-    assert "results in mm depend on it. Fix: give the true size in a spacing_table." in caplog.text
+    assert "results in mm depend on this size. Fix: give the true size in a spacing_table." in caplog.text
     assert [record.settings for record in caplog.records] == [("spacing_table",)]
     write_labels(tmp_path / "out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
     written, source = nibabel.load(tmp_path / "out.nii"), nibabel.load(path)

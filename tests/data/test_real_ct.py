@@ -1,6 +1,6 @@
-"""Tests data functions on a real CT under random warps, which is not part of the repository.
+"""Tests the data functions on warped copies of one real CT, which are not part of the repository.
 
-Its headers, geometry and texture are more varied than those of a phantom.
+Their headers, geometry and texture are more varied than those of phantoms.
 """
 
 from pathlib import Path

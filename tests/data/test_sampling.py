@@ -102,7 +102,7 @@ def test_at_its_own_spacing_a_volume_is_padded_and_cropped_by_whole_voxels(array
 
 
 def test_labels_at_the_end_of_the_field_of_view_are_restored():
-    """In a box of 2 mm voxels, half of the last voxel lies outside 7 voxels of 1 mm; air must not affect the 7th."""
+    """The last 2 mm voxel of the box lies half outside the volume; air beyond it must not affect the 7th 1 mm voxel."""
     labels = np.ones((7, 7, 7), np.uint8)
     for grid in (4, 8, 16):
         spans = Sampling((grid,) * 3, (2.0,) * 3).spans(labels.shape, (1.0,) * 3)

@@ -58,7 +58,7 @@ def test_volume_labels_and_record_have_the_size_of_the_table(tmp_path, table, ca
 def test_without_a_row_the_pixdim_is_used_and_the_fix_is_named(tmp_path, table, caplog):
     (case,) = find_cases(lose_geometry(tmp_path / "cases", 29))
     assert read_volume(case.volume, table("case,x,y,z\n28,1,1,5\n")).geometry.spacing == (1, 1, 1)
-    assert "1 x 1 x 1 mm, from its pixdim; spacing and all results in mm depend on it." in caplog.text
+    assert "1 x 1 x 1 mm, from its pixdim; spacing and all results in mm depend on this size." in caplog.text
     assert f"Fix: give the true size in a spacing_table ({tmp_path}/spacing.csv has no row '29')." in caplog.text
     read_volume(case.volume)
     assert "Fix: give the true size in a spacing_table." in caplog.text
@@ -119,7 +119,7 @@ def test_a_table_that_is_missing(tmp_path):
 
 
 def test_predict_evaluate_and_score_use_the_table(tmp_path, table):
-    """A lesion predicted one voxel too far along z has a surface distance of 1.6 mm, the size in the table."""
+    """The surface distance of a lesion predicted one voxel too far along z is 1.6 mm, the size in the table."""
     labels = np.zeros((6, 8, 4), np.uint8)
     labels[1:5, 1:7] = 1
     labels[2, 2:5, 1] = 2

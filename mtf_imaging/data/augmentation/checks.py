@@ -10,7 +10,9 @@ def check_axes(name: str, axes, known: tuple[str, ...]) -> None:
     """Raises DataError if any of `axes` is not in `known`."""
     unknown = [axis for axis in axes if axis not in known]
     if unknown:
-        raise DataError(f"Augmentation.{name} {unknown}: not axes of a volume. Fix: choose from {', '.join(known)}.")
+        raise DataError(
+            f"Augmentation.{name} {unknown}: these are not axes of a volume. Fix: choose from {', '.join(known)}."
+        )
 
 
 def check_number(name: str, value, low: float = 0.0, high: float = math.inf) -> None:
@@ -20,23 +22,23 @@ def check_number(name: str, value, low: float = 0.0, high: float = math.inf) -> 
     except TypeError:
         inside = False
     if not inside:
-        bound = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
+        bound = f"of at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
         raise DataError(
-            f"Augmentation.{name} {value!r}: not a number {bound}. Fix: choose one, or 0 to disable the option."
+            f"Augmentation.{name} {value!r}: must be a number {bound}. Fix: choose one, or 0 to disable the option."
         )
 
 
 def check_count(name: str, value, fewest: int = 1) -> None:
     """Raises DataError if `value` is not an integer of at least `fewest`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < fewest:
-        raise DataError(f"Augmentation.{name} {value!r}: not an integer of {fewest} or more. Fix: choose one.")
+        raise DataError(f"Augmentation.{name} {value!r}: must be an integer of at least {fewest}. Fix: choose one.")
 
 
 def check_counts(name: str, values) -> None:
     """Raises DataError if `values` is not a nonempty sequence of positive integers."""
     is_sequence = isinstance(values, tuple | list) and len(values) > 0
     if not is_sequence or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in values):
-        raise DataError(f"Augmentation.{name} {values!r}: needs positive integers. Fix: give, for example, (1, 4).")
+        raise DataError(f"Augmentation.{name} {values!r}: must be positive integers. Fix: use, for example, (1, 4).")
 
 
 def check_range(name: str, bounds, low: float = 0.0, high: float = math.inf) -> None:
@@ -47,8 +49,10 @@ def check_range(name: str, bounds, low: float = 0.0, high: float = math.inf) -> 
     except (TypeError, ValueError):
         inside = False
     if not inside:
-        where = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
-        raise DataError(f"Augmentation.{name} {bounds!r}: not a range of numbers {where}. Fix: give (lowest, highest).")
+        where = f"of at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+        raise DataError(
+            f"Augmentation.{name} {bounds!r}: must be a range of numbers {where}. Fix: give (lowest, highest)."
+        )
 
 
 def known_sizes(image) -> Grid:
@@ -56,7 +60,7 @@ def known_sizes(image) -> Grid:
     sizes = image.shape[:3]
     if image.shape.rank != 4 or not image.shape.is_fully_defined():
         raise DataError(
-            f"Augmentation of an image of shape {image.shape}: needs static sizes of x, y, z and channels. "
+            f"Augmentation: an image of shape {image.shape} does not have static sizes of x, y, z and channels. "
             "Fix: call image.set_shape([x, y, z, channels])."
         )
     return tuple(sizes)

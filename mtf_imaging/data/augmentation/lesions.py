@@ -9,7 +9,8 @@ from mtf_imaging.data.augmentation.draws import Draws
 
 _LIVER, _LESION = 1, 2
 _SHORTEST = 0.7  # shortest axis of an ellipsoid, as a fraction of the longest
-# The surface is uneven by waves of random direction. The wave number is a standard deviation, in radians per radius.
+# Waves in random directions make the surface uneven. _WAVE_NUMBER is the standard deviation of their wave numbers, in
+# radians per radius.
 _WAVES, _WAVE_NUMBER = 4, 3.0
 _SOFT = 0.25  # half the width of the edge, in units of the squared relative radius
 

@@ -26,7 +26,7 @@ def flip(image, labels, flips: tuple[str, ...], seeds) -> tuple:
 
 
 def half_turn(image, labels, probability: float, draws: Draws) -> tuple:
-    """Rotates by 180 degrees about z with `probability`, which turns a supine patient prone.
+    """Rotates by 180 degrees about z with `probability`, from supine to prone.
 
     Args:
       image: Tensor[x, y, z, channels].
@@ -42,6 +42,6 @@ def half_turn(image, labels, probability: float, draws: Draws) -> tuple:
 
 
 def _reverse(x, axes):
-    """Reverses along all axes in one pass, without a last axis of size 1, which would make it several times slower."""
+    """Reverses along all axes in one pass, several times faster because a last axis of size 1 is removed first."""
     volume = tf.squeeze(x, [3]) if x.shape[3:] == [1] else x
     return tf.reshape(tf.reverse(volume, axes), tf.shape(x))

@@ -1,4 +1,4 @@
-"""Combines the changes of training samples.
+"""Combines all augmentations of training samples.
 
 Every draw depends only on (seed, sample number), so a resumed run draws the same numbers as an uninterrupted run.
 """
@@ -31,7 +31,7 @@ class Augmentation:
     brightness, noise. The random numbers of an option do not depend on the other options.
 
     Attributes:
-      lesions: probability of synthetic lesions in the liver, in the image and the labels.
+      lesions: probability that synthetic lesions are painted into the liver, in both the image and the labels.
       lesion_count: largest number of synthetic lesions, at least 1.
       lesion_diameter: (lowest, highest) length of the longest axis of a synthetic lesion, in voxels of the record.
       lesion_contrast: (lowest, highest) amount by which a synthetic lesion is darkened, in units of the window.
@@ -41,8 +41,7 @@ class Augmentation:
         voxels as cubes.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
       translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the control points of a smooth displacement, as a fraction of the length of each
-        axis.
+      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis.
       elastic_points: number of control points along each axis.
       warp: probability of the combined rotation, zoom, translation and elastic displacement.
       class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all

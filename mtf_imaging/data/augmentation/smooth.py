@@ -13,7 +13,7 @@ def linear_weights(n: int, points: int) -> np.ndarray:
     array([1.  , 0.75, 0.25, 0.  ], dtype=float32)
 
     Returns:
-      float32 `[n, points]`; each row has the sum 1.
+      float32 `[n, points]`; each row sums to 1.
     """
     at = np.clip((np.arange(n) + 0.5) / n * points - 0.5, 0, points - 1)
     return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(points))).astype(np.float32)
@@ -28,7 +28,7 @@ def spline_weights(n: int, points: int) -> np.ndarray:
     [1.0, 1.0, 1.0, 1.0]
 
     Returns:
-      float32 `[n, points]`; each row has the sum 1.
+      float32 `[n, points]`; each row sums to 1.
     """
     at = (np.arange(n) + 0.5) / n * (points - 3) + 1  # control point j lies at j
     distance = np.abs(at[:, None] - np.arange(points))

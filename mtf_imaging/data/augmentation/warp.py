@@ -1,6 +1,6 @@
 """Warps samples by affine and elastic transforms.
 
-The image is interpolated, and the labels are looked up, at one common set of coordinates.
+The interpolation of the image and the lookup of the labels use the same coordinates.
 """
 
 import math
@@ -11,13 +11,13 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.smooth import spline_weights
 
-_SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit the caches of a core
+_SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into the caches of a core
 
 
 def warp(image, labels, affine, translation, bends) -> tuple:
     """Fills each voxel p with the value at `center + affine (p - center) + translation + bend(p)`.
 
-    Values outside the volume are 0: the low end of the window, and background.
+    Outside the volume, the image is 0 (the low end of the window) and the labels are 0 (background).
 
     Args:
       image: Tensor[x, y, z, channels] float32, interpolated linearly.
@@ -74,7 +74,7 @@ def _coordinates(sizes, affine, translation, bends) -> tuple:
 
 
 def _flat(volume):
-    """Returns a volume with a border of zeros as Tensor[voxels]; the border serves all coordinates outside."""
+    """Returns a volume with a border of zeros as Tensor[voxels]; coordinates outside are clipped to the border."""
     return tf.reshape(tf.pad(volume, [[1, 1]] * 3), [-1])
 
 
@@ -121,8 +121,8 @@ def draw_warp(draws: Draws, sizes, rotation, zoom, translation, elastic, points)
       rotation: largest angles about x, y and z in degrees.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
       translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the control points, as a fraction of the length of each axis; 0 for no elastic
-        displacement.
+      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis;
+        0 for no elastic displacement.
       points: number of control points along each axis.
 
     Returns:
@@ -142,7 +142,11 @@ def _turn(angles):
     for axis in range(3):
         cos, sin = tf.cos(angles[axis]), tf.sin(angles[axis])
         one, none = tf.ones([]), tf.zeros([])
-        rows = [[cos, -sin, none], [sin, cos, none], [none, none, one]]  # about z; tf.roll turns it into x and y
+        rows = [
+            [cos, -sin, none],
+            [sin, cos, none],
+            [none, none, one],
+        ]  # a rotation about z, which tf.roll moves to the axis
         about = tf.stack([tf.stack(row) for row in rows])
         turn = tf.matmul(tf.roll(about, [axis + 1, axis + 1], [0, 1]), turn)
     return turn

@@ -1,1 +1,1 @@
-"""Finds and divides the cases of a folder; a case is one CT with its mask."""
+"""Finds the cases of a folder, and holds some of them out."""

@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
-    """Lists the cases below a folder, in natural order of their keys (2 before 10).
+    """Lists the cases of a folder and its subfolders, in natural order of their keys (2 before 10).
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -88,8 +88,8 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
       path: a folder, which is searched recursively, or the file of one volume if `need_labels` is False. NIfTI files
         whose names do not match the naming scheme are skipped, with a warning.
       need_labels: whether every volume must have a segmentation. If True, test cases of a challenge, which have no
-        labels, are skipped, and any other unpaired file is an error. If False, segmentations are optional, and if no
-        name in the folder matches a scheme, every file is a volume whose key is its file name.
+        labels, are skipped, and any other unpaired file is an error. If False, segmentations are optional. If no name
+        in the folder matches a scheme, every file is then a volume whose key is its file name.
 
     Returns:
       The cases, at least one.
@@ -114,10 +114,11 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
         ]
         missing += [f"{s} has no volume" for s, _ in _only(labels, volumes)]
     if missing:
-        above = f", or give the parent folder, {path.parent}" if re.fullmatch("(images|labels)T[rs]", path.name) else ""
+        is_subfolder = re.fullmatch("(images|labels)T[rs]", path.name)
+        remove = f", remove these, or give the parent folder, {path.parent}" if is_subfolder else " or remove these"
         raise DataError(
             f"{path}: {len(missing)} file(s) lack their partner: {'; '.join(missing)}. "
-            f"Fix: add the missing files or remove these{above}."
+            f"Fix: add the missing files{remove}."
         )
     cases = [
         Case(key, volume, labels[key][0] if key in labels else None, f"{_labels_name(scheme, match)}.nii.gz")
@@ -215,7 +216,7 @@ def _matching(names: dict[Path, str], scheme: _Scheme, pattern: str) -> dict:
         if key in matches:
             raise DataError(
                 f"{file} and {matches[key][0]}: both files belong to case '{key}'. "
-                "Fix: remove one, or give the folder of one of them."
+                "Fix: remove one, or give a folder with only one of them."
             )
         matches[key] = (file, match)
     return matches

@@ -31,7 +31,7 @@ def nifti_files(
     Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once.
 
     Args:
-      folder: the folder.
+      folder: the folder to search.
       subfolders: whether to include the files of subfolders.
       accept: a function that takes a file name and returns whether to list the file. The default accepts all names.
       needed: whether a link to a missing NIfTI file is an error; otherwise it is a warning.

@@ -19,8 +19,8 @@ class Geometry:
 
     Attributes:
       header: the file's header, kept for its other fields (units, codes, description).
-      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+. It differs from the header's affine only if that one
-        is unusable.
+      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+. It is the affine of the header, unless that affine is
+        unusable.
     """
 
     header: nibabel.Nifti1Header

@@ -69,7 +69,7 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
     Returns:
       The volume. An affine that is missing or the identity means that the file has lost its geometry. The axes are then
       inferred from the image, with a warning: LPS if the position of the spine shows it, otherwise RAS. The voxel size
-      is taken from `known`, or from the header's pixdim if `known` has no entry. For repairs of voxel values see
+      is taken from `known`, or from the header's pixdim if `known` has no entry. For repairs of voxel values, see
       `voxel_values.hounsfield`.
 
     Raises:
@@ -231,7 +231,7 @@ def _same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, in
 
 
 def _why_lost(geometry: Geometry) -> str | None:
-    """Returns why a header does not define the axes, or None if it does."""
+    """Returns the reason why a header does not define the axes, or None if it does."""
     if np.allclose(geometry.affine, np.eye(4)):
         return "its affine is the identity and does not define the axes"
     if not geometry.header["sform_code"] and not geometry.header["qform_code"]:
@@ -249,7 +249,7 @@ def _by_size(
         pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
         source = (
-            "from its pixdim; spacing and all results in mm depend on it. "
+            "from its pixdim; spacing and all results in mm depend on this size. "
             f"Fix: give the true size in a spacing_table{known.missing_row(path)}"
         )
         settings = ("spacing_table",)

@@ -1,4 +1,4 @@
-"""Reads voxel sizes of files whose headers lack them from a CSV of the user, `case,x,y,z` in mm."""
+"""Reads the voxel sizes of files whose headers lack them from a CSV with the columns `case,x,y,z`."""
 
 import csv
 import logging
@@ -14,14 +14,14 @@ from mtf_imaging.errors import DataError
 
 _COLUMNS = ("case", *AXIS_NAMES)
 _SAME = 0.01  # relative tolerance for sizes that a table rounds
-# `28` for volume-28.nii.gz and segmentation-28.nii; `liver_28` for itself and for nnU-Net's liver_28_0000.
+# `28` for volume-28.nii.gz and segmentation-28.nii; `liver_28` for liver_28.nii.gz and nnU-Net's liver_28_0000.nii.gz
 _CASE = re.compile(r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)\.nii(?:\.gz)?")
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SpacingTable:
-    """Voxel sizes by case.
+    """A table of voxel sizes by case.
 
     Attributes:
       sizes: voxel size in mm along the stored axes, by the key of the case: `28` for `volume-28` and
@@ -37,7 +37,7 @@ class SpacingTable:
         return self.sizes.get(_case_of(path))
 
     def missing_row(self, path: Path) -> str:
-        """Returns the end of a warning about an unknown voxel size, which names the missing row."""
+        """Returns text for a warning that names the missing row of a file, or "" without a table."""
         return f" ({self.path} has no row '{_case_of(path)}')" if self.path else ""
 
     def check(self, path: Path, spacing: Spacing) -> None:
@@ -70,7 +70,7 @@ def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable
       path: a CSV with the first line `case,x,y,z`, or None for an empty table. A `SpacingTable` is returned unchanged.
 
     Raises:
-      DataError: the file is missing or is not such a table, a case has two rows, or a size is not positive.
+      DataError: the file is missing or malformed, a case has two rows, or a size is not positive.
     """
     if path is None:
         return NO_TABLE
@@ -87,12 +87,14 @@ def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable
             if tuple(rows.fieldnames) != _COLUMNS:
                 raise DataError(
                     f"{path}: the first line is '{','.join(rows.fieldnames)}', not '{','.join(_COLUMNS)}'. "
-                    "Fix: name the columns so, and give one row per case with the voxel size in mm."
+                    "Fix: write the expected first line, then one row per case with the voxel size in mm."
                 )
             for row in rows:
                 key, size = _read_row(row, f"{path}: line {rows.line_num}")
                 if key in sizes:
-                    raise DataError(f"{path}: line {rows.line_num}: case '{key}' has a second row. Fix: keep one.")
+                    raise DataError(
+                        f"{path}: line {rows.line_num}: case '{key}' has a second row. Fix: keep only one row."
+                    )
                 sizes[key] = size
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(

@@ -1,6 +1,6 @@
 """Reads the numbers of a NIfTI file in slabs, to save memory.
 
-A scan of 512 x 512 x 1000 voxels takes 0.5 GB as int16, the type in which it is kept, but up to 2 GB as stored.
+A scan of 512 x 512 x 1000 voxels takes 0.5 GB as int16, its type in memory, but up to 2 GB in its stored type.
 """
 
 import contextlib

@@ -30,8 +30,8 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
     without a warning.
 
     Raises:
-      DataError: all voxels are NaN, most voxels are above the range of HU, or the image was normalized, which is
-        assumed if its fractional values span less than the noise of any CT.
+      DataError: all voxels are NaN, most voxels are above the range of HU, or the image was normalized. An image counts
+        as normalized if its fractional values span less than the noise of any CT.
     """
     path, size = stored.path, stored.size
     hu = np.empty(stored.shape, np.int16, order="F")
@@ -41,7 +41,8 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
         raise DataError(f"{path}: all {size} voxels are NaN. Fix: fetch the file again.")
     if num_above > size // 2:
         raise DataError(
-            f"{path}: {num_above} of {size} voxels are above {_MAX_HU}, so this is not a CT in HU. Fix: give the CT."
+            f"{path}: {num_above} of {size} voxels are above {_MAX_HU}, so this is not a CT in HU. "
+            "Fix: give a CT in HU."
         )
     for count, what, bound in (
         (num_nan, "NaN", AIR_HU),
@@ -54,8 +55,8 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
     if lowest > _NO_AIR_HU:
         warn_once(
             f"{path}: the lowest value is {lowest} HU, but air is about -1000 HU; values are read unchanged. "
-            "Check whether the conversion from DICOM dropped the rescale intercept (often -1024), or the background "
-            "was masked."
+            "Check whether the conversion from DICOM dropped the rescale intercept (often -1024), or whether "
+            "the background was masked."
         )
     return hu
 
@@ -111,7 +112,7 @@ def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
             is_fraction = np.abs(np.subtract(slab, whole, out=whole), out=whole) > _WHOLE
             num_fractions += np.count_nonzero(is_fraction)
             fractions = _widened(fractions, slab[is_fraction])
-    # If there are many fractions, only they count: a normalized image may have been padded afterwards.
+    # If there are many fractions, other values are ignored, because normalized images can be padded with integers.
     low, high = fractions if num_fractions > stored.size // 10 else everything
     if num_fractions and high - low < _LEAST_SPAN:
         raise DataError(
@@ -127,7 +128,7 @@ def _widened(bounds: tuple[float, float], values: np.ndarray) -> tuple[float, fl
 
 
 def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
-    """Does what `_convert` does for 16-bit integers; unsigned values above 32767 are negative HU."""
+    """Fills `hu` from 16-bit integers, like `_convert`; unsigned integers above 32767 are negative HU."""
     num_wrapped = num_below = 0
     for at, slab in stored.raw_slabs():
         if slab.dtype.kind == "u":

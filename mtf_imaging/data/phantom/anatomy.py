@@ -24,13 +24,13 @@ Diameters = Callable[[np.random.Generator], Iterator[float]]
 
 @dataclass
 class _Scene:
-    """The state of one painting.
+    """An image and its labels while they are painted.
 
     Attributes:
       rng: the random number generator of the patient.
       straight: `[3, x, y, z]` float32, position of each voxel in mm.
       points: `[3, x, y, z]` float32, the positions in deformed patient coordinates, in which organs are simple shapes.
-      texture: `[x, y, z]` float32, a smooth random field with values of about -1..1.
+      texture: `[x, y, z]` float32, a smooth random field with values in about -1..1.
       hu, labels: `[x, y, z]`, the image and the labels painted so far.
     """
 
@@ -211,7 +211,9 @@ def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator
         at = np.unravel_index(rng.choice(inner), liver.shape)
         radii = diameter / 2 * rng.uniform(0.9, 1, 3)
         offsets = (scene.straight - scene.straight[(slice(None), *at)][:, None, None, None]) / _column(radii)
-        lesion = liver & (np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture))  # lumpy
+        lesion = liver & (
+            np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture)
+        )  # uneven surface
         lesion[at] = True  # a lesion smaller than a voxel still fills one
         scene.paint(lesion, level - rng.uniform(60, 80), 4)
         scene.labels[lesion] = LESION

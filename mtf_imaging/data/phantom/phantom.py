@@ -14,7 +14,7 @@ from mtf_imaging.data.phantom.anatomy import Diameters, large_lesions, paint_abd
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import is_partial, write_bytes
 
-# The stored orientation differs between files of real data sets, so phantoms cycle through these by case number.
+# The stored orientation differs between files of real data sets, so phantoms cycle through these codes.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
 _FIELD_MM = (310.0, 330.0)
 _NOISE_HU = 14.0

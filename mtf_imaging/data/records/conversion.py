@@ -27,10 +27,10 @@ class Converted:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The settings of a conversion, with methods that may be called in any process.
+    """The settings of a conversion; its methods can run in any process.
 
-    The methods return an error instead of raising it, so that the other cases are still converted. They import
-    TensorFlow, which takes seconds, when they are called, so only processes that work on cases import it.
+    The methods return an error instead of raising it, so that the other cases are still converted. TensorFlow
+    takes seconds to import, so it is imported by the methods, only in processes that work on cases.
 
     Attributes:
       input_dir: folder of the cases.

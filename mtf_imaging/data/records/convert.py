@@ -43,16 +43,16 @@ def convert(
 ) -> list[str]:
     """Converts cases to records.
 
-    Each case is reoriented to RAS+ and resampled: the image by linear interpolation, the labels to the nearest
-    neighbor. See `Sampling` for the position of the voxels of a record. If the box crops liver or lesion, a warning
+    Each case is reoriented to RAS+ and resampled, the image by linear and the labels by nearest-neighbor interpolation.
+    See `Sampling` for the position of the voxels of a record. If the box crops liver or lesion, a warning
     names the file and reports the number of voxels.
 
-    If a conversion was interrupted, call it again to resume it. Records of the same files and sampling are kept, and
+    Call the function again to resume an interrupted conversion. Records of the same files and sampling are kept, and
     damaged records are made again. All cases that cannot be used are reported together, after all other cases are
     converted.
 
     Args:
-      input_dir: folder of cases, in a layout that `find_cases` reads.
+      input_dir: folder of cases; see `find_cases`.
       output_dir: folder of the records; created if it does not exist.
       resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
         spacing, it means the smallest box that covers every case, rounded up to multiples of 16.
@@ -102,7 +102,7 @@ def convert(
 
 
 def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
-    """Calls a function with each case; returns the results by key, or raises all errors as one."""
+    """Calls a function with each case; returns the results by key, or raises one error for all failures."""
     results, faults = {}, {}
     with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
         for case, result in in_parallel(function, cases, workers, prepare):

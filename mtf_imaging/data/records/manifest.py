@@ -18,7 +18,7 @@ FORMAT = 3
 # Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
 _READ = (1, 2, 3)
 _FILE = "dataset.json"
-VOXEL_BYTES = 3  # HU and label
+VOXEL_BYTES = 3  # int16 HU and uint8 label
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         accepts any spacing.
 
     Returns:
-      The manifest of the folder or of the subset. It names at least one case, and each case has its file.
+      The manifest of the folder or of the subset. It names at least one case, and every named record exists.
 
     Raises:
       DataError: the folder is missing, empty, unfinished or incomplete, or its records have another sampling.
@@ -160,7 +160,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
             what = f"contains records but no {_FILE}, so its conversion is unfinished"
         else:
             what = "contains no records"
-        raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with it as the output folder.")
+        raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with this output folder.")
     actual = manifest.sampling
     expected = Sampling(
         actual.grid if grid is None else tuple(grid), actual.spacing if spacing is None else parse_spacing(spacing)

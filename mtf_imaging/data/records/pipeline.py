@@ -53,8 +53,8 @@ def training_batches(
       keys}`.
 
     Raises:
-      DataError: at the call, if the folder does not contain a complete set of records with this sampling, `batch_size`
-        is below 1 or `start_step` is below 0. At a batch, if a record is damaged or does not match the manifest.
+      DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
+        `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
     """
     if batch_size < 1 or start_step < 0:
         raise DataError(

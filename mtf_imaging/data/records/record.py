@@ -107,7 +107,7 @@ def _verify(path: Path, serialized: bytes, name: str | Path) -> None:
         same = all(file.read(len(block)) == block for block in blocks)
         if not same or len(file.read(_BLOCK)) != _FOOTER_BYTES:
             raise DataError(
-                f"{name}: the bytes on disk differ from those written. Fix: check the disk, or use another."
+                f"{name}: the bytes on disk differ from those written. Fix: check the disk, or use another disk."
             )
 
 

@@ -48,11 +48,13 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: Sampling) -
     cut = []
     for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, _kept(geometry, sampling), strict=True):
         if kept.stop - kept.start < n:
-            cut.append(f"{kept.start * mm:.0f} and {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm along {name}")
+            cut.append(
+                f"the first {kept.start * mm:.0f} and last {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm along {name}"
+            )
     if cut:
         _log.warning(
-            "%s: the volume is larger than the box %s; without inference, the first and last %s are "
-            "background. %s, in training too.",
+            "%s: the volume is larger than the box %s; %s are not segmented and become background. "
+            "%s, in training too.",
             path,
             sampling,
             ", ".join(cut),
@@ -62,7 +64,7 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: Sampling) -
 
 
 def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:
-    """Returns the voxels of a volume that the box covers, a slice for each axis."""
+    """Returns the voxels of a volume that the box covers, as one Python slice per axis."""
     spans = sampling.spans(geometry.shape, geometry.spacing)
     return tuple(
         span.inverse(n).inside(size) for span, n, size in zip(spans, geometry.shape, sampling.grid, strict=True)
