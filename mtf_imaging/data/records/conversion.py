@@ -57,7 +57,7 @@ class Conversion:
         write_record(record_path(self.output_dir, case.key), record)
         return self._converted(case, record)
 
-    def kept(self, case: Case) -> Converted | DataError | None:
+    def check_existing(self, case: Case) -> Converted | DataError | None:
         """Checks the existing record of a case; returns None if it is damaged and must be made again."""
         from mtf_imaging.data.records.make_record import digest
         from mtf_imaging.data.records.record import read_record

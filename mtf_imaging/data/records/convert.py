@@ -89,7 +89,7 @@ def convert(
         _check_foreign(job, cases)
         # All existing records are checked before anything is written.
         existing = [case for case in cases if record_path(output_dir, case.key).exists()]
-        kept = each(job.kept, existing, title="check existing records")
+        kept = each(job.check_existing, existing, title="check existing records")
         missing = [case for case in cases if kept.get(case.key) is None]
         made = each(job.make, missing, title=f"convert to {sampling}")
         done = {case.key: kept.get(case.key) or made[case.key] for case in cases}

@@ -65,7 +65,7 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 def resample_to_labels(probabilities: np.ndarray, spans: Spans) -> np.ndarray:
     """Resamples class probabilities linearly and returns the most probable class of each voxel.
 
-    Interpolation before the arg max gives smooth boundaries; resampled labels would have steps the size of a grid voxel.
+    Interpolation before the arg max gives smooth boundaries; resampled labels would show steps of one grid voxel.
     The computation runs in slabs along z, so it takes little more memory than the labels.
 
     Args:
@@ -79,7 +79,7 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans) -> np.ndarray:
     shape = tuple(span.size for span in spans)
     matrix = _weights(grid[2], spans[2])
     labels = np.empty(shape, np.uint8, order="F")  # the order of NIfTI files
-    # A slab has planes of the grid before resampling and planes of the result afterwards; the larger plane counts.
+    # A slab has planes of the grid before resampling, and then planes of the result; the larger plane counts.
     plane_bytes = 4 * classes * max(grid[0], shape[0]) * max(grid[1], shape[1]) * max(1.0, spans[2].step)
     planes = max(1, int(_SLAB_BYTES // plane_bytes))
     for start in range(0, shape[2], planes):
