@@ -1,6 +1,6 @@
-"""Draws what each option of `Augmentation` does to an axial slice of a phantom case: docs/augmentation.png.
+"""Draws what each option of `Augmentation` does to an axial slice of a phantom case: docs/pictures/augmentation.png.
 
-    python -m benchmarks.augmentation_picture --output docs/augmentation.png
+    python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 
 The samples are of training's own batches, with strengths at which something is to be seen. Liver is outlined in
 green, lesions in red, by the labels of the same sample; blue lines were straight, and a tenth of the field apart.
@@ -103,7 +103,7 @@ def draw(axes, shown, title, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="docs/augmentation.png", help="the PNG to write")
+    parser.add_argument("--output", default="docs/pictures/augmentation.png", help="the PNG to write")
     parser.add_argument("--case", type=int, default=0, help="number of the phantom case")
     arguments = parser.parse_args()
     figure = Figure(figsize=(8.4, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")

@@ -25,7 +25,7 @@ JOBS = {
     "demo": ("phantoms: 12 to train on, 4 held out", "`unet3d_demo`, 550 steps, 4 x 4 mesh"),
     "real_ct": ("real CT, one patient warped: 12 to train on, 4 held out", "`unet3d_real_ct`, 600 steps"),
 }
-PAGES = {"quality": ROOT / "README.md", "resolution": ROOT / "docs/resolution.md"}
+PAGES = {"quality": ROOT / "README.md", "resolution": ROOT / "docs/evidence/resolution.md"}
 
 
 def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
@@ -43,7 +43,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         _command("study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
-    shutil.copyfile(output_dir / "resolution/study.png", ROOT / "docs/resolution.png")
+    shutil.copyfile(output_dir / "resolution/study.png", ROOT / "docs/pictures/resolution.png")
 
 
 def tables() -> dict[str, str]:

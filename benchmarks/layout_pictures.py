@@ -1,6 +1,6 @@
-"""Draws the pictures of docs/layouts.md.
+"""Draws the pictures of docs/concepts/layouts.md.
 
-python -m benchmarks.layout_pictures docs
+python -m benchmarks.layout_pictures docs/pictures
 """
 
 import sys

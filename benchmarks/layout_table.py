@@ -1,4 +1,6 @@
-"""The table "I have N GPUs of M GiB and volumes of R^3" of docs/layouts.md, of the paper's network in bfloat16.
+"""Prints the table "I have N GPUs of M GiB and volumes of R^3" in docs/concepts/layouts.md.
+
+The network is the paper's, in bfloat16.
 
     python -m benchmarks.layout_table
 

@@ -1,6 +1,6 @@
 """A notebook of the documentation, run from its first cell to its last. To run one anew and keep what it then shows:
 
-python -m tests.notebook docs/layouts.ipynb
+python -m tests.notebook docs/start/layouts.ipynb
 """
 
 import sys

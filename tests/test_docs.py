@@ -1,7 +1,7 @@
 """The documentation does what it says: Python blocks run, and every command line in it is one.
 
 Blocks that are files of a name are run with the commands of their page, by `test_own_model.py` and `test_packaging.py`;
-the example of docs/jobs.md runs in `jobs/test_example.py`.
+the example of docs/guides/notebooks.md runs in `jobs/test_example.py`.
 """
 
 import importlib
@@ -27,7 +27,7 @@ def _blocks(language):
     ]
 
 
-@pytest.mark.parametrize("code", [block for block in _blocks("python") if not block.id.startswith("jobs.md")])
+@pytest.mark.parametrize("code", [block for block in _blocks("python") if not block.id.startswith("notebooks.md")])
 def test_python_blocks_run(code):
     exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
 

@@ -1,4 +1,4 @@
-"""docs/layouts.md: what its blocks print is what it says they do, and its rules are those of the arithmetic."""
+"""The blocks of docs/concepts/layouts.md print what the page shows, and its rules match the arithmetic."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from matplotlib.image import imread
 from benchmarks import layout_pictures
 from mtf_imaging.layout.windows import Window, check_split
 
-PAGE = Path(__file__).parents[1] / "docs/layouts.md"
+PAGE = Path(__file__).parents[1] / "docs/concepts/layouts.md"
 PRINTED = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

@@ -151,7 +151,7 @@ def test_the_page_on_ones_own_model_works_in_an_empty_folder(wheel, tmp_path):
     programs = make_environment(tmp_path / "installed", wheel)
     folder = tmp_path / "own_model"
     folder.mkdir()
-    page = ROOT / "docs" / "own_model.md"
+    page = ROOT / "docs" / "guides" / "own_network.md"
     pages.write_files(page, folder)
     printed = {}
     for line in pages.command_lines(page):

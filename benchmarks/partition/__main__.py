@@ -37,8 +37,8 @@ examples:
   python -m benchmarks.partition --contenders torch --python torch=peers/bin/python
   python -m benchmarks.partition --show bench/partition.json
 
---output_dir gets partition.json (everything), partition.md (the tables) and partition.png; docs/performance.md says
-what each column means.
+--output_dir receives partition.json (everything), partition.md (the tables) and partition.png.
+docs/evidence/performance.md explains each column.
 """
 
 

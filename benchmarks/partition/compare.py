@@ -44,7 +44,7 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, say
       say: told of progress, a line at a time.
 
     Returns:
-      For each contender a dict; docs/performance.md says of what. One that failed has its "error".
+      For each contender a dict; docs/evidence/performance.md says of what. One that failed has its "error".
     """
     rows, alive = [], {}
     try:

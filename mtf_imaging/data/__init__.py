@@ -1,4 +1,4 @@
-"""NIfTI cases, records and augmentation."""
+"""Reads NIfTI cases, converts them to records and augments training samples."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""The intensity window: Hounsfield units -> network input."""
+"""The intensity window, which maps Hounsfield units to network input."""
 
 import numpy as np
 
@@ -12,18 +12,19 @@ def check_window(window: Window) -> Window:
     """Returns `window` as two floats.
 
     Raises:
-      DataError: it is not a lower and a higher bound.
+      DataError: the lower bound is not below the upper bound.
     """
     low, high = (float(bound) for bound in window)
     if not low < high:
         raise DataError(
-            f"window ({low}, {high}): its lower bound must be below its upper. Fix: for instance {DEFAULT_WINDOW}."
+            f"window ({low}, {high}): the lower bound must be below the upper bound. "
+            f"Fix: use, for example, {DEFAULT_WINDOW}."
         )
     return low, high
 
 
 def apply_window(hu: np.ndarray, window: Window = DEFAULT_WINDOW) -> np.ndarray:
-    """`clip((HU - low) / (high - low), 0, 1)` as float32, in one new array.
+    """Returns `clip((HU - low) / (high - low), 0, 1)` as a new float32 array.
 
     >>> apply_window(np.array([-1000, -512, 0, 512]))
     array([0. , 0. , 0.5, 1. ], dtype=float32)
@@ -32,14 +33,14 @@ def apply_window(hu: np.ndarray, window: Window = DEFAULT_WINDOW) -> np.ndarray:
 
 
 def window_in_place(hu: np.ndarray, window: Window = DEFAULT_WINDOW) -> np.ndarray:
-    """As `apply_window`, in the array itself, for images too large to have twice.
+    """Applies a window in place, for images too large to copy.
 
     Args:
-      hu: float32, of any shape; overwritten.
+      hu: float32 array of any shape; overwritten.
       window: (low, high) in HU.
 
     Returns:
-      `hu`.
+      `hu` itself, with values `clip((HU - low) / (high - low), 0, 1)`.
     """
     low, high = check_window(window)
     hu -= np.float32(low)

@@ -57,7 +57,7 @@ TRAIN = "train --model_dir new"
 MISTAKES = [
     (f"{PREDICT} --input none", "none: this folder of cases does not exist."),
     (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
-    (f"{PREDICT} --input empty", "empty: holds no NIfTI file."),
+    (f"{PREDICT} --input empty", "empty: contains no NIfTI file."),
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
     (
         "predict --model_dir run --input cases --output there",
@@ -84,7 +84,7 @@ MISTAKES = [
         "with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
         "On the command line: --checkpoint.\n",
     ),
-    ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: holds no NIfTI file."),
+    ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: contains no NIfTI file."),
     (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir scores", "scores/metrics.json: already exists and belongs to other cases: "),
@@ -97,7 +97,8 @@ MISTAKES = [
     (
         f"{TRAIN} --data_dir records --eval_dir empty",
         "no job is given, so it is the one of unet3d_demo\n"
-        "mtf-imaging: empty: this folder of records holds no records. Fix: run convert with it as the output folder.\n",
+        "mtf-imaging: empty: this folder of records contains no records. "
+        "Fix: run convert with this output folder.\n",
     ),
     ("convert --input_dir none --output_dir new", "none: this folder of cases does not exist."),
     ("convert --input_dir cases --output_dir run", "run: training writes to this folder, because "),

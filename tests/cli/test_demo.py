@@ -30,13 +30,13 @@ def test_every_fourth_case_is_held_out(tmp_path, number, held_out):
 
 
 def test_one_case_is_too_few(tmp_path):
-    with pytest.raises(DataError, match=r"holds 1 case\. Fix: give at least 2"):
+    with pytest.raises(DataError, match=r"contains 1 case\. Fix: give at least 2"):
         hold_out(make_cases(tmp_path / "cases", 1), tmp_path / "train", tmp_path / "held_out")
 
 
 def test_cases_of_another_run_are_not_mixed_in(tmp_path):
     hold_out(make_cases(tmp_path / "a", 5), tmp_path / "train", tmp_path / "held_out")
-    with pytest.raises(DataError, match=r"is of another run\. Fix: another output_dir"):
+    with pytest.raises(DataError, match=r"belongs to another run\. Fix: use another output_dir"):
         hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
 
 

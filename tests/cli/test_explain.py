@@ -118,7 +118,7 @@ def test_every_fault_is_told_at_once(run):
             "mtf-imaging: hardware 'h20': no such device is known. Did you mean 'h200'? Known: h200, h100, a100, "
             "a100_40gb, v100, l40s, a10, l4, t4, rtx4090. Fix: one of these, or hardware of your own: its name, memory "
             "(bytes), flops and flops_float32 (operations a second), link (bytes a second) and latency (seconds).\n"
-            "On the command line: --hardware (h200 for instance, or a gin file of your own: docs/layouts.md).\n",
+            "On the command line: --hardware (for instance h200, or a gin file: docs/concepts/layouts.md).\n",
         ),
         (["--hardware", "nosuch.gin"], "there is no gin file 'nosuch.gin'"),
         (["--mesh_shape", "rows:8", "--num_devices", "4"], "mesh rows:8 has 8 processors, and --num_devices is 4."),

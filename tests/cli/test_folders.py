@@ -104,7 +104,7 @@ def test_the_spacing_of_a_run_is_kept_and_checked(tmp_path, images, model, capsy
     assert run("convert", "--input_dir", cases, "--output_dir", tmp_path / "cubes", "--resolution", BOX, *ONE) == 0
     capsys.readouterr()
     assert run("train", "--data_dir", tmp_path / "cubes", "--model_dir", model, "--num_steps", 3) == 1
-    assert f"its records have resolution {BOX}, asked for was {BOX} of 11,11,15 mm" in capsys.readouterr().err
+    assert f"the records have resolution {BOX}, not {BOX} of 11,11,15 mm" in capsys.readouterr().err
     # Said to, the same network segments on the whole field of view, and finds something else.
     volume = cases / "Training Batch 1/volume-0.nii"
     for name, words in (("box", []), ("same", ["--spacing", "11,11,15"]), ("cube", ["--spacing", ""])):

@@ -69,10 +69,10 @@ def test_evaluate_takes_what_the_fold_holds_out(folder, tmp_path, capsys):
             "eval_dir held_out and fold 0: the fold is what is held out. Fix",
         ),
         (["--num_folds", 3], "num_folds and splits_file say nothing without a fold. Fix: give fold, too."),
-        (["--fold", 0, "--num_folds", 7], "num_folds = 7: 4 cases can be parted into 2 to 4 folds"),
-        (["--fold", 3, "--num_folds", 3], "fold: fold 3 is asked for, and it has 3 folds. Fix: 0 to 2."),
+        (["--fold", 0, "--num_folds", 7], "num_folds = 7: 4 cases allow 2 to 4 folds"),
+        (["--fold", 3, "--num_folds", 3], "fold: fold 3 does not exist; there are 3 folds. Fix: choose 0 to 2."),
         (["--fold", 0, "--num_folds", 3, "--splits_file", "splits.json"], "splits.json: has 2 folds, num_folds is 3"),
-        (["--fold", 0, "--splits_file", "wrong.json"], "wrong.json: names 9, which "),
+        (["--fold", 0, "--splits_file", "wrong.json"], "wrong.json: the fold names cases that are not in "),
     ],
 )
 def test_mistakes_are_told_before_anything_is_built(words, text, folder, capsys, monkeypatch):

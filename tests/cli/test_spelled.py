@@ -184,7 +184,7 @@ def test_splits_that_are_not_there(tmp_path, capsys, monkeypatch):
     Path("splits.json").write_text('[{"train": ["1"], "val": ["2"]}]')
     assert main([*words.split()[:-1], "3", "--splits_file", "splits.json"]) == 1
     assert capsys.readouterr().err == (
-        "mtf-imaging: splits.json: fold 3 is asked for, and it has 1 folds. Fix: 0 to 0.\n"
+        "mtf-imaging: splits.json: fold 3 does not exist; there are 1 folds. Fix: choose 0 to 0.\n"
         "On the command line: --fold.\n"
     )
 
@@ -204,7 +204,7 @@ def test_labels_that_are_cropped_away_and_a_folder_that_another_process_writes_t
     )
     assert main(words) == 0
     assert (
-        "\rcases/segmentation-0.nii.gz: 57623 of 61618 liver voxels and 1177 of 1177 lesion voxels lie outside of "
-        "the box x:8,y:8,z:8 of 8,8,8 mm and are cropped away. Fix: a larger resolution, or a coarser spacing.\n"
+        "\rcases/segmentation-0.nii.gz: 57623 of 61618 liver voxels and 1177 of 1177 lesion voxels lie outside "
+        "the box x:8,y:8,z:8 of 8,8,8 mm and are cropped. Fix: increase the resolution, or choose a coarser spacing.\n"
         "On the command line: --resolution, --spacing.\n"
     ) in capsys.readouterr().err

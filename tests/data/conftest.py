@@ -1,4 +1,4 @@
-"""Small CTs on disk, of any orientation."""
+"""Fixtures that write small CTs to disk in any orientation."""
 
 import nibabel
 import numpy as np
@@ -7,7 +7,7 @@ from nibabel import orientations
 
 
 def _store(path, canonical, codes="RAS", spacing=(1.5, 2.0, 3.0), dtype=None):
-    """Writes a canonical array to a NIfTI file whose axes are stored along `codes`; returns the path."""
+    """Writes a canonical array to a NIfTI file with the stored orientation `codes`; returns the path."""
     affine = nibabel.affines.from_matvec(np.diag(spacing), (-20.0, 10.0, 30.0))
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     stored = np.ascontiguousarray(orientations.apply_orientation(canonical, turn))
@@ -18,26 +18,26 @@ def _store(path, canonical, codes="RAS", spacing=(1.5, 2.0, 3.0), dtype=None):
 
 
 def _arrays(seed=0, shape=(7, 6, 5)):
-    """HU and labels `[x, y, z]` with every label in use."""
+    """Returns random HU and labels `[x, y, z]`; every label occurs."""
     rng = np.random.default_rng(seed)
     return rng.integers(-1000, 1000, shape, dtype=np.int16), rng.integers(0, 3, shape).astype(np.uint8)
 
 
 @pytest.fixture
 def store():
-    """The function that writes an array in a stored orientation."""
+    """A function that writes an array in a stored orientation."""
     return _store
 
 
 @pytest.fixture
 def arrays():
-    """The function that makes a volume and labels."""
+    """A function that makes a volume and labels."""
     return _arrays
 
 
 @pytest.fixture
 def lits_dir(tmp_path):
-    """A folder of three LiTS cases, 2, 9 and 10, each stored along other axes."""
+    """A folder of three LiTS cases, 2, 9 and 10, each with a different stored orientation."""
     folder = tmp_path / "lits"
     for number, codes in ((2, "RAS"), (9, "LPS"), (10, "SAL")):
         hu, labels = _arrays(number, (7, 6, 5 + number % 3))

@@ -1,4 +1,4 @@
-"""What each augmentation does to a sample, and what none does."""
+"""Tests the effect of each augmentation on a sample."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ MOVE, PAINT = {"flips", "half_turn", "affine", "elastic"}, {"lesions"}  # these 
 
 
 def volume(channels=1):
-    """A random image with a box of liver, 1, and a lesion, 2, in it."""
+    """Returns a random image, and labels with a box of liver (1) that contains a lesion (2)."""
     image = np.random.default_rng(0).uniform(0.2, 0.8, (*SIZES, channels)).astype(np.float32)
     labels = np.zeros(SIZES, np.uint8)
     labels[2:12, 3:15, 2:10] = 1
@@ -48,8 +48,8 @@ def test_the_default_changes_nothing():
         np.testing.assert_array_equal(found, mine)
 
 
-def test_the_first_four_options_draw_what_they_always_drew():
-    """So that a run that began before there were others goes on with the same samples."""
+def test_the_oldest_options_draw_the_same_numbers_as_in_the_first_release():
+    """Runs of releases that had only these options must resume with the same samples."""
     augmentation = Augmentation(flips=("x", "z"), brightness=0.1, contrast=0.2, noise=0.05)
     for sample in range(8):
         image, labels = volume()
@@ -67,7 +67,7 @@ def test_the_first_four_options_draw_what_they_always_drew():
 
 @pytest.mark.parametrize("name", [*OPTIONS, "all"])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_a_sample_is_a_function_of_seed_and_number_and_stays_what_it_is(name, channels):
+def test_a_sample_depends_only_on_seed_and_number_and_stays_valid(name, channels):
     augmentation = ALL if name == "all" else Augmentation(**OPTIONS[name])
     image, labels = volume(channels)
     graph = tf.function(lambda sample: augmentation(tf.constant(image), tf.constant(labels), 3, sample))
@@ -87,7 +87,7 @@ def test_a_sample_is_a_function_of_seed_and_number_and_stays_what_it_is(name, ch
     assert any(one != image.tobytes() + labels.tobytes() for one in seen)
 
 
-def test_an_option_draws_the_same_whatever_others_are_in_use():
+def test_draws_of_an_option_do_not_depend_on_other_options():
     moving = {name: value for option in MOVE for name, value in OPTIONS[option].items()}
     for sample in range(4):
         alone, together = (
@@ -102,7 +102,7 @@ def test_a_half_turn_is_about_z():
     np.testing.assert_array_equal(labels, volume()[1][::-1, ::-1])
 
 
-def test_lesions_are_darkened_and_all_else_is_brightened():
+def test_lesions_are_darkened_and_other_voxels_are_brightened():
     image, labels = volume()
     found, _ = augmented(Augmentation(class_shift=0.1))
     expected = image * np.where(labels == 2, 0.9, 1.1)[..., None]
@@ -110,16 +110,16 @@ def test_lesions_are_darkened_and_all_else_is_brightened():
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_corruption_blots_out_its_share_of_what_is_no_liver(share):
+def test_corruption_blanks_its_share_of_the_background(share):
     image, labels = volume()
     found, _ = augmented(Augmentation(corruption=share))
     np.testing.assert_array_equal(found[labels > 0], image[labels > 0])
-    gone = found[labels == 0] == 0
-    assert gone.mean() == pytest.approx(share, abs=0.02)  # at the border several voxels are at one level
-    np.testing.assert_array_equal(found[labels == 0][~gone], image[labels == 0][~gone])
+    blank = found[labels == 0] == 0
+    assert blank.mean() == pytest.approx(share, abs=0.02)  # several voxels at the threshold can have one value
+    np.testing.assert_array_equal(found[labels == 0][~blank], image[labels == 0][~blank])
 
 
-def test_corruption_of_nothing_but_liver_and_of_volumes_beyond_what_is_sorted():
+def test_corruption_without_background_and_with_subsampled_thresholds():
     image, labels = np.full((4, 4, 4, 1), 0.5, np.float32), np.ones((4, 4, 4), np.uint8)
     np.testing.assert_array_equal(augmented(Augmentation(corruption=0.9), image=image, labels=labels)[0], image)
     image, labels = np.full((70, 33, 4, 1), 0.5, np.float32), np.zeros((70, 33, 4), np.uint8)
@@ -141,15 +141,15 @@ def test_noise_is_of_its_scale_and_of_its_probability():
     image = np.full((24, 24, 24, 1), 0.5, np.float32)
     labels = np.zeros((24, 24, 24), np.uint8)
 
-    def neighbours(scale):
-        """How alike neighbouring voxels are."""
+    def correlation(scale):
+        """Returns the correlation of neighboring voxels of the noise."""
         only = Augmentation(multiscale_noise=0.05, multiscale_noise_scales=(scale,))
         noise = augmented(only, image=image, labels=labels)[0] - 0.5
         assert 0 < noise.std() < 0.05
         return np.corrcoef(noise[1:].ravel(), noise[:-1].ravel())[0, 1]
 
-    assert abs(neighbours(1)) < 0.1
-    assert neighbours(4) > 0.8
+    assert abs(correlation(1)) < 0.1
+    assert correlation(4) > 0.8
     half = Augmentation(multiscale_noise=0.05, multiscale_noise_probability=0.5)
     unchanged = [np.array_equal(augmented(half, n, image=image, labels=labels)[0], image) for n in range(12)]
     assert 0 < sum(unchanged) < 12
@@ -162,38 +162,46 @@ def test_an_image_of_unknown_sizes_is_refused():
     def traced(image, labels):
         return ALL(image, labels, 0, tf.constant(0, tf.int64))
 
-    with pytest.raises(DataError, match=r"shape \(None, None, None, 1\): needs known sizes.*Fix: image.set_shape"):
+    with pytest.raises(
+        DataError, match=r"shape \(None, None, None, 1\) does not have static sizes.*Fix: call image.set_shape"
+    ):
         traced.get_concrete_function()
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"flips": ("t",)}, r"flips \['t'\]: no axes of a volume. Fix: choose among x, y, z"),
-        ({"half_turn": 1.5}, r"Augmentation.half_turn 1.5: is no number from 0 to 1. Fix"),
-        ({"lesions": -0.1}, r"Augmentation.lesions -0.1: is no number from 0 to 1"),
-        ({"warp": "often"}, r"Augmentation.warp 'often': is no number"),
-        ({"noise": -0.1}, r"Augmentation.noise -0.1: is no number 0 or more"),
-        ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd nan: is no number 0 or more"),
-        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation 200: is no number from 0 to 180"),
-        ({"rotation": (0, 15)}, r"Augmentation.rotation \(0, 15\): needs one angle, or three. Fix: \(0, 0, 15\)"),
-        ({"elastic": 0.2}, r"elastic 0.2: with 7 control points .* fold over. Fix: at most 0.05, or fewer"),
-        ({"elastic_points": 3}, r"Augmentation.elastic_points 3: is no whole number of 4 or more"),
-        ({"multiscale_noise_scales": ()}, r"multiscale_noise_scales \(\): needs whole numbers of 1 or more"),
-        ({"lesion_count": 0}, r"Augmentation.lesion_count 0: is no whole number of 1 or more"),
+        ({"flips": ("t",)}, r"Augmentation.flips \['t'\]: these are not axes of a volume. Fix: choose from x, y, z"),
+        ({"half_turn": 1.5}, r"Augmentation.half_turn 1.5: must be a number from 0 to 1. Fix"),
+        ({"lesions": -0.1}, r"Augmentation.lesions -0.1: must be a number from 0 to 1"),
+        ({"warp": "often"}, r"Augmentation.warp 'often': must be a number"),
+        ({"noise": -0.1}, r"Augmentation.noise -0.1: must be a number of at least 0"),
+        ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd nan: must be a number of at least 0"),
+        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation 200: must be a number from 0 to 180"),
+        (
+            {"rotation": (0, 15)},
+            r"Augmentation.rotation \(0, 15\): needs one angle or three. Fix: use, for example, \(0, 0, 15\)",
+        ),
+        (
+            {"elastic": 0.2},
+            r"elastic 0.2: with 7 control points .* fold over. Fix: set elastic to at most 0.05, or use fewer",
+        ),
+        ({"elastic_points": 3}, r"Augmentation.elastic_points 3: must be an integer of at least 4"),
+        ({"multiscale_noise_scales": ()}, r"multiscale_noise_scales \(\): must be positive integers"),
+        ({"lesion_count": 0}, r"Augmentation.lesion_count 0: must be an integer of at least 1"),
         (
             {"lesion_diameter": (9, 4)},
-            r"Augmentation.lesion_diameter \(9, 4\): is no range .* Fix: give \(lowest, highest\)",
+            r"Augmentation.lesion_diameter \(9, 4\): must be a range .* Fix: give \(lowest, highest\)",
         ),
-        ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast 0.1: is no range of numbers of 0 to 1"),
+        ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast 0.1: must be a range of numbers from 0 to 1"),
     ],
 )
-def test_wrong_values_are_told_with_the_fix(options, text):
+def test_wrong_values_are_reported_with_the_fix(options, text):
     with pytest.raises(DataError, match=text):
         Augmentation(**options)
 
 
-def test_every_option_is_tried_here():
+def test_every_option_is_tested_here():
     tried = {name for option in OPTIONS.values() for name in option}
     rest = {"warp", "elastic_points", "lesion_count", "lesion_contrast"}
     rest |= {"multiscale_noise_scales", "multiscale_noise_probability"}

@@ -1,6 +1,7 @@
-"""Headers as public CT sets have them: what is found in a volume is written to the voxels where it was, header and all.
+"""Tests that a prediction keeps the voxel grid and the header of its volume, for headers found in public CT sets.
 
-Each goes through reading, a network that is known, and writing; files are compared by nibabel alone.
+Each test reads a volume, segments it with an exact network and writes the result. The files are compared with nibabel,
+not with the functions under test.
 """
 
 import itertools
@@ -18,12 +19,12 @@ from mtf_imaging.evaluation.segment.predict import predict_cases
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SHAPE = (7, 6, 5)
 AFFINE = nibabel.affines.from_matvec(np.diag([1.5, 2.0, 3.0]), (-20.0, 10.0, 30.0))
-# What is not of the volume but of its numbers, and where they begin in the file.
-OF_THE_NUMBERS = {"datatype", "bitpix", "scl_slope", "scl_inter", "cal_min", "cal_max", "vox_offset"}
+# Header fields that describe the stored numbers rather than the volume.
+NUMBER_FIELDS = {"datatype", "bitpix", "scl_slope", "scl_inter", "cal_min", "cal_max", "vox_offset"}
 
 
 def oracle(image):
-    """Class probabilities of an image whose window is (-512, 512)."""
+    """Returns class probabilities for an image with window (-512, 512)."""
     return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
 
 
@@ -32,18 +33,18 @@ def labels_of(shape=SHAPE):
 
 
 def round_trip(path, shape=SHAPE):
-    """Segments a file on its own voxels; `shape` is canonical. Returns its prediction."""
+    """Segments a file on its own voxels, `shape` in canonical axes, and returns the prediction."""
     out = path.with_name(f"out-{path.name}")
     (written,) = predict_cases(path, out, Sampling(shape), oracle, progress=False, overwrite=True)
     return nibabel.load(written)
 
 
 def check_same_header(written, source):
-    """Every field and extension of the header, apart from those of the numbers."""
+    """Compares every header field and extension, except for the fields of the stored numbers."""
     assert type(written) is type(source)
     assert written.shape == source.shape
     assert written.header.endianness == source.header.endianness
-    for name in set(source.header.keys()) - OF_THE_NUMBERS:
+    for name in set(source.header.keys()) - NUMBER_FIELDS:
         np.testing.assert_array_equal(written.header[name], source.header[name], err_msg=name)
     assert [e.get_content() for e in written.header.extensions] == [e.get_content() for e in source.header.extensions]
     assert written.get_data_dtype().newbyteorder("=") == np.uint8
@@ -140,7 +141,7 @@ SCALES = {"unscaled": None, "scaled": (2.0, -24.0), "halved": (0.5, 100.0)}
 
 @pytest.mark.parametrize(
     ("numbers", "scale"),
-    # Unsigned numbers of a scale are what they say, and those of HU below 0 would not fit.
+    # Scaled unsigned numbers are not read as signed, so HU below 0 would not fit.
     [(n, s) for n, s in itertools.product(NUMBERS, SCALES) if (n, s == "unscaled") != ("uint16", False)],
 )
 def test_numbers_of_any_kind(tmp_path, numbers, scale):
@@ -152,7 +153,7 @@ def test_numbers_of_any_kind(tmp_path, numbers, scale):
     image = nibabel.Nifti1Image(stored, AFFINE, header)
     if scale:
         image.header.set_slope_inter(*scale)
-    nibabel.save(image, tmp_path / "volume-0.nii")  # the numbers as they are, where a scale is given
+    nibabel.save(image, tmp_path / "volume-0.nii")  # stored numbers are not rescaled if a scale is given
     source = nibabel.load(tmp_path / "volume-0.nii")
     assert source.get_data_dtype() == hu.dtype
     written = round_trip(tmp_path / "volume-0.nii")
@@ -172,8 +173,8 @@ def test_any_number_of_slices(tmp_path, store, slices, codes):
 
 
 @pytest.mark.parametrize("number", [3, 28, 47, 53])
-def test_a_fault_is_told_by_the_header_and_not_by_the_number_of_the_case(tmp_path, number, caplog):
-    """28-47 have lost their affine in LiTS, and the mask of 53 has another than its volume: there, not wherever."""
+def test_faults_are_detected_from_the_header_and_not_from_the_case_number(tmp_path, number, caplog):
+    """In LiTS, cases 28-47 lack an affine, and the mask of case 53 has another affine; the names are ignored."""
     hu, labels = HU_OF_LABEL[labels_of()], labels_of()
     sound, lost, mask = (tmp_path / name / f"volume-{number}.nii" for name in ("sound", "lost", "mask"))
     for path, array, affine in ((sound, hu, AFFINE), (lost, hu, np.eye(4)), (mask, labels, oblique())):
@@ -185,11 +186,11 @@ def test_a_fault_is_told_by_the_header_and_not_by_the_number_of_the_case(tmp_pat
     assert read_volume(lost).geometry.spacing == (1.0, 1.0, 1.0)
     assert f"volume-{number}.nii: its affine is the identity" in caplog.text
     np.testing.assert_array_equal(read_labels(mask, volume), labels)
-    assert f"volume-{number}.nii: its affine is not that of" in caplog.text
+    assert f"volume-{number}.nii: its affine differs from the affine of" in caplog.text
     assert len(caplog.records) == 2
 
 
-def test_a_mask_of_another_affine_is_written_back_with_that_of_its_volume(tmp_path):
+def test_a_mask_with_another_affine_is_written_with_the_affine_of_its_volume(tmp_path):
     hu, labels = HU_OF_LABEL[labels_of()], labels_of()
     for name, array, affine in (("volume", hu, oblique()), ("segmentation", labels, AFFINE)):
         nibabel.save(nibabel.Nifti1Image(array, affine), tmp_path / f"{name}-53.nii")

@@ -1,4 +1,4 @@
-"""Synthetic lesions are in the liver, in image and labels alike, and of the size that was asked for."""
+"""Tests that synthetic lesions lie in the liver, change both image and labels, and have the given size."""
 
 import numpy as np
 import pytest
@@ -37,21 +37,21 @@ def test_a_lesion_is_dark_liver(sample, channels):
     assert np.all(darker[labels != 1] == 0)
     assert 0 <= darker.min() <= darker.max() <= 0.2 + 1e-6
     assert darker.max() >= 0.1 - 1e-6
-    assert darker[changed].min() > 0.04  # half of it at the surface
+    assert darker[changed].min() > 0.04  # half of the contrast at the surface
     assert darker[(labels == 1) & ~changed].mean() < 0.02
 
 
-def test_sizes_are_those_asked_for():
+def test_lesions_have_the_given_sizes():
     widths = []
     for sample in range(40):
         changed = painted(sample)[1] != volume()[1]
         widths.append(max(s.stop - s.start for s in ndimage.find_objects(changed.astype(int))[0]))
-    assert max(widths) <= 9  # a diameter of 8 may touch one voxel more
+    assert max(widths) <= 9  # a diameter of 8 can touch 9 voxels
     assert min(widths) >= 2
     assert len(set(widths)) > 3
 
 
-def test_there_are_up_to_as_many_as_asked_for():
+def test_up_to_the_given_number_of_lesions_are_painted():
     counts = set()
     for sample in range(30):
         changed = painted(sample, lesion_count=3, lesion_diameter=(2, 2))[1] != volume()[1]

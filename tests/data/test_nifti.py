@@ -17,7 +17,7 @@ ORIENTATIONS = ("RAS", "LPS", "LAS", "RPI", "PSR", "ILA")
 
 
 def world_values(path):
-    """`{rounded world position: value}` of every voxel, by nibabel alone."""
+    """Returns `{rounded world position: value}` of every voxel, computed with nibabel alone."""
     image = nibabel.load(path)
     array = np.asarray(image.dataobj)
     index = np.stack(np.meshgrid(*map(np.arange, array.shape), indexing="ij"), -1).reshape(-1, 3)
@@ -39,7 +39,7 @@ def test_every_orientation_reads_as_the_same_canonical_array(tmp_path, store, ar
 
 
 @pytest.mark.parametrize("codes", ORIENTATIONS)
-def test_written_labels_lie_on_the_volume_voxel_for_voxel(tmp_path, store, arrays, codes):
+def test_written_labels_are_aligned_with_the_voxels_of_the_volume(tmp_path, store, arrays, codes):
     hu, labels = arrays()
     reference = store(tmp_path / "reference.nii.gz", labels, codes)
     path = store(tmp_path / "volume-0.nii.gz", hu, codes)
@@ -88,7 +88,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, array
         write_labels(out, labels, volume.geometry)
     assert out.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.nii.gz", "volume-0.nii.gz"]
-    with pytest.raises(DataError, match=r"labels of shape \(6, 6, 5\) do not fit .* \(7, 6, 5\)"):
+    with pytest.raises(DataError, match=r"the labels have shape \(6, 6, 5\), but .* \(7, 6, 5\)"):
         write_labels(out, labels[1:], volume.geometry)
 
 
@@ -109,18 +109,16 @@ def test_nan_and_out_of_range_voxels_are_repaired_with_a_warning(tmp_path, store
 
 @pytest.mark.parametrize("dtype", ["int16", ">i2", "uint16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("slab", [1 << 24, 30])
-def test_hu_are_the_same_however_they_are_stored(tmp_path, store, arrays, dtype, slab, monkeypatch, caplog):
+def test_hu_do_not_depend_on_the_stored_type(tmp_path, store, arrays, dtype, slab, monkeypatch, caplog):
     monkeypatch.setattr("mtf_imaging.data.nifti.stored_values._SLAB_VOXELS", slab)
     hu, _ = arrays()
-    hu[:, 0, 0] = -3024  # padding of some scanners, outside of the round field of view
+    hu[:, 0, 0] = -3024  # some scanners pad outside the round field of view
     path = store(tmp_path / "volume-0.nii.gz", hu, "LPS", dtype=dtype)
     read = read_volume(path).hu
     assert read.dtype == np.int16
     np.testing.assert_array_equal(read, np.maximum(hu, -1024))
     assert "volume-0.nii.gz: 7 of 210 voxels are below -1024 HU" in caplog.text
-    assert ("are above 32767, which negative HU become in unsigned 16-bit numbers" in caplog.text) == (
-        dtype == "uint16"
-    )
+    assert ("are above 32767; they are read as negative HU" in caplog.text) == (dtype == "uint16")
 
 
 def test_scaled_hu_are_read_by_their_scale(tmp_path, arrays, caplog):
@@ -134,13 +132,13 @@ def test_scaled_hu_are_read_by_their_scale(tmp_path, arrays, caplog):
 
 def test_numbers_that_cannot_be_hu(tmp_path, store, arrays, caplog):
     hu, _ = arrays()
-    with pytest.raises(DataError, match=r"a\.nii: all of its 210 voxels are NaN"):
+    with pytest.raises(DataError, match=r"a\.nii: all 210 voxels are NaN"):
         read_volume(store(tmp_path / "a.nii", hu * np.float32(np.nan)))
-    with pytest.raises(DataError, match=r"b\.nii: 200 of 210 voxels are above 32767: no CT in HU"):
+    with pytest.raises(DataError, match=r"b\.nii: 200 of 210 voxels are above 32767, so this is not a CT in HU"):
         read_volume(store(tmp_path / "b.nii", np.where(np.arange(hu.size) < 10, -1e3, 1e5).reshape(hu.shape)))
     for name, array in (("c.nii", (hu + 1024).astype(np.uint16)), ("d.nii", np.full(hu.shape, 40, np.uint8))):
         np.testing.assert_array_equal(read_volume(store(tmp_path / name, array)).hu, array)
-        assert f"{name}: its lowest value is {array.min()} HU, and air is about -1000: was a rescale" in caplog.text
+        assert f"{name}: the lowest value is {array.min()} HU, but air is about -1000 HU; values are" in caplog.text
 
 
 def test_float_masks_of_integers_are_accepted_and_others_are_not(tmp_path, store, arrays, caplog):
@@ -150,47 +148,47 @@ def test_float_masks_of_integers_are_accepted_and_others_are_not(tmp_path, store
     assert read.dtype == np.uint8
     np.testing.assert_array_equal(read, labels)
     assert "stored as float64" in caplog.text
-    nearly = labels * np.float32(1.0001)  # of a file with a scale, for instance
+    nearly = labels * np.float32(1.0001)  # as in a file with a scale
     np.testing.assert_array_equal(read_labels(store(tmp_path / "nearly.nii", nearly), volume), labels)
     for bad in (np.nan, np.inf, -np.inf):
-        with pytest.raises(DataError, match=r"bad\.nii: holds labels that are NaN or infinite"):
+        with pytest.raises(DataError, match=r"bad\.nii: some labels are NaN or infinite"):
             read_labels(store(tmp_path / "bad.nii", np.where(labels == 2, bad, labels)), volume)
-    with pytest.raises(DataError, match=r"b\.nii: holds labels that are no integers"):
+    with pytest.raises(DataError, match=r"b\.nii: some labels are not integers"):
         read_labels(store(tmp_path / "b.nii", labels + 0.5), volume)
-    with pytest.raises(DataError, match=r"c\.nii: holds labels from 0 to 3, not 0\.\.2"):
+    with pytest.raises(DataError, match=r"c\.nii: labels range from 0 to 3, not from 0 to 2"):
         read_labels(store(tmp_path / "c.nii", np.where(labels == 2, 3, labels)), volume)
-    with pytest.raises(DataError, match=r"d\.nii: holds labels from -1 to 2"):
+    with pytest.raises(DataError, match=r"d\.nii: labels range from -1 to 2"):
         read_labels(store(tmp_path / "d.nii", labels.astype(np.int16) - (labels == 0)), volume)
 
 
-def test_masks_of_another_shape_or_affine(tmp_path, store, arrays, caplog):
+def test_masks_with_another_shape_or_affine(tmp_path, store, arrays, caplog):
     hu, labels = arrays()
     volume = read_volume(store(tmp_path / "volume-0.nii", hu, "LPS"))
     with pytest.raises(DataError, match=r"shape \(7, 6, 4\), but .*volume-0\.nii has shape \(7, 6, 5\)"):
         read_labels(store(tmp_path / "a.nii", labels[..., 1:]), volume)
-    # Stored along other axes, its affine saying so: the same voxels, so it is turned.
+    # The affine shows that the same voxels are stored in another axis order, so the mask is reoriented.
     np.testing.assert_array_equal(read_labels(store(tmp_path / "b.nii", labels, "SRA"), volume), labels)
-    # Also where the header is a little off, as other programs round it: half a voxel is 0.75 mm here.
+    # Rounding errors in the header are tolerated; half a voxel is 0.75 mm here.
     turned = nibabel.load(tmp_path / "b.nii")
     turned.affine[:3, 3] += 0.3
     nibabel.save(nibabel.Nifti1Image(turned.dataobj, turned.affine), tmp_path / "rounded.nii")
     np.testing.assert_array_equal(read_labels(tmp_path / "rounded.nii", volume), labels)
     assert not caplog.records
-    # An affine that contradicts the volume's: voxel for voxel.
+    # If the affines contradict each other, voxels are matched by their indices.
     stored_like_volume = store(tmp_path / "c.nii", labels[::-1, ::-1], "RAS", spacing=(1, 1, 1))
     np.testing.assert_array_equal(read_labels(stored_like_volume, volume), labels)
-    assert "c.nii: its affine is not that of" in caplog.text
+    assert "c.nii: its affine differs from the affine of" in caplog.text
 
 
 def body(shape=(40, 30, 12)):
-    """A body of water with a spine at the back (low y)."""
+    """Returns HU of a body of water with a spine at the back (low y)."""
     hu = np.full(shape, -1000, np.int16)
     hu[5:35, 4:26] = 40
     hu[18:22, 6:9] = 600
     return hu
 
 
-def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
+def test_axes_of_an_identity_affine_are_inferred_from_the_spine(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     assert not y_points_back(body())
     assert y_points_back(body()[:, ::-1])
@@ -201,16 +199,17 @@ def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
         np.testing.assert_array_equal(volume.hu, body())
         assert volume.geometry.axis_codes == name.upper()
         assert f"{name}.nii: its affine is the identity" in caplog.text
-        # What is written lies on the file as it is stored, under the affine that it has.
+        # Written labels have the stored axes and the affine of the file.
         write_labels(tmp_path / f"{name}-out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
         written = nibabel.load(tmp_path / f"{name}-out.nii")
         np.testing.assert_array_equal(np.asarray(written.dataobj), stored > 500)
         np.testing.assert_array_equal(written.affine, np.eye(4))
         np.testing.assert_array_equal(read_labels(tmp_path / f"{name}-out.nii", volume), body() > 500)
     read_volume(tmp_path / "ras.nii")
-    assert "taken as LPS, because the spine shows that its second axis points to the back, and 1 x 1 x 1 mm, its " in (
-        caplog.text
-    )
+    assert (
+        "read as LPS, because the spine shows that the second axis points to the back, with voxels of 1 x 1 x 1 mm, "
+        "from its pixdim; "
+    ) in caplog.text
     assert caplog.text.count("ras.nii: its affine is the identity") == 1
 
 
@@ -218,13 +217,13 @@ def test_axes_of_an_identity_affine_are_told_by_the_spine(tmp_path, caplog):
     ("rows", "expected"),
     [
         ((78, 79), True),  # 8.5 rows behind the middle of the body
-        ((77, 79), False),  # 8 rows: 0.08 of its depth, not more
+        ((77, 79), False),  # 8 rows, exactly 0.08 of the depth
         ((70, 71), False),
         ((60, 61), False),
     ],
 )
-def test_the_spine_shows_the_back_only_where_it_is_clearly_off_the_middle(rows, expected):
-    """By a share of the depth of the body, not of the image: here 100 of 160 rows, whose middle is 69.5."""
+def test_the_spine_shows_the_back_only_if_it_is_clearly_off_center(rows, expected):
+    """The threshold is a fraction of the depth of the body, here 100 of 160 rows with the middle at 69.5."""
     hu = np.full((6, 160, 3), -1000, np.int16)
     hu[1:5, 20:120] = 40
     hu[2:4, slice(*rows)] = 600
@@ -232,8 +231,8 @@ def test_the_spine_shows_the_back_only_where_it_is_clearly_off_the_middle(rows, 
 
 
 @pytest.mark.parametrize("affine", [np.eye(4), None], ids=["identity", "none"])
-def test_a_voxel_size_beside_a_lost_affine_is_kept(tmp_path, affine, caplog):
-    """The size stands in the header twice; where the affine says nothing, pixdim still does."""
+def test_the_pixdim_is_used_if_the_affine_is_lost(tmp_path, affine, caplog):
+    """The header stores the voxel size twice, so pixdim can replace an affine that defines no axes."""
     image = nibabel.Nifti1Image(body()[::-1, ::-1], affine)
     data = bytearray(image.to_bytes())
     data[80:92] = np.array((0.7, 0.7, 2.5), "<f4").tobytes()  # pixdim[1:4]
@@ -244,9 +243,9 @@ def test_a_voxel_size_beside_a_lost_affine_is_kept(tmp_path, affine, caplog):
     assert volume.geometry.spacing == pytest.approx((0.7, 0.7, 2.5))
     assert read_geometry(path).spacing == volume.geometry.spacing
     assert volume.geometry.axis_codes == "LPS"
-    assert "does not say how the axes lie; taken as LPS, because the spine" in caplog.text
-    assert "0.7 x 0.7 x 2.5 mm, its pixdim; all that is in mm" in caplog.text
-    assert "mm, spacing too, rests on that. Fix: give the true size in a spacing_table." in caplog.text
+    assert "; read as LPS, because the spine" in caplog.text
+    assert "0.7 x 0.7 x 2.5 mm, from its pixdim; spacing and all results" in caplog.text
+    assert "results in mm depend on this size. Fix: give the true size in a spacing_table." in caplog.text
     assert [record.settings for record in caplog.records] == [("spacing_table",)]
     write_labels(tmp_path / "out.nii", (volume.hu > 500).astype(np.uint8), volume.geometry)
     written, source = nibabel.load(tmp_path / "out.nii"), nibabel.load(path)
@@ -267,7 +266,7 @@ def test_the_header_alone_gives_shape_and_spacing(tmp_path, store, arrays, codes
 
 
 def gzip_stored(data, flip):
-    """Returns an uncompressed gzip file with one flipped byte, which only the checksum reveals."""
+    """Returns a gzip file without compression whose checksum reveals one flipped bit."""
     whole = bytearray(gzip.compress(data, 0))
     whole[flip] ^= 1
     return bytes(whole)
@@ -292,17 +291,17 @@ def test_damaged_files_are_named(tmp_path, store, arrays):
         read_volume(tmp_path / "missing.nii")
 
 
-# Its first two axes are parallel up to rounding.
+# The first two axes are parallel up to rounding.
 FLAT = np.array([[1e18, 1e18, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
 def test_files_that_are_not_one_volume(tmp_path):
     cases = {
-        "4d.nii": (np.zeros((4, 4, 4, 2), np.int16), np.eye(4), r"shape \(4, 4, 4, 2\), not that of one 3-D volume"),
-        "2d.nii": (np.zeros((4, 4), np.int16), np.eye(4), r"shape \(4, 4\), not that of one 3-D volume"),
+        "4d.nii": (np.zeros((4, 4, 4, 2), np.int16), np.eye(4), r"shape \(4, 4, 4, 2\) is not a single 3-D volume"),
+        "2d.nii": (np.zeros((4, 4), np.int16), np.eye(4), r"shape \(4, 4\) is not a single 3-D volume"),
         "complex.nii": (np.zeros((4, 4, 4), np.complex64), np.eye(4), "not plain numbers"),
-        "flat.nii": (np.zeros((4, 4, 4), np.int16), np.diag([1.0, 1, 0, 1]), "does not say how the axes lie"),
-        "nearly flat.nii": (np.zeros((4, 4, 4), np.int16), FLAT, "does not say how the axes lie"),
+        "flat.nii": (np.zeros((4, 4, 4), np.int16), np.diag([1.0, 1, 0, 1]), "does not define the axes"),
+        "nearly flat.nii": (np.zeros((4, 4, 4), np.int16), FLAT, "does not define the axes"),
     }
     for name, (array, affine, message) in cases.items():
         image = nibabel.Nifti1Image(array, None)
@@ -337,7 +336,7 @@ def test_normalized_images_are_refused(tmp_path, arrays, scaled, as_scale):
         image.set_data_dtype(np.int16)  # nibabel then chooses a slope
     nibabel.save(image, tmp_path / "volume-0.nii")
     fractions = values[np.abs(values - np.rint(values)) > 1e-3]
-    with pytest.raises(DataError, match=r"/volume-0\.nii: its fractional values .*CT in HU.* Fix: give the ") as error:
+    with pytest.raises(DataError, match=r"/volume-0\.nii: fractional values .*CT in HU.* Fix: give the ") as error:
         read_volume(tmp_path / "volume-0.nii")
     shown = re.search("from (.*) to (.*), but a CT", str(error.value)).groups()
     np.testing.assert_allclose([float(bound) for bound in shown], [fractions.min(), fractions.max()], rtol=0.01)
@@ -345,7 +344,7 @@ def test_normalized_images_are_refused(tmp_path, arrays, scaled, as_scale):
         values[0], values[1] = -1024, np.nan  # padded afterwards
         values[3, :, 0] = np.round(values[3, :, 0])
         nibabel.save(nibabel.Nifti1Image(values, np.diag([1.5, 2, 3, 1])), tmp_path / "padded.nii")
-        with pytest.raises(DataError, match=r"padded\.nii: its fractional values range from"):
+        with pytest.raises(DataError, match=r"padded\.nii: fractional values range from"):
             read_volume(tmp_path / "padded.nii")
 
 
@@ -376,12 +375,12 @@ def test_a_header_with_negative_sizes_is_refused(tmp_path, store, arrays):
     data = bytearray(path.read_bytes())
     data[42:44] = np.array(-7, "<i2").tobytes()
     path.write_bytes(data)
-    with pytest.raises(DataError, match=r"volume-0\.nii: has shape \(-7, 6, 5\), not that of one 3-D volume"):
+    with pytest.raises(DataError, match=r"volume-0\.nii: shape \(-7, 6, 5\) is not a single 3-D volume"):
         read_volume(path)
 
 
 def test_a_volume_too_large_for_memory_is_named(tmp_path):
-    """The file is complete: 8 GB of zeros, stored sparsely."""
+    """The file is complete: 8 GB of zeros in a sparse file."""
     path, shape = tmp_path / "volume-0.nii", (2048, 2048, 1000)
     header = nibabel.Nifti1Image(np.zeros((1, 1, 1), np.int16), np.diag([1.0, 1, 2, 1])).header
     header.set_data_shape(shape)

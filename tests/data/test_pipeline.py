@@ -18,7 +18,7 @@ WARPED = Augmentation(rotation=15, elastic=0.02, lesions=0.5, corruption=0.2, mu
 
 @pytest.fixture
 def records(tmp_path, store, arrays):
-    """Records of five cases at 4 x 3 x 2."""
+    """Records of five cases with 4 x 3 x 2 voxels."""
     for number in range(5):
         hu, labels = arrays(number)
         store(tmp_path / f"cases/volume-{number}.nii", hu)
@@ -39,14 +39,14 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize(("batch_size", "augmentation"), [*itertools.product([1, 2, 7], [None, ALL]), (2, WARPED)])
-def test_batches_from_step_k_are_those_of_an_unbroken_run(records, batch_size, augmentation):
-    unbroken = take(training_batches(records, batch_size, seed=3, augmentation=augmentation), 9)
+def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, batch_size, augmentation):
+    uninterrupted = take(training_batches(records, batch_size, seed=3, augmentation=augmentation), 9)
     for k in (1, 4, 8):
         resumed = training_batches(records, batch_size, seed=3, start_step=k, augmentation=augmentation)
-        assert_same(take(resumed, 9 - k), unbroken[k:])
+        assert_same(take(resumed, 9 - k), uninterrupted[k:])
 
 
-def test_a_batch_holds_the_records_windowed(records):
+def test_a_batch_has_the_windowed_records(records):
     (batch,) = take(training_batches(records, 3, seed=0, window=(-150, 250), resolution="x:4,y:3,z:2"), 1)
     assert batch["image"].shape == (3, 4, 3, 2, 1)
     assert batch["image"].dtype == np.float32
@@ -58,7 +58,7 @@ def test_a_batch_holds_the_records_windowed(records):
         np.testing.assert_array_equal(batch["labels"][index], record.labels)
 
 
-def test_the_default_window_is_the_papers():
+def test_the_default_window_is_that_of_the_paper():
     hu = np.linspace(-1024, 1024, 101)
     np.testing.assert_allclose(apply_window(hu), np.clip(hu / 1024 + 0.5, 0, 1), atol=1e-6)
 
@@ -85,7 +85,7 @@ def test_augmentation_flips_image_and_labels_alike_and_stays_in_range(records):
                 seen.add(axes)
                 break
         else:
-            pytest.fail("an image that is no flip of its record")
+            pytest.fail("An image is not a flip of its record.")
     assert len(seen) == 4
     for batch in take(training_batches(records, 1, seed=0, augmentation=ALL), 5):
         assert 0 <= np.min(batch["image"]) <= np.max(batch["image"]) <= 1
@@ -102,17 +102,17 @@ def test_flips_are_those_that_seed_and_sample_draw(channels):
     for sample in range(40):
         seeds = tf.random.experimental.stateless_split(tf.constant([5, sample], tf.int64), 6)
         axes = tuple(axis for axis in range(3) if tf.random.stateless_uniform([], seeds[axis]) < 0.5)
-        found = flip(tf.constant(image), tf.constant(labels), 5, tf.constant(sample, tf.int64))
-        np.testing.assert_array_equal(found[0], np.flip(image, axes))
-        np.testing.assert_array_equal(found[1], np.flip(labels, axes))
+        flipped = flip(tf.constant(image), tf.constant(labels), 5, tf.constant(sample, tf.int64))
+        np.testing.assert_array_equal(flipped[0], np.flip(image, axes))
+        np.testing.assert_array_equal(flipped[1], np.flip(labels, axes))
         seen.add(axes)
     assert len(seen) == 8
 
 
-def test_bad_arguments_and_folders_are_told_at_once(records, tmp_path):
+def test_bad_arguments_and_folders_are_refused_at_once(records, tmp_path):
     with pytest.raises(DataError, match="batch_size 0, start_step 0"):
         training_batches(records, 0, seed=0)
-    with pytest.raises(DataError, match=r"resolution x:4,y:3,z:2, asked for was x:8,y:8,z:8"):
+    with pytest.raises(DataError, match=r"resolution x:4,y:3,z:2, not x:8,y:8,z:8"):
         training_batches(records, 1, seed=0, resolution=8)
     with pytest.raises(DataError, match="does not exist"):
         training_batches(tmp_path / "missing", 1, seed=0)
@@ -123,7 +123,9 @@ def test_bad_arguments_and_folders_are_told_at_once(records, tmp_path):
 def test_a_damaged_record_is_named(records):
     path = record_path(records, "3")
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(DataError, match=r"case-3\.tfrecord: has \d+ bytes, but should have \d+: truncated or damaged"):
+    with pytest.raises(
+        DataError, match=r"case-3\.tfrecord: this record is truncated or damaged: it has \d+ bytes, not \d+\."
+    ):
         take(training_batches(records, 2, seed=0), 5)
 
 

@@ -1,4 +1,7 @@
-"""One real CT under random warps, from outside the repository: headers, geometry and texture that no phantom has."""
+"""Tests the data functions on warped copies of one real CT, which are not part of the repository.
+
+Their headers, geometry and texture are more varied than those of phantoms.
+"""
 
 from pathlib import Path
 
@@ -14,10 +17,10 @@ from mtf_imaging.data.sampling.resample import resample_nearest, resample_to_lab
 from mtf_imaging.data.sampling.sampling import whole_field
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "real_ct"
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/data/real_ct is not here")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/data/real_ct does not exist")
 
 
-def test_every_liver_is_on_the_right_whatever_the_header_says():
+def test_every_liver_is_on_the_right_for_any_header():
     cases = find_cases(FOLDER)
     assert len(cases) == 16
     for case in cases:
@@ -26,7 +29,7 @@ def test_every_liver_is_on_the_right_whatever_the_header_says():
         assert liver[:, 0].mean() > 0.6 * volume.hu.shape[0]
 
 
-def test_labels_survive_the_way_to_a_grid_and_back(tmp_path):
+def test_labels_survive_resampling_to_a_grid_and_back(tmp_path):
     for case in find_cases(FOLDER / "train")[:4]:
         volume = read_volume(case.volume)
         labels = read_labels(case.labels, volume)
@@ -41,10 +44,10 @@ def test_labels_survive_the_way_to_a_grid_and_back(tmp_path):
         assert dice > 0.97
 
 
-def test_records_of_it_feed_training(tmp_path):
+def test_its_records_can_be_read_for_training(tmp_path):
     assert convert(FOLDER / "train", tmp_path, 16, progress=False) == [str(n) for n in range(12)]
     batch = next(iter(training_batches(tmp_path, 12, seed=0)))
     assert sorted(batch["cases"], key=int) == [str(n) for n in range(12)]
-    # All cases are one patient, warped: on common axes their livers overlap.
+    # All cases are warped scans of one patient, so their livers overlap on common axes.
     livers = batch["labels"].numpy() >= 1
     assert ((livers.mean(0) > 0.8).sum() / livers.sum((1, 2, 3)).mean()) > 0.5

@@ -46,18 +46,23 @@ def test_damaged_records_are_named(tmp_path, record):
     whole = path.read_bytes()
     flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (3, 200, len(whole) - 2)]
     damages = {
-        whole[:-20]: f"has {len(whole) - 20} bytes, but should have {len(whole)}: truncated or damaged",
+        whole[:-20]: f"is truncated or damaged: it has {len(whole) - 20} bytes, not {len(whole)}",
         b"": "is empty",
-        flipped[0]: f"has {len(whole)} bytes, but should have {len(whole) ^ 1 << 24}: truncated or damaged",
+        flipped[0]: f"is truncated or damaged: it has {len(whole)} bytes, not {len(whole) ^ 1 << 24}",
         flipped[1]: "is damaged: its checksum does not match",
         flipped[2]: "is damaged: its checksum does not match",
-        b"something else entirely, long enough for a header" * 3: "is not a record of this program",
     }
     for data, text in damages.items():
         path.write_bytes(data)
         with pytest.raises(DataError) as error:
             read_record(path)
-        assert str(error.value) == f"{path}: {text}. Fix: run convert again; it replaces damaged records."
+        assert str(error.value) == f"{path}: this record {text}. Fix: run convert again; it replaces damaged records."
+    path.write_bytes(b"something else entirely, long enough for a header" * 3)
+    with pytest.raises(DataError) as error:
+        read_record(path)
+    assert str(error.value) == (
+        f"{path}: not a record of this program. Fix: run convert again; it replaces damaged records."
+    )
     with pytest.raises(DataError, match="this record does not exist"):
         read_record(tmp_path / "missing")
 
@@ -72,7 +77,7 @@ def test_records_of_another_kind_or_resolution(tmp_path, record):
         with pytest.raises(DataError, match="not a record of this program"):
             read_record(path)
     write_record(path, record)
-    with pytest.raises(DataError, match=r"resolution x:4,y:5,z:6, asked for was x:8,y:8,z:8"):
+    with pytest.raises(DataError, match=r"resolution x:4,y:5,z:6, not x:8,y:8,z:8"):
         read_record(path, Sampling((8, 8, 8)))
 
 
@@ -103,14 +108,14 @@ def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, ca
     assert "stored SAL -> x, y, z = R, A, S: 1 (10)" in out
 
 
-def test_a_stopped_conversion_goes_on(tmp_path, lits_dir, monkeypatch, capsys):
+def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, capsys):
     out = tmp_path / "out"
     convert(lits_dir, out, 4, progress=False)
     expected = {name: (out / name).read_bytes() for name in names(out)}
     (out / "dataset.json").unlink()
     (out / "case-9.tfrecord").unlink()
     (out / "case-10.tfrecord").write_bytes(b"half")
-    with pytest.raises(DataError, match=r"holds records but no dataset\.json: its conversion was not finished"):
+    with pytest.raises(DataError, match=r"contains records but no dataset\.json, so its conversion is unfinished"):
         open_records(out)
     made = []
     monkeypatch.setattr(
@@ -128,53 +133,53 @@ def test_a_bad_case_leaves_no_manifest_and_no_half_record(tmp_path, lits_dir):
     volume.write_bytes(volume.read_bytes()[:200])
     with pytest.raises(DataError, match=r"volume-9\.nii\.gz: cannot be read"):
         convert(lits_dir, tmp_path / "out", 4, progress=False)
-    assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord"]  # those that can be used are done
+    assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord"]  # all other cases are converted
 
 
 def test_folders_of_another_run_are_refused(tmp_path, lits_dir, store, arrays):
     out = tmp_path / "out"
     convert(lits_dir, out, 4, progress=False)
     before = {name: (out / name).read_bytes() for name in names(out)}
-    with pytest.raises(DataError, match=r"holds records of resolution x:4,y:4,z:4, asked for was x:8,y:8,z:8"):
+    with pytest.raises(DataError, match=r"contains records of resolution x:4,y:4,z:4, not x:8,y:8,z:8"):
         convert(lits_dir, out, 8, progress=False)
     manifest = (out / "dataset.json").read_bytes()
     (out / "dataset.json").unlink()
-    with pytest.raises(DataError, match=r"is a record of resolution x:4,y:4,z:4, asked for was x:8,y:8,z:8"):
+    with pytest.raises(DataError, match=r"this record has resolution x:4,y:4,z:4, not x:8,y:8,z:8"):
         convert(lits_dir, out, 8, progress=False)
     (out / "dataset.json").write_bytes(manifest)
     original = (lits_dir / "segmentation-9.nii").read_bytes()
     store(lits_dir / "segmentation-9.nii", arrays(5, (7, 6, 5))[1], "LPS")
-    with pytest.raises(DataError, match=r"case-9\.tfrecord: is a record made from other files"):
+    with pytest.raises(DataError, match=r"case-9\.tfrecord: this record was not made from the present "):
         convert(lits_dir, out, 4, progress=False)
     (lits_dir / "segmentation-9.nii").write_bytes(original)
     (lits_dir / "segmentation-10.nii").unlink()
     (lits_dir / "volume-10.nii.gz").unlink()
-    with pytest.raises(DataError, match=r"holds 1 record\(s\) of cases that .* such as case-10\.tfrecord"):
+    with pytest.raises(DataError, match=r"contains 1 record\(s\) of cases that .* such as case-10\.tfrecord"):
         convert(lits_dir, out, 4, progress=False)
     assert {name: (out / name).read_bytes() for name in names(out)} == before
 
 
-def test_folders_that_are_no_records(tmp_path, lits_dir):
+def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
     with pytest.raises(DataError, match="does not exist"):
         open_records(tmp_path / "missing")
-    with pytest.raises(DataError, match="holds no records"):
+    with pytest.raises(DataError, match="contains no records"):
         open_records(lits_dir)
     out = tmp_path / "out"
     convert(lits_dir, out, 4, progress=False)
-    with pytest.raises(DataError, match=r"resolution x:4,y:4,z:4, asked for was x:16,y:16,z:16.*Fix"):
+    with pytest.raises(DataError, match=r"resolution x:4,y:4,z:4, not x:16,y:16,z:16.*Fix"):
         open_records(out, (16, 16, 16))
     (out / "case-9.tfrecord").unlink()
     with pytest.raises(DataError, match=r"case-9\.tfrecord: named in dataset\.json but missing"):
         open_records(out)
     (out / "dataset.json").write_text('{"format": 99, "cases": []}')
-    with pytest.raises(DataError, match="records of format 99, this program reads formats up to 3"):
+    with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 3"):
         read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
-    with pytest.raises(DataError, match=r"dataset\.json: is no manifest of records"):
+    with pytest.raises(DataError, match=r"dataset\.json: not a manifest of records"):
         read_manifest(out)
 
 
-def test_processes_side_by_side_write_the_same_bytes(tmp_path, lits_dir, capsys):
+def test_parallel_processes_write_the_same_bytes(tmp_path, lits_dir, capsys):
     convert(lits_dir, tmp_path / "one", 4, progress=False)
     convert(lits_dir, tmp_path / "two", 4, workers=2)
     assert "3 cases in" in capsys.readouterr().out
@@ -185,7 +190,7 @@ def test_processes_side_by_side_write_the_same_bytes(tmp_path, lits_dir, capsys)
     assert one == two
 
 
-def test_all_cases_that_cannot_be_used_are_told(tmp_path, lits_dir):
+def test_all_unusable_cases_are_reported(tmp_path, lits_dir):
     for number in (2, 9):
         volume = lits_dir / f"volume-{number}.nii.gz"
         volume.write_bytes(volume.read_bytes()[:200])
@@ -195,7 +200,7 @@ def test_all_cases_that_cannot_be_used_are_told(tmp_path, lits_dir):
         convert(lits_dir, tmp_path / "out", 4, progress=False, workers=2)
 
 
-def test_what_a_killed_conversion_left_is_removed_and_a_second_one_at_once_is_refused(tmp_path, lits_dir):
+def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_path, lits_dir):
     out = tmp_path / "out"
     out.mkdir()
     (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
@@ -209,20 +214,20 @@ def test_what_a_killed_conversion_left_is_removed_and_a_second_one_at_once_is_re
 
 
 @pytest.mark.parametrize("damage", [lambda data: bytes([data[0] ^ 1]) + data[1:], lambda d: d[:-1], lambda d: d + b"1"])
-def test_a_disk_that_gives_back_other_bytes_is_told(tmp_path, record, monkeypatch, damage):
+def test_a_disk_that_returns_other_bytes_is_reported(tmp_path, record, monkeypatch, damage):
     import tensorflow as tf
 
     path = tmp_path / "out" / "case-2.tfrecord"
     write_record(path, record)
     whole, write = path.read_bytes(), tf.io.TFRecordWriter.write
     monkeypatch.setattr(tf.io.TFRecordWriter, "write", lambda self, data: write(self, damage(data)))
-    with pytest.raises(DataError, match=r"case-2\.tfrecord: the disk gives back other bytes than were written"):
+    with pytest.raises(DataError, match=r"case-2\.tfrecord: the bytes on disk differ from those written"):
         write_record(path, record)
     assert path.read_bytes() == whole
     assert names(tmp_path / "out") == ["case-2.tfrecord"]
 
 
-def test_a_table_of_voxel_sizes_that_changed_is_told(tmp_path):
+def test_a_changed_table_of_voxel_sizes_is_reported(tmp_path):
     cases = tmp_path / "cases"
     cases.mkdir()
     for name, dtype in (("volume", np.int16), ("segmentation", np.uint8)):
@@ -233,24 +238,28 @@ def test_a_table_of_voxel_sizes_that_changed_is_told(tmp_path):
     convert(cases, tmp_path / "out", 4, spacing_csv=table, progress=False)
     assert read_manifest(tmp_path / "out").sources["28"].spacing == (0.5, 0.5, 2)
     with pytest.raises(
-        DataError, match=r"is a record made with voxels of 0\.5,0\.5,2 mm, which are 1,1,1 mm now\. Fix"
+        DataError, match=r"this record was made with voxels of 0\.5,0\.5,2 mm, but they are now 1,1,1 mm\. Fix"
     ):
         convert(cases, tmp_path / "out", 4, progress=False)
 
 
-def test_a_record_that_is_not_the_manifests_is_refused_by_training(tmp_path, lits_dir, record):
+def test_training_refuses_a_record_that_does_not_match_the_manifest(tmp_path, lits_dir, record):
     out = tmp_path / "out"
     convert(lits_dir, out, "x:4,y:5,z:6", progress=False)
     path = record_path(out, "2")
     whole = path.read_bytes()
     write_record(path, dataclasses.replace(record, source="other"))
-    with pytest.raises(DataError, match=r"case-2\.tfrecord: is a record made from other files than dataset\.json says"):
+    with pytest.raises(
+        DataError, match=r"case-2\.tfrecord: this record was not made from the files that dataset\.json names"
+    ):
         next(training_batches(out, 3, seed=0))
     path.write_bytes(record_path(out, "9").read_bytes())
-    with pytest.raises(DataError, match=r"case-2\.tfrecord: is a record of case '9', which its name denies"):
+    with pytest.raises(
+        DataError, match=r"case-2\.tfrecord: this record contains case '9', which does not match its name"
+    ):
         next(training_batches(out, 3, seed=0))
     path.write_bytes(whole[:100])
-    with pytest.raises(DataError, match=r"case-2\.tfrecord: shorter than the 360 bytes of its voxels\. Fix: run"):
+    with pytest.raises(DataError, match=r"case-2\.tfrecord: shorter than the 360 bytes of the voxels\. Fix: run"):
         next(training_batches(out, 3, seed=0))
     path.write_bytes(whole)
     assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)

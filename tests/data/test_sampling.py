@@ -1,4 +1,4 @@
-"""Where voxels of a fixed size in mm lie in a volume, and what comes back of them."""
+"""Tests the position of voxels of a fixed size in a volume, and the way back to the volume."""
 
 import itertools
 import json
@@ -28,16 +28,16 @@ from mtf_imaging.data.sampling.sampling import (
 from mtf_imaging.errors import DataError
 
 sizes = st.tuples(*[st.integers(1, 30)] * 3)
-millimetres = st.tuples(*[st.floats(0.3, 6.0)] * 3)
+spacings = st.tuples(*[st.floats(0.3, 6.0)] * 3)
 
 
 def labels_back(labels, spans, shape):
-    """Labels of the volume, as a network gives them back that is sure of those on the grid."""
+    """Resamples labels from the grid to the volume, as the prediction of a perfect network."""
     part, back = way_back(spans, shape)
     return resample_to_labels(np.eye(3)[labels[part]], back)
 
 
-@given(sizes, millimetres, sizes, millimetres)
+@given(sizes, spacings, sizes, spacings)
 def test_a_box_has_voxels_of_its_spacing_around_the_middle_and_begins_at_a_voxel(shape, own, grid, mm):
     for axis, span in enumerate(Sampling(grid, mm).spans(shape, own)):
         assert span.step * own[axis] == pytest.approx(mm[axis])
@@ -46,17 +46,17 @@ def test_a_box_has_voxels_of_its_spacing_around_the_middle_and_begins_at_a_voxel
         assert span.start / span.step == pytest.approx(round(span.start / span.step), abs=1e-6)
 
 
-@given(sizes, millimetres, sizes, millimetres)
+@given(sizes, spacings, sizes, spacings)
 def test_the_inverse_of_a_span_is_where_the_volume_lies_on_the_grid(shape, own, grid, mm):
     for n, span in zip(shape, Sampling(grid, mm).spans(shape, own), strict=True):
         for voxel in (0, n - 1):
-            centre = span.inverse(n).start + (voxel + 0.5) * span.inverse(n).step
-            assert span.start + centre * span.step == pytest.approx(voxel + 0.5)
+            center = span.inverse(n).start + (voxel + 0.5) * span.inverse(n).step
+            assert span.start + center * span.step == pytest.approx(voxel + 0.5)
         twice = span.inverse(n).inverse(span.size)
         assert (twice.start, twice.length) == (pytest.approx(span.start), pytest.approx(span.length))
 
 
-@given(st.lists(st.tuples(sizes, millimetres), min_size=1, max_size=4), millimetres)
+@given(st.lists(st.tuples(sizes, spacings), min_size=1, max_size=4), spacings)
 def test_the_smallest_box_crops_nothing_and_one_step_smaller_would(volumes, mm):
     box = smallest_box(volumes, mm)
     assert all(size % 16 == 0 for size in box)
@@ -101,8 +101,8 @@ def test_at_its_own_spacing_a_volume_is_padded_and_cropped_by_whole_voxels(array
     np.testing.assert_array_equal(returned, np.where(kept, labels, 0))
 
 
-def test_what_touches_the_end_of_the_field_of_view_comes_back_whole():
-    """7 voxels of 1 mm in boxes of 2 mm: the last voxel is half outside, and air beyond it says nothing of the 7th."""
+def test_labels_at_the_end_of_the_field_of_view_are_restored():
+    """The last 2 mm voxel of the box lies half outside the volume; air beyond it must not affect the 7th 1 mm voxel."""
     labels = np.ones((7, 7, 7), np.uint8)
     for grid in (4, 8, 16):
         spans = Sampling((grid,) * 3, (2.0,) * 3).spans(labels.shape, (1.0,) * 3)
@@ -111,7 +111,7 @@ def test_what_touches_the_end_of_the_field_of_view_comes_back_whole():
         np.testing.assert_array_equal(labels_back(on_grid, spans, labels.shape), labels)
 
 
-def test_voxels_beyond_get_the_value_that_is_asked_for_and_bend_none_inside():
+def test_voxels_beyond_get_the_given_value_and_do_not_affect_voxels_inside():
     ones = np.ones((5, 5, 5))
     spans = Sampling((8, 8, 8), (0.8, 1.0, 3.0)).spans(ones.shape, (1.0, 1.0, 1.0))
     result = resample_linear(ones, spans, beyond=-1024)
@@ -123,7 +123,7 @@ def test_voxels_beyond_get_the_value_that_is_asked_for_and_bend_none_inside():
 
 
 @given(sizes, sizes)
-def test_a_grid_over_the_whole_field_is_that_whatever_the_spacing(shape, grid):
+def test_a_grid_over_the_whole_field_ignores_the_spacing(shape, grid):
     assert Sampling(grid).spans(shape, (1.5, 0.1, 7.0)) == whole_field(shape, grid)
     assert [s.inside(n) for s, n in zip(whole_field(shape, grid), shape, strict=True)] == [slice(0, g) for g in grid]
 
@@ -141,7 +141,7 @@ def test_spacing_strings():
 
 
 def cases_of(folder, store, shapes, spacing=(1.5, 2.0, 3.0), codes=("RAS", "LPS", "SAL")):
-    """Cases whose labels are liver throughout, with a lesion in the last slice along z."""
+    """Writes cases that are liver everywhere, with a lesion in the last plane along z."""
     for number, (shape, stored) in enumerate(zip(shapes, itertools.cycle(codes), strict=False)):
         labels = np.ones(shape, np.uint8)
         labels[..., -1] = 2
@@ -150,53 +150,53 @@ def cases_of(folder, store, shapes, spacing=(1.5, 2.0, 3.0), codes=("RAS", "LPS"
     return folder
 
 
-def test_conversion_without_a_resolution_takes_the_smallest_box_and_says_so(tmp_path, store, capsys, caplog):
+def test_conversion_without_a_resolution_uses_and_prints_the_smallest_box(tmp_path, store, capsys, caplog):
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5), (8, 6, 20), (12, 5, 4)])
     convert(cases, tmp_path / "out", spacing="1.5,2,3")
     manifest = open_records(tmp_path / "out")
     assert manifest.sampling == Sampling((16, 16, 32), (1.5, 2.0, 3.0))
     assert manifest.cases == ["0", "1", "2"]
     out = capsys.readouterr().out
-    assert "box: x:16,y:16,z:32 of 1.5,2,3 mm, the smallest that holds every case, in multiples of 16 voxels" in out
-    assert "the largest cases: x 18 mm (case 2), y 12 mm (case 0), z 60 mm (case 1)" in out
+    assert "box: x:16,y:16,z:32 of 1.5,2,3 mm, the smallest that covers every case, in multiples of 16 voxels" in out
+    assert "largest extents: x 18 mm (case 2), y 12 mm (case 0), z 60 mm (case 1)" in out
     assert not caplog.records
     for case in find_cases(cases):
         record = read_record(record_path(tmp_path / "out", case.key), manifest.sampling)
         assert np.count_nonzero(record.labels) == np.prod(record.shape)
         np.testing.assert_array_equal(record.hu, np.where(record.labels > 0, -400, -1024))
-    convert(cases, tmp_path / "out", spacing=(1.5, 2, 3), progress=False)  # once more: all is there
-    with pytest.raises(
-        DataError, match=r"holds records of resolution x:16,y:16,z:32 of 1.5,2,3 mm, asked for was x:16"
-    ):
+    convert(cases, tmp_path / "out", spacing=(1.5, 2, 3), progress=False)  # a second time, with all records present
+    with pytest.raises(DataError, match=r"contains records of resolution x:16,y:16,z:32 of 1.5,2,3 mm, not x:16"):
         convert(cases, tmp_path / "out", 16, spacing=(1.5, 2, 3), progress=False)
-    with pytest.raises(DataError, match=r"asked for was x:16,y:16,z:32\. Fix"):
+    with pytest.raises(DataError, match=r", not x:16,y:16,z:32\. Fix"):
         convert(cases, tmp_path / "out", "x:16,y:16,z:32", progress=False)
     (tmp_path / "out/dataset.json").unlink()
-    with pytest.raises(DataError, match=r"case-0\.tfrecord: is a record of resolution x:16,y:16,z:32 of 1.5,2,3 mm, a"):
+    with pytest.raises(
+        DataError, match=r"case-0\.tfrecord: this record has resolution x:16,y:16,z:32 of 1.5,2,3 mm, not"
+    ):
         convert(cases, tmp_path / "out", "x:16,y:16,z:32", progress=False)
 
 
-def test_more_voxels_than_a_record_holds_are_refused_at_once(tmp_path, store):
+def test_too_many_voxels_for_a_record_are_refused_at_once(tmp_path, store):
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5)])
     for resolution, spacing, shown in (
         (1024, None, "x:1024,y:1024,z:1024"),
         (None, "0.01,0.01,0.01", r"x:1056,y:1200,z:1504 of 0\.01,0\.01,0\.01 mm"),
     ):
         with pytest.raises(
-            DataError, match=rf"resolution {shown}: has \d+ voxels, and a record holds 700000000 at most"
+            DataError, match=rf"resolution {shown}: a record of \d+ voxels exceeds the limit of 700000000 voxels"
         ):
             convert(cases, tmp_path / "out", resolution, spacing, progress=False)
     assert not (tmp_path / "out").exists()
 
 
-def test_liver_and_lesion_that_are_cropped_away_are_counted_by_name(tmp_path, store, caplog):
+def test_cropped_liver_and_lesion_voxels_are_counted_by_name(tmp_path, store, caplog):
     caplog.set_level(logging.WARNING)
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5), (4, 4, 4), (4, 4, 8)])
     convert(cases, tmp_path / "out", "x:7,y:6,z:5", "1.5,2,3", progress=False)
     (warning,) = caplog.records
     assert warning.getMessage() == (
-        f"{cases}/segmentation-2.nii: 48 of 128 liver voxels and 16 of 16 lesion voxels lie outside of the box "
-        "x:7,y:6,z:5 of 1.5,2,3 mm and are cropped away. Fix: a larger resolution, or a coarser spacing."
+        f"{cases}/segmentation-2.nii: 48 of 128 liver voxels and 16 of 16 lesion voxels lie outside the box "
+        "x:7,y:6,z:5 of 1.5,2,3 mm and are cropped. Fix: increase the resolution, or choose a coarser spacing."
     )
     assert warning.settings == ("resolution", "spacing")
 
@@ -221,23 +221,19 @@ def test_records_and_manifests_of_format_1_span_the_whole_field(tmp_path, lits_d
     assert record.sampled_at is None
     np.testing.assert_array_equal(record.hu, expected.hu)
     before = {path: path.read_bytes() for path in out.glob("*.tfrecord")}
-    convert(lits_dir, out, "x:4,y:5,z:3", progress=False)  # goes on with them
+    convert(lits_dir, out, "x:4,y:5,z:3", progress=False)  # keeps the records
     assert {path: path.read_bytes() for path in out.glob("*.tfrecord")} == before
     assert json.loads((out / "dataset.json").read_text())["format"] == 3
 
 
-def test_records_are_opened_at_the_spacing_that_is_asked_for(tmp_path, lits_dir):
+def test_records_are_opened_only_at_their_spacing(tmp_path, lits_dir):
     boxes, cubes = tmp_path / "boxes", tmp_path / "cubes"
     convert(lits_dir, boxes, 8, "1.5,2,3", progress=False)
     convert(lits_dir, cubes, 8, progress=False)
     assert open_records(boxes).sampling == open_records(boxes, (8, 8, 8), "1.5,2,3").sampling
     assert open_records(boxes).sampling == parse_sampling(8, "1.5,2,3")
     assert open_records(cubes, spacing="").sampling == Sampling((8, 8, 8))
-    with pytest.raises(
-        DataError, match=r"records have resolution x:8,y:8,z:8, asked for was x:8,y:8,z:8 of 1.5,2,3 mm"
-    ):
+    with pytest.raises(DataError, match=r"records have resolution x:8,y:8,z:8, not x:8,y:8,z:8 of 1.5,2,3 mm"):
         open_records(cubes, spacing="1.5,2,3")
-    with pytest.raises(
-        DataError, match=r"records have resolution x:8,y:8,z:8 of 1.5,2,3 mm, asked for was x:8,y:8,z:8\."
-    ):
+    with pytest.raises(DataError, match=r"records have resolution x:8,y:8,z:8 of 1.5,2,3 mm, not x:8,y:8,z:8\."):
         open_records(boxes, spacing="")

@@ -1,4 +1,4 @@
-"""A prediction lies on its CT for programs that read NIfTI through ITK, as 3D Slicer and ITK-SNAP do."""
+"""Tests that ITK (used by 3D Slicer and ITK-SNAP) places a prediction exactly on its CT."""
 
 import nibabel
 import numpy as np
@@ -18,17 +18,17 @@ OBLIQUE = nibabel.affines.from_matvec(Rotation.from_euler("xyz", (12, -17, 25), 
 
 
 def oracle(image):
-    """Class probabilities of an image whose window is (-512, 512)."""
+    """Returns class probabilities for an image with window (-512, 512)."""
     return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
 
 
 def turned(codes, affine):
-    """What turns a canonical array to be stored along `codes`, and its affine then."""
+    """Returns the transform of a canonical array to the stored orientation `codes`, and the affine of the result."""
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     return turn, affine @ orientations.inv_ornt_aff(turn, SHAPE)
 
 
-# name: axes as stored, affine in RAS, codes of sform and qform, affine of the qform where it is another
+# name: (stored axes, affine in RAS, sform code, qform code, affine of the qform or None if it is the same)
 HEADERS = {
     "RAS": ("RAS", RAS, 1, 1, None),
     "LPS": ("LPS", RAS, 1, 1, None),
@@ -71,6 +71,6 @@ def test_itk_puts_a_prediction_where_it_puts_its_volume(tmp_path, name, suffix):
         (index,) = (index for index in np.ndindex(*file.GetSize()) if file[index] == value)
         marks.append(file.TransformIndexToPhysicalPoint(index))
     assert marks[0] == marks[1]
-    if other is None:  # where there is one affine alone, ITK's place is that of the affine, in LPS
+    if other is None:  # with a single affine, ITK uses that affine, in LPS
         expected = nibabel.affines.apply_affine(affine, MARK) * (-1, -1, 1)
         np.testing.assert_allclose(marks[1], expected, atol=1e-3)

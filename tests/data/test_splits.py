@@ -1,4 +1,4 @@
-"""Folds of cases: what they are, nnU-Net's file of them, and what is said of one that does not fit."""
+"""Tests the folds of a cross-validation, their file format and their error messages."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def test_folds_depend_on_seed_and_keys_alone():
     assert make_splits(KEYS, 5) != make_splits(KEYS, 5, seed=1)
     other_order = make_splits(KEYS[::-1], 5)
     assert [fold.digest for fold in other_order] == [fold.digest for fold in make_splits(KEYS, 5)]
-    # Folds are part of what a run is: these may never change.
+    # Folds must never change, because existing runs depend on them.
     assert [len(fold.val) for fold in make_splits(KEYS, 5)] == [3, 3, 3, 2, 2]
     assert len({fold.digest for fold in other_order}) == 5
 
@@ -42,38 +42,41 @@ def test_the_file_is_nnunets(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        ("{", 'is no list of {"train": [...], "val": [...]} with names of cases'),
-        ('[{"train": ["1"]}]', "is no list of"),
-        ('[{"train": "12", "val": ["3"]}]', "'12' is no list of names"),
-        ('[{"train": [1], "val": [2]}]', "[1] is no list of names"),
-        ('[{"train": ["1", "2"], "val": ["2"]}]', "fold 0 holds out 2, and trains on it, too. Fix: leave it in one."),
+        ("{", 'not a list of {"train": [...], "val": [...]} with names of cases'),
+        ('[{"train": ["1"]}]', "not a list of"),
+        ('[{"train": "12", "val": ["3"]}]', "'12' is not a list of names"),
+        ('[{"train": [1], "val": [2]}]', "[1] is not a list of names"),
+        (
+            '[{"train": ["1", "2"], "val": ["2"]}]',
+            "fold 0 both holds out and trains on 2. Fix: keep each case in one list.",
+        ),
         ('[{"train": ["1"], "val": []}]', "fold 0 has no case in 'val'. Fix: add one."),
     ],
 )
-def test_files_that_are_none(text, says, tmp_path):
+def test_malformed_files_are_refused(text, message, tmp_path):
     path = tmp_path / "splits.json"
     path.write_text(text)
     with pytest.raises(DataError) as error:
         read_splits(path)
     assert str(error.value).startswith(f"{path}: ")
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
-def test_what_does_not_fit_is_named():
+def test_mismatches_are_named():
     fold = Fold(("1", "2"), ("3", "x"))
     with pytest.raises(DataError) as error:
         check_cases(fold, ["1", "2", "3", "4", "5"], "s.json", "records")
     assert str(error.value) == (
-        "s.json: names x, which records does not have and misses 4, 5 of records. "
-        "Fix: a splits_file of these very cases."
+        "s.json: the fold names cases that are not in records (x) and lacks cases of records (4, 5). "
+        "Fix: use a splits_file of exactly these cases."
     )
     assert error.value.settings == ("splits_file",)
     check_cases(fold, ["x", "1", "2", "3"], "s.json", "records")
-    with pytest.raises(DataError, match=r"s.json: fold 2 is asked for, and it has 2 folds\. Fix: 0 to 1\."):
+    with pytest.raises(DataError, match=r"s.json: fold 2 does not exist; there are 2 folds\. Fix: choose 0 to 1\."):
         pick_fold([fold, fold], 2, "s.json")
-    with pytest.raises(DataError, match=r"num_folds = 6: 5 cases can be parted into 2 to 5 folds"):
+    with pytest.raises(DataError, match=r"num_folds = 6: 5 cases allow 2 to 5 folds"):
         make_splits(KEYS[:5], 6)
     with pytest.raises(DataError, match=r"none.json: this file of splits does not exist"):
         read_splits("none.json")

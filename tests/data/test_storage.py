@@ -1,4 +1,4 @@
-"""Conversion onto disks that are full or read-only: a message that names the file, and nothing is lost."""
+"""Tests conversion to full or read-only disks: the message names the file, and no data are lost."""
 
 import os
 
@@ -31,7 +31,7 @@ def content(folder):
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_loses_nothing_and_conversion_goes_on_when_there_is_room(many, tmp_path, mounted, capfd, workers):
+def test_a_full_disk_loses_nothing_and_conversion_resumes_when_there_is_room(many, tmp_path, mounted, capfd, workers):
     assert convert(many, tmp_path / "whole") == 0
     whole = content(tmp_path / "whole")
     disk = mounted("size=1m")
@@ -41,30 +41,30 @@ def test_a_full_disk_loses_nothing_and_conversion_goes_on_when_there_is_room(man
     assert "tfrecord" in message
     assert "No space left on device. Fix: make room on the disk; what was whole before stays." in message
     assert "Traceback" not in message
-    there = content(disk / "out")
-    assert 0 < len(there) < len(find_cases(many))
-    assert there.items() <= whole.items()
+    written = content(disk / "out")
+    assert 0 < len(written) < len(find_cases(many))
+    assert written.items() <= whole.items()
     (disk / "filler").unlink()
     assert convert(many, disk / "out", workers) == 0
     assert content(disk / "out") == whole
 
 
-def test_a_file_that_may_not_grow_is_told(many, tmp_path, capfd):
+def test_a_file_size_limit_is_reported(many, tmp_path, capfd):
     with no_file_larger_than(RECORD_BYTES // 2):
         assert convert(many, tmp_path / "out") == 1
     message = capfd.readouterr().err
     assert "case-2.tfrecord" in message
     assert "File too large" in message
     assert "Traceback" not in message
-    assert not (tmp_path / "out").exists()  # as it was
+    assert not (tmp_path / "out").exists()  # no folder is left behind
 
 
-def test_a_read_only_folder_is_told_at_once(many, tmp_path, mounted, capfd):
+def test_a_read_only_folder_is_reported_at_once(many, tmp_path, mounted, capfd):
     if os.getuid():
         out = tmp_path / "out"
         convert(many, out)
         out.chmod(0o555)
-    else:  # who may do anything is kept out by the file system alone
+    else:  # permissions do not stop root, but a read-only file system does
         out = mounted("size=1m") / "out"
         convert(many, out)
         mounted("remount,ro")

@@ -1,4 +1,4 @@
-"""Image and labels are warped together, to where the formula says."""
+"""Tests that image and labels are warped together, by the documented formula."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def voxels(sizes=SIZES):
 
 
 def grid_image(sizes=SIZES):
-    """An image that tells where it came from: channels are x, y, z and a 1, and its label is random."""
+    """Returns an image whose channels are x, y, z and 1 at each voxel, and random labels."""
     image = np.concatenate([voxels(sizes), np.ones((*sizes, 1))], -1).astype(np.float32)
     return image, np.random.default_rng(0).integers(0, 3, sizes).astype(np.uint8)
 
@@ -31,7 +31,7 @@ def moved(affine, translation, bends=None, sizes=SIZES):
 
 
 def spline(n, points):
-    """`[n, points]` of the cubic B-spline whose intervals the axis is cut into, by scipy."""
+    """Returns SciPy's weights `[n, points]` of a cubic B-spline with `points - 3` intervals on the axis."""
     at = (np.arange(n) + 0.5) / n * (points - 3)
     return np.stack([BSpline(np.arange(-3, points + 1), unit, 3)(at) for unit in np.eye(points)], 1)
 
@@ -43,21 +43,23 @@ def drawn(sample, **options):
 
 @pytest.mark.parametrize("slab", [1, 3 * 9 * 14, 1 << 15])
 @pytest.mark.parametrize("sample", range(3))
-def test_labels_are_those_of_the_voxels_that_the_image_came_from(sample, slab, monkeypatch):
+def test_labels_come_from_the_same_voxels_as_the_image(sample, slab, monkeypatch):
     monkeypatch.setattr(warps, "_SLAB", slab)
     affine, translation, bends = drawn(sample)
     image, labels = moved(affine, translation, bends)
-    centre = (np.array(SIZES) - 1) / 2
-    expected = (voxels() - centre) @ affine.astype(np.float64).T + centre + translation
+    center = (np.array(SIZES) - 1) / 2
+    expected = (voxels() - center) @ affine.astype(np.float64).T + center + translation
     expected += np.einsum("xa,yb,zc,abcd->xyzd", *(spline(n, len(bends)) for n in SIZES), bends)
 
     inside = np.all((expected >= 0) & (expected <= np.array(SIZES) - 1), -1)
     assert 0.4 < inside.mean() < 1
-    np.testing.assert_allclose(image[inside][:, :3], expected[inside], atol=1e-4)  # a ramp, interpolated, is a ramp
+    np.testing.assert_allclose(
+        image[inside][:, :3], expected[inside], atol=1e-4
+    )  # interpolation reproduces a ramp exactly
     np.testing.assert_allclose(image[inside][:, 3], 1, atol=1e-5)
-    sure = inside & np.all(np.abs(expected % 1 - 0.5) > 1e-3, -1)  # not halfway between two voxels
-    nearest = tuple(np.rint(expected[sure]).astype(int).T)
-    np.testing.assert_array_equal(labels[sure], grid_image()[1][nearest])
+    unambiguous = inside & np.all(np.abs(expected % 1 - 0.5) > 1e-3, -1)  # not halfway between two voxels
+    nearest = tuple(np.rint(expected[unambiguous]).astype(int).T)
+    np.testing.assert_array_equal(labels[unambiguous], grid_image()[1][nearest])
 
     beyond = np.any((expected <= -1) | (expected >= SIZES), -1)
     assert beyond.any()
@@ -65,7 +67,7 @@ def test_labels_are_those_of_the_voxels_that_the_image_came_from(sample, slab, m
     assert not labels[beyond].any()
 
 
-def test_nothing_moves_by_nothing():
+def test_an_identity_warp_changes_nothing():
     image, labels = moved(np.eye(3), np.zeros(3), np.zeros((5, 5, 5, 3)))
     np.testing.assert_allclose(image, grid_image()[0], atol=1e-5)
     np.testing.assert_array_equal(labels, grid_image()[1])
@@ -104,7 +106,7 @@ def test_draws_stay_within_their_ranges():
         assert only_z[0][0, 0] >= np.cos(np.radians(20)) - 1e-6
 
 
-def test_the_strongest_elastic_warp_folds_nothing():
+def test_the_strongest_elastic_warp_does_not_fold():
     points, sizes = 7, (40, 40, 40)
     widest = 0.4 / (points - 3)
     signs = np.sign(np.random.default_rng(1).normal(size=(points,) * 3 + (3,)))

@@ -118,5 +118,5 @@ def test_what_is_no_probability(folder, predict, error, text):
 
 @pytest.mark.parametrize(("sizes", "spacing"), [((8, 8, 4), None), (GRID, "1,1,1")])
 def test_records_of_another_sampling_are_refused_before_anything_is_done(folder, sizes, spacing):
-    with pytest.raises(DataError, match="its records have resolution x:8,y:6,z:4, asked for was "):
+    with pytest.raises(DataError, match="the records have resolution x:8,y:6,z:4, not "):
         HeldOutRecords(spacing=spacing).open(folder, sizes)

@@ -222,7 +222,7 @@ def test_the_headline_shows_official_scores_at_the_challenge_threshold_first(pag
 
 def test_the_footer_names_the_program_and_the_definitions(page):
     assert "mtf-imaging 0.1.0" in page.one("footer").text
-    assert "docs/scoring.md" in page.one("footer").text
+    assert "docs/reference/metrics.md" in page.one("footer").text
 
 
 def test_the_same_input_gives_the_same_bytes_anywhere(tmp_path, scored):

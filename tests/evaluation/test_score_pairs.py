@@ -121,7 +121,7 @@ def test_a_reference_that_cannot_be_read_is_an_error_all_the_same(tmp_path):
     (pair,) = pairs_of(tmp_path, 1)
     image = nibabel.load(pair.reference)
     nibabel.save(nibabel.Nifti1Image(np.full(image.shape, 7, np.uint8), image.affine), tmp_path / "r.nii")
-    with pytest.raises(DataError, match=r"r\.nii: holds labels from 7 to 7"):
+    with pytest.raises(DataError, match=r"r\.nii: labels range from 7 to 7"):
         score_pair(Pair("1", pair.prediction, tmp_path / "r.nii", pair.volume))
 
 

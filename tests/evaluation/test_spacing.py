@@ -106,8 +106,9 @@ def test_what_is_cropped_away_is_background_and_said(tmp_path, caplog):
     (written,) = predict_cases(folder, tmp_path / "out", box, oracle, progress=False)
     (warning,) = caplog.records
     assert warning.getMessage() == (
-        f"{folder}/volume-1.nii.gz: larger than the box x:12,y:32,z:32 of 1.5,1.5,2 mm; background without a look are "
-        "the first and last 7 and 7 of 33 mm along x. Fix: a larger resolution, or a coarser spacing, in training, too."
+        f"{folder}/volume-1.nii.gz: the volume is larger than the box x:12,y:32,z:32 of 1.5,1.5,2 mm; the first 7 "
+        "and last 7 of 33 mm along x are not segmented and become background. "
+        "Fix: increase the resolution, or choose a coarser spacing, in training too."
     )
     assert warning.settings == ("resolution", "spacing")
     found, reference = np.asarray(nibabel.load(written).dataobj), canonical_labels()

@@ -1,11 +1,11 @@
-"""The example of docs/jobs.md runs as it is printed."""
+"""The example of docs/guides/notebooks.md runs as it is printed."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-DOC = Path(__file__).parents[2] / "docs" / "jobs.md"
+DOC = Path(__file__).parents[2] / "docs" / "guides" / "notebooks.md"
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,10 @@ def test_a_layout_shares_work_and_memory_out():
     ("dtype", "recompute", "gib"), [("float32", False, 2.06), ("bfloat16", False, 1.35), ("bfloat16", True, 0.97)]
 )
 def test_memory_is_near_what_was_measured(dtype, recompute, gib):
-    """docs/memory.md has the peaks of steps at 96^3; 0.25 GiB of them are libraries, and work space is not modelled."""
+    """The peaks at 96^3 are those of docs/evidence/memory.md.
+
+    They include 0.25 GiB of libraries, and work space is not modelled.
+    """
     plan = plan_of(96, dtype=dtype, recompute=recompute)
     assert 0.75 * (gib - 0.25) < plan.memory / GIB < 1.15 * (gib - 0.25)
 

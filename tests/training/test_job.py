@@ -124,7 +124,7 @@ def contents(folder):
         (["--gin.UNet3D.base_filters=3"], "this checkpoint belongs to another network or optimizer: 'unet3d/"),
         (["--gin.UNet3D.depth=6"], "UNet3D of depth 6 halves the image 5 times, so 32 must divide its sizes"),
         (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 2) and 'x' (size 16) over 'cores'"),
-        (["--resolution", "32"], "asked for was x:32,y:32,z:32"),
+        (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )
 def test_mistakes_are_told_without_a_traceback_and_leave_the_run_as_it_was(runs, change, text, capsys):

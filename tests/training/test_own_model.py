@@ -1,4 +1,4 @@
-"""A network and a data set of one's own: those of docs/own_model.md, as they stand there, on 2-D images."""
+"""A network and a data set of one's own: those of docs/guides/own_network.md, as they stand there, on 2-D images."""
 
 import runpy
 import sys
@@ -11,7 +11,7 @@ import pytest
 from mtf_imaging.cli.main import main
 from tests import pages
 
-PAGE = Path(__file__).parents[2] / "docs" / "own_model.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "own_network.md"
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,10 @@ def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--resolution=x:64,y:64,z:64"], "needs positive sizes of x and y. Fix: for instance '64' or 'x:192,y:192'."),
+        (
+            ["--resolution=x:64,y:64,z:64"],
+            "needs a positive size for x and y. Fix: give, for example, '64' or 'x:192,y:192'.",
+        ),
         (
             ["--resolution=32"],
             "data set Images: the batch of step 0: 'image' has the shape [4, 64, 64, 1], but the task's input is "

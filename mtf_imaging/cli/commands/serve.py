@@ -17,7 +17,7 @@ NOTES = (
     "mtf-imaging train ... --mesh_shape rows:2 --layout x:rows --cluster host0:2222,host1:2222",
     "Whoever reaches the port can run anything as the user who serves, and all that is sent is in the clear: serve "
     "within a trusted network only, behind a firewall. SIGTERM or Ctrl-C ends it.",
-    "It is for one command at a time. docs/several_hosts.md says what is sent, and what happens when a server goes.",
+    "It is for one command at a time. docs/guides/cluster.md says what is sent, and what happens when a server goes.",
 )
 DEFAULT_PORT = 2222
 

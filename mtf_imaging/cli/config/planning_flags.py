@@ -9,7 +9,7 @@ from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
 
 def define(values: flags.FlagValues) -> None:
     """Defines --hardware, --num_devices and --data_dir."""
-    text = f"The devices: {', '.join(HARDWARE)}; or a gin file of your own (docs/layouts.md)."
+    text = f"The devices: {', '.join(HARDWARE)}; or a gin file of your own (docs/concepts/layouts.md)."
     flags.DEFINE_string("hardware", None, text, flag_values=values)
     flags.DEFINE_integer("num_devices", None, "How many devices there are.", lower_bound=1, flag_values=values)
     flags.DEFINE_string("data_dir", None, "Records, or other data, whose resolution is meant.", flag_values=values)

@@ -27,7 +27,7 @@ PARAMETERS = {
 }
 # setting -> what says more than its flag or parameter, or is no part of the command
 NOTES = {
-    "hardware": "--hardware (h200 for instance, or a gin file of your own: docs/layouts.md)",
+    "hardware": "--hardware (for instance h200, or a gin file: docs/concepts/layouts.md)",
     "port": "`mtf-imaging serve --port PORT` on its host",
     "task": "job.task in a --gin_file (a run keeps its own in config.gin)",
 }

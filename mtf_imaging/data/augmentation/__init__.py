@@ -1,4 +1,4 @@
-"""Augmentation of training samples: one kind of change a file, combined in `recipe.py`."""
+"""Augments training samples; each file implements one kind of change, and `recipe.py` combines them."""
 
 from mtf_imaging.data.augmentation.recipe import Augmentation
 

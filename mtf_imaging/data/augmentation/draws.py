@@ -1,4 +1,4 @@
-"""The random numbers of one sample: functions of the run's seed, the number of the sample and a name alone."""
+"""Draws the random numbers of one sample, which depend only on the seed of the run, the sample number and a name."""
 
 import zlib
 
@@ -6,31 +6,31 @@ import tensorflow as tf
 
 
 class Draws:
-    """Random numbers by name, so that an option draws the same whatever other options are in use.
+    """Named random numbers, so that the draws of an option do not depend on the other options.
 
     Args:
-      seed: of the run.
-      sample: Tensor[] int64, number of the sample since the run began.
+      seed: seed of the run.
+      sample: Tensor[] int64, the number of the sample since the run began.
 
     Attributes:
-      key: Tensor[2] int64.
+      key: Tensor[2] int64, the seed and the sample number.
     """
 
     def __init__(self, seed: int, sample):
         self.key = tf.stack([tf.cast(seed, tf.int64), tf.cast(sample, tf.int64)])
 
     def seed(self, name: str):
-        """Tensor[2] for TensorFlow's stateless operations."""
+        """Returns a seed, Tensor[2], for TensorFlow's stateless operations."""
         return tf.random.experimental.stateless_fold_in(self.key, tf.constant(zlib.crc32(name.encode()), tf.int64))
 
     def uniform(self, name: str, low=0.0, high=1.0, shape=()):
-        """Tensor[shape] float32, evenly from low..high."""
+        """Returns Tensor[shape] float32, uniform in low..high."""
         return tf.random.stateless_uniform(shape, self.seed(name), low, high)
 
     def normal(self, name: str, sd, mean=0.0, shape=()):
-        """Tensor[shape] float32 of a normal distribution, what is beyond two standard deviations moved to these."""
+        """Returns Tensor[shape] float32 from a normal distribution, clipped to two standard deviations."""
         return mean + sd * tf.clip_by_value(tf.random.stateless_normal(shape, self.seed(name)), -2.0, 2.0)
 
     def chance(self, name: str, probability: float):
-        """Tensor[] bool, true with this probability."""
+        """Returns Tensor[] bool, True with the given probability."""
         return self.uniform(name) < probability

@@ -1,4 +1,4 @@
-"""Changes of values that leave voxels where they are."""
+"""Changes intensities without moving voxels."""
 
 import math
 
@@ -10,20 +10,20 @@ _LESION = 2
 
 
 def shift_classes(image, labels, shift: float, sd: float, draws: Draws):
-    """Multiplies lesions by a factor of their own, and all else by another, so that their contrast varies.
+    """Varies the contrast of lesions: multiplies lesions by one factor and all other voxels by another.
 
-    Lesions by 1 + a with a of N(-shift, sd), so that they are darkened more often than not; what is no lesion by 1 + b
-    with b of N(shift, sd). Both are cut off at two standard deviations. (Hou et al. 2019 mean this; the code that they
-    released has the two masks exchanged.)
+    The factor of lesions is 1 + a with a drawn from N(-shift, sd), so lesions are usually darkened. The factor of other
+    voxels is 1 + b with b drawn from N(shift, sd). Both draws are clipped to two standard deviations. (Hou et al. 2019
+    describe this change; their released code swaps the two masks.)
 
     Args:
       image: Tensor[x, y, z, channels] float32.
       labels: Tensor[x, y, z], 2 for lesion.
-      shift, sd: mean and standard deviation.
-      draws: of the sample.
+      shift, sd: mean and standard deviation of the draws.
+      draws: random numbers of the sample.
 
     Returns:
-      The image.
+      The changed image.
     """
     of_lesions = 1 + draws.normal("class_shift/lesion", sd, -shift)
     of_others = 1 + draws.normal("class_shift/other", sd, shift)
@@ -31,15 +31,17 @@ def shift_classes(image, labels, shift: float, sd: float, draws: Draws):
 
 
 def apply_gamma(image, gamma: float, draws: Draws):
-    """`image ** g`, with log(g) drawn evenly, so that g is as often above 1 as below, from 1 / (1 + gamma)..1 + gamma.
+    """Returns `image ** g` with a random exponent g from 1 / (1 + gamma)..1 + gamma.
+
+    The logarithm of g is drawn uniformly, so g is above 1 as often as below.
 
     Args:
       image: Tensor[...] float32 in 0..1.
-      gamma: how far the exponent may be from 1.
-      draws: of the sample.
+      gamma: range of the exponent, as above.
+      draws: random numbers of the sample.
 
     Returns:
-      The image, in 0..1.
+      The changed image, in 0..1.
     """
     widest = math.log1p(gamma)
     return image ** tf.exp(draws.uniform("gamma", -widest, widest))

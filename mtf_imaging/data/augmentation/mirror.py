@@ -1,4 +1,4 @@
-"""Flips and half turns: voxels change places and keep their values."""
+"""Flips and half turns, which move voxels without changing their values."""
 
 import tensorflow as tf
 
@@ -9,13 +9,13 @@ _TRANSVERSE = (0, 1)  # x and y
 
 
 def flip(image, labels, flips: tuple[str, ...], seeds) -> tuple:
-    """Mirrors each of the axes named with probability 1/2.
+    """Mirrors each of the given axes with probability 1/2.
 
     Args:
       image: Tensor[x, y, z, channels].
       labels: Tensor[x, y, z].
-      flips: names of axes.
-      seeds: one for each of x, y and z.
+      flips: names of the axes.
+      seeds: a seed for each of x, y and z.
 
     Returns:
       (image, labels), reversed along the same axes.
@@ -26,22 +26,22 @@ def flip(image, labels, flips: tuple[str, ...], seeds) -> tuple:
 
 
 def half_turn(image, labels, probability: float, draws: Draws) -> tuple:
-    """Turns by 180 degrees about z with `probability`: from lying on the back to lying on the front.
+    """Rotates by 180 degrees about z with `probability`, from supine to prone.
 
     Args:
       image: Tensor[x, y, z, channels].
       labels: Tensor[x, y, z].
-      probability: of the turn.
-      draws: of the sample.
+      probability: probability of the rotation.
+      draws: random numbers of the sample.
 
     Returns:
-      (image, labels), reversed along both x and y, or neither.
+      (image, labels), both reversed along x and y, or both unchanged.
     """
     turned = tf.fill([len(_TRANSVERSE)], draws.chance("half_turn", probability))
     return tuple(_reverse(x, tf.boolean_mask(_TRANSVERSE, turned)) for x in (image, labels))
 
 
 def _reverse(x, axes):
-    """`tf.reverse` along all axes in one pass, which takes several times as long where a last axis of one is kept."""
+    """Reverses along all axes in one pass, several times faster because a last axis of size 1 is removed first."""
     volume = tf.squeeze(x, [3]) if x.shape[3:] == [1] else x
     return tf.reshape(tf.reverse(volume, axes), tf.shape(x))

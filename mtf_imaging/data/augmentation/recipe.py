@@ -1,4 +1,7 @@
-"""Augmentation as a function of (seed, sample number) alone: a resumed run draws what an uninterrupted one does."""
+"""Combines all augmentations of training samples.
+
+Every draw depends only on (seed, sample number), so a resumed run draws the same numbers as an uninterrupted run.
+"""
 
 from dataclasses import dataclass
 
@@ -22,37 +25,37 @@ _NO_FOLD = 0.4
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training samples; the default changes nothing. docs/augmentation.md shows each option.
+    """Changes training samples at random; the default changes nothing. docs/evidence/augmentation.md shows each option.
 
-    The options are applied in this order: lesions, flips, half turn, warp, classes, corruption, gamma, contrast,
-    brightness, noise. Each draws its own random numbers, whatever other options are set.
+    The options are applied in this order: lesions, flips, half turn, warp, class shift, corruption, gamma, contrast,
+    brightness, noise. The random numbers of an option do not depend on the other options.
 
     Attributes:
-      lesions: probability of synthetic lesions in the liver, in the image and the labels.
+      lesions: probability that synthetic lesions are painted into the liver, in both the image and the labels.
       lesion_count: largest number of synthetic lesions, at least 1.
-      lesion_diameter: (least, most) longest axis of a synthetic lesion, in voxels of the record.
-      lesion_contrast: (least, most) difference by which lesions are darker than the liver, in units of the window.
-      flips: axes that are mirrored with probability 1/2 each, for instance `("x", "y")`.
-      half_turn: probability of a turn by 180 degrees about z.
-      rotation: largest angle about each axis in degrees; one number, or three for x, y and z. Voxels are rotated as if
-        they were cubes.
+      lesion_diameter: (lowest, highest) length of the longest axis of a synthetic lesion, in voxels of the record.
+      lesion_contrast: (lowest, highest) amount by which a synthetic lesion is darkened, in units of the window.
+      flips: axes that are mirrored with probability 1/2 each, for example `("x", "y")`.
+      half_turn: probability of a rotation by 180 degrees about z.
+      rotation: largest angle about each axis in degrees: one number, or three for x, y and z. The rotation treats
+        voxels as cubes.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
       translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the control points of a smooth displacement, as a fraction of the length of each
-        axis.
+      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis.
       elastic_points: number of control points along each axis.
       warp: probability of the combined rotation, zoom, translation and elastic displacement.
       class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all
         other voxels are brightened.
       corruption, corruption_sd: mean and standard deviation of the fraction of the voxels outside the liver that is
         set to zero.
-      gamma: values are raised to a power from 1 / (1 + gamma)..1 + gamma.
-      contrast: differences from the middle of the window are multiplied by a draw from 1 - contrast..1 + contrast.
-      brightness: a draw from -brightness..brightness is added to the image, in units of the window.
+      gamma: values are raised to a random power from 1 / (1 + gamma)..1 + gamma.
+      contrast: differences from the middle of the window are multiplied by a random factor from
+        1 - contrast..1 + contrast.
+      brightness: a random value from -brightness..brightness is added to the image, in units of the window.
       noise: standard deviation of Gaussian noise, in units of the window.
-      multiscale_noise: largest standard deviation of noise of several scales, in units of the window.
+      multiscale_noise: largest standard deviation of noise at several scales, in units of the window.
       multiscale_noise_scales: scales of this noise, in voxels.
-      multiscale_noise_probability: probability that a sample has this noise.
+      multiscale_noise_probability: probability that a sample gets this noise.
     """
 
     flips: tuple[str, ...] = ()
@@ -91,11 +94,11 @@ class Augmentation:
             checks.check_number("rotation", angle, high=180.0)
         checks.check_count("elastic_points", self.elastic_points, fewest=4)
         checks.check_number("elastic", self.elastic)
-        widest = _NO_FOLD / (self.elastic_points - 3) / 2  # draws are cut off at two standard deviations
+        widest = _NO_FOLD / (self.elastic_points - 3) / 2  # draws are clipped to two standard deviations
         if self.elastic > widest:
             raise DataError(
                 f"Augmentation.elastic {self.elastic}: with {self.elastic_points} control points along each axis the "
-                f"volume could fold over. Fix: at most {widest:.3g}, or fewer elastic_points."
+                f"volume could fold over. Fix: set elastic to at most {widest:.3g}, or use fewer elastic_points."
             )
         checks.check_counts("multiscale_noise_scales", self.multiscale_noise_scales)
         checks.check_count("lesion_count", self.lesion_count)
@@ -106,19 +109,19 @@ class Augmentation:
         """Changes one sample.
 
         Args:
-          image: Tensor[x, y, z, channels] float32 in 0..1, of a shape that is known when the graph is built.
+          image: Tensor[x, y, z, channels] float32 in 0..1, with a static shape.
           labels: Tensor[x, y, z]: 0 background, 1 liver, 2 lesion.
           seed: seed of the run.
-          sample: Tensor[] int64, number of the sample since the run began.
+          sample: Tensor[] int64, the number of the sample since the run began.
 
         Returns:
-          (image, labels) of the same shapes; the image again in 0..1.
+          (image, labels) with the same shapes; the values of the image are in 0..1.
         """
         draws = Draws(seed, sample)
         if self.lesions:
             about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
             image, labels = add_lesions(image, labels, self.lesions, *about, draws)
-        # Flips, contrast, brightness and noise keep the seeds that they had as the only options, so that runs resume.
+        # Flips, contrast, brightness and noise keep the seeds of earlier releases, so that old runs can be resumed.
         seeds = tf.random.experimental.stateless_split(draws.key, 6)
         if self.flips:
             image, labels = flip(image, labels, self.flips, seeds)
@@ -147,7 +150,9 @@ class Augmentation:
         """Returns the largest angles about x, y and z."""
         angles = self.rotation if isinstance(self.rotation, tuple | list) else (self.rotation,) * len(AXIS_NAMES)
         if len(angles) != len(AXIS_NAMES):
-            raise DataError(f"Augmentation.rotation {self.rotation!r}: needs one angle, or three. Fix: (0, 0, 15).")
+            raise DataError(
+                f"Augmentation.rotation {self.rotation!r}: needs one angle or three. Fix: use, for example, (0, 0, 15)."
+            )
         return tuple(angles)
 
     def _warped(self, image, labels, draws) -> tuple:

@@ -1,4 +1,7 @@
-"""Affine and elastic warps: one set of coordinates, at which the image is interpolated and the labels are looked up."""
+"""Warps samples by affine and elastic transforms.
+
+The interpolation of the image and the lookup of the labels use the same coordinates.
+"""
 
 import math
 
@@ -8,23 +11,24 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.smooth import spline_weights
 
-_SLAB = 1 << 15  # voxels in work at a time: their coordinates and neighbours stay in the caches of a core
+_SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into the caches of a core
 
 
 def warp(image, labels, affine, translation, bends) -> tuple:
-    """Moves what is at `centre + affine (p - centre) + translation + bend(p)` to each voxel p.
+    """Fills each voxel p with the value at `center + affine (p - center) + translation + bend(p)`.
 
-    What comes from outside of the volume is 0: the low end of the window, and background.
+    Outside the volume, the image is 0 (the low end of the window) and the labels are 0 (background).
 
     Args:
-      image: Tensor[x, y, z, channels] float32; interpolated linearly.
-      labels: Tensor[x, y, z]; the nearest voxel's.
+      image: Tensor[x, y, z, channels] float32, interpolated linearly.
+      labels: Tensor[x, y, z], taken from the nearest voxel.
       affine: Tensor[3, 3] float32.
       translation: Tensor[3] float32, in voxels.
-      bends: Tensor[points, points, points, 3] float32, control points of a cubic B-spline in voxels; None for none.
+      bends: Tensor[points, points, points, 3] float32, displacements in voxels of the control points of a cubic
+        B-spline; None for no elastic displacement.
 
     Returns:
-      (image, labels) of the same shapes.
+      The warped (image, labels), with the same shapes.
     """
     sizes = x, y, z = image.shape[:3]
     along_x, planes = _coordinates(sizes, affine, translation, bends)
@@ -34,8 +38,8 @@ def warp(image, labels, affine, translation, bends) -> tuple:
 
     def slab(start):
         rows = tf.gather(along_x, tf.minimum(start + tf.range(thick), x - 1))
-        found = tf.reshape(tf.matmul(rows, planes), [thick, 3, y * z])
-        channels = _sample(padded, sizes, *(found[:, axis] for axis in range(3)))
+        positions = tf.reshape(tf.matmul(rows, planes), [thick, 3, y * z])
+        channels = _sample(padded, sizes, *(positions[:, axis] for axis in range(3)))
         return tuple(channels)
 
     signature = (*[tf.float32] * image.shape[3], labels.dtype)
@@ -45,19 +49,21 @@ def warp(image, labels, affine, translation, bends) -> tuple:
 
 
 def _coordinates(sizes, affine, translation, bends) -> tuple:
-    """Where each voxel comes from, as a product of matrices, because both the affine part and the spline are.
+    """Computes the source coordinates of each voxel as two factors of a matrix product.
+
+    Both the affine transform and the spline are such products.
 
     Returns:
-      Tensor[x, terms] and Tensor[terms, 3 * y * z]; their product is the coordinates along x, y, z, of a volume that
-      has one more voxel at each end.
+      Tensor[x, terms] and Tensor[terms, 3 * y * z]. Their product has the coordinates along x, y and z, in a volume
+      with one additional voxel at each end.
     """
     x, y, z = sizes
-    centre = (np.array(sizes, np.float32) - 1) / 2
-    from_y, from_z = (np.arange(n, dtype=np.float32) - c for n, c in ((y, centre[1]), (z, centre[2])))
+    center = (np.array(sizes, np.float32) - 1) / 2
+    from_y, from_z = (np.arange(n, dtype=np.float32) - c for n, c in ((y, center[1]), (z, center[2])))
     middle = affine[:, 1, None, None] * from_y[:, None] + affine[:, 2, None, None] * from_z
-    middle += (centre + translation + 1)[:, None, None]
+    middle += (center + translation + 1)[:, None, None]
     slope = tf.broadcast_to(affine[:, 0, None, None], middle.shape)
-    along_x = np.stack([np.ones(x, np.float32), np.arange(x, dtype=np.float32) - centre[0]], 1)
+    along_x = np.stack([np.ones(x, np.float32), np.arange(x, dtype=np.float32) - center[0]], 1)
     planes = [middle[None], slope[None]]
     if bends is not None:
         weights = [spline_weights(n, bends.shape[0]) for n in sizes]
@@ -68,20 +74,20 @@ def _coordinates(sizes, affine, translation, bends) -> tuple:
 
 
 def _flat(volume):
-    """Tensor[voxels] of a volume with a border of zeros, which the neighbours of every voxel outside are in."""
+    """Returns a volume with a border of zeros as Tensor[voxels]; coordinates outside are clipped to the border."""
     return tf.reshape(tf.pad(volume, [[1, 1]] * 3), [-1])
 
 
 def _sample(padded, sizes, *coordinates) -> list:
-    """Values at coordinates of flat padded volumes: the last is of labels, and the others are interpolated.
+    """Samples flat padded volumes: channels of the image by interpolation, labels at the nearest voxel.
 
     Args:
-      padded: as `_flat` gives them.
-      sizes: of the volume without its border.
-      *coordinates: along x, y, z; Tensor[...] each.
+      padded: results of `_flat`, the channels of the image followed by the labels.
+      sizes: sizes of the volume without its border.
+      *coordinates: coordinates along x, y and z, Tensor[...] each.
 
     Returns:
-      Tensor[...] for each of `padded`.
+      A list with one Tensor[...] for each of `padded`.
     """
     *images, labels = padded
     strides = ((sizes[1] + 2) * (sizes[2] + 2), sizes[2] + 2, 1)
@@ -107,16 +113,20 @@ def _sample(padded, sizes, *coordinates) -> list:
 
 
 def draw_warp(draws: Draws, sizes, rotation, zoom, translation, elastic, points) -> tuple:
-    """Draws what `warp` takes besides a volume: affine, translation and bends.
+    """Draws the parameters of `warp`.
 
     Args:
-      draws: of the sample.
-      sizes: voxels along x, y, z.
+      draws: random numbers of the sample.
+      sizes: number of voxels along x, y, z.
       rotation: largest angles about x, y and z in degrees.
-      zoom: how much larger or smaller things may become, as a part of 1.
-      translation: largest, as a part of each axis.
-      elastic: standard deviation of control points, as a part of each axis; 0 for none.
-      points: control points along each axis.
+      zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
+      translation: largest translation, as a fraction of the length of each axis.
+      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis;
+        0 for no elastic displacement.
+      points: number of control points along each axis.
+
+    Returns:
+      (affine, translation, bends), as in `warp`.
     """
     sizes = np.array(sizes, np.float32)
     angles = draws.uniform("warp/rotation", -1.0, 1.0, [3]) * np.radians(rotation).astype(np.float32)
@@ -127,12 +137,16 @@ def draw_warp(draws: Draws, sizes, rotation, zoom, translation, elastic, points)
 
 
 def _turn(angles):
-    """The matrix of a rotation about x, then y, then z; angles in radians."""
+    """Returns the matrix of a rotation about x, then y, then z; angles are in radians."""
     turn = tf.eye(3)
     for axis in range(3):
         cos, sin = tf.cos(angles[axis]), tf.sin(angles[axis])
         one, none = tf.ones([]), tf.zeros([])
-        rows = [[cos, -sin, none], [sin, cos, none], [none, none, one]]  # about z; the others by moving axes on
+        rows = [
+            [cos, -sin, none],
+            [sin, cos, none],
+            [none, none, one],
+        ]  # a rotation about z, which tf.roll moves to the axis
         about = tf.stack([tf.stack(row) for row in rows])
         turn = tf.matmul(tf.roll(about, [axis + 1, axis + 1], [0, 1]), turn)
     return turn

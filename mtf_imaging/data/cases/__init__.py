@@ -1,1 +1,1 @@
-"""Folders of cases: each CT with its mask."""
+"""Finds the cases of a folder, and holds some of them out."""

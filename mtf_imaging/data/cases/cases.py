@@ -1,4 +1,4 @@
-"""Find the cases of a folder: which volume belongs to which segmentation, and what each case is called."""
+"""Finds the cases of a folder, pairs volumes with segmentations and names the cases."""
 
 import collections
 import logging
@@ -12,13 +12,13 @@ from mtf_imaging.errors import DataError
 
 @dataclass(frozen=True)
 class Case:
-    """One patient's scan.
+    """One CT with its mask.
 
     Attributes:
-      key: the name of the case in records, metrics and messages; `N` for `volume-N`.
-      volume: file of the CT.
-      labels: file of its segmentation, or None.
-      prediction_name: file name for a segmentation of this case in its own naming scheme.
+      key: name of the case in records, metrics and messages, for example `N` for `volume-N`.
+      volume: path of the CT.
+      labels: path of the segmentation, or None.
+      prediction_name: file name for a predicted segmentation, in the naming scheme of the folder.
     """
 
     key: str
@@ -29,10 +29,11 @@ class Case:
 
 @dataclass(frozen=True)
 class _Scheme:
-    """How one data set names its files; the patterns match the path from the folder's name on, without `.nii[.gz]`.
+    """The naming scheme of one data set.
 
-    Both patterns have the groups `test` (matches in the challenge's test cases, whose labels are not published) and
-    `name`.
+    The regular expressions `volume` and `labels` match a path that starts with the name of the folder, without
+    `.nii[.gz]`. Both have the groups `name` and `test`. The group `test` matches only for test cases of the challenge,
+    whose labels are not published. `key` and `labels_name` are format strings of these groups.
     """
 
     volume: str
@@ -41,8 +42,8 @@ class _Scheme:
     labels_name: str
 
 
-# The first scheme with a matching volume is the folder's. nnU-Net comes before MSD, whose pattern would match its
-# names, too.
+# The first scheme that matches a volume is used. nnU-Net comes before MSD because the MSD pattern also matches nnU-Net
+# names.
 _SCHEMES = {
     "LiTS": _Scheme(
         volume=r"(?:.*/)?(?P<test>test-)?volume-(?P<name>\d+)",
@@ -63,7 +64,7 @@ _SCHEMES = {
         labels_name="{name}",
     ),
 }
-# Volumes of any name, where nothing has to be paired.
+# Accepts volumes with any name, if no labels are needed.
 _ANY = _Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)", key="{name}", labels_name="{name}")
 _EXPECTED = (
     "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
@@ -74,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
-    """Lists the cases below a folder, in natural order of their keys (2 before 10).
+    """Lists the cases of a folder and its subfolders, in natural order of their keys (2 before 10).
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -84,27 +85,27 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
     ['2', '10']
 
     Args:
-      path: a folder, searched with its subfolders; or, where no labels are needed, one volume's file. NIfTI files of
-        other names are left out, with a warning.
-      need_labels: whether every volume must have a segmentation. Test cases of a challenge, which have none, are then
-        left out; any other unpaired file is an error. Without it a segmentation is given where there is one, and a
-        folder without any of these names is one of volumes, each called by its file.
+      path: a folder, which is searched recursively, or the file of one volume if `need_labels` is False. NIfTI files
+        whose names do not match the naming scheme are skipped, with a warning.
+      need_labels: whether every volume must have a segmentation. If True, test cases of a challenge, which have no
+        labels, are skipped, and any other unpaired file is an error. If False, segmentations are optional. If no name
+        in the folder matches a scheme, every file is then a volume whose key is its file name.
 
     Returns:
       The cases, at least one.
 
     Raises:
       DataError: the folder is missing, unreadable or without cases; a file lacks its partner; a link points to a
-        missing file; a case has several channels; or two files claim one key.
+        missing file; a case has several channels; or two files have the same key.
     """
     path = Path(path)
     if path.is_file() and not need_labels:
         return [_single_case(path)]
     if not path.exists() and not need_labels and nifti_stem(path) is not None:
-        raise DataError(f"{path}: this volume does not exist. Fix: give a NIfTI file, or a folder of them.")
+        raise DataError(f"{path}: this volume does not exist. Fix: give a NIfTI file or a folder of NIfTI files.")
     if not path.is_dir():
         what = "is a file, not a folder" if path.is_file() else "does not exist"
-        raise DataError(f"{path}: this folder of cases {what}. Fix: give the folder that holds {_EXPECTED}.")
+        raise DataError(f"{path}: this folder of cases {what}. Fix: give a folder that contains {_EXPECTED}.")
     scheme, volumes, labels = _pick_scheme(path, need_labels)
     missing = []
     if need_labels:
@@ -113,10 +114,11 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
         ]
         missing += [f"{s} has no volume" for s, _ in _only(labels, volumes)]
     if missing:
-        above = f", or give the folder above, {path.parent}" if re.fullmatch("(images|labels)T[rs]", path.name) else ""
+        is_subfolder = re.fullmatch("(images|labels)T[rs]", path.name)
+        remove = f", remove these, or give the parent folder, {path.parent}" if is_subfolder else " or remove these"
         raise DataError(
-            f"{path}: {len(missing)} file(s) without their partner: {'; '.join(missing)}. "
-            f"Fix: add or remove them{above}."
+            f"{path}: {len(missing)} file(s) lack their partner: {'; '.join(missing)}. "
+            f"Fix: add the missing files{remove}."
         )
     cases = [
         Case(key, volume, labels[key][0] if key in labels else None, f"{_labels_name(scheme, match)}.nii.gz")
@@ -125,13 +127,13 @@ def find_cases(path: str | Path, need_labels: bool = True) -> list[Case]:
     ]
     if not cases:
         raise DataError(
-            f"{path}: holds {len(volumes)} test volume(s) and no segmentation. Fix: give a folder of labelled cases."
+            f"{path}: contains {len(volumes)} test volume(s) and no segmentation. Fix: give a folder of labeled cases."
         )
     return sorted(cases, key=lambda case: natural_key(case.key))
 
 
 def natural_key(text: str) -> list:
-    """Sorting key that orders numbers inside names by value.
+    """Returns a sorting key that orders numbers inside names by value.
 
     >>> sorted(["10", "9", "liver_10", "liver_9"], key=natural_key)
     ['9', '10', 'liver_9', 'liver_10']
@@ -142,7 +144,7 @@ def natural_key(text: str) -> list:
 def _single_case(path: Path) -> Case:
     stem = nifti_stem(path)
     if stem is None:
-        raise DataError(f"{path}: is no .nii or .nii.gz file. Fix: convert the volume to NIfTI.")
+        raise DataError(f"{path}: not a .nii or .nii.gz file. Fix: convert the volume to NIfTI.")
     for scheme in _SCHEMES.values():
         match = re.fullmatch(scheme.volume, f"{path.parent.name}/{stem}")
         if match:
@@ -163,12 +165,12 @@ def _pick_scheme(folder: Path, need_labels: bool) -> tuple[_Scheme, dict, dict]:
             _check_channels(folder, names, scheme, volumes)
             _warn_of_others(folder, names.keys() - {file for file, _ in (*volumes.values(), *labels.values())})
             return scheme, volumes, labels
-    found = f"no cases among {len(names)} NIfTI file(s), such as {next(iter(names)).name}" if names else "no NIfTI file"
-    raise DataError(f"{folder}: holds {found}. Fix: give a folder that holds {_EXPECTED}.")
+    content = f"{len(names)} NIfTI file(s), such as {next(iter(names)).name}, but no case" if names else "no NIfTI file"
+    raise DataError(f"{folder}: contains {content}. Fix: give a folder that contains {_EXPECTED}.")
 
 
 def _check_channels(folder: Path, names: dict[Path, str], scheme: _Scheme, volumes: dict) -> None:
-    """Refuses nnU-Net cases with several channels, and warns about other files with such names."""
+    """Refuses nnU-Net cases with several channels, and warns about other files named like channels."""
     channels = collections.defaultdict(list)
     for file, name in names.items():
         if match := _CHANNEL.fullmatch(name):
@@ -177,7 +179,7 @@ def _check_channels(folder: Path, names: dict[Path, str], scheme: _Scheme, volum
     several = {name: files for name, files in channels.items() if f"{name}_0000" in first and len(files) > 1}
     if several and scheme is _SCHEMES["nnU-Net"]:
         name, files = next(iter(several.items()))
-        more = f"; {len(several) - 1} other case(s) have several, too" if len(several) > 1 else ""
+        more = f"; {len(several) - 1} other case(s) also have several channels" if len(several) > 1 else ""
         raise DataError(
             f"{folder}: case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}. "
             "Only one channel is supported. Fix: keep only the CT of each case, as NAME_0000."
@@ -185,7 +187,7 @@ def _check_channels(folder: Path, names: dict[Path, str], scheme: _Scheme, volum
     if scheme is _ANY:
         for files in several.values():
             _log.warning(
-                "%s: the names %s look like the channels of one case; each file is read as a separate volume",
+                "%s: %s are named like the channels of one case; each file is read as a separate volume",
                 folder,
                 ", ".join(file.name for file in files),
             )
@@ -196,23 +198,28 @@ def _warn_of_others(folder: Path, files: set[Path]) -> None:
         shown = ", ".join(str(file.relative_to(folder)) for file in sorted(files)[:3])
         more = ", ..." if len(files) > 3 else ""
         _log.warning(
-            "%s: %d NIfTI file(s) named unlike the other cases are left out: %s%s", folder, len(files), shown, more
+            "%s: skipped %d NIfTI file(s) whose names do not match the other cases: %s%s",
+            folder,
+            len(files),
+            shown,
+            more,
         )
 
 
 def _matching(names: dict[Path, str], scheme: _Scheme, pattern: str) -> dict:
-    found = {}
+    matches = {}
     for file, name in names.items():
         match = re.fullmatch(pattern, name)
         if not match:
             continue
         key = _key(scheme, match)
-        if key in found:
+        if key in matches:
             raise DataError(
-                f"{file} and {found[key][0]}: both claim case '{key}'. Fix: remove one, or give its own folder."
+                f"{file} and {matches[key][0]}: both files belong to case '{key}'. "
+                "Fix: remove one, or give a folder with only one of them."
             )
-        found[key] = (file, match)
-    return found
+        matches[key] = (file, match)
+    return matches
 
 
 def _only(these: dict, those: dict) -> list:

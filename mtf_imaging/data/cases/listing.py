@@ -28,12 +28,12 @@ def nifti_files(
 ) -> list[Path]:
     """Lists the NIfTI files of a folder, sorted by path.
 
-    Skips names that begin with a dot. Follows links to folders, and reads each folder once.
+    Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once.
 
     Args:
-      folder: the folder.
-      subfolders: whether to list the files of subfolders, too.
-      accept: a function of a file's name that returns whether to list the file; the default lists all.
+      folder: the folder to search.
+      subfolders: whether to include the files of subfolders.
+      accept: a function that takes a file name and returns whether to list the file. The default accepts all names.
       needed: whether a link to a missing NIfTI file is an error; otherwise it is a warning.
 
     Returns:
@@ -44,7 +44,7 @@ def nifti_files(
     """
 
     def is_wanted(path: Path) -> bool:
-        # "._name" are AppleDouble files, which macOS puts into archives beside the real ones.
+        # "._NAME" is an AppleDouble file, which macOS adds to archives for every NAME.
         return nifti_stem(path) is not None and not path.name.startswith(".") and accept(path.name)
 
     files, dangling, visited = [], [], set()
@@ -53,7 +53,7 @@ def nifti_files(
         here = waiting.pop()
         with access_named(here):
             real = here.resolve(strict=True)
-            if real in visited:  # already listed, through a link
+            if real in visited:  # already listed through a link
                 continue
             visited.add(real)
             with os.scandir(here) as entries:
@@ -70,9 +70,9 @@ def nifti_files(
     if missing and needed:
         raise DataError(
             f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
-            "Fix: restore the files, or delete the links."
+            "Fix: restore the files or delete the links."
         )
     for link in sorted(dangling):
-        if is_wanted(link) or nifti_stem(link) is None:  # a name without .nii may be a folder's
+        if is_wanted(link) or nifti_stem(link) is None:  # a name without .nii may be that of a folder
             _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))
     return sorted(files)

@@ -1,1 +1,1 @@
-"""NIfTI files, read as Hounsfield units or labels with their geometry, and written."""
+"""Reads NIfTI files as Hounsfield units or labels with their geometry, and writes segmentations."""

@@ -1,7 +1,7 @@
-"""How a volume lies in space and on disk: stored array <-> canonical array.
+"""Converts between the stored array of a NIfTI file and the canonical array.
 
-Canonical arrays are `[x, y, z]` with x growing to the patient's right, y to the front, z to the head (RAS+), as nibabel
-orders them. Only axes are swapped and flipped, so nothing is interpolated and the way back is exact.
+Canonical arrays are `[x, y, z]` with x increasing to the patient's right, y to the front and z to the head (RAS+, as in
+nibabel). The conversion only swaps and flips axes. It does not interpolate, so it can be undone exactly.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,9 @@ class Geometry:
     """Geometry of one NIfTI file.
 
     Attributes:
-      header: the file's header, kept for what it says besides the geometry (units, codes, description).
-      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+; the header's, unless that was found to be wrong.
+      header: the file's header, kept for its other fields (units, codes, description).
+      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+. It is the affine of the header, unless that affine is
+        unusable.
     """
 
     header: nibabel.Nifti1Header
@@ -27,22 +28,22 @@ class Geometry:
 
     @property
     def file_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the affine of the file, right or wrong: what belongs to the volume is written with it."""
+        """`[4, 4]` float64, the uncorrected affine of the file; segmentations of the volume are written with it."""
         return np.asarray(self.header.get_best_affine(), np.float64)
 
     @property
     def stored_shape(self) -> tuple[int, int, int]:
-        """Voxels along the axes as stored; trailing axes of size 1 are not counted."""
+        """Number of voxels along each stored axis, without trailing axes of size 1."""
         return tuple(int(n) for n in self.header.get_data_shape()[:3])
 
     @property
     def axis_codes(self) -> str:
-        """Direction of each stored axis, for instance `LPS`; `RAS` is canonical."""
+        """Direction of each stored axis, for example `LPS`; `RAS` is canonical."""
         return "".join(nibabel.aff2axcodes(self.affine))
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Voxels along the canonical x, y, z."""
+        """Number of voxels along the canonical x, y and z."""
         shape = [0, 0, 0]
         for size, (axis, _) in zip(self.stored_shape, self._orientation(), strict=True):
             shape[int(axis)] = size
@@ -55,27 +56,27 @@ class Geometry:
 
     @property
     def spacing(self) -> tuple[float, float, float]:
-        """Voxel size in mm along the canonical x, y, z."""
+        """Voxel size in mm along the canonical x, y and z."""
         return tuple(float(s) for s in nibabel.affines.voxel_sizes(self.canonical_affine))
 
     @property
     def stored_spacing(self) -> tuple[float, float, float]:
-        """Voxel size in mm along the axes as stored."""
+        """Voxel size in mm along each stored axis."""
         return tuple(float(s) for s in nibabel.affines.voxel_sizes(self.affine))
 
     @property
     def header_spacing(self) -> tuple[float, float, float]:
-        """The header's voxel size in mm along the axes as stored, without corrections."""
+        """Voxel size in mm along each stored axis, uncorrected from the header."""
         return tuple(float(mm) for mm in self.header.get_zooms()[:3])
 
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:
-        """A view of a stored array `[i, j, k]` as `[x, y, z]`."""
+        """Returns a view of a stored array `[i, j, k]` as `[x, y, z]`."""
         return orientations.apply_orientation(stored, self._orientation())
 
     def to_stored(self, canonical: np.ndarray) -> np.ndarray:
-        """A view of a canonical array `[x, y, z]` as `[i, j, k]`: the inverse of `to_canonical`."""
+        """Returns a view of a canonical array `[x, y, z]` as `[i, j, k]`; the inverse of `to_canonical`."""
         return orientations.apply_orientation(canonical, orientations.ornt_transform(_RAS, self._orientation()))
 
     def _orientation(self) -> np.ndarray:
-        """`[3, 2]`: for each stored axis the canonical axis and +1 or -1, the nearest where the affine is oblique."""
+        """Returns `[3, 2]`: the nearest canonical axis of each stored axis, and its direction, +1 or -1."""
         return orientations.io_orientation(self.affine)

@@ -1,4 +1,7 @@
-"""Opens NIfTI files by their content, because names may be wrong about compression and headers about sizes."""
+"""Opens NIfTI files by their content.
+
+File names can be wrong about compression, and headers about sizes.
+"""
 
 import contextlib
 import gzip
@@ -24,14 +27,14 @@ _HEADER_BYTES = 540  # the longer of the two headers
 
 
 def is_compressed(path: Path) -> bool:
-    """Returns whether a file is compressed by gzip, judging by its first bytes."""
+    """Returns whether a file starts with the signature of gzip."""
     with open(path, "rb") as file:
         return file.read(len(_GZIP)) == _GZIP
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file for reading, and decompresses it if its content is compressed, whatever its name."""
+    """Opens a file for reading, and decompresses it if its content is gzip; the file name is ignored."""
     with gzip.open(path) if is_compressed(path) else open(path, "rb") as file:
         yield file
 
@@ -52,7 +55,9 @@ def open_image(path: Path) -> nibabel.Nifti1Image:
 
 
 def check_room(image: nibabel.Nifti1Image, path: Path) -> None:
-    """Checks that a file is large enough for the voxels of its header, before memory is allocated for them.
+    """Checks that a file is large enough for the voxels that its header declares.
+
+    Call it before you allocate memory for the voxels.
 
     Raises:
       DataError: the file is too small.
@@ -62,7 +67,7 @@ def check_room(image: nibabel.Nifti1Image, path: Path) -> None:
     compressed = is_compressed(path)
     if needed > size * (_INFLATED if compressed else 1):
         voxels = f"{' x '.join(map(str, image.shape))} voxels of {dtype.newbyteorder('=')} ({needed} bytes)"
-        limit = f"{size} compressed bytes, too few even for gzip" if compressed else f"{size} bytes"
+        limit = f"{size} compressed bytes, too few even at the highest compression" if compressed else f"{size} bytes"
         raise DataError(
             f"{path}: cannot be read as NIfTI: its header declares {voxels}, but the file has {limit}. The file is "
             "truncated, or its header is damaged. Fix: fetch the file again."
@@ -71,13 +76,13 @@ def check_room(image: nibabel.Nifti1Image, path: Path) -> None:
 
 @contextlib.contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Converts errors of nibabel, gzip and numpy about a damaged file into a DataError that names it."""
+    """Converts errors of nibabel, gzip and NumPy about a damaged file into a DataError that names the file."""
     try:
         with access_named(path):
             yield
     except DataError:
         raise
-    # numpy raises ValueError if an uncompressed file is too short.
+    # NumPy raises ValueError if an uncompressed file is too short.
     except (ImageFileError, HeaderDataError, WrapStructError, OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(
             f"{path}: cannot be read as NIfTI: it is damaged or has another format ({error}). Fix: fetch the file "

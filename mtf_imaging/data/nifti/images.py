@@ -1,7 +1,7 @@
-"""Read CT volumes and segmentations from NIfTI files, and write segmentations back beside them.
+"""Reads CT volumes and segmentations from NIfTI files, and writes segmentations.
 
-Known faults of public CT sets are repaired with a logged warning where the right value is known; what cannot be known
-is an error that names the file.
+Public CT sets contain files with known faults. A fault is repaired with a logged warning if the correct value is known.
+Otherwise it raises an error that names the file.
 """
 
 import dataclasses
@@ -16,12 +16,13 @@ from mtf_imaging.data.nifti.orientation import y_points_back
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.nifti.stored_values import StoredValues
 from mtf_imaging.data.nifti.voxel_values import hounsfield, warn_once
-from mtf_imaging.data.nifti.voxel_values import labels as labels_of
+from mtf_imaging.data.nifti.voxel_values import labels as stored_labels
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.reading import access_named, memory_named
 
-_SAME_PLACE = 0.5  # of a voxel: what headers round off, and less than any orientation or shift that means something
+# In voxels. Rounding in headers stays below it, and any meaningful difference in orientation or position exceeds it.
+_SAME_PLACE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Volume:
 
     Attributes:
       hu: int16 `[x, y, z]`, Hounsfield units, at least -1024.
-      geometry: how it lies in space and in its file.
-      path: its file.
+      geometry: geometry of the file.
+      path: path of the file.
     """
 
     hu: np.ndarray
@@ -39,8 +40,8 @@ class Volume:
     path: Path
 
     def without_voxels(self) -> "Volume":
-        """What says where it lies, for `read_labels`: the voxels of a large CT take 0.5 GB."""
-        return dataclasses.replace(self, hu=self.hu[:0].copy())  # a view would keep them all
+        """Returns a copy without voxels, enough for `read_labels`; the voxels of a large CT take 0.5 GB."""
+        return dataclasses.replace(self, hu=self.hu[:0].copy())  # a view would keep all voxels in memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Segmentation:
 
     Attributes:
       labels: uint8 `[x, y, z]`, 0 background, 1 liver, 2 lesion.
-      geometry: how they lie in space and in their file.
-      path: their file.
+      geometry: geometry of the file.
+      path: path of the file.
     """
 
     labels: np.ndarray
@@ -63,17 +64,17 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
 
     Args:
       path: a .nii or .nii.gz file; a fourth axis of size 1 is dropped.
-      known: voxel sizes of files whose headers have lost them.
+      known: voxel sizes of files whose headers lack them.
 
     Returns:
-      The volume. Where the header does not say how the axes lie, because its affine is the identity or missing, which
-      is what a file has that lost its geometry, they are told from the image, with a warning: RAS, or LPS where the
-      spine says so; the voxel size is that of `known`, else the header's pixdim. `voxel_values.hounsfield` says which
-      voxels are repaired.
+      The volume. An affine that is missing or the identity means that the file has lost its geometry. The axes are then
+      inferred from the image, with a warning: LPS if the position of the spine shows it, otherwise RAS. The voxel size
+      is taken from `known`, or from the header's pixdim if `known` has no entry. For repairs of voxel values, see
+      `voxel_values.hounsfield`.
 
     Raises:
-      DataError: the file is missing, damaged, no NIfTI, not one 3-D volume, or its affine does not say how the axes
-        lie.
+      DataError: the file is missing, damaged, not NIfTI or not a single 3-D volume, or its affine is singular or not
+        finite.
     """
     path = Path(path)
     image, geometry = _open(path)
@@ -81,43 +82,45 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
         hu = hounsfield(StoredValues(image, path))
     if why := _why_lost(geometry):
         turned = y_points_back(hu)
-        axes = "LPS, because the spine shows that its second axis points to the back" if turned else "RAS"
+        axes = "LPS, because the spine shows that the second axis points to the back" if turned else "RAS"
         geometry, size, settings = _by_size(geometry, path, known, turned)
-        warn_once(f"{path}: {why}; taken as {axes}, and {size}.", settings)
+        warn_once(f"{path}: {why}; read as {axes}, with {size}.", settings)
     else:
         known.check(path, geometry.stored_spacing)
     return Volume(geometry.to_canonical(hu), geometry, path)
 
 
 def read_geometry(path: str | Path, known: SpacingTable = NO_TABLE) -> Geometry:
-    """Reads the header of a CT alone, for shape and spacing; where axes are told from the image, they may be reversed.
+    """Reads only the header of a CT, for its shape and spacing.
+
+    If the header lacks the geometry, the x and y axes may be reversed, because only the image shows their direction.
 
     Raises:
-      DataError: as `read_volume`, as far as the header tells.
+      DataError: the header is unusable; see `read_volume`.
     """
     geometry = _open(Path(path))[1]
     return _by_size(geometry, Path(path), known, turned=False)[0] if _why_lost(geometry) else geometry
 
 
 def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segmentation:
-    """Reads a segmentation by itself; where its header does not say how the axes lie, they are taken as RAS.
+    """Reads a segmentation without its volume; if its header lacks the geometry, the axes are read as RAS.
 
     Args:
       path: a .nii or .nii.gz file.
-      known: voxel sizes of files whose headers have lost them.
+      known: voxel sizes of files whose headers lack them.
 
     Raises:
-      DataError: as `read_volume`; or there are labels other than 0, 1, 2.
+      DataError: the file cannot be used (see `read_volume`), or it has labels other than 0, 1 and 2.
     """
     path = Path(path)
     image, geometry = _open(path)
     if why := _why_lost(geometry):
         geometry, size, settings = _by_size(geometry, path, known, turned=False)
-        warn_once(f"{path}: {why}; taken as {size}.", settings)
+        warn_once(f"{path}: {why}; read with {size}.", settings)
     else:
         known.check(path, geometry.stored_spacing)
     with memory_named(path):
-        return Segmentation(geometry.to_canonical(labels_of(StoredValues(image, path))), geometry, path)
+        return Segmentation(geometry.to_canonical(stored_labels(StoredValues(image, path))), geometry, path)
 
 
 def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
@@ -130,15 +133,16 @@ def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
 
     Args:
       path: a .nii or .nii.gz file of labels 0 background, 1 liver, 2 lesion.
-      volume: the volume it belongs to, or another segmentation of that.
+      volume: the volume of the segmentation, or another segmentation of that volume.
 
     Returns:
-      The labels, voxel for voxel on `volume`, with the geometry of the mask's file. A mask that stores the same voxels
-      along other axes is reoriented. If the affine of the mask contradicts that of `volume`, voxels are matched by
-      their indices, with a warning.
+      The labels, aligned with the voxels of `volume`, with the geometry of the mask's file. A mask with the same voxels
+      in another axis order is reoriented. If the affines of the mask and of `volume` contradict each other, voxels are
+      matched by their indices, with a warning.
 
     Raises:
-      DataError: as `read_volume`; or the mask has another shape than `volume`, or labels other than 0, 1, 2.
+      DataError: the file cannot be used (see `read_volume`), the shapes of the mask and of `volume` differ, or the mask
+        has labels other than 0, 1 and 2.
     """
     path = Path(path)
     image, geometry = _open(path)
@@ -149,22 +153,22 @@ def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
     elif geometry.shape == own.shape and _same_place(geometry.canonical_affine, own.canonical_affine, own.shape):
         own = geometry
     elif same_voxels:
-        warn_once(f"{path}: its affine is not that of {volume.path}; the mask is laid on that voxel for voxel.")
+        warn_once(f"{path}: its affine differs from the affine of {volume.path}; voxels are matched by their indices.")
     else:
         raise DataError(
             f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
-            f"Fix: give the mask of the same voxels."
+            "Fix: give the mask that belongs to this volume."
         )
     with memory_named(path):
-        labels = own.to_canonical(labels_of(StoredValues(image, path)))
+        labels = own.to_canonical(stored_labels(StoredValues(image, path)))
     return Segmentation(labels, dataclasses.replace(own, header=geometry.header), path)
 
 
 def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> None:
-    """Writes a segmentation in the geometry of the volume that it belongs to.
+    """Writes a segmentation in the geometry of its volume.
 
-    The file has the affine, shape, axis order, units and codes of the volume's file, and labels as uint8. It appears
-    under its name only when it is whole.
+    The file has the affine, shape, axis order, units and codes of the volume's file, and labels as uint8. The write is
+    atomic: the file gets its name only when it is complete.
 
     Args:
       path: a .nii or .nii.gz file to write or replace.
@@ -172,11 +176,12 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
       geometry: geometry of the volume.
 
     Raises:
-      DataError: the labels have another shape than the volume.
+      DataError: the shapes of the labels and the volume differ.
     """
     if labels.shape != geometry.shape:
         raise DataError(
-            f"{path}: labels of shape {labels.shape} do not fit their volume of shape {geometry.shape} (x, y, z)."
+            f"{path}: the labels have shape {labels.shape}, but the volume has shape {geometry.shape} (x, y, z). "
+            "Fix: give labels in the canonical axes of the volume."
         )
     header = geometry.header.copy()
     header.set_data_dtype(np.uint8)
@@ -189,7 +194,7 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
 
 
 def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
-    """Reads the header; the geometry is as it says, right or wrong."""
+    """Reads the header of a file; the geometry is not corrected."""
     with access_named(path):
         if not path.is_file():
             raise DataError(f"{path}: this file does not exist. Fix: check the path.")
@@ -201,16 +206,14 @@ def _open(path: Path) -> tuple[nibabel.Nifti1Image, Geometry]:
     dtype = image.get_data_dtype()
     if dtype.kind not in "iuf":
         raise DataError(
-            f"{path}: voxels are {dtype}, not plain numbers. Fix: store HU or labels as one number a voxel."
+            f"{path}: voxels are of type {dtype}, not plain numbers. Fix: store one number (HU or label) per voxel."
         )
     if len(image.shape) < 3 or any(size != 1 for size in image.shape[3:]) or min(image.shape) < 1:
-        raise DataError(f"{path}: has shape {image.shape}, not that of one 3-D volume. Fix: store one volume a file.")
+        raise DataError(f"{path}: shape {image.shape} is not a single 3-D volume. Fix: store one volume per file.")
     check_room(image, path)
     affine = np.asarray(image.affine, np.float64)
     if not np.all(np.isfinite(affine)) or _is_flat(affine):
-        raise DataError(
-            f"{path}: its affine {affine[:3].tolist()} does not say how the axes lie. Fix: repair the header."
-        )
+        raise DataError(f"{path}: the affine {affine[:3].tolist()} does not define the axes. Fix: repair the header.")
     return image, Geometry(image.header.copy(), affine)
 
 
@@ -221,36 +224,36 @@ def _is_flat(affine: np.ndarray) -> bool:
 
 
 def _same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int]) -> bool:
-    """Whether two affines put the corners of a volume at the same places, within half of its smallest voxel side."""
+    """Returns whether two affines agree on the corners of a volume, within half of the smallest voxel side."""
     corners = np.stack(np.meshgrid(*((0, n - 1) for n in shape)), axis=-1).reshape(-1, 3)
     moved = nibabel.affines.apply_affine(affine, corners) - nibabel.affines.apply_affine(other, corners)
     return bool(np.linalg.norm(moved, axis=1).max() <= _SAME_PLACE * min(nibabel.affines.voxel_sizes(other)))
 
 
 def _why_lost(geometry: Geometry) -> str | None:
-    """Says why a header does not tell how the axes lie, or None where it does."""
+    """Returns the reason why a header does not define the axes, or None if it does."""
     if np.allclose(geometry.affine, np.eye(4)):
-        return "its affine is the identity, so it does not say how the axes lie"
+        return "its affine is the identity and does not define the axes"
     if not geometry.header["sform_code"] and not geometry.header["qform_code"]:
-        return "it has no affine (sform and qform codes are 0), so it does not say how the axes lie"
+        return "it has no affine that defines the axes (sform and qform codes are 0)"
     return None
 
 
 def _by_size(
     geometry: Geometry, path: Path, known: SpacingTable, turned: bool
 ) -> tuple[Geometry, str, tuple[str, ...]]:
-    """The geometry by a voxel size from elsewhere than the affine, what to say of that size, and of what settings."""
-    sizes, settings = known.of(path), ()
-    source = f"by {known.path}"
+    """Returns the geometry with the voxel size of the table or the pixdim, its description, and related settings."""
+    sizes, settings = known.lookup(path), ()
+    source = f"from {known.path}"
     if sizes is None:
         pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
         source = (
-            "its pixdim; all that is in mm, spacing too, rests on that. "
-            f"Fix: give the true size in a spacing_table{known.lacks(path)}"
+            "from its pixdim; spacing and all results in mm depend on this size. "
+            f"Fix: give the true size in a spacing_table{known.missing_row(path)}"
         )
         settings = ("spacing_table",)
     signs = (-1, -1, 1) if turned else (1, 1, 1)
     size = " x ".join(f"{mm:g}" for mm in sizes)
     affine = np.diag([*np.multiply(signs, sizes), 1.0])
-    return dataclasses.replace(geometry, affine=affine), f"{size} mm, {source}", settings
+    return dataclasses.replace(geometry, affine=affine), f"voxels of {size} mm, {source}", settings

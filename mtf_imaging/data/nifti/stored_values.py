@@ -1,6 +1,6 @@
-"""The numbers of a NIfTI file, read a slab at a time: no file is held in memory as it is stored.
+"""Reads the numbers of a NIfTI file in slabs, to save memory.
 
-A scan of 512 x 512 x 1000 is 0.5 GB as int16, which is all that is kept of it, and up to 2 GB as it is stored.
+A scan of 512 x 512 x 1000 voxels takes 0.5 GB as int16, its type in memory, but up to 2 GB in its stored type.
 """
 
 import contextlib
@@ -14,16 +14,16 @@ import numpy as np
 
 from mtf_imaging.data.nifti.image_file import damage_named, opened
 
-_SLAB_VOXELS = 1 << 21  # 16 MiB as float64, of which a few copies are made at a time
+_SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at a time
 
 
 @dataclass(frozen=True)
 class StoredValues:
-    """The numbers of a file, as stored.
+    """The stored numbers of a NIfTI file.
 
     Attributes:
-      image: the image, of one volume, with nothing of its voxels read.
-      path: the file, for messages.
+      image: an image of one volume; its voxels have not been read.
+      path: path of the file, for messages.
     """
 
     image: nibabel.Nifti1Image
@@ -31,22 +31,22 @@ class StoredValues:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Voxels along the stored axes; trailing axes of size 1 are not counted."""
+        """Number of voxels along each stored axis, without trailing axes of size 1."""
         return tuple(int(n) for n in self.image.shape[:3])
 
     @property
     def size(self) -> int:
-        """How many voxels there are."""
+        """Number of voxels."""
         return int(np.prod(self.shape))
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the numbers in the file, with its byte order."""
+        """Type of the stored numbers, including the byte order."""
         return self.image.dataobj.dtype
 
     @property
     def scale(self) -> tuple[float, float]:
-        """(slope, inter): what the numbers mean is `slope * number + inter`."""
+        """(slope, inter): a stored number stands for the value `slope * number + inter`."""
         return float(self.image.dataobj.slope), float(self.image.dataobj.inter)
 
     @property
@@ -54,7 +54,7 @@ class StoredValues:
         return self.scale != (1.0, 0.0)
 
     def raw_slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (planes along k, the numbers `[i, j, planes]` in the file), in order, each read when it is asked for.
+        """Yields (planes along k, stored numbers `[i, j, planes]`) in order; each slab is read on demand.
 
         Raises:
           DataError: the file ends too early or is damaged. A wrong checksum is reported after the last slab.
@@ -71,17 +71,17 @@ class StoredValues:
                 count = plane * (at.stop - start)
                 with damage_named(self.path):
                     data = file.read(count * self.dtype.itemsize)
-                    numbers = np.frombuffer(data, self.dtype, count)  # a ValueError where there are fewer
+                    numbers = np.frombuffer(data, self.dtype, count)  # raises ValueError if the file ends too early
                 yield at, numbers.reshape(*in_plane, -1, order="F")
             with damage_named(self.path):
                 while isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):  # the checksum is at the end
                     pass
 
     def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (planes along k, what their numbers mean): float64 where they are scaled, else of the stored type.
+        """Yields (planes along k, values `[i, j, planes]`): float64 if the file is scaled, otherwise the stored type.
 
         Raises:
-          DataError: as `raw_slabs`.
+          DataError: see `raw_slabs`.
         """
         slope, inter = self.scale
         for at, slab in self.raw_slabs():

@@ -1,6 +1,7 @@
-"""What the numbers in a file mean: HU and labels, repaired where the right value is known and refused where it is not.
+"""Converts stored numbers to HU or labels.
 
-Values are read and looked at in slabs along the last stored axis, so that beside the result there is nothing large.
+Values are repaired with a warning if the correct value is known, and refused otherwise. They are read and checked in
+slabs along the last stored axis, so the result is the only large array.
 """
 
 import functools
@@ -15,30 +16,34 @@ from mtf_imaging.errors import DataError
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 AIR_HU = -1024
 _MAX_HU = 32767
-_NO_AIR_HU = -200  # above fat: a CT without lower values shows no air around the patient and none within
-_WHOLE = 1e-3  # the rounding error that scaling leaves on whole numbers
-_LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image only 1, 2 or a few standard deviations
+_NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
+_WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
+_LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image spans only a few units
 _log = logging.getLogger(__name__)
 
 
 def hounsfield(stored: StoredValues) -> np.ndarray:
-    """HU of a CT, int16 `[i, j, k]`, at least -1024.
+    """Returns the HU of a CT, int16 `[i, j, k]`, at least -1024.
 
     NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned 16-bit
-    numbers are read as signed. Each of these logs a warning. Fractions of HU, from resampling, are rounded.
+    numbers are read as signed. Each of these repairs logs a warning. Fractions of HU, from resampling, are rounded
+    without a warning.
 
     Raises:
-      DataError: all voxels are NaN, most are above the range of HU, or the image was normalized: it has fractions that
-        span less than those of any CT.
+      DataError: all voxels are NaN, most voxels are above the range of HU, or the image was normalized. An image counts
+        as normalized if its fractional values span less than the noise of any CT.
     """
     path, size = stored.path, stored.size
     hu = np.empty(stored.shape, np.int16, order="F")
     bits_fit = stored.dtype.kind in "iu" and stored.dtype.itemsize == 2 and not stored.is_scaled
     num_nan, num_below, num_above = _copy_16_bits(stored, hu) if bits_fit else _convert(stored, hu)
     if num_nan == size:
-        raise DataError(f"{path}: all of its {size} voxels are NaN. Fix: fetch it again.")
+        raise DataError(f"{path}: all {size} voxels are NaN. Fix: fetch the file again.")
     if num_above > size // 2:
-        raise DataError(f"{path}: {num_above} of {size} voxels are above {_MAX_HU}: no CT in HU. Fix: give the CT.")
+        raise DataError(
+            f"{path}: {num_above} of {size} voxels are above {_MAX_HU}, so this is not a CT in HU. "
+            "Fix: give a CT in HU."
+        )
     for count, what, bound in (
         (num_nan, "NaN", AIR_HU),
         (num_below, f"below {AIR_HU} HU", AIR_HU),
@@ -49,17 +54,18 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
     lowest = int(hu.min())
     if lowest > _NO_AIR_HU:
         warn_once(
-            f"{path}: its lowest value is {lowest} HU, and air is about -1000: was a rescale intercept, often -1024, "
-            f"left out when it was made, or the background cut out? It is read as it is."
+            f"{path}: the lowest value is {lowest} HU, but air is about -1000 HU; values are read unchanged. "
+            "Check whether the conversion from DICOM dropped the rescale intercept (often -1024), or whether "
+            "the background was masked."
         )
     return hu
 
 
 def labels(stored: StoredValues) -> np.ndarray:
-    """Labels 0, 1 and 2, uint8 `[i, j, k]`; whole numbers stored as floats are accepted, with a warning.
+    """Returns labels 0, 1 and 2, uint8 `[i, j, k]`; integers stored as floats are accepted, with a warning.
 
     Raises:
-      DataError: there are others.
+      DataError: there are other labels.
     """
     path = stored.path
     result = np.empty(stored.shape, np.uint8, order="F")
@@ -71,29 +77,29 @@ def labels(stored: StoredValues) -> np.ndarray:
             finite = np.isfinite(slab).all()
             whole = np.rint(slab)
             if not finite or np.abs(slab - whole).max() > _WHOLE:
-                what = "no integers" if finite else "NaN or infinite"
-                raise DataError(f"{path}: holds labels that are {what}. Fix: store 0 background, 1 liver, 2 lesion.")
+                what = "not integers" if finite else "NaN or infinite"
+                raise DataError(f"{path}: some labels are {what}. Fix: store 0 background, 1 liver, 2 lesion.")
             slab = whole
         low, high = min(low, slab.min()), max(high, slab.max())
         if low >= 0 and high < NUM_CLASSES:
             result[..., at] = slab
     if low < 0 or high >= NUM_CLASSES:
         raise DataError(
-            f"{path}: holds labels from {low:.0f} to {high:.0f}, not 0..{NUM_CLASSES - 1}. "
+            f"{path}: labels range from {low:.0f} to {high:.0f}, not from 0 to {NUM_CLASSES - 1}. "
             f"Fix: map them to 0 background, 1 liver, 2 lesion."
         )
     if as_floats:
         what = f"{stored.dtype} with a scale" if stored.is_scaled else str(stored.dtype)
-        warn_once(f"{path}: labels are stored as {what}; read as integers.")
+        warn_once(f"{path}: labels are stored as {what}; they are read as integers.")
     return result
 
 
 def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
-    """Fills `hu` with numbers of any type; returns how many were NaN, too low and too high."""
+    """Fills `hu` from numbers of any type; returns the numbers of NaN, too low and too high voxels."""
     num_nan = num_below = num_above = num_fractions = 0
     everything, fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest
     for at, slab in stored.slabs():
-        slab = slab.astype(np.float64)  # unsigned numbers know no -1024
+        slab = slab.astype(np.float64)  # unsigned types cannot represent -1024
         nan = np.isnan(slab)
         num_nan += np.count_nonzero(nan)
         slab[nan] = AIR_HU
@@ -101,17 +107,17 @@ def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
         num_above += np.count_nonzero(slab > _MAX_HU)
         np.clip(slab, AIR_HU, _MAX_HU, out=slab)
         hu[..., at] = whole = np.rint(slab)
-        if fractions[1] - fractions[0] < _LEAST_SPAN:  # wider fractions are a CT's
+        if fractions[1] - fractions[0] < _LEAST_SPAN:  # a wider range of fractions proves a CT
             everything = _widened(everything, slab[~nan] if nan.any() else slab)
             is_fraction = np.abs(np.subtract(slab, whole, out=whole), out=whole) > _WHOLE
             num_fractions += np.count_nonzero(is_fraction)
             fractions = _widened(fractions, slab[is_fraction])
-    # If there are many fractions, only they count: a normalized image may have been padded afterwards.
+    # If there are many fractions, other values are ignored, because normalized images can be padded with integers.
     low, high = fractions if num_fractions > stored.size // 10 else everything
     if num_fractions and high - low < _LEAST_SPAN:
         raise DataError(
-            f"{stored.path}: its fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds "
-            "of whole numbers. The image was probably normalized. Fix: give the original CT."
+            f"{stored.path}: fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds of "
+            "integers; the image was probably normalized. Fix: give the original CT."
         )
     return num_nan, num_below, num_above
 
@@ -122,7 +128,7 @@ def _widened(bounds: tuple[float, float], values: np.ndarray) -> tuple[float, fl
 
 
 def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
-    """As `_convert` for 16-bit integers; unsigned ones above 32767 are negative HU, and fit as they are."""
+    """Fills `hu` from 16-bit integers, like `_convert`; unsigned integers above 32767 are negative HU."""
     num_wrapped = num_below = 0
     for at, slab in stored.raw_slabs():
         if slab.dtype.kind == "u":
@@ -133,8 +139,8 @@ def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
         np.maximum(here, AIR_HU, out=here)
     if num_wrapped:
         warn_once(
-            f"{stored.path}: {num_wrapped} of {stored.size} voxels are above {_MAX_HU}, which negative HU become in "
-            f"unsigned 16-bit numbers; read as signed."
+            f"{stored.path}: {num_wrapped} of {stored.size} unsigned 16-bit voxels are above {_MAX_HU}; they are read "
+            "as negative HU."
         )
     return 0, num_below, 0
 
@@ -143,7 +149,7 @@ def warn_if_empty(path: Path, labels: np.ndarray) -> None:
     """Warns if a mask has no voxel of liver or lesion.
 
     Args:
-      path: file of the mask.
+      path: path of the mask's file.
       labels: `[x, y, z]`.
     """
     if not labels.any():
@@ -154,10 +160,10 @@ def warn_if_empty(path: Path, labels: np.ndarray) -> None:
 
 @functools.cache
 def warn_once(message: str, settings: tuple[str, ...] = ()) -> None:
-    """Logs a warning; a file that is read several times is warned about once.
+    """Logs a warning, once per message even if a file is read several times.
 
     Args:
       message: the warning.
-      settings: the keyword arguments that its fix speaks of, as `MtfImagingError` has them.
+      settings: names of the keyword arguments in its fix; see `MtfImagingError`.
     """
     _log.warning(message, extra={"settings": settings})

@@ -1,4 +1,4 @@
-"""Made-up CTs of abdomens with lesions."""
+"""Writes phantoms: synthetic CTs of abdomens with liver lesions."""
 
 from mtf_imaging.data.phantom.phantom import KINDS, make_case, write_phantom
 

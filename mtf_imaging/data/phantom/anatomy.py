@@ -1,9 +1,9 @@
-"""A procedural abdomen: Hounsfield units and labels of an invented patient, painted organ by organ.
+"""Paints a procedural abdomen: the Hounsfield units and labels of a synthetic patient.
 
-Positions are in mm in a patient frame: x to the right, y to the front, z to the head, the origin in the middle of the
-body at the height of the liver. Organs are ellipsoids and tubes in coordinates that a smooth random field bends, so no
-two patients and no two organs are alike. It is believable, not anatomical: it exists so that the whole job can be run,
-tested and shown without patient data.
+Positions are in mm in a patient frame: x points to the right, y to the front and z to the head. The origin lies in the
+middle of the body at the height of the liver. Organs are ellipsoids and tubes, in coordinates that a smooth random
+field deforms, so every patient and every organ is different. The result is plausible, but not anatomically exact. It
+lets you run, test and demonstrate a whole job without patient data.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,20 +18,20 @@ from mtf_imaging.data.sampling.sampling import whole_field
 
 LIVER, LESION = 1, 2
 _BEND_MM = 9.0
-# Draws how many lesions there are, and returns an iterator that draws the diameter of each, in mm.
+# Draws the number of lesions, and returns an iterator that draws the diameter of each lesion in mm.
 Diameters = Callable[[np.random.Generator], Iterator[float]]
 
 
 @dataclass
 class _Scene:
-    """The voxels being painted.
+    """An image and its labels while they are painted.
 
     Attributes:
-      rng: the source of everything that varies.
+      rng: the random number generator of the patient.
       straight: `[3, x, y, z]` float32, position of each voxel in mm.
-      points: the same as bent patient coordinates, in which organs are simple.
-      texture: a smooth random field, about -1..1.
-      hu, labels: what was painted so far.
+      points: `[3, x, y, z]` float32, the positions in deformed patient coordinates, in which organs are simple shapes.
+      texture: `[x, y, z]` float32, a smooth random field with values in about -1..1.
+      hu, labels: `[x, y, z]`, the image and the labels painted so far.
     """
 
     rng: np.random.Generator
@@ -41,37 +41,37 @@ class _Scene:
     hu: np.ndarray
     labels: np.ndarray
 
-    def ellipsoid(self, centre, radii) -> np.ndarray:
-        """Squared distance from `centre` in units of `radii`, `[x, y, z]`; inside where it is below 1."""
-        offsets = (self.points - _column(centre)) / _column(radii)
+    def ellipsoid(self, center, radii) -> np.ndarray:
+        """Returns the squared distance `[x, y, z]` from `center` in units of `radii`, below 1 inside the ellipsoid."""
+        offsets = (self.points - _column(center)) / _column(radii)
         return np.einsum("cxyz,cxyz->xyz", offsets, offsets)
 
-    def organ(self, centre, radii, wobble=0.08) -> np.ndarray:
-        """Mask of an ellipsoid, its radii varied at random."""
-        return self.ellipsoid(centre, np.multiply(radii, self.rng.uniform(1 - wobble, 1 + wobble, 3))) < 1
+    def organ(self, center, radii, wobble=0.08) -> np.ndarray:
+        """Returns the mask of an ellipsoid with randomly varied radii."""
+        return self.ellipsoid(center, np.multiply(radii, self.rng.uniform(1 - wobble, 1 + wobble, 3))) < 1
 
     def tube(self, start, end, radius) -> np.ndarray:
-        """Mask of a cylinder with round ends from `start` to `end`."""
+        """Returns the mask of a cylinder with round ends from `start` to `end`."""
         offsets, along = self.points - _column(start), _column(np.subtract(end, start))
         t = np.clip((offsets * along).sum(0) / (along * along).sum(), 0, 1)
         offsets -= t * along
         return np.einsum("cxyz,cxyz->xyz", offsets, offsets) < radius**2
 
     def paint(self, mask: np.ndarray, hu: float, texture: float = 0.0) -> None:
-        """Sets the voxels of `mask` to `hu`, varied smoothly by `texture` HU."""
+        """Sets the voxels of `mask` to `hu`, with smooth variation of up to about `texture` HU."""
         self.hu[mask] = hu + texture * self.texture[mask]
 
 
 def large_lesions(rng: np.random.Generator) -> Iterator[float]:
-    """0 to 6 lesions of 3 to 30 mm, most of them large enough to see at 64 voxels a side."""
+    """Draws 0 to 6 lesions of 3 to 30 mm, most of them large enough to see at 64^3 voxels."""
     count = rng.choice(7, p=(0.05, 0.03, 0.12, 0.2, 0.25, 0.2, 0.15))
-    # The first is always worth finding; one in six of the others is tiny.
+    # The first lesion is always large; one in six of the others is tiny.
     tiny = (number > 0 and rng.random() < 1 / 6 for number in range(count))
     return (rng.uniform(3, 10) if is_tiny else rng.uniform(24, 30) for is_tiny in tiny)
 
 
 def small_lesions(rng: np.random.Generator) -> Iterator[float]:
-    """8 to 14 lesions of 5 to 30 mm, two in five of them below 10 mm: what resolution is for."""
+    """Draws 8 to 14 lesions of 5 to 30 mm, two in five of them below 10 mm, to show the effect of resolution."""
     return (float(np.exp(rng.uniform(np.log(5), np.log(30)))) for _ in range(rng.integers(8, 15)))
 
 
@@ -84,10 +84,10 @@ def paint_abdomen(
     """Paints one patient.
 
     Args:
-      rng: the source of everything that varies.
-      shape: voxels along x, y, z.
-      spacing: their size in mm.
-      diameters: of the lesions.
+      rng: the random number generator of the patient.
+      shape: number of voxels along x, y, z.
+      spacing: voxel size in mm along x, y, z.
+      diameters: draws the diameters of the lesions.
 
     Returns:
       HU without noise, float32 `[*shape]`, and labels, uint8 `[*shape]`: 0 background, 1 liver, 2 lesion.
@@ -110,32 +110,33 @@ def paint_abdomen(
 
 
 def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: int) -> np.ndarray:
-    """A smooth random field, float32 `[*shape]`, about -1..1, with `knots` independent values along each axis."""
+    """Returns a smooth random field, float32 `[*shape]`, from `knots`^3 random values in -1..1."""
     field = rng.uniform(-1, 1, (knots, knots, knots)).astype(np.float32)
-    # Cubic to four times the knots, linear from there: as smooth to the eye as cubic throughout, and ten times as fast.
+    # Cubic interpolation to four times the knots, then linear: it looks as smooth as cubic alone, and is ten times as
+    # fast.
     field = ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True)
     return resample_linear(field, whole_field(field.shape, shape))
 
 
 def _column(values) -> np.ndarray:
-    """Three values as float32 `[3, 1, 1, 1]`, shaped to be combined with points."""
+    """Returns three values as float32 `[3, 1, 1, 1]`, to broadcast over points."""
     return np.asarray(values, np.float32).reshape(3, 1, 1, 1)
 
 
 def _bend(rng: np.random.Generator, straight: np.ndarray) -> np.ndarray:
-    """Positions `[3, x, y, z]` in mm as coordinates of a patient: turned, shifted, scaled and bent at random."""
+    """Returns patient coordinates of positions `[3, x, y, z]` in mm, randomly rotated, shifted, scaled and deformed."""
     turn = Rotation.from_euler("zx", rng.uniform(-6, 6, 2), degrees=True).as_matrix()
     points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), straight)
-    # The field of view is centred a little above the origin, on the liver, with the base of the lungs in it.
+    # The field of view is centered on the liver, slightly above the origin, and includes the base of the lungs.
     points = (points - _column(rng.uniform((-12, -12, -28), (12, 12, -8)))) / _column(rng.uniform(0.88, 0.98, 3))
     return points + _BEND_MM * np.stack([smooth_field(rng, straight.shape[1:], 5) for _ in range(3)])
 
 
 def _trunk(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Skin, fat, muscle, lungs and heart.
+    """Paints skin, fat, muscle, lungs and heart.
 
     Returns:
-      Squared distance from the middle of the body in units of the chest wall, and the mask of the abdominal cavity.
+      The squared distance from the middle of the body in units of the chest wall, and the mask of the abdominal cavity.
     """
     rng, (x, y, z) = scene.rng, scene.points
     fat = rng.uniform(8, 22)
@@ -147,7 +148,7 @@ def _trunk(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
     scene.paint(body, -100, 12)
     scene.paint(wall < 1, 52, 12)
     back = scene.tube((-34, -78, -250), (-34, -78, 250), 24) | scene.tube((34, -78, -250), (34, -78, 250), 24)
-    # The diaphragm: a dome over each side, the right one higher because the liver is under it.
+    # The diaphragm has a dome on each side; the right dome is higher because the liver is under it.
     right, left = ((x - 65) / 60) ** 2 + ((y - 5) / 75) ** 2, ((x + 65) / 55) ** 2 + (y / 75) ** 2
     dome = 92 + 22 * np.exp(-right) + 8 * np.exp(-left) - 75 * np.maximum(wall - 0.3, 0)
     chest = inner & (z > dome)
@@ -160,7 +161,7 @@ def _trunk(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _soft_organs(scene: _Scene, abdomen: np.ndarray) -> None:
-    """Bowel, stomach, spleen, kidneys and the great vessels."""
+    """Paints bowel, stomach, spleen, kidneys and the great vessels."""
     rng = scene.rng
     bowel = abdomen & (scene.points[2] < -10 - 0.4 * scene.points[0]) & (scene.texture > -0.05)
     scene.paint(bowel, 35, 40)
@@ -169,15 +170,15 @@ def _soft_organs(scene: _Scene, abdomen: np.ndarray) -> None:
     scene.paint(stomach & (scene.points[1] > 62), -900)  # swallowed air rises to the front
     scene.paint(abdomen & scene.organ((-98, -35, 52), (24, 38, 46)), rng.uniform(105, 125), 5)
     for side in (-1, 1):
-        centre = (side * rng.uniform(56, 64), -52, rng.uniform(-62, -42))
-        scene.paint(abdomen & scene.organ(centre, (28, 26, 54)), rng.uniform(150, 190), 10)
-        scene.paint(abdomen & scene.organ((centre[0] - side * 8, -48, centre[2]), (12, 12, 30)), 15)
+        center = (side * rng.uniform(56, 64), -52, rng.uniform(-62, -42))
+        scene.paint(abdomen & scene.organ(center, (28, 26, 54)), rng.uniform(150, 190), 10)
+        scene.paint(abdomen & scene.organ((center[0] - side * 8, -48, center[2]), (12, 12, 30)), 15)
     scene.paint(scene.tube((-10, -42, -250), (-14, -40, 250), rng.uniform(9, 12)), rng.uniform(170, 230))
     scene.paint(scene.tube((18, -36, -250), (26, -30, 100), rng.uniform(10, 13)), rng.uniform(130, 160))
 
 
 def _liver(scene: _Scene, abdomen: np.ndarray, diameters: Diameters) -> None:
-    """Two lobes cut by the cavity, the vessels in them, the gallbladder below them, and lesions."""
+    """Paints the two lobes of the liver within the cavity, their vessels, the gallbladder and the lesions."""
     rng = scene.rng
     right = scene.organ((68, 2, 38), (66, 78, 84))
     left = scene.organ((4, 42, 62), (74, 36, 40))
@@ -201,7 +202,7 @@ def _liver(scene: _Scene, abdomen: np.ndarray, diameters: Diameters) -> None:
 
 
 def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator[float]) -> None:
-    """Dark lesions, within the liver."""
+    """Paints dark lesions within the liver."""
     rng = scene.rng
     inner = np.flatnonzero(ndimage.binary_erosion(liver, iterations=3))
     if not inner.size:
@@ -210,14 +211,16 @@ def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator
         at = np.unravel_index(rng.choice(inner), liver.shape)
         radii = diameter / 2 * rng.uniform(0.9, 1, 3)
         offsets = (scene.straight - scene.straight[(slice(None), *at)][:, None, None, None]) / _column(radii)
-        lesion = liver & (np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture))  # lumpy
-        lesion[at] = True  # thinner than a voxel, it still fills one
+        lesion = liver & (
+            np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture)
+        )  # uneven surface
+        lesion[at] = True  # a lesion smaller than a voxel still fills one
         scene.paint(lesion, level - rng.uniform(60, 80), 4)
         scene.labels[lesion] = LESION
 
 
 def _skeleton(scene: _Scene, wall: np.ndarray) -> None:
-    """Vertebrae with discs between them, and ribs that slope down to the front within the chest wall."""
+    """Paints vertebrae with disks, and ribs that slope down to the front within the chest wall."""
     rng, (x, y, z) = scene.rng, scene.points
     bony = (z % 32) > 7
     body = scene.ellipsoid((0, -66, 0), (21, 16, 1e6))
@@ -227,6 +230,6 @@ def _skeleton(scene: _Scene, wall: np.ndarray) -> None:
     scene.paint(scene.ellipsoid((0, -90, 0), (17, 11, 1e6)) < 1, 500, 60)
     scene.paint(scene.ellipsoid((0, -88, 0), (8, 7, 1e6)) < 1, 25)
     slope = (z + 0.45 * y) % 30
-    margin = -10 - 0.5 * np.abs(x) + 0.6 * np.maximum(y, 0)  # the costal arch: no ribs below it in front
+    margin = -10 - 0.5 * np.abs(x) + 0.6 * np.maximum(y, 0)  # no ribs below the costal arch in front
     ribs = (wall > 0.875) & (wall < 0.965) & (slope < 11) & (z > margin) & (np.abs(x) > 14)
     scene.paint(ribs, rng.uniform(350, 500), 60)

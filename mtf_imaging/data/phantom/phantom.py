@@ -1,4 +1,4 @@
-"""Write LiTS-shaped cases of a procedural abdomen: the same seed gives the same bytes."""
+"""Writes phantoms as cases with LiTS file names; the same seed gives the same bytes."""
 
 import gzip
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mtf_imaging.data.phantom.anatomy import Diameters, large_lesions, paint_abd
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import is_partial, write_bytes
 
-# How the files of real sets are stored varies, so it does here: case N has the N-th, and so on in a circle.
+# The stored orientation differs between files of real data sets, so phantoms cycle through these codes.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
 _FIELD_MM = (310.0, 330.0)
 _NOISE_HU = 14.0
@@ -22,13 +22,13 @@ _NOISE_HU = 14.0
 
 @dataclass(frozen=True)
 class Kind:
-    """What phantoms there are.
+    """The size and lesions of one kind of phantom.
 
     Attributes:
-      in_plane: from so many voxels along x and y to one less than so many.
-      slices: the same along z.
-      slice_mm: from so many mm between slices to so many.
-      diameters: of the lesions.
+      in_plane: (low, high) number of voxels along x and y, without high.
+      slices: (low, high) number of voxels along z, without high.
+      slice_mm: (low, high) distance between axial planes in mm.
+      diameters: draws the diameters of the lesions.
     """
 
     in_plane: tuple[int, int]
@@ -47,38 +47,38 @@ DEFAULT_KIND = "large_lesions"
 def write_phantom(
     output_dir: str | Path, num_cases: int, seed: int, first_case: int = 0, kind: str = DEFAULT_KIND
 ) -> list[str]:
-    """Writes `volume-N.nii.gz` (int16 HU) and `segmentation-N.nii.gz` (uint8 labels) for N = first_case, first_case +
-    1, ...
+    """Writes phantom cases as `volume-N.nii.gz` (int16 HU) and `segmentation-N.nii.gz` (uint8 labels).
 
-    Called again with the same arguments it goes on where it was stopped, as what is there has the same bytes.
+    To resume an interrupted call, call it again with the same arguments. Existing files are compared with the bytes to
+    be written, and never overwritten.
 
     Args:
-      output_dir: folder to write to; made where it is missing.
-      num_cases: how many.
-      seed: with N it determines a case, whatever num_cases and first_case are.
-      first_case: the first N.
-      kind: "large_lesions", of about 113 x 113 x 60 voxels; or "small_lesions", twice as fine along each axis, with
-        many lesions below 10 mm.
+      output_dir: folder for the cases; created if it does not exist.
+      num_cases: number of cases.
+      seed: seed of the cases. A case depends only on the seed and its number N.
+      first_case: number of the first case.
+      kind: "large_lesions", volumes of about 113 x 113 x 60 voxels, or "small_lesions", volumes with twice the
+        resolution along each axis and many lesions below 10 mm.
 
     Returns:
       The keys of the cases.
 
     Raises:
-      DataError: the folder holds files of these names with other contents, or other cases.
+      DataError: the folder contains other cases, or files with the same names and different contents.
     """
     if num_cases < 1:
-        raise DataError(f"num_cases {num_cases}: at least 1 case is needed.")
+        raise DataError(f"num_cases {num_cases}: at least 1 case is needed. Fix: set num_cases to 1 or more.")
     output_dir = Path(output_dir)
     numbers = range(first_case, first_case + num_cases)
     names = {f"{name}-{n}.nii.gz" for n in numbers for name in ("volume", "segmentation")}
-    there = [
+    existing = [
         p.name for name in ("volume", "segmentation") for p in output_dir.glob(f"{name}-*.nii*") if not is_partial(p)
     ]
-    foreign = sorted(set(there) - names)
+    foreign = sorted(set(existing) - names)
     if foreign:
         raise DataError(
-            f"{output_dir}: holds {len(foreign)} file(s) of other cases, such as {foreign[0]}; "
-            f"cases {numbers[0]}..{numbers[-1]} were asked for. Fix: write to an empty folder."
+            f"{output_dir}: contains {len(foreign)} file(s) of cases other than {numbers[0]}..{numbers[-1]}, such as "
+            f"{foreign[0]}. Fix: write to an empty folder."
         )
     for number in tqdm(numbers, desc="phantom", unit="case", dynamic_ncols=True):
         for name, image in zip(("volume", "segmentation"), make_case(seed, number, kind), strict=True):
@@ -87,14 +87,14 @@ def write_phantom(
 
 
 def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, nibabel.Nifti1Image]:
-    """Makes the volume and the segmentation of one case; a function of its arguments alone."""
-    rng, of = np.random.default_rng([seed, number]), KINDS[kind]
-    side = int(rng.integers(*of.in_plane))
-    in_plane, between = rng.uniform(*_FIELD_MM) / side, rng.uniform(*of.slice_mm)
+    """Returns the volume and the segmentation of one case, which depend only on the arguments."""
+    rng, size = np.random.default_rng([seed, number]), KINDS[kind]
+    side = int(rng.integers(*size.in_plane))
+    in_plane, between = rng.uniform(*_FIELD_MM) / side, rng.uniform(*size.slice_mm)
     spacing = tuple(np.round((in_plane, in_plane, between), 3))
-    shape = (side, side, int(rng.integers(*of.slices)))
-    hu, labels = paint_abdomen(rng, shape, spacing, of.diameters)
-    hu = ndimage.gaussian_filter(hu, 0.5)  # voxels at a border hold some of both sides
+    shape = (side, side, int(rng.integers(*size.slices)))
+    hu, labels = paint_abdomen(rng, shape, spacing, size.diameters)
+    hu = ndimage.gaussian_filter(hu, 0.5)  # partial volume: voxels at a border mix both sides
     hu += _noise(rng, shape)
     hu = np.clip(np.rint(hu), -1024, 3071).astype(np.int16)
     codes = STORED_AS[number % len(STORED_AS)]
@@ -103,13 +103,13 @@ def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel
 
 
 def _noise(rng: np.random.Generator, shape: tuple[int, int, int]) -> np.ndarray:
-    """Noise of 14 HU, grainy within a slice as reconstructed CT is."""
+    """Returns noise of 14 HU, correlated within axial planes as in reconstructed CT."""
     noise = ndimage.gaussian_filter(rng.standard_normal(shape, np.float32), (0.6, 0.6, 0))
     return noise * np.float32(_NOISE_HU / noise.std())
 
 
 def _store(canonical: np.ndarray, spacing, origin, codes: str) -> nibabel.Nifti1Image:
-    """An image of a canonical array whose stored axes point to `codes`."""
+    """Returns an image of a canonical array, stored in the orientation `codes`."""
     affine = nibabel.affines.from_matvec(np.diag(spacing), origin)
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     stored = orientations.apply_orientation(canonical, turn)
@@ -123,6 +123,6 @@ def _write_or_compare(path: Path, data: bytes, seed: int) -> None:
         write_bytes(path, data)
     elif path.read_bytes() != data:
         raise DataError(
-            f"{path}: exists with other contents than seed {seed} gives. "
-            f"Nothing is overwritten. Fix: use an empty folder."
+            f"{path}: the contents of this file differ from the phantom of seed {seed}; nothing was overwritten. "
+            "Fix: use an empty folder."
         )

@@ -1,1 +1,1 @@
-"""Records: cases converted for training, their manifest, folds and batches."""
+"""Converts cases to records, and reads records as training batches."""

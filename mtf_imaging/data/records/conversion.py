@@ -1,4 +1,4 @@
-"""What is done with each case that is converted: its record is made, or the one that is there is looked at."""
+"""Converts single cases: makes the record of a case, or checks an existing one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ class Converted:
     """The result of converting a case.
 
     Attributes:
-      source: what the record was made from.
+      source: the origin of the record.
       is_labeled: whether any voxel of the record is liver or lesion.
     """
 
@@ -27,16 +27,16 @@ class Converted:
 
 @dataclass(frozen=True)
 class Conversion:
-    """Where cases come from and go to, and how. Its methods may be called in any process.
+    """The settings of a conversion; its methods can run in any process.
 
-    They return what is wrong with a case, so that all others are seen to, too. They import records, and so TensorFlow,
-    which takes seconds: only a process that works on cases has to.
+    The methods return an error instead of raising it, so that the other cases are still converted. TensorFlow
+    takes seconds to import, so it is imported by the methods, only in processes that work on cases.
 
     Attributes:
       input_dir: folder of the cases.
       output_dir: folder of the records.
-      sampling: where the voxels of the records lie.
-      known: voxel sizes of files whose headers have lost them.
+      sampling: resolution and spacing of the records.
+      known: voxel sizes of files whose headers lack them.
     """
 
     input_dir: Path
@@ -45,7 +45,7 @@ class Conversion:
     known: SpacingTable
 
     def make(self, case: Case) -> Converted | DataError:
-        """Writes the record of a case."""
+        """Writes the record of a case; returns the result or the error."""
         from mtf_imaging.data.records.make_record import make_record
         from mtf_imaging.data.records.record import write_record
 
@@ -57,8 +57,8 @@ class Conversion:
         write_record(record_path(self.output_dir, case.key), record)
         return self._converted(case, record)
 
-    def kept(self, case: Case) -> Converted | DataError | None:
-        """Looks at the record that a case already has; None where it must be made again."""
+    def check_existing(self, case: Case) -> Converted | DataError | None:
+        """Checks the existing record of a case; returns None if it is damaged and must be made again."""
         from mtf_imaging.data.records.make_record import digest
         from mtf_imaging.data.records.record import read_record
 
@@ -72,14 +72,16 @@ class Conversion:
         except DataError as error:
             return error
         if record.sampling != self.sampling:
-            what = f"of resolution {record.sampling}, asked for was {self.sampling}"
+            what = f"has resolution {record.sampling}, not {self.sampling}"
         elif record.key != case.key or record.source != digest(case):
-            what = f"made from other files than {case.volume} and {case.labels} are now"
+            what = f"was not made from the present {case.volume} and {case.labels}"
         elif record.spacing != mm:
-            what = f"made with voxels of {format_spacing(record.spacing)} mm, which are {format_spacing(mm)} mm now"
+            what = (
+                f"was made with voxels of {format_spacing(record.spacing)} mm, but they are now {format_spacing(mm)} mm"
+            )
         else:
             return self._converted(case, record)
-        return DataError(f"{path}: is a record {what}. Fix: convert to another folder, or delete this one.")
+        return DataError(f"{path}: this record {what}. Fix: convert to another folder, or delete this one.")
 
     def _converted(self, case, record) -> Converted:
         source = Source(

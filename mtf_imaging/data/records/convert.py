@@ -1,4 +1,4 @@
-"""Convert a folder of NIfTI cases to records, all sampled alike."""
+"""Converts a folder of NIfTI cases to records of one resolution and spacing."""
 
 import collections
 import functools
@@ -27,8 +27,8 @@ from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
 
 DEFAULT_RESOLUTION = 256
-_MAX_VOXELS = 700_000_000  # of 3 bytes each in one protocol buffer, which ends at 2 GiB
-WORKER_BYTES = 2 << 30  # what a case of 512 x 512 x 800 voxels takes, benchmarks/whole_volume.py
+_MAX_VOXELS = 700_000_000  # 3 bytes each in one protocol buffer, which is limited to 2 GiB
+WORKER_BYTES = 2 << 30  # memory for a case of 512 x 512 x 800 voxels, measured by benchmarks/whole_volume.py
 
 
 def convert(
@@ -41,31 +41,34 @@ def convert(
     progress: bool = True,
     prepare: Callable[[], None] | None = None,
 ) -> list[str]:
-    """Converts cases to records: made canonical (RAS+) and resampled, the image linearly and the labels to the nearest.
+    """Converts cases to records.
 
-    `Sampling` says where the voxels of the records lie, with a spacing and without. Where a box of a spacing crops
-    liver or lesion away, a warning names the file and counts the voxels.
+    Each case is reoriented to RAS+ and resampled, the image by linear and the labels by nearest-neighbor interpolation.
+    See `Sampling` for the position of the voxels of a record. If the box crops liver or lesion, a warning
+    names the file and reports the number of voxels.
 
-    A conversion that was stopped goes on where it was: records of the same files and sampling are kept. A record that
-    cannot be read is made again. Cases that cannot be used are told together, when all others are converted.
+    Call the function again to resume an interrupted conversion. Records of the same files and sampling are kept, and
+    damaged records are made again. All cases that cannot be used are reported together, after all other cases are
+    converted.
 
     Args:
-      input_dir: folder of cases, as `find_cases` reads it.
-      output_dir: folder of the records; made where it is missing.
-      resolution: voxels of each record, `64`, or `x:192,y:192,z:96`; None for 256, or, with a spacing, for the smallest
-        box that holds every case, rounded up to multiples of 16.
-      spacing: size of a voxel in mm along x, y, z, `1.5,1.5,2`, padded with air and cropped to the resolution; None for
-        the whole field of view of each volume.
-      spacing_csv: a CSV, as `read_spacing_table` reads it, of the voxel sizes of files whose headers have lost them.
-      workers: processes, which take up to 2 GiB each for volumes of 512 x 512 x 800 voxels; 1 for this one alone.
-      progress: whether to show a progress bar and print what was done.
-      prepare: what a process that works on cases calls first, for instance to import TensorFlow silently.
+      input_dir: folder of cases; see `find_cases`.
+      output_dir: folder of the records; created if it does not exist.
+      resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
+        spacing, it means the smallest box that covers every case, rounded up to multiples of 16.
+      spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the
+        resolution. None means that each record spans the whole field of view of its volume.
+      spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
+      workers: number of processes, each of which takes up to 2 GiB for volumes of 512 x 512 x 800 voxels. 1 means only
+        the calling process.
+      progress: whether to show a progress bar and print a summary.
+      prepare: a function that each process calls before its first case, for example to import TensorFlow silently.
 
     Returns:
       The keys of the cases, in natural order.
 
     Raises:
-      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder holds records of
+      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder contains records of
         another conversion, which are never overwritten.
       ConfigError: another process is writing to the output folder.
     """
@@ -84,9 +87,9 @@ def convert(
     with writing_to(output_dir):
         _check_manifest(job)
         _check_foreign(job, cases)
-        # All that is there is looked at before anything is written.
-        there = [case for case in cases if record_path(output_dir, case.key).exists()]
-        kept = each(job.kept, there, title="check what is there")
+        # All existing records are checked before anything is written.
+        existing = [case for case in cases if record_path(output_dir, case.key).exists()]
+        kept = each(job.check_existing, existing, title="check existing records")
         missing = [case for case in cases if kept.get(case.key) is None]
         made = each(job.make, missing, title=f"convert to {sampling}")
         done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
@@ -99,11 +102,11 @@ def convert(
 
 
 def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
-    """Calls a function with each case; returns what it found by key, or raises what was wrong with any."""
-    found, faults = {}, {}
+    """Calls a function with each case; returns the results by key, or raises one error for all failures."""
+    results, faults = {}, {}
     with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
         for case, result in in_parallel(function, cases, workers, prepare):
-            (faults if isinstance(result, DataError) else found)[case.key] = result
+            (faults if isinstance(result, DataError) else results)[case.key] = result
             bar.update()
     if len(faults) > 1:
         lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
@@ -111,11 +114,11 @@ def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> 
         raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}", settings)
     for fault in faults.values():
         raise fault
-    return found
+    return results
 
 
 def _sampling_of_all(cases: list[Case], spacing: Spacing, known: SpacingTable) -> tuple[Sampling, str]:
-    """The smallest box that holds every case, and what to say of it: one odd file may make it large."""
+    """Returns the smallest box that covers every case, and a line that names the largest cases."""
     geometries = {case.key: read_geometry(case.volume, known) for case in cases}
     box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
     sampling = Sampling(box, spacing)
@@ -125,8 +128,8 @@ def _sampling_of_all(cases: list[Case], spacing: Spacing, known: SpacingTable) -
         key = max(extents, key=lambda key: extents[key][axis])
         largest.append(f"{name} {extents[key][axis]:.0f} mm (case {key})")
     return sampling, (
-        f"box: {sampling}, the smallest that holds every case, in multiples of {BOX_MULTIPLE} voxels; "
-        f"the largest cases: {', '.join(largest)}"
+        f"box: {sampling}, the smallest that covers every case, in multiples of {BOX_MULTIPLE} voxels; "
+        f"largest extents: {', '.join(largest)}"
     )
 
 
@@ -134,8 +137,8 @@ def _check_size(sampling: Sampling) -> None:
     voxels = math.prod(sampling.grid)
     if voxels > _MAX_VOXELS:
         raise DataError(
-            f"resolution {sampling}: has {voxels} voxels, and a record holds {_MAX_VOXELS} at most. "
-            f"Fix: fewer voxels, for instance 512, or larger ones."
+            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {_MAX_VOXELS} voxels. "
+            "Fix: choose a lower resolution, for example 512, or a coarser spacing."
         )
 
 
@@ -143,18 +146,18 @@ def _check_manifest(job: Conversion) -> None:
     manifest = read_manifest(job.output_dir)
     if manifest is not None and manifest.sampling != job.sampling:
         raise DataError(
-            f"{job.output_dir}: holds records of resolution {manifest.sampling}, asked for was {job.sampling}. "
-            f"Fix: convert to another folder, or delete this one."
+            f"{job.output_dir}: contains records of resolution {manifest.sampling}, not {job.sampling}. "
+            "Fix: convert to another folder, or delete this one."
         )
 
 
 def _check_foreign(job: Conversion, cases: list[Case]) -> None:
     ours = {record_path(job.output_dir, case.key).name for case in cases}
-    found = job.output_dir.glob("case-*.tfrecord")
-    foreign = sorted((path.name for path in found if path.name not in ours), key=natural_key)
+    records = job.output_dir.glob("case-*.tfrecord")
+    foreign = sorted((path.name for path in records if path.name not in ours), key=natural_key)
     if foreign:
         raise DataError(
-            f"{job.output_dir}: holds {len(foreign)} record(s) of cases that {job.input_dir} does not have, "
+            f"{job.output_dir}: contains {len(foreign)} record(s) of cases that are not in {job.input_dir}, "
             f"such as {foreign[0]}. Fix: convert to another folder, or delete this one."
         )
 
@@ -168,11 +171,11 @@ def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
 
 
 def _summary(sources: dict[str, Source], output_dir: str | Path, num_kept: int) -> str:
-    """Says how the axes of the files were mapped to x, y, z, a line for each way of storing."""
+    """Returns a summary that lists how the stored axes were mapped to x, y, z, one line per orientation."""
     by_codes = collections.defaultdict(list)
     for key, source in sources.items():
         by_codes[source.axis_codes].append(key)
-    lines = [f"{len(sources)} cases in {output_dir} ({num_kept} were there already)"]
+    lines = [f"{len(sources)} cases in {output_dir} ({num_kept} already converted)"]
     for codes, keys in sorted(by_codes.items()):
         shown = ", ".join(keys[:8]) + (", ..." if len(keys) > 8 else "")
         lines.append(f"  stored {codes} -> x, y, z = R, A, S: {len(keys)} ({shown})")

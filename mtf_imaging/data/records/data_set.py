@@ -14,12 +14,14 @@ from mtf_imaging.data.sampling.sampling import Sampling
 
 @dataclass(frozen=True)
 class Records:
-    """CTs and labels that `convert` wrote; see `mtf_imaging.training.data_set` for what a data set offers.
+    """A data set of CTs and labels that `convert` wrote.
+
+    `mtf_imaging.training.data_set` describes the interface.
 
     Attributes:
       window: (low, high) in HU, mapped to 0..1 and clipped.
-      augmentation: a function as `data.augmentation.Augmentation` is one, or None.
-      spacing: that the records must have, as `open_records` takes it.
+      augmentation: a function with the signature of `data.augmentation.Augmentation`, or None.
+      spacing: the spacing that the records must have; see `open_records`.
     """
 
     window: Window = DEFAULT_WINDOW
@@ -27,15 +29,15 @@ class Records:
     spacing: str | None = None
 
     def sampling(self, data_dir: str | Path | Subset) -> Sampling:
-        """How the folder's records were sampled."""
+        """Returns the resolution and spacing of the records."""
         return open_records(data_dir, spacing=self.spacing).sampling
 
     def sizes(self, data_dir: str) -> Grid:
-        """Voxels along x, y and z of the folder's records."""
+        """Returns the numbers of voxels of the records along x, y and z."""
         return self.sampling(data_dir).grid
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
-        """Shuffled batches; see `training_batches`."""
+        """Returns shuffled batches; see `training_batches`."""
         return training_batches(
             data_dir,
             batch_size,

@@ -1,4 +1,4 @@
-"""One case to one record: read, made canonical (RAS+), resampled."""
+"""Makes the record of a case: reads it, reorients it to RAS+ and resamples it."""
 
 import hashlib
 
@@ -15,14 +15,14 @@ from mtf_imaging.data.sampling.sampling import Sampling
 
 
 def make_record(case: Case, sampling: Sampling, known: SpacingTable = NO_TABLE) -> Record:
-    """Reads a case and samples it, the image linearly and the labels to the nearest.
+    """Reads a case and resamples it, the image linearly and the labels to the nearest neighbor.
 
-    Warns if the mask is empty, or if liver or lesion is cropped.
+    Logs a warning if the mask is empty or if liver or lesion is cropped.
 
     Args:
       case: a case with its segmentation.
-      sampling: where the voxels of the record lie.
-      known: voxel sizes of files whose headers have lost them.
+      sampling: resolution and spacing of the record.
+      known: voxel sizes of files whose headers lack them.
 
     Raises:
       DataError: one of its files cannot be used.
@@ -50,10 +50,10 @@ def make_record(case: Case, sampling: Sampling, known: SpacingTable = NO_TABLE) 
 
 
 def digest(case: Case) -> str:
-    """Digest of the bytes of a case's files: dates change when files are copied, contents do not."""
-    found = hashlib.blake2b(digest_size=16)
+    """Returns a digest of the contents of a case's files; dates are ignored because copying changes them."""
+    contents = hashlib.blake2b(digest_size=16)
     for path in (case.volume, case.labels):
         with open(path, "rb") as file:
             while block := file.read(1 << 22):
-                found.update(block)
-    return found.hexdigest()
+                contents.update(block)
+    return contents.hexdigest()

@@ -1,4 +1,7 @@
-"""`dataset.json`: what a folder of records holds. It is written last, so a folder that has one is complete."""
+"""Reads and writes `dataset.json`, the manifest of a folder of records.
+
+The manifest is written last, so a folder with a manifest is complete.
+"""
 
 import json
 import math
@@ -12,23 +15,23 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 
 FORMAT = 3
-# 1 had no spacing: its records all span the whole field of view. Up to 2 the cases were their keys alone.
+# Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
 _READ = (1, 2, 3)
 _FILE = "dataset.json"
-VOXEL_BYTES = 3  # of HU and label
+VOXEL_BYTES = 3  # int16 HU and uint8 label
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a record was made from.
+    """The origin of a record.
 
     Attributes:
-      digest: of the bytes of the volume's and the segmentation's files.
-      volume, labels: the names of these files, within the folder that was converted.
-      shape: voxels of the volume along x, y, z.
-      spacing: their size in mm.
+      digest: digest of the contents of the volume's and the segmentation's files.
+      volume, labels: paths of these files, relative to the folder that was converted.
+      shape: number of voxels of the volume along x, y, z.
+      spacing: voxel size of the volume in mm along x, y, z.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
-      axis_codes: the axes of the volume's file, for instance `LPS`.
+      axis_codes: direction of each stored axis of the volume, for example `LPS`.
     """
 
     digest: str
@@ -42,11 +45,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Contents of a folder of records.
+    """The contents of a folder of records.
 
     Attributes:
-      sampling: how all of them were sampled.
-      sources: by the keys of the cases, in natural order; None for those of earlier releases, which did not say.
+      sampling: resolution and spacing of all records.
+      sources: the origin of each record by the key of its case, in natural order. It is None for records of earlier
+        releases, which did not store it.
     """
 
     sampling: Sampling
@@ -58,38 +62,38 @@ class Manifest:
         return list(self.sources)
 
     def check(self, path: str | Path, key: str, digest: str) -> None:
-        """Checks that a record is the one that the manifest speaks of.
+        """Checks that a record matches the manifest.
 
         Args:
-          path: its file.
-          key, digest: what the record says that it was made from.
+          path: path of the record.
+          key, digest: the key and the digest of the source files that the record stores.
 
         Raises:
-          DataError: it is of another case, or was made from other files.
+          DataError: the record belongs to another case, or was made from other files.
         """
         source = self.sources.get(key)
         if Path(path).name != record_path("", key).name:
-            what = f"of case '{key}', which its name denies"
+            what = f"contains case '{key}', which does not match its name"
         elif source is not None and source.digest != digest:
-            what = f"made from other files than {_FILE} says"
+            what = f"was not made from the files that {_FILE} names"
         else:
             return
-        raise DataError(f"{path}: is a record {what}. Fix: delete it and run convert again.")
+        raise DataError(f"{path}: this record {what}. Fix: delete it and run convert again.")
 
 
 def record_path(data_dir: str | Path, key: str) -> Path:
-    """File of the record of case `key`."""
+    """Returns the path of the record of case `key`."""
     return Path(data_dir) / f"case-{key}.tfrecord"
 
 
 def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
-    """Writes the manifest, whole or not at all."""
+    """Writes the manifest atomically."""
     fields = {
         "format": FORMAT,
         "resolution": format_grid(manifest.sampling.grid),
         "spacing": format_spacing(manifest.sampling.spacing),
     }
-    # A line a case, so that people can read it.
+    # One line per case keeps the file readable.
     cases = ",\n  ".join(json.dumps({"case": key, **vars(source)}) for key, source in manifest.sources.items())
     head = json.dumps(fields, indent=1).removesuffix("\n}")
     write_bytes(Path(data_dir) / _FILE, f'{head},\n "cases": [\n  {cases}\n ]\n}}\n'.encode())
@@ -99,25 +103,26 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
     """Reads the manifest of a folder of records.
 
     Returns:
-      The manifest, or None where the folder or the manifest does not exist.
+      The manifest, or None if the folder or the manifest does not exist.
 
     Raises:
-      DataError: the manifest is damaged or of another version.
+      DataError: the manifest is damaged or has a newer format.
     """
     path = Path(data_dir) / _FILE
     if not path.is_file():
         return None
     try:
         fields = json.loads(path.read_text())
-        found = fields["format"]
-        if found in _READ:
-            spacing = fields["spacing"] if found > 1 else None
-            sources = dict(_source(case) if found > 2 else (str(case), None) for case in fields["cases"])
+        version = fields["format"]
+        if version in _READ:
+            spacing = fields["spacing"] if version > 1 else None
+            sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
             return Manifest(parse_sampling(fields["resolution"], spacing), sources)
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: is no manifest of records ({error!r}). Fix: convert to a new folder.") from error
+        raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
-        f"{path}: records of format {found}, this program reads formats up to {FORMAT}. Fix: convert to a new folder."
+        f"{path}: the records have format {version}, but this program reads formats 1 to {FORMAT}. "
+        "Fix: convert to a new folder."
     )
 
 
@@ -129,51 +134,52 @@ def _source(fields: dict) -> tuple[str, Source]:
 
 
 def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacing: str | None = None) -> Manifest:
-    """Checks that a folder holds a finished set of records.
+    """Checks that a folder contains a complete set of records, and returns its manifest.
 
     Args:
-      data_dir: a folder that `convert` wrote, or some of its records.
-      grid: the grid that the records must be on, or None for any.
-      spacing: the spacing that they must have, as `parse_spacing` reads it, "" being the whole field of view; None for
-        any.
+      data_dir: a folder that `convert` wrote, or a subset of its records.
+      grid: the required grid of the records, or None for any.
+      spacing: the required spacing, in the format of `parse_spacing`; "" means the whole field of view, and None
+        accepts any spacing.
 
     Returns:
-      Its manifest, that of these records; it names at least one case, and each has its file.
+      The manifest of the folder or of the subset. It names at least one case, and every named record exists.
 
     Raises:
-      DataError: the folder is missing, empty, unfinished or incomplete, or its records are sampled otherwise.
+      DataError: the folder is missing, empty, unfinished or incomplete, or its records have another sampling.
     """
     keys = {*data_dir.keys} if isinstance(data_dir, Subset) else None
     data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
     if manifest is not None and keys is not None:
-        manifest = Manifest(manifest.sampling, {key: of for key, of in manifest.sources.items() if key in keys})
+        manifest = Manifest(manifest.sampling, {key: source for key, source in manifest.sources.items() if key in keys})
     if manifest is None or not manifest.cases:
         if not data_dir.is_dir():
             what = "does not exist"
         elif any(data_dir.glob("case-*.tfrecord")):
-            what = f"holds records but no {_FILE}: its conversion was not finished"
+            what = f"contains records but no {_FILE}, so its conversion is unfinished"
         else:
-            what = "holds no records"
-        raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with it as the output folder.")
-    found = manifest.sampling
-    asked = Sampling(
-        found.grid if grid is None else tuple(grid), found.spacing if spacing is None else parse_spacing(spacing)
+            what = "contains no records"
+        raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with this output folder.")
+    actual = manifest.sampling
+    expected = Sampling(
+        actual.grid if grid is None else tuple(grid), actual.spacing if spacing is None else parse_spacing(spacing)
     )
-    if asked != found:
+    if expected != actual:
         raise DataError(
-            f"{data_dir}: its records have resolution {found}, asked for was {asked}. "
-            f"Fix: ask for {found}, or convert to another folder at {asked}."
+            f"{data_dir}: the records have resolution {actual}, not {expected}. "
+            f"Fix: set the resolution to {actual}, or convert to another folder at {expected}."
         )
     paths = [record_path(data_dir, key) for key in manifest.cases]
-    _refuse([path for path in paths if not path.is_file()], "named in dataset.json but missing")
-    least = VOXEL_BYTES * math.prod(found.grid)
-    _refuse([path for path in paths if path.stat().st_size < least], f"shorter than the {least} bytes of its voxels")
+    _refuse([path for path in paths if not path.is_file()], f"named in {_FILE} but missing")
+    least = VOXEL_BYTES * math.prod(actual.grid)
+    _refuse([path for path in paths if path.stat().st_size < least], f"shorter than the {least} bytes of the voxels")
     return manifest
 
 
 def _refuse(paths: list[Path], what: str) -> None:
     if paths:
         raise DataError(
-            f"{', '.join(map(str, paths))}: {what}. Fix: run convert again; it makes what is missing or damaged."
+            f"{', '.join(map(str, paths))}: {what}. "
+            "Fix: run convert again; it adds missing records and replaces damaged ones."
         )

@@ -1,4 +1,7 @@
-"""Training batches from records: shuffled, endless, and the same from step k on whether or not the run began there."""
+"""Reads records as endless, shuffled training batches.
+
+The batches from step k on do not depend on the step at which a run starts.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,31 +33,34 @@ def training_batches(
 ) -> Iterator[dict]:
     """Yields batches without end.
 
-    Sample s of the run (in batch s // batch_size) is the (s % n)-th of a permutation of the n cases that depends on
-    seed and epoch, s // n, alone, so it is found without going through the samples before it. Batches run on across the
-    ends of epochs, so one may be larger than the set.
+    With n cases, sample s of a run belongs to batch s // batch_size and epoch s // n. It is element s % n of a
+    permutation of the cases that depends only on the seed and the epoch, so no earlier sample has to be computed.
+    Batches continue across the ends of epochs, so a batch may have more samples than there are cases.
 
     Args:
       data_dir: folder of records.
-      batch_size: samples in a batch.
-      seed: of the order and of the augmentation.
-      start_step: number of the first batch; from there on the batches are those of a run from 0.
-      resolution: the grid that the records must be on, as `parse_grid` reads it; None for any.
-      spacing: the spacing that they must have, as `open_records` takes it; None for any.
+      batch_size: number of samples in a batch.
+      seed: seed of the order and of the augmentation.
+      start_step: number of the first batch. The batches are the same as in a run that starts at step 0.
+      resolution: the required grid of the records, in the format of `parse_grid`; None accepts any grid.
+      spacing: the required spacing of the records; see `open_records`. None accepts any spacing.
       window: (low, high) in HU, mapped to 0..1 and clipped.
-      augmentation: what to vary; None for nothing.
-      shuffle: False for the order of the manifest in every epoch.
+      augmentation: the augmentation, or None.
+      shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
 
     Yields:
       `{"image": Tensor[batch, x, y, z, channels=1] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
       keys}`.
 
     Raises:
-      DataError: at once, if the folder does not hold finished records of this sampling, or fewer than 1 sample or
-        step 0 is asked for; at its batch, if a record is damaged, or not the one that the manifest speaks of.
+      DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
+        `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
     """
     if batch_size < 1 or start_step < 0:
-        raise DataError(f"batch_size {batch_size}, start_step {start_step}: need at least 1 sample a batch and step 0.")
+        raise DataError(
+            f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start step "
+            "at least 0. Fix: choose values in this range."
+        )
     window = check_window(window)
     manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution), spacing)
     paths = [str(record_path(data_dir, key)) for key in manifest.cases]
@@ -76,15 +82,15 @@ def training_batches(
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
-    """The case that is sample number `sample` of a run.
+    """Returns the index of the case of a sample.
 
     Args:
-      sample: Tensor[] int64.
-      num_cases: how many cases an epoch has.
-      seed: of the order; None for ascending order in every epoch.
+      sample: Tensor[] int64, the number of the sample since the run began.
+      num_cases: number of cases in an epoch.
+      seed: seed of the order; None for ascending order in every epoch.
 
     Returns:
-      Tensor[] int64 in 0..num_cases-1; each once in an epoch.
+      Tensor[] int64 in 0..num_cases-1; each index occurs once per epoch.
     """
     epoch, at = sample // num_cases, sample % num_cases
     if seed is None:
@@ -102,6 +108,6 @@ def _batches(dataset: tf.data.Dataset, paths: list[str], manifest: Manifest) -> 
                 manifest.check(paths[file], key, source.decode())
             yield batch
     except tf.errors.OpError:
-        for path in paths:  # TensorFlow does not say which file it was; this raises at the one that is damaged
+        for path in paths:  # TensorFlow does not name the file; read_record raises an error for the damaged one
             read_record(path, manifest.sampling)
         raise

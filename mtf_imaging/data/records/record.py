@@ -1,7 +1,7 @@
-"""One TFRecord file a case: HU and labels on the grid, and where they came from.
+"""Reads and writes records, TFRecord files with the HU and labels of one case and their origin.
 
-Records are not compressed: noise does not compress (a case at 64^3 takes 0.79 MB, with gzip 0.31), plain ones are
-decoded at the speed of the disk, and TFRecord guards them by checksums.
+Records are not compressed because noise compresses badly (a case at 64^3 takes 0.79 MB, or 0.31 MB with gzip), and
+uncompressed records are decoded at the speed of the disk. TFRecord protects them with checksums.
 """
 
 import os
@@ -18,27 +18,27 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.reading import access_named
 
-# A TFRecord is a length of 8 bytes and its checksum, then the data and theirs.
+# A TFRecord is a length (8 bytes), the checksum of the length (4), the data and the checksum of the data (4).
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
-_MAX_BYTES = 2 << 30  # the limit of a protocol buffer, and so of a record
+_MAX_BYTES = 2 << 30  # the size limit of a protocol buffer
 _BLOCK = 4 << 20
 _REMAKE = "Fix: run convert again; it replaces damaged records."
 
 
 @dataclass(frozen=True)
 class Record:
-    """A case on the grid.
+    """A converted case.
 
     Attributes:
-      key: its key.
+      key: key of the case.
       hu: int16 `[x, y, z]` on the grid, Hounsfield units.
       labels: uint8 `[x, y, z]` on the grid.
-      affine: `[4, 4]` float64 of the canonical volume, before resampling: voxel index -> mm in RAS+.
-      shape: voxels of the canonical volume, before resampling.
-      spacing: their size in mm.
-      sampled_at: size in mm of the grid's voxels; None where the grid spans the whole field of view.
-      axis_codes: the axes of the file that it was read from, for instance `LPS`.
-      source: digest of the files that it was made from.
+      affine: `[4, 4]` float64, voxel index -> mm in RAS+ of the canonical volume, before resampling.
+      shape: number of voxels of the canonical volume along x, y, z, before resampling.
+      spacing: voxel size of the canonical volume in mm, before resampling.
+      sampled_at: voxel size of the grid in mm, or None if the grid spans the whole field of view.
+      axis_codes: direction of each stored axis of the volume's file, for example `LPS`.
+      source: digest of the contents of the source files.
     """
 
     key: str
@@ -53,15 +53,15 @@ class Record:
 
     @property
     def sampling(self) -> Sampling:
-        """Where `hu` and `labels` lie in the volume."""
+        """Resolution and spacing of the record."""
         return Sampling(self.hu.shape, self.sampled_at)
 
 
 def write_record(path: str | Path, record: Record) -> None:
-    """Writes a record, whole or not at all, and reads it again before it gets its name.
+    """Writes a record atomically, and verifies it before the file gets its name.
 
     Raises:
-      DataError: what the disk holds is not what was written.
+      DataError: the bytes on disk differ from the bytes that were written.
     """
     serialized = _serialized(record)
     with atomic_path(path) as temporary:
@@ -75,14 +75,14 @@ def _serialized(record: Record) -> bytes:
         "key": record.key.encode(),
         "hu": np.asarray(record.hu, "<i2"),
         "labels": np.asarray(record.labels, np.uint8),
-        "affine": np.asarray(record.affine, "<f8"),  # a float feature would keep 24 bits only
+        "affine": np.asarray(record.affine, "<f8"),  # a float feature would keep only 24 bits
         "spacing": np.asarray(record.spacing, "<f8"),
         "sampled_at": format_spacing(record.sampled_at).encode(),
         "axis_codes": record.axis_codes.encode(),
         "source": record.source.encode(),
     }
-    # One field at a time, because at 512^3 each copy of a record takes 0.4 GB. Messages one after the other are read as
-    # the one that has all of their fields (protobuf's encoding, "Last One Wins" and merging of embedded messages).
+    # Fields are serialized separately because each copy of a record at 512^3 takes 0.4 GB. Concatenated messages parse
+    # as one message with all fields (protobuf encoding, "Last One Wins" and merging of embedded messages).
     parts = []
     for name, value in fields.items():
         example = tf.train.Example()
@@ -97,16 +97,18 @@ def _serialized(record: Record) -> bytes:
 
 
 def _verify(path: Path, serialized: bytes, name: str | Path) -> None:
-    """Compares what the disk holds of a record with what it should; TensorFlow has added its checksums of that."""
+    """Compares the bytes on disk with the serialized record; TensorFlow has added checksums around them."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
-        if hasattr(os, "posix_fadvise"):  # so that it is read from the disk, not from memory
+        if hasattr(os, "posix_fadvise"):  # drop the page cache, to read from the disk
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(_HEADER_BYTES)
         blocks = (memoryview(serialized)[at : at + _BLOCK] for at in range(0, len(serialized), _BLOCK))
         same = all(file.read(len(block)) == block for block in blocks)
         if not same or len(file.read(_BLOCK)) != _FOOTER_BYTES:
-            raise DataError(f"{name}: the disk gives back other bytes than were written. Fix: check it, use another.")
+            raise DataError(
+                f"{name}: the bytes on disk differ from those written. Fix: check the disk, or use another disk."
+            )
 
 
 def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
@@ -114,37 +116,37 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
 
     Args:
       path: a file that `write_record` wrote, in this or an earlier release.
-      sampling: the sampling that it must have, or None for any.
+      sampling: the required sampling, or None for any.
 
     Raises:
-      DataError: the file is missing, truncated, corrupt or something else, or of another sampling.
+      DataError: the file is missing, damaged or not a record, or the record has another sampling.
     """
     _check_framing(path)
     try:
         serialized = tf.data.TFRecordDataset(str(path)).get_single_element().numpy()
         feature = tf.train.Example.FromString(serialized).features.feature
-        found = _grid_of(feature["grid"])
+        grid = _get_grid(feature["grid"])
         record = Record(
-            key=_bytes_of(feature["key"]).decode(),
-            hu=np.frombuffer(_bytes_of(feature["hu"]), "<i2").reshape(found),
-            labels=np.frombuffer(_bytes_of(feature["labels"]), np.uint8).reshape(found),
-            affine=np.frombuffer(_bytes_of(feature["affine"]), "<f8").reshape(4, 4),
-            shape=_grid_of(feature["shape"]),
-            spacing=tuple(np.frombuffer(_bytes_of(feature["spacing"]), "<f8").tolist()),
-            # Records of format 1 do not have it: all of them span the whole field of view.
-            sampled_at=parse_spacing(_bytes_of(feature["sampled_at"]).decode()) if "sampled_at" in feature else None,
-            axis_codes=_bytes_of(feature["axis_codes"]).decode(),
-            source=_bytes_of(feature["source"]).decode(),
+            key=_get_bytes(feature["key"]).decode(),
+            hu=np.frombuffer(_get_bytes(feature["hu"]), "<i2").reshape(grid),
+            labels=np.frombuffer(_get_bytes(feature["labels"]), np.uint8).reshape(grid),
+            affine=np.frombuffer(_get_bytes(feature["affine"]), "<f8").reshape(4, 4),
+            shape=_get_grid(feature["shape"]),
+            spacing=tuple(np.frombuffer(_get_bytes(feature["spacing"]), "<f8").tolist()),
+            # Records of format 1 lack this field; they all span the whole field of view.
+            sampled_at=parse_spacing(_get_bytes(feature["sampled_at"]).decode()) if "sampled_at" in feature else None,
+            axis_codes=_get_bytes(feature["axis_codes"]).decode(),
+            source=_get_bytes(feature["source"]).decode(),
         )
     except tf.errors.DataLossError as error:
-        raise DataError(f"{path}: is damaged: its checksum does not match. {_REMAKE}") from error
-    # protobuf raises DecodeError; the lines above raise the others if the content is something else
+        raise DataError(f"{path}: this record is damaged: its checksum does not match. {_REMAKE}") from error
+    # protobuf raises DecodeError; the conversions above raise the others if the content is not a record
     except (DecodeError, ValueError, IndexError) as error:
-        raise DataError(f"{path}: is not a record of this program. {_REMAKE}") from error
+        raise DataError(f"{path}: not a record of this program. {_REMAKE}") from error
     if sampling is not None and record.sampling != sampling:
         raise DataError(
-            f"{path}: this record has resolution {record.sampling}, asked for was {sampling}. "
-            f"Fix: use a folder of its own for each resolution."
+            f"{path}: this record has resolution {record.sampling}, not {sampling}. "
+            "Fix: use a separate folder for each resolution."
         )
     return record
 
@@ -158,23 +160,23 @@ def _check_framing(path: str | Path) -> None:
             header = file.read(_HEADER_BYTES)
             size = file.seek(0, os.SEEK_END)
     if not size:
-        raise DataError(f"{path}: is empty. {_REMAKE}")
+        raise DataError(f"{path}: this record is empty. {_REMAKE}")
     needed = _HEADER_BYTES + int.from_bytes(header[:8], "little") + _FOOTER_BYTES
     if size != needed <= _MAX_BYTES:
-        raise DataError(f"{path}: has {size} bytes, but should have {needed}: truncated or damaged. {_REMAKE}")
+        raise DataError(f"{path}: this record is truncated or damaged: it has {size} bytes, not {needed}. {_REMAKE}")
     if size != needed:
-        raise DataError(f"{path}: is not a record of this program. {_REMAKE}")
+        raise DataError(f"{path}: not a record of this program. {_REMAKE}")
 
 
 def parse_record(serialized, grid: Grid) -> tuple:
-    """The same in a TensorFlow graph, as far as training needs it.
+    """Parses the fields of a record that training needs, in a TensorFlow graph.
 
     Args:
-      serialized: Tensor[], string.
+      serialized: Tensor[] string.
       grid: the grid of the record.
 
     Returns:
-      key and source Tensor[] string, HU Tensor[x, y, z] int16, labels Tensor[x, y, z] uint8.
+      (key, source, HU, labels): Tensor[] string, Tensor[] string, Tensor[x, y, z] int16 and Tensor[x, y, z] uint8.
     """
     text = tf.io.FixedLenFeature([], tf.string)
     parsed = tf.io.parse_single_example(serialized, dict.fromkeys(("key", "source", "hu", "labels"), text))
@@ -183,10 +185,10 @@ def parse_record(serialized, grid: Grid) -> tuple:
     return parsed["key"], parsed["source"], hu, labels
 
 
-def _bytes_of(feature: tf.train.Feature) -> bytes:
+def _get_bytes(feature: tf.train.Feature) -> bytes:
     return feature.bytes_list.value[0]
 
 
-def _grid_of(feature: tf.train.Feature) -> Grid:
+def _get_grid(feature: tf.train.Feature) -> Grid:
     x, y, z = feature.int64_list.value
     return x, y, z

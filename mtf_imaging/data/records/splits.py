@@ -1,4 +1,4 @@
-"""Folds of a cross-validation: which cases are trained on and which are held out, in nnU-Net's file of splits."""
+"""Makes, reads and writes the folds of a cross-validation, in the format of nnU-Net's `splits_final.json`."""
 
 import hashlib
 import json
@@ -10,16 +10,16 @@ from pathlib import Path
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 
-FILE = "splits_final.json"  # nnU-Net's name for it
+FILE = "splits_final.json"  # the name that nnU-Net uses
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One way to part cases.
+    """One fold of a cross-validation.
 
     Attributes:
       train: keys of the cases to train on.
-      val: keys of those that are held out.
+      val: keys of the held-out cases.
     """
 
     train: tuple[str, ...]
@@ -27,18 +27,18 @@ class Fold:
 
     @property
     def digest(self) -> str:
-        """A short name of who is where, whatever the order."""
+        """A short digest of both sets of keys, independent of their order."""
         text = json.dumps([sorted(self.train), sorted(self.val)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Subset(os.PathLike):
-    """Some of the records of a folder; where a folder of records is asked for, it stands for a folder of these alone.
+    """A subset of the records of a folder, accepted wherever a folder of records is.
 
     Attributes:
-      folder: that `convert` wrote.
-      keys: of the cases.
+      folder: a folder that `convert` wrote.
+      keys: keys of the cases in the subset.
     """
 
     folder: str | os.PathLike
@@ -52,40 +52,40 @@ class Subset(os.PathLike):
 
 
 def make_splits(keys: Sequence[str], num_folds: int, seed: int = 0) -> list[Fold]:
-    """Parts cases into folds, each held out once; their sizes differ by one at most.
+    """Splits cases into folds; each case is held out once, and the sizes of the folds differ by one at most.
 
-    The order in which cases are dealt out is that of a hash of seed and key, so it depends on nothing else.
+    Cases are assigned in the order of a hash of the seed and the key, so the folds depend on nothing else.
 
     >>> [fold.val for fold in make_splits(["0", "1", "2", "3", "4"], 2)]
     [('2', '3', '4'), ('0', '1')]
 
     Raises:
-      DataError: fewer than 2 folds, or more than cases.
+      DataError: `num_folds` is below 2 or above the number of cases.
     """
     if not 2 <= num_folds <= len(keys):
         raise DataError(
-            f"num_folds = {num_folds}: {len(keys)} cases can be parted into 2 to {len(keys)} folds. "
-            "Fix: a number between.",
+            f"num_folds = {num_folds}: {len(keys)} cases allow 2 to {len(keys)} folds. "
+            "Fix: choose a number in this range.",
             settings=["num_folds"],
         )
-    dealt = sorted(keys, key=lambda key: hashlib.sha256(f"{seed}/{key}".encode()).digest())
-    folds = [set(dealt[number::num_folds]) for number in range(num_folds)]
+    shuffled = sorted(keys, key=lambda key: hashlib.sha256(f"{seed}/{key}".encode()).digest())
+    folds = [set(shuffled[number::num_folds]) for number in range(num_folds)]
     return [
-        Fold(tuple(key for key in keys if key not in held), tuple(key for key in keys if key in held)) for held in folds
+        Fold(tuple(key for key in keys if key not in val), tuple(key for key in keys if key in val)) for val in folds
     ]
 
 
 def write_splits(path: str | Path, splits: Iterable[Fold]) -> None:
-    """Writes folds as nnU-Net's `splits_final.json`, whole or not at all: a list of `{"train": keys, "val": keys}`."""
+    """Writes folds atomically as JSON, a list of `{"train": keys, "val": keys}`, which nnU-Net reads."""
     listed = [{"train": list(fold.train), "val": list(fold.val)} for fold in splits]
     write_bytes(path, (json.dumps(listed, indent=4) + "\n").encode())
 
 
 def read_splits(path: str | Path) -> list[Fold]:
-    """Reads folds, as `write_splits` or nnU-Net wrote them.
+    """Reads folds that `write_splits` or nnU-Net wrote.
 
     Raises:
-      DataError: there is no such file, or it is no list of splits, or a case is in both parts of one.
+      DataError: the file does not exist or is not a list of splits, or a fold has an empty set or a case in both sets.
     """
     try:
         text = Path(path).read_text()
@@ -98,14 +98,15 @@ def read_splits(path: str | Path) -> list[Fold]:
         splits = [Fold(_names(split["train"]), _names(split["val"])) for split in json.loads(text)]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f'{path}: is no list of {{"train": [...], "val": [...]}} with names of cases ({error!r}). '
-            "Fix: write it as nnU-Net's splits_final.json."
+            f'{path}: not a list of {{"train": [...], "val": [...]}} with names of cases ({error!r}). '
+            "Fix: use the format of nnU-Net's splits_final.json."
         ) from error
     for number, fold in enumerate(splits):
         both = sorted({*fold.train} & {*fold.val})
         if both:
             raise DataError(
-                f"{path}: fold {number} holds out {', '.join(both)}, and trains on it, too. Fix: leave it in one."
+                f"{path}: fold {number} both holds out and trains on {', '.join(both)}. "
+                "Fix: keep each case in one list."
             )
         if not fold.train or not fold.val:
             raise DataError(f"{path}: fold {number} has no case in '{'val' if fold.train else 'train'}'. Fix: add one.")
@@ -113,36 +114,37 @@ def read_splits(path: str | Path) -> list[Fold]:
 
 
 def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
-    """One of the folds of a file.
+    """Returns one fold of a file.
 
     Raises:
       DataError: the file has no such fold.
     """
     if not 0 <= number < len(splits):
         raise DataError(
-            f"{path}: fold {number} is asked for, and it has {len(splits)} folds. Fix: 0 to {len(splits) - 1}.",
+            f"{path}: fold {number} does not exist; there are {len(splits)} folds. Fix: choose 0 to {len(splits) - 1}.",
             settings=["fold"],
         )
     return splits[number]
 
 
 def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str | os.PathLike) -> None:
-    """Checks that a fold is one of the cases of a folder.
+    """Checks that a fold has exactly the cases of a folder.
 
     Raises:
-      DataError: it names cases that the folder has not, or misses some.
+      DataError: the fold names cases that the folder lacks, or lacks cases of the folder.
     """
-    named, there = {*fold.train, *fold.val}, {*keys}
-    unknown, missing = sorted(named - there), sorted(there - named)
+    names, cases = {*fold.train, *fold.val}, {*keys}
+    unknown, missing = sorted(names - cases), sorted(cases - names)
     if unknown or missing:
-        faults = [f"names {', '.join(unknown)}, which {folder} does not have"] if unknown else []
-        faults += [f"misses {', '.join(missing)} of {folder}"] if missing else []
+        faults = [f"names cases that are not in {folder} ({', '.join(unknown)})"] if unknown else []
+        faults += [f"lacks cases of {folder} ({', '.join(missing)})"] if missing else []
         raise DataError(
-            f"{path}: {' and '.join(faults)}. Fix: a splits_file of these very cases.", settings=["splits_file"]
+            f"{path}: the fold {' and '.join(faults)}. Fix: use a splits_file of exactly these cases.",
+            settings=["splits_file"],
         )
 
 
 def _names(names) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{names!r} is no list of names")
+        raise TypeError(f"{names!r} is not a list of names")
     return tuple(names)

@@ -1,1 +1,1 @@
-"""Sampling: which voxels of a volume the network sees, and the way back."""
+"""Resamples volumes to the grid of a network, and predictions back to the volume."""

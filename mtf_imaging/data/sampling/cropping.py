@@ -1,4 +1,4 @@
-"""Say what a box in mm crops away of a volume, by the name of its file."""
+"""Warns about voxels of a volume that the box of a sampling crops."""
 
 import logging
 from pathlib import Path
@@ -9,19 +9,19 @@ from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Sampling
 
-_FIX = "Fix: a larger resolution, or a coarser spacing"
+_FIX = "Fix: increase the resolution, or choose a coarser spacing"
 _SETTINGS = {"settings": ("resolution", "spacing")}
 _log = logging.getLogger(__name__)
 
 
 def warn_of_cropped_labels(path: Path, labels: np.ndarray, geometry: Geometry, sampling: Sampling) -> None:
-    """Warns where the sampling crops liver or lesion away.
+    """Logs a warning if the sampling crops liver or lesion.
 
     Args:
-      path: file of the labels.
-      labels: `[x, y, z]`; as everywhere, lesions count as liver, too.
-      geometry: of their volume.
-      sampling: the voxels that a network works on.
+      path: path of the labels.
+      labels: `[x, y, z]`; lesions also count as liver.
+      geometry: geometry of the volume.
+      sampling: resolution and spacing of the network's input.
     """
     kept = labels[_kept(geometry, sampling)]
     if kept.size == labels.size:
@@ -34,7 +34,7 @@ def warn_of_cropped_labels(path: Path, labels: np.ndarray, geometry: Geometry, s
             lost.append(f"{cropped} of {total} {name} voxels")
     if lost:
         _log.warning(
-            "%s: %s lie outside of the box %s and are cropped away. %s.",
+            "%s: %s lie outside the box %s and are cropped. %s.",
             path,
             " and ".join(lost),
             sampling,
@@ -44,14 +44,17 @@ def warn_of_cropped_labels(path: Path, labels: np.ndarray, geometry: Geometry, s
 
 
 def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: Sampling) -> None:
-    """Warns where a prediction cannot cover a volume, for what lies outside is background, whatever it shows."""
+    """Logs a warning if the box does not cover a volume; voxels outside the box are predicted as background."""
     cut = []
     for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, _kept(geometry, sampling), strict=True):
         if kept.stop - kept.start < n:
-            cut.append(f"{kept.start * mm:.0f} and {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm along {name}")
+            cut.append(
+                f"the first {kept.start * mm:.0f} and last {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm along {name}"
+            )
     if cut:
         _log.warning(
-            "%s: larger than the box %s; background without a look are the first and last %s. %s, in training, too.",
+            "%s: the volume is larger than the box %s; %s are not segmented and become background. "
+            "%s, in training too.",
             path,
             sampling,
             ", ".join(cut),
@@ -61,7 +64,7 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: Sampling) -
 
 
 def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:
-    """The voxels of a volume that the box covers."""
+    """Returns the voxels of a volume that the box covers, as one Python slice per axis."""
     spans = sampling.spans(geometry.shape, geometry.spacing)
     return tuple(
         span.inverse(n).inside(size) for span, n, size in zip(spans, geometry.shape, sampling.grid, strict=True)

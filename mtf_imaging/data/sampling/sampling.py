@@ -1,4 +1,4 @@
-"""Where the voxels that a network works on lie in a volume: over its whole field of view, or at a fixed size in mm."""
+"""Places the voxels of a network's input in a volume: over the whole field of view, or at a fixed size in mm."""
 
 import math
 from collections.abc import Iterable
@@ -9,20 +9,20 @@ from mtf_imaging.errors import DataError
 
 Spacing = tuple[float, float, float]
 
-BOX_MULTIPLE = 16  # a network halves its image a few times, and a layout splits what is left
-_SLIVER = 1e-3  # of a voxel: what headers of 32-bit numbers leave of "exactly 10 voxels"
+BOX_MULTIPLE = 16  # networks halve the image several times, and layouts split the result
+_SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
 
 
 @dataclass(frozen=True)
 class Span:
-    """Voxels of one axis, evenly spaced along another axis whose voxel i covers [i, i + 1).
+    """Evenly spaced voxels of one axis, in coordinates of a reference axis whose voxel i covers [i, i + 1).
 
-    Voxel j covers `start + [j, j + 1) * length / size`; its centre is `start + (j + 0.5) * length / size`.
+    Voxel j covers `start + [j, j + 1) * length / size`; its center is `start + (j + 0.5) * length / size`.
 
     Attributes:
-      start: where the first voxel begins; below 0 where the other axis does not reach so far.
-      length: of the other axis's voxels that all of them cover together.
-      size: how many they are.
+      start: start of the first voxel; negative if it lies before the reference axis.
+      length: total length of the voxels, in voxels of the reference axis.
+      size: number of voxels.
     """
 
     start: float
@@ -31,11 +31,11 @@ class Span:
 
     @property
     def step(self) -> float:
-        """Voxels of the other axis in one of these."""
+        """Length of one voxel, in voxels of the reference axis."""
         return self.length / self.size
 
     def inside(self, n: int) -> slice:
-        """Those of the voxels that cover anything of an axis of `n` voxels.
+        """Returns the range of voxels that overlap a reference axis of `n` voxels.
 
         >>> Span(start=-4.0, length=20.0, size=10).inside(10)
         slice(2, 7, None)
@@ -46,14 +46,14 @@ class Span:
         return slice(first, max(first, last))
 
     def part(self, voxels: slice) -> "Span":
-        """Some of the voxels."""
+        """Returns the span of a range of its voxels."""
         if voxels == slice(0, self.size):
             return self
         size = voxels.stop - voxels.start
         return Span(self.start + voxels.start * self.step, size * self.step, size)
 
     def inverse(self, n: int) -> "Span":
-        """The `n` voxels of the other axis along this one."""
+        """Returns the `n` voxels of the reference axis in coordinates of this span."""
         return Span(-self.start / self.step, n * self.size / self.length, n)
 
 
@@ -62,27 +62,28 @@ Spans = tuple[Span, Span, Span]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How volumes of any size become images of one shape, and predictions volumes again.
+    """The resolution and spacing to which volumes of any size are resampled.
 
-    Without a spacing the grid spans the whole field of view of each volume, whatever its size in mm: nothing is lost,
-    and a voxel is of another size in each volume.
+    Without a spacing, the grid spans the whole field of view of each volume. Nothing is cropped, and the voxel size
+    differs from volume to volume.
 
-    With a spacing every voxel is of that size, and the grid is a box in the middle of the field of view: beyond the
-    volume it is filled with air, and what lies outside of it is cut off. The middle is told by the header alone, so
-    that training and prediction place the box alike; where it cuts, it is for the user to choose a larger one. It is
-    moved by less than a voxel, so that its voxels begin where the volume begins: a volume of that spacing is padded and
-    cropped by whole voxels, without interpolation.
+    With a spacing, every voxel has that size, and the grid is a box in the center of the field of view. The box is
+    padded with air where it extends beyond the volume, and the volume is cropped where it extends beyond the box. The
+    center depends only on the header, so training and prediction place the box identically. If the box crops too much,
+    choose a larger one. The box is shifted by less than a voxel to align it with the first voxel of the volume. A
+    volume that already has this spacing is padded and cropped by whole voxels, without interpolation.
 
     Attributes:
-      grid: voxels along x, y, z.
-      spacing: mm along x, y, z, or None for the whole field of view.
+      grid: number of voxels along x, y, z.
+      spacing: voxel size in mm along x, y, z, or None for the whole field of view.
     """
 
     grid: Grid
     spacing: Spacing | None = None
 
     def __str__(self) -> str:
-        """
+        """Formats the sampling for messages.
+
         >>> print(Sampling((192, 192, 96)))
         x:192,y:192,z:96
         >>> print(Sampling((192, 192, 96), (1.5, 1.5, 2.0)))
@@ -91,7 +92,7 @@ class Sampling:
         return format_grid(self.grid) + (f" of {format_spacing(self.spacing)} mm" if self.spacing else "")
 
     def spans(self, shape: Grid, spacing: Spacing) -> Spans:
-        """Where the grid lies in a volume.
+        """Returns the position of the grid in a volume.
 
         >>> Sampling((4, 4, 4)).spans((8, 6, 4), (1.0, 1.0, 1.0))[1]
         Span(start=0.0, length=6, size=4)
@@ -99,37 +100,39 @@ class Sampling:
         Span(start=-2.0, length=8.0, size=4)
 
         Args:
-          shape: voxels of the volume along x, y, z.
-          spacing: their size in mm.
+          shape: number of voxels of the volume along x, y, z.
+          spacing: voxel size of the volume in mm.
 
         Returns:
-          For each axis the grid's voxels along the volume's.
+          The voxels of the grid along each axis, in coordinates of the volume.
         """
         if self.spacing is None:
             return whole_field(shape, self.grid)
         spans = []
         for n, own, g, mm in zip(shape, spacing, self.grid, self.spacing, strict=True):
             step = mm / own
-            before = math.floor((g - n / step) / 2 + _SLIVER)  # voxels of air, or, below 0, of what is cropped
+            before = math.floor((g - n / step) / 2 + _SLIVER)  # voxels of padding, or of cropping if negative
             spans.append(Span(-before * step, g * step, g))
         return tuple(spans)
 
 
 def whole_field(shape: Grid, grid: Grid) -> Spans:
-    """A grid over the whole of a volume of `shape`."""
+    """Returns the spans of a grid that covers a whole volume of `shape`."""
     return tuple(Span(0.0, n, g) for n, g in zip(shape, grid, strict=True))
 
 
 def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spans]:
-    """Where a volume lies on its grid.
+    """Returns the spans that resample a prediction from the grid to its volume.
+
+    Only the region of the grid that overlaps the volume is used, so predictions in the surrounding air do not affect
+    the outermost voxels.
 
     Args:
-      spans: the grid's voxels along the volume's.
-      shape: voxels of the volume along x, y, z.
+      spans: the voxels of the grid, in coordinates of the volume.
+      shape: number of voxels of the volume along x, y, z.
 
     Returns:
-      The part of the grid that covers anything of the volume, and the volume's voxels along that part: what is found in
-      the air around a volume has no say in its outermost voxels.
+      The region of the grid that overlaps the volume, and the voxels of the volume in coordinates of that region.
     """
     part = tuple(span.inside(n) for span, n in zip(spans, shape, strict=True))
     back = (span.part(voxels).inverse(n) for span, voxels, n in zip(spans, part, shape, strict=True))
@@ -137,14 +140,14 @@ def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spa
 
 
 def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing) -> Grid:
-    """The smallest box of `spacing` that holds every volume, in multiples of 16 voxels.
+    """Returns the smallest box of `spacing` that covers every volume, in multiples of 16 voxels.
 
     >>> smallest_box([((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 300), (0.7, 0.7, 1.0))], (1.5, 1.5, 2.0))
     (288, 288, 160)
 
     Args:
-      volumes: shape and spacing in mm of each.
-      spacing: of the box, in mm.
+      volumes: (shape, spacing in mm) of each volume.
+      spacing: voxel size of the box in mm.
     """
     needed = [[n * own / mm for n, own, mm in zip(*volume, spacing, strict=True)] for volume in volumes]
     widest = map(max, zip(*needed, strict=True))
@@ -152,7 +155,7 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing) -> G
 
 
 def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | None:
-    """Reads a spacing.
+    """Parses a spacing.
 
     >>> parse_spacing("1.5,1.5,2")
     (1.5, 1.5, 2.0)
@@ -160,10 +163,10 @@ def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | No
     (2.0, 2.0, 2.0)
 
     Args:
-      spacing: mm along x, y and z, or one number for all; "" or None for none.
+      spacing: voxel size in mm along x, y and z, or one number for all three; "" or None for no spacing.
 
     Raises:
-      DataError: it is not one or three positive numbers.
+      DataError: the spacing is not one or three positive numbers.
     """
     text = str(spacing).strip("()[] ")
     if spacing is None or not text:
@@ -175,13 +178,13 @@ def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | No
     mm = mm * 3 if len(mm) == 1 else mm
     if len(mm) != len(AXIS_NAMES) or not all(math.isfinite(size) and size > 0 for size in mm):
         raise DataError(
-            f"spacing '{spacing}': needs a positive size in mm along x, y and z. Fix: for instance '1.5,1.5,2'."
+            f"spacing '{spacing}': needs a positive size in mm along x, y and z. Fix: give, for example, '1.5,1.5,2'."
         )
     return tuple(mm)
 
 
 def format_spacing(spacing: Spacing | None) -> str:
-    """Writes a spacing as `parse_spacing` reads it; "" for none.
+    """Formats a spacing as a string that `parse_spacing` accepts; no spacing becomes an empty string.
 
     >>> format_spacing((1.5, 1.5, 2.0))
     '1.5,1.5,2'
@@ -190,5 +193,5 @@ def format_spacing(spacing: Spacing | None) -> str:
 
 
 def parse_sampling(resolution: str | int, spacing: str | float | Iterable[float] | None = None) -> Sampling:
-    """Reads a resolution, as `parse_grid`, and a spacing, as `parse_spacing`."""
+    """Parses a resolution and a spacing; see `parse_grid` and `parse_spacing`."""
     return Sampling(parse_grid(resolution), parse_spacing(spacing))

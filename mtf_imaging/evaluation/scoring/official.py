@@ -1,7 +1,7 @@
 """The scores of the LiTS challenge as its original program computes them, quirks included.
 
-The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. `docs/scoring.md` lists the differences
-from the measures in `summary`.
+The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d.
+`docs/reference/metrics.md` lists the differences from the measures in `summary`.
 """
 
 import math

@@ -20,8 +20,8 @@ class Hardware:
       link: bytes a second that a device sends, to all others together.
       latency: seconds until the first byte of an exchange is there.
       share: of `flops` that convolutions of this kind achieve.
-      usable: share of the memory that the tensors of a plan may take. What kernels work in is not planned, nor what
-        is lost between tensors: steps that were measured (docs/memory.md) held up to 1.31 times what their plans say.
+      usable: the share of the memory that a plan's tensors may take. A plan covers neither the work space of kernels
+        nor fragmentation: measured steps (docs/evidence/memory.md) took up to 1.31 times their planned memory.
     """
 
     name: str
