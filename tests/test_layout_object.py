@@ -59,8 +59,8 @@ def test_strings_become_a_layout_at_the_edges_alone():
     with pytest.raises(LayoutError) as error:
         Layout.of(layout, "rows:4")
     assert str(error.value) == (
-        "mesh_shape 'rows:4' beside the layout 'x:rows on rows:2', which has a mesh of its own. "
-        "Fix: leave out mesh_shape, or give the layout as a string."
+        "mesh_shape 'rows:4' conflicts with the layout 'x:rows on rows:2', which already includes a mesh. "
+        "Fix: omit mesh_shape, or pass the layout as a string."
     )
 
 
