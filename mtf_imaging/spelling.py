@@ -1,11 +1,11 @@
-"""The closest known name to one that is not known: the end of most error messages about names."""
+"""Suggestions for misspelled names, for error messages."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name that `name` was most likely meant to be, or None where none is close.
+    """Returns the known name that is closest to `name`, or None if no known name is similar.
 
     >>> closest("rosw", ["rows", "cols"])
     'rows'
@@ -16,6 +16,6 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns " Did you mean 'rows'?", or nothing where no known name is close."""
+    """Returns a question such as " Did you mean 'rows'?", or "" if no known name is similar."""
     match = closest(name, known)
     return f" Did you mean '{match}'?" if match else ""

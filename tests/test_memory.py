@@ -57,16 +57,18 @@ def test_a_variable_larger_than_all_memory_is_told_with_what_it_takes(initialize
     assert lines[0].startswith("out of memory: OOM when allocating tensor with shape[1125899906842624]")
     assert "'large:0' [a:1125899906842624], has slices of [1125899906842624], 4,096.0 TiB each" in lines[1]
     assert lines[2:] == [
-        "  Ways out:",
-        "  - processors: a mesh_shape with more of them, on more devices, or a layout that splits more",
-        "  - less at a time: a smaller batch_size, or more micro_batches",
-        "  - smaller tensors: a lower resolution, or half the bytes with dtype='bfloat16'",
+        "  Fix: do one of the following:",
+        "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions",
+        "  - less work at once: use a smaller batch_size or more micro_batches",
+        "  - smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
     ]
     assert error.value.settings == ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
 
 
 def test_an_array_that_cannot_be_made_in_the_function_is_told_without_numbers():
-    with pytest.raises(OutOfMemoryError, match=r"^out of memory: Unable to allocate 4\.00 PiB .*\n  Ways out:"):
+    with pytest.raises(
+        OutOfMemoryError, match=r"^out of memory: Unable to allocate 4\.00 PiB .*\n  Fix: do one of the following:"
+    ):
         mi.Program(lambda image: image * float(np.zeros(2**50, np.float32)[0]), {"image": "x:4"})
 
 
@@ -113,4 +115,4 @@ def test_a_call_that_finds_too_little_memory_is_told_and_the_program_goes_on_whe
     assert done.returncode == 0, done.stderr
     first, second, *_ = done.stdout.splitlines()
     assert first.startswith("out of memory: OOM when allocating tensor with shape[2,4096,8192]")
-    assert "[x:8192,y:8192], has slices of [4096, 8192], 128.0 MiB each, 256.0 MiB a device" in second
+    assert "[x:8192,y:8192], has slices of [4096, 8192], 128.0 MiB each, 256.0 MiB per device" in second

@@ -201,7 +201,7 @@ def test_what_a_killed_conversion_left_is_removed_and_a_second_one_at_once_is_re
     (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
     with (
         lock.held(out),
-        pytest.raises(ConfigError, match=r"another run is writing to it, process .* another output_dir\.$"),
+        pytest.raises(ConfigError, match=r"another run is writing to this folder \(process .* another output_dir\.$"),
     ):
         convert(lits_dir, out, 4, progress=False)
     convert(lits_dir, out, 4, progress=False)

@@ -41,7 +41,8 @@ def holder(tmp_path):
 
 def test_a_second_run_is_refused_until_the_first_is_killed(holder, tmp_path):
     folder = tmp_path / "run"
-    text = f"another run is writing to it, process {holder.pid} on {socket.gethostname()}. Fix: wait until it ends"
+    process = f"process {holder.pid} on {socket.gethostname()}"
+    text = f"another run is writing to this folder ({process}). Fix: wait until that run ends"
     with pytest.raises(ConfigError) as error, run_folder.held(folder):
         pass
     assert text in str(error.value)
@@ -100,7 +101,7 @@ def test_a_file_system_without_locks_is_warned_about(tmp_path, monkeypatch, capl
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with caplog.at_level(logging.WARNING), lock.held(tmp_path):
-        assert "has no locks (No locks available), so nothing keeps two runs apart" in caplog.text
+        assert "has no locks (No locks available), so two runs can write to this folder at once" in caplog.text
 
 
 def test_any_other_failure_is_one(tmp_path, monkeypatch):

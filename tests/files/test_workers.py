@@ -45,7 +45,7 @@ def test_a_killed_worker_is_told():
     with pytest.raises(DataError) as error:
         list(in_parallel(square, [13, 13], 2))
     assert str(error.value) == (
-        "a process was killed while others and it worked on 13: out of memory? Fix: fewer workers."
+        "a worker process was killed while 13 was processed, possibly for lack of memory. Fix: use fewer workers."
     )
     assert error.value.settings == ("workers",)
 
@@ -188,7 +188,10 @@ if __name__ == "__main__":
     ("when", "shown"),
     [
         ("sending", ["['a']"]),  # while it holds the lock that all workers share
-        ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start again."]),
+        (
+            "working",
+            ["cleaned up", "a worker process was terminated while it processed a. Fix: run the command again."],
+        ),
         ("deleting", ["['a']"]),
     ],
 )

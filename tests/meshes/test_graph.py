@@ -119,7 +119,7 @@ def test_a_device_may_hold_several_processors():
 
 
 def test_unknown_mesh_implementation():
-    with pytest.raises(mi.NotSupportedError, match="'stack' is not known: choose one of auto, stacked, placement"):
+    with pytest.raises(mi.NotSupportedError, match=r"'stack' is unknown\. Fix: choose one of auto, stacked, placement"):
         mi.Program(lambda image: image, {"image": "x:4"}, mesh_impl="stack")
 
 
