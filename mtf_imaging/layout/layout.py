@@ -116,11 +116,11 @@ class Layout:
         Args:
           keeps: a function that returns whether to keep the rule of a tensor dimension.
         """
-        kept = tuple(rule for rule in self.rules if keeps(rule[0]))
-        if kept == self.rules:
+        rules = tuple(rule for rule in self.rules if keeps(rule[0]))
+        if rules == self.rules:
             return self
-        dropped = {onto for _, onto in self.rules} - {onto for _, onto in kept}
-        return Layout(tuple((name, size) for name, size in self.mesh_shape if name not in dropped), kept)
+        dropped = {onto for _, onto in self.rules} - {onto for _, onto in rules}
+        return Layout(tuple((name, size) for name, size in self.mesh_shape if name not in dropped), rules)
 
     def check_names(self, tensor_dims: Iterable[str]) -> tuple[str, ...]:
         """Checks that the rules name only dimensions that exist.

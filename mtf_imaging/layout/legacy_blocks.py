@@ -21,7 +21,7 @@ def blocked_dimension(name: str) -> str | None:
     return match and match[2]
 
 
-def without_blocks(rules: Iterable[tuple[str, str]], known: Iterable[str]) -> list[tuple[str, str]]:
+def without_blocks(rules: Iterable[tuple[str, str]], program_dims: Iterable[str]) -> list[tuple[str, str]]:
     """Replaces dimensions of blocks in rules by spatial dimensions.
 
     If two rules name the same spatial dimension, the rule for the number of blocks wins.
@@ -31,33 +31,38 @@ def without_blocks(rules: Iterable[tuple[str, str]], known: Iterable[str]) -> li
 
     Args:
       rules: pairs (tensor dimension, mesh dimension).
-      known: names of the dimensions of the program, which are not replaced.
+      program_dims: names of the dimensions of the program, which are not replaced.
     """
-    rules, known = list(rules), set(known)
+    rules, program_dims = list(rules), set(program_dims)
     # The number of blocks ("n") is inserted second and overwrites the first value.
-    onto = {axis: mesh for kind in "sn" for name, mesh in rules if (axis := _axis(name, known)) and f"_{kind}" in name}
-    names = dict.fromkeys(_axis(name, known) or name for name, _ in rules)
+    onto = {
+        axis: mesh
+        for kind in "sn"
+        for name, mesh in rules
+        if (axis := _axis(name, program_dims)) and f"_{kind}" in name
+    }
+    names = dict.fromkeys(_axis(name, program_dims) or name for name, _ in rules)
     onto = dict(rules) | onto
     return [(name, onto[name]) for name in names]
 
 
-def explain_blocks(name: str, corrected: Iterable[tuple[str, str]], known: Iterable[str]) -> str:
+def explain_blocks(name: str, corrected: Iterable[tuple[str, str]], program_dims: Iterable[str]) -> str:
     """Returns the error message for a dimension of blocks that the program does not have.
 
     Args:
       name: the dimension.
       corrected: the rules of the corrected layout.
-      known: names of the dimensions of the program.
+      program_dims: names of the dimensions of the program.
     """
-    axis, known = blocked_dimension(name), list(known)
+    axis, program_dims = blocked_dimension(name), list(program_dims)
     what = (
         f"no tensor dimension is called '{name}'. mesh_tensorflow's convolutions with blocks need {axis} cut into such "
         "dimensions, but mtf_imaging splits the spatial dimension itself"
     )
-    if axis not in known:
+    if axis not in program_dims:
         return f"{what}. Known tensor dimensions: {', '.join(known)}."
     return f"{what}. Fix: write the layout as '{','.join(map(':'.join, corrected))}'."
 
 
-def _axis(name: str, known: set[str]) -> str | None:
-    return None if name in known else blocked_dimension(name)
+def _axis(name: str, program_dims: set[str]) -> str | None:
+    return None if name in program_dims else blocked_dimension(name)

@@ -38,11 +38,14 @@ def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operatio
       graph: an `mtf.Graph`.
       outputs: the tensors to compute.
     """
-    found, todo = set(), [t.operation for t in outputs] + [op for op in graph.operations if isinstance(op, mtf.Assign)]
+    visited, todo = (
+        set(),
+        [t.operation for t in outputs] + [op for op in graph.operations if isinstance(op, mtf.Assign)],
+    )
     while todo:
         op = todo.pop()
-        if op not in found:
-            found.add(op)
+        if op not in visited:
+            visited.add(op)
             todo += [tensor.operation for tensor in reads(op)]
             todo += compat.assigned_variables(op)
-    return [op for op in graph.operations if op in found]
+    return [op for op in graph.operations if op in visited]

@@ -55,11 +55,11 @@ def _result_axes(op: mtf.Operation, mesh: ShardMeshImpl) -> list[frozenset[int]]
 
 def _sources(op: mtf.Operation) -> list[int]:
     """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
-    found = list(range(len(op.inputs)))
+    indices = list(range(len(op.inputs)))
     if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
         forward = compat.forward_operation(op)
-        found = [*_sources(forward), *found[len(forward.inputs) + len(forward.outputs) :]]
-    return [i for i in found if op.inputs[i].dtype.is_floating]
+        indices = [*_sources(forward), *indices[len(forward.inputs) + len(forward.outputs) :]]
+    return [i for i in indices if op.inputs[i].dtype.is_floating]
 
 
 def _expand(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor:
@@ -122,10 +122,10 @@ def _local_gradients(
     mesh: ShardMeshImpl, ys: Sequence[LaidOutTensor], xs: Sequence[LaidOutTensor], dys: Sequence[LaidOutTensor]
 ) -> list[LaidOutTensor]:
     """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
-    found = []
+    gradients = []
     for shard, device in enumerate(mesh.devices):
         with tf.device(device):
-            found.append(
+            gradients.append(
                 tf.gradients(
                     [y.tensor_list[shard] for y in ys],
                     [x.tensor_list[shard] for x in xs],
@@ -133,7 +133,7 @@ def _local_gradients(
                     unconnected_gradients=tf.UnconnectedGradients.ZERO,
                 )
             )
-    return [LaidOutTensor(stacks) for stacks in zip(*found)]
+    return [LaidOutTensor(stacks) for stacks in zip(*gradients)]
 
 
 def _zeros(mesh: ShardMeshImpl, tensor: mtf.Tensor) -> LaidOutTensor:

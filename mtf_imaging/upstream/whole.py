@@ -11,7 +11,7 @@ from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-# Each of these operations declares only this dimension as unsplittable, but top_k declares the dimension of its results.
+# Each operation declares only this dimension as unsplittable. top_k declares the new dimension of its results.
 OPERATIONS = {
     mtf.ConcatOperation,
     mtf.PadOperation,
@@ -67,9 +67,9 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
 
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower`, one `Round` for each input that is split along the dimension."""
-    found = []
+    rounds = []
     for x in op.inputs:
         axes = tuple(sorted(_split_along(op, x.shape, mesh)))
         if axes:
-            found.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
-    return found
+            rounds.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
+    return rounds
