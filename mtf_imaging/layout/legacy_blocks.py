@@ -60,7 +60,7 @@ def explain_blocks(name: str, corrected: Iterable[tuple[str, str]], program_dims
         "dimensions, but mtf_imaging splits the spatial dimension itself"
     )
     if axis not in program_dims:
-        return f"{what}. Known tensor dimensions: {', '.join(known)}."
+        return f"{what}. Known tensor dimensions: {', '.join(program_dims)}."
     return f"{what}. Fix: write the layout as '{','.join(map(':'.join, corrected))}'."
 
 
