@@ -1,7 +1,7 @@
 """Worker processes for many files.
 
-Workers are processes rather than threads, because a Python process uses only one core. Their number is limited, because
-a case takes gigabytes of memory.
+Workers are processes rather than threads, because Python code in one process uses only one core. Their number is
+limited, because a case takes gigabytes of memory.
 """
 
 import concurrent.futures

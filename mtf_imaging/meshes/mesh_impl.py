@@ -43,7 +43,7 @@ class ShardMeshImpl(_Protocol):
     Args:
       shape: mesh shape, in any form that `mtf.convert_to_shape` accepts.
       layout: layout rules, in any form that `mtf.convert_to_layout_rules` accepts.
-      devices: device strings. The largest number of devices that divides the mesh into equal shards is used.
+      devices: device strings. Devices are left unused if the mesh cannot be divided into as many equal shards.
       random_state: `RandomState` of the program, if it draws random numbers.
 
     Attributes:
@@ -125,7 +125,7 @@ class ShardMeshImpl(_Protocol):
         shared_axes: Collection[int] = (),
         batch_ndims: int = 1,
     ) -> Any:
-        """Calls a function that is independent along the batch once per shard, with its slices as one larger batch.
+        """Calls a function once per shard, with all slices of the shard as one larger batch.
 
         Args:
           fn: a function from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor
@@ -162,7 +162,7 @@ class ShardMeshImpl(_Protocol):
         varying_axes: Collection[int] = (),
         batch_ndims: int = 1,
     ) -> LaidOutTensor:
-        """Calls a function that sums over the batch, such as the gradient of a filter, and sums the results.
+        """Calls a function that sums over the batch, such as the gradient of a filter, and sums over processors.
 
         Args:
           fn: a function from `len(batched)` tensors `[batch] + ...` to a tensor, which is a sum over the batch.

@@ -76,9 +76,8 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
     """
     sizes, rules = dict(layout.mesh_shape), dict(layout.rules)
     size_faults = _size_faults(graph, sizes, rules)
-    # An operation explains its own faults better. For instance, a window operation reports input and output size
-    # together.
-    # If operations have the same fault, only the first one reports it.
+    # Operations describe their own faults in more detail; a window operation, for instance, reports input and output
+    # size together. If several operations have the same fault, only the first one is listed.
     op_faults: dict[Hashable, str] = {}
     explained: set[tuple[str, int]] = set()
     ways_out: dict[str, None] = {}

@@ -44,8 +44,8 @@ class Demand:
       slice_bytes: bytes of one slice of the largest tensor.
       device_bytes: bytes of one shard of the largest tensor.
       num_tensors: number of tensors of the program.
-      total_bytes: bytes on a device if it kept every tensor to the end. A device needs less if it frees tensors early,
-        and more for the workspace of operations.
+      total_bytes: bytes that a device would need to keep every tensor until the end. The actual number is smaller if
+        the device frees tensors early, and larger by the workspace of operations.
     """
 
     name: str
@@ -60,7 +60,8 @@ class Demand:
         return (
             f"The largest tensor, '{self.name}' [{self.shape}], has slices of {list(self.slice_shape)}, "
             f"{format_bytes(self.slice_bytes)} each, {format_bytes(self.device_bytes)} per device. All "
-            f"{self.num_tensors} tensors of the program together take {format_bytes(self.total_bytes)} per device."
+            f"{self.num_tensors} tensors of the program would take {format_bytes(self.total_bytes)} per device if none "
+            "were freed."
         )
 
 

@@ -49,7 +49,8 @@ class Program(tf.Module):
       updates: which assignments of `fn` a call runs. "all" runs them and counts the step. "variables" runs them but
         does not count the step, for a call that is only a part of a step. "none" runs no assignments.
       part_of: (dimension name, number of micro-batches) if a call computes one of several micro-batches, else None.
-        Such a program is called with `call_part`. Its random operations draw the same values as for the whole batch.
+        Such a program is called with `call_part`. Its random operations draw the same values as one call on the
+        whole batch would.
 
     Attributes:
       layout: the `Layout`.

@@ -32,7 +32,7 @@ def reads(op: mtf.Operation) -> list[mtf.Tensor]:
 def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operation]:
     """Returns the operations that tensors or assignments need, in order.
 
-    Other operations exist, for instance because gradients create some that are not needed.
+    A graph can contain other operations, because gradients create some that are not needed.
 
     Args:
       graph: an `mtf.Graph`.

@@ -14,7 +14,7 @@ GRIDS = [
     ((4,), 2),
     ((2, 3), 1),
     ((3, 2), 2),  # shards along the second dimension only
-    ((4, 2), 4),  # along the first only
+    ((4, 2), 4),  # shards along the first dimension only
     ((2, 4), 8),
     ((4, 4), 2),
     ((2, 2, 3), 4),

@@ -3,7 +3,7 @@
 A row is the contiguous memory behind the last gathered dimension. The gather copies each row of each widened slice from
 the slice that contains it. Rows beyond the border of the whole tensor are copied from one additional row of `fill`.
 TensorFlow's CPU kernel takes as long for the gather as for padding the stack. Writing margins into the padded stack
-took three times as long in addition.
+took another three times as long.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Halo exchange: widens slices by the voxels of their neighbors. Also has the adjoint.
+"""Halo exchange: `widen` adds the voxels of neighbors to slices, and `narrow` is the adjoint of `widen`.
 
-There are three cases:
+How the voxels arrive depends on the devices of the neighbors:
 
 - If neighbors share a device, widened slices are gathered from the stack (`gathering`).
 - If neighbors are on different devices, slices are padded along all dimensions at once. The voxels of neighbors are
