@@ -48,7 +48,8 @@ def from_partition_dims(
         list with one entry per input: such a list, a dict of such lists, or None. An input with None, or with only
         ones, follows the other inputs.
       dims: names of the dimensions, such as "batch,x,y,channels". An input with fewer dimensions, such as labels, has
-        the first of these. Alternatively a list with one such string per input, or None for an input that is not split.
+        the first of these. If inputs have different names, a list with one such string per input, or None for an input
+        that is not split.
       num_cores_per_replica: number of slices of one image. It is only compared with the product of the numbers.
       num_replicas: number of replicas, which share the batch. The mesh has this many times as many processors.
 
