@@ -2,8 +2,8 @@
 
     import mtf_imaging as mi
 
-Names are imported when they are first used: `mi.layout` and `mi.LayoutError` need no TensorFlow, `mi.Program`, `mi.ops`
-and `mi.mtf` (mesh_tensorflow, ready on today's TensorFlow) bring it.
+Names are imported on first use. `mi.layout` and `mi.LayoutError` do not import TensorFlow. `mi.Program`, `mi.ops` and
+`mi.mtf` (mesh_tensorflow, patched for the installed TensorFlow) do.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# name -> (module, attribute of it; None for the module itself)
+# {name: (module, attribute of the module, or None for the module itself)}
 _LAZY = {
     "CheckpointError": ("mtf_imaging.errors", "CheckpointError"),
     "ClusterError": ("mtf_imaging.errors", "ClusterError"),

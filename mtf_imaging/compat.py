@@ -1,11 +1,11 @@
-"""The adapter to TensorFlow and mesh_tensorflow: imports both, and is the only module that uses their private names.
+"""The adapter to TensorFlow and mesh_tensorflow, the only module that imports mesh_tensorflow and uses private names.
 
-mesh_tensorflow 0.1.21 was written for TensorFlow 2.5 or so, and needs two names that TensorFlow has dropped since. Each
-patch below restores one of them if it is missing. Nothing else changes, and TensorFlow 2 behavior stays on. Every other
-module takes `mtf` from here.
+mesh_tensorflow 0.1.21 was written for TensorFlow 2.5 or so, and needs two names that later versions of TensorFlow have
+removed. Each patch below restores one of them if it is missing. Nothing else changes, and TensorFlow 2 behavior stays
+enabled. All other modules import `mtf` from this module.
 
-`PRIVATE` lists the private names, and the public ones that only TensorFlow 1 documents. The functions below are the
-only way to them, so a new version of either library concerns this file alone.
+`PRIVATE` lists the private names, and the public names that only TensorFlow 1 documents. All other modules use these
+names through the functions below, so a new version of either library requires changes only in this file.
 """
 
 import contextlib
@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-import tensorflow.compat.v1 as tf1  # by the name that mesh_tensorflow imports it by, or it is another module
+import tensorflow.compat.v1 as tf1  # the same name as in mesh_tensorflow; another name imports a different module
 from tensorflow.python.framework import ops
 
 
 def _restore_estimator() -> None:
-    """`tensorflow.compat.v1.estimator` went with TensorFlow 2.16; mesh_tensorflow derives two hooks from it."""
+    """Restores `tensorflow.compat.v1.estimator`, which mesh_tensorflow subclasses and TensorFlow 2.16 removed."""
     if not hasattr(tf1, "estimator"):
-        tf1.estimator = types.ModuleType("tensorflow.compat.v1.estimator", "All of it that mesh_tensorflow needs.")
+        tf1.estimator = types.ModuleType("tensorflow.compat.v1.estimator", "The part that mesh_tensorflow needs.")
         tf1.estimator.SessionRunHook = tf1.train.SessionRunHook
         tf1.estimator.CheckpointSaverListener = tf1.train.CheckpointSaverListener
 
 
 def _restore_register_tensor_conversion_function() -> None:
-    """`ops.register_tensor_conversion_function` went with TensorFlow 2.13; two of mesh_tensorflow's modules call it."""
+    """Restores `ops.register_tensor_conversion_function`, which mesh_tensorflow calls and TensorFlow 2.13 removed."""
     if not hasattr(ops, "register_tensor_conversion_function"):
         ops.register_tensor_conversion_function = tf.register_tensor_conversion_function
 
@@ -35,7 +35,7 @@ def _restore_register_tensor_conversion_function() -> None:
 _restore_estimator()
 _restore_register_tensor_conversion_function()
 
-import mesh_tensorflow as mtf  # noqa: E402  only now can it be imported
+import mesh_tensorflow as mtf  # noqa: E402  needs the two patches above
 
 _MTF = ("0.1.21",)
 _TF = ("2.21",)
@@ -46,8 +46,8 @@ class Private(NamedTuple):
 
     Attributes:
       name: the name, with its module or class.
-      use: what this package needs it for.
-      versions: versions of the library with which the tests passed.
+      use: the reason why this package needs the name.
+      versions: versions of the library that were tested.
     """
 
     name: str
@@ -56,38 +56,52 @@ class Private(NamedTuple):
 
 
 PRIVATE = (
-    Private("tensorflow.python.framework.ops", "mesh_tensorflow calls a function that this module has lost", _TF),
+    Private(
+        "tensorflow.python.framework.ops", "mesh_tensorflow calls a function that was removed from this module", _TF
+    ),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
-    Private("tensorflow.compat.v1.variable_scope", "its custom_getter makes the variables of a program", _TF),
-    Private("tensorflow.compat.v1.GraphKeys.GLOBAL_STEP", "upstream's optimizers look up the step under it", _TF),
+    Private("tensorflow.compat.v1.variable_scope", "its custom_getter creates the variables of a program", _TF),
+    Private(
+        "tensorflow.compat.v1.GraphKeys.GLOBAL_STEP",
+        "the key under which optimizers of mesh_tensorflow look up the step",
+        _TF,
+    ),
     Private("mtf.LayoutRules._pairs", "the rules of a layout", _MTF),
     Private("mtf.Assign._variables", "the variables that an assignment changes, which are not among its inputs", _MTF),
-    Private("mtf.Depend._dependencies", "what must run first, which is not among its inputs", _MTF),
+    Private(
+        "mtf.Depend._dependencies",
+        "the tensors and operations that must run first, which are not among its inputs",
+        _MTF,
+    ),
     Private("mtf.PrintOperation._data", "the tensors that it prints, which are not among its inputs", _MTF),
     Private("mtf.SlicewiseOperation._tf_fn", "the function that each processor calls on its slices", _MTF),
-    Private("mtf.SlicewiseOperation._grad_function", "the gradient that the caller of mtf.slicewise gave", _MTF),
+    Private("mtf.SlicewiseOperation._grad_function", "the gradient that the caller of mtf.slicewise specified", _MTF),
     Private("mtf.GenericGradOperation._forward_op", "the operation that it is the gradient of", _MTF),
     Private("mtf.GenericGradOperation._grad_ys", "the gradients of the outputs of that operation", _MTF),
-    Private("mtf.ReduceOperation._reduction_fn_string", "sums over processors can be put off, maxima cannot", _MTF),
-    Private("mtf.PoolOperation._ksize", "windows that do not cover a dimension evenly are refused", _MTF),
+    Private("mtf.ReduceOperation._reduction_fn_string", "sums over processors can be deferred, maxima cannot", _MTF),
+    Private("mtf.PoolOperation._ksize", "splits are refused if windows do not cover a dimension evenly", _MTF),
     Private("mtf.PoolOperation._strides", "the gradient of a pool", _MTF),
-    Private("mtf.PoolOperation._pool_fn_string", "the gradient of a pool; the name of ours in a message", _MTF),
-    Private("mtf.Conv2dTransposeOperation._out_dim", "a split that it computes wrongly is refused", _MTF),
-    Private("mtf.Conv3dTransposeOperation._out_dim", "the same", _MTF),
+    Private(
+        "mtf.PoolOperation._pool_fn_string",
+        "the gradient of a pool; the name of the replacement in an error message",
+        _MTF,
+    ),
+    Private("mtf.Conv2dTransposeOperation._out_dim", "a split of the output channels is refused", _MTF),
+    Private("mtf.Conv3dTransposeOperation._out_dim", "a split of the output channels is refused", _MTF),
     Private("mtf.UnstackOperation._dim", "the gradient of an unstack", _MTF),
-    Private("mtf.UnstackOperation._axis", "the same", _MTF),
-    Private("mtf.ShiftOperation._dim", "what a shift along a split dimension exchanges", _MTF),
-    Private("mtf.ShiftOperation._offset", "the same", _MTF),
-    Private("mtf.ShiftOperation._wrap", "the same", _MTF),
-    Private("mtf.TopKOperation._reduced_dim", "what top_k along a split dimension exchanges", _MTF),
-    Private("mtf.TopKOperation._k_dim", "the same", _MTF),
-    Private("mtf.WhileLoopOperation._cond_ops", "a loop is lowered here", _MTF),
-    Private("mtf.WhileLoopOperation._cond_inputs", "the same", _MTF),
-    Private("mtf.WhileLoopOperation._cond_output", "the same", _MTF),
-    Private("mtf.WhileLoopOperation._body_ops", "the same", _MTF),
-    Private("mtf.WhileLoopOperation._body_inputs", "the same", _MTF),
-    Private("mtf.WhileLoopOperation._body_outputs", "the same", _MTF),
-    Private("mtf.WhileLoopOperation._tf_kwargs", "the same", _MTF),
+    Private("mtf.UnstackOperation._axis", "the gradient of an unstack", _MTF),
+    Private("mtf.ShiftOperation._dim", "the exchanges of a shift along a split dimension", _MTF),
+    Private("mtf.ShiftOperation._offset", "the exchanges of a shift along a split dimension", _MTF),
+    Private("mtf.ShiftOperation._wrap", "the exchanges of a shift along a split dimension", _MTF),
+    Private("mtf.TopKOperation._reduced_dim", "the exchanges of top_k along a split dimension", _MTF),
+    Private("mtf.TopKOperation._k_dim", "the exchanges of top_k along a split dimension", _MTF),
+    Private("mtf.WhileLoopOperation._cond_ops", "the lowering of a loop", _MTF),
+    Private("mtf.WhileLoopOperation._cond_inputs", "the lowering of a loop", _MTF),
+    Private("mtf.WhileLoopOperation._cond_output", "the lowering of a loop", _MTF),
+    Private("mtf.WhileLoopOperation._body_ops", "the lowering of a loop", _MTF),
+    Private("mtf.WhileLoopOperation._body_inputs", "the lowering of a loop", _MTF),
+    Private("mtf.WhileLoopOperation._body_outputs", "the lowering of a loop", _MTF),
+    Private("mtf.WhileLoopOperation._tf_kwargs", "the lowering of a loop", _MTF),
 )
 
 
@@ -95,7 +109,7 @@ PRIVATE = (
 
 
 def gpu_memory_limit(number: int) -> int:
-    """Returns how many bytes of memory TensorFlow may use of the GPU of this number."""
+    """Returns the number of bytes that TensorFlow may use on a GPU."""
     from tensorflow.python.client import device_lib  # initializes every device
 
     return next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"GPU:{number}"))
@@ -103,10 +117,10 @@ def gpu_memory_limit(number: int) -> int:
 
 @contextlib.contextmanager
 def variable_getter(getter: Callable[..., object], step: tf.Variable) -> Iterator[None]:
-    """Makes `mtf.get_variable` call `getter`, and `global_step` return `step`, within the block.
+    """Within the block, makes `mtf.get_variable` call `getter` and makes `global_step` return `step`.
 
     Args:
-      getter: as the custom getter of `tf.compat.v1.variable_scope`.
+      getter: a custom getter for `tf.compat.v1.variable_scope`.
       step: the variable that counts the steps.
     """
     tf1.add_to_collection(tf1.GraphKeys.GLOBAL_STEP, step)
@@ -115,7 +129,7 @@ def variable_getter(getter: Callable[..., object], step: tf.Variable) -> Iterato
 
 
 def global_step() -> tf.Variable:
-    """Returns the step that `variable_getter` was given."""
+    """Returns the step of the enclosing `variable_getter`."""
     return tf1.train.get_global_step()
 
 
@@ -133,7 +147,7 @@ def assigned_variables(op: mtf.Operation) -> list[mtf.Variable]:
 
 
 def dependencies(op: mtf.Depend) -> list[mtf.Tensor]:
-    """Returns the tensors that must be computed first, those of all outputs of an operation for the operation."""
+    """Returns the tensors that must be computed first; a dependency on an operation counts as all its outputs."""
     return [t for d in op._dependencies for t in ([d] if isinstance(d, mtf.Tensor) else d.outputs)]
 
 
@@ -148,7 +162,7 @@ def slice_function(op: mtf.SlicewiseOperation) -> Callable[..., Any]:
 
 
 def gradient_function(op: mtf.SlicewiseOperation) -> Callable[..., Any] | None:
-    """Returns the gradient that the caller of `mtf.slicewise` gave, or None."""
+    """Returns the gradient function that the caller of `mtf.slicewise` specified, or None."""
     return op._grad_function
 
 
@@ -163,7 +177,7 @@ def output_gradients(op: mtf.GenericGradOperation) -> list[mtf.Tensor]:
 
 
 def is_sum(op: mtf.Operation) -> bool:
-    """Returns whether an operation that combines elements sums them, rather than takes a maximum or a minimum."""
+    """Returns whether a reduction is a sum, and not a maximum or a minimum; True for other operations."""
     return not isinstance(op, mtf.ReduceOperation) or op._reduction_fn_string == "SUM"
 
 
@@ -178,12 +192,12 @@ def output_channels(op: mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperat
 
 
 def unstacked_dimension(op: mtf.UnstackOperation) -> tuple[mtf.Dimension, int]:
-    """Returns the dimension that an operation unstacks and its position."""
+    """Returns the dimension along which an operation unstacks, and its position."""
     return op._dim, op._axis
 
 
 def shift_arguments(op: mtf.ShiftOperation) -> tuple[mtf.Dimension, int, bool]:
-    """Returns the dimension of a shift, by how much it shifts, and whether it wraps around."""
+    """Returns the dimension and the offset of a shift, and whether it wraps around."""
     return op._dim, op._offset, op._wrap
 
 
@@ -196,9 +210,9 @@ class LoopPart(NamedTuple):
     """The condition or the body of an `mtf.while_loop`.
 
     Attributes:
-      operations: its operations, in order.
+      operations: the operations, in order.
       inputs: placeholders for the state of the loop.
-      outputs: its results.
+      outputs: the results.
     """
 
     operations: list[mtf.Operation]

@@ -1,7 +1,7 @@
-"""Every error that a user can cause: one base class, so that a caller can catch them all.
+"""The errors that a user can cause, with a common base class.
 
-A message says where, what, both numbers by name, and the fix. The fix speaks of keyword arguments, as functions have
-them, and `settings` lists those, so that a caller with other names for them can add its own.
+A message says what is wrong, where, the two values, and the fix. Fixes name the keyword arguments of functions. The
+attribute `settings` lists these names, so that a caller with other names, such as a command line, can add its own.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ class MtfImagingError(ValueError):
 
     Args:
       message: what is wrong, where, the two values, and the fix.
-      settings: names of the keyword arguments that the fix speaks of, as ("batch_size", "layout"): those of
-        `mtf_imaging.jobs`, or of a network.
+      settings: names of the keyword arguments in the fix, such as ("batch_size", "layout"). They are arguments of
+        `mtf_imaging.jobs` or of a network.
 
     Attributes:
-      settings: the same, as a tuple.
+      settings: the names, as a tuple.
     """
 
     def __init__(self, message: str, settings: Iterable[str] = ()) -> None:
@@ -28,15 +28,15 @@ class MtfImagingError(ValueError):
 
 
 class LayoutError(MtfImagingError):
-    """A mesh or layout string that cannot be read, or a layout that the program cannot be laid out by."""
+    """A mesh or layout string that cannot be parsed, or a layout that is illegal for the program."""
 
 
 class ShapeError(MtfImagingError):
-    """A tensor of another shape, dtype or set of dimension names than the operation needs."""
+    """A tensor with the wrong shape, dtype or dimension names for an operation."""
 
 
 class NotSupportedError(MtfImagingError):
-    """Something meaningful that this package does not do (yet)."""
+    """A meaningful request that this package does not support (yet)."""
 
 
 class DataError(MtfImagingError):
@@ -44,42 +44,43 @@ class DataError(MtfImagingError):
 
 
 class CheckpointError(MtfImagingError):
-    """A checkpoint that is missing, damaged, of another network, or that cannot be written."""
+    """A checkpoint that is missing or damaged, belongs to another network, or cannot be written."""
 
 
 class ConfigError(MtfImagingError):
-    """A setting, or a combination of settings, that cannot run."""
+    """A setting, or a combination of settings, that is invalid."""
 
 
 class TrainingError(MtfImagingError):
-    """Training that cannot go on, for instance because its loss is not finite."""
+    """Training that cannot continue, for instance because the loss is not finite."""
 
 
 class OutOfMemoryError(MtfImagingError):
-    """A program that its devices cannot hold."""
+    """A program that does not fit into the memory of its devices."""
 
 
 class ClusterError(MtfImagingError):
-    """A server of another host that is missing, hangs, or has gone."""
+    """A server on another host that is missing, hangs, or has stopped."""
 
 
 class Interrupted(MtfImagingError):
-    """A run that was told to end early, by a scheduler for instance, and has saved all that it needs to go on."""
+    """A run that was stopped early, for instance by a scheduler, and has saved everything that it needs to resume."""
 
 
 @contextlib.contextmanager
 def about(path: str | os.PathLike) -> Iterator[None]:
-    """Has what the operating system says in the block, for instance of a full disk, name the file that it is about."""
+    """Adds the file name to errors of the operating system in the block, for instance about a full disk."""
     try:
         yield
     except OSError as error:
-        # It is known where files are opened, and not where they are written; without a number, only the text is shown.
+        # Errors from opening a file already have a file name, but errors from writing do not. Python shows the name
+        # only for errors with a number.
         if error.filename is None and error.errno is not None:
             error.filename = str(path)
         raise
 
 
 def reason(error: BaseException) -> str:
-    """What TensorFlow or the operating system say went wrong, in a line, without the names of TensorFlow's nodes."""
+    """Returns the message of TensorFlow or the operating system in one line, without names of TensorFlow nodes."""
     text = getattr(error, "strerror", None) or str(error).strip() or repr(error)
     return re.sub(r"^(\{\{.*?\}\} )+|( \[Op:\w+\].*)$", "", text.splitlines()[0])

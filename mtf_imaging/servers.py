@@ -1,6 +1,6 @@
-"""TensorFlow servers of other hosts by their addresses, "host0:2222,host1:2222": parsed, and asked whether they answer.
+"""Parses the addresses of TensorFlow servers, such as "host0:2222,host1:2222", and checks whether the servers answer.
 
-Pure Python: it works before TensorFlow is imported, and while TensorFlow waits for a server that will never answer.
+Pure Python. The checks work before TensorFlow is imported, and while TensorFlow waits for a server that never answers.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>[0
 _LOOPBACK = re.compile(r"localhost|127\..*|::1")
 _HIGHEST_PORT = 65535
 
-# HTTP/2, RFC 9113: what a client opens with, and how the frame begins that a server answers with at once.
+# HTTP/2 (RFC 9113): the connection preface of a client, and the header of the first frame of a server.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _FRAME_HEADER, _TYPE_AT, _SETTINGS = 9, 3, 4
 _DATA, _HEADERS, _RST_STREAM, _GOAWAY = 0, 1, 3, 7
 _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
 _STREAM = 1  # the number of the only stream
-_STRANGER = "another service, not a TensorFlow server, answers on this port"
-_OTHER_SERVICE = "another gRPC or HTTP/2 service, not a TensorFlow server, answers on this port"
+_NOT_HTTP2 = "another service, not a TensorFlow server, answers on this port"
+_NOT_TENSORFLOW = "another gRPC or HTTP/2 service, not a TensorFlow server, answers on this port"
 
 
 class Server(NamedTuple):
-    """Where a server listens; its string is what TensorFlow calls it."""
+    """The address of a server; `str` returns it in the format of TensorFlow."""
 
     host: str
     port: int
@@ -39,13 +39,16 @@ class Server(NamedTuple):
 
 
 def parse_servers(string: str) -> tuple[Server, ...]:
-    """Parses the addresses of servers; `;` is read as `,`, spaces around addresses are ignored, "" is none.
+    """Parses the addresses of servers.
+
+    `;` means the same as `,`, spaces around addresses are ignored, and "" means no servers.
 
     >>> [str(server) for server in parse_servers("host0:2222, host1:2222")]
     ['host0:2222', 'host1:2222']
 
     Raises:
-      ConfigError: with every fault: what is no address, what comes twice, and names that mean another host elsewhere.
+      ConfigError: an address is invalid, is repeated, or refers to a different host on each host. The error lists all
+        faults.
     """
     if not isinstance(string, str):
         raise ConfigError(f"cluster must be a string such as '{EXAMPLE}', not {string!r}.")
@@ -57,39 +60,41 @@ def parse_servers(string: str) -> tuple[Server, ...]:
             faults.append(str(fault))
             continue
         if server in servers:
-            faults.append(f"'{server}' comes twice; a server is one process. Fix: name it once.")
+            faults.append(f"'{server}' appears more than once. Fix: list each server once.")
         servers.append(server)
     here = [server for server in servers if _LOOPBACK.fullmatch(server.host)]
     if here and len(here) < len(servers):
         faults.append(
-            f"'{here[0].host}' is another host on each host. Fix: call it by the name or number that the others know."
+            f"'{here[0].host}' is a different host on each host. Fix: use a name or IP address that all hosts know."
         )
     if faults:
-        raise ConfigError("\n  ".join([f"cluster '{string.strip()}', which should read '{EXAMPLE}':", *faults]))
+        raise ConfigError(
+            "\n  ".join([f"cluster '{string.strip()}' is not a list of servers such as '{EXAMPLE}':", *faults])
+        )
     return tuple(servers)
 
 
 def _parse_server(word: str) -> Server:
     match = _ADDRESS.fullmatch(word)
     if not word:
-        raise ConfigError("there is nothing on one side of a ','.")
+        raise ConfigError("an item before or after a ',' is empty. Fix: remove the ','.")
     if match is None:
         bare = re.sub(r"^\w+://", "", word).rstrip("/")
         if _ADDRESS.fullmatch(bare):
-            raise ConfigError(f"'{word}' is more than host:port. Fix: '{bare}'.")
-        fix = f" Fix: '{word}:2222'." if re.fullmatch(r"[\w.-]+", word) else ""
-        raise ConfigError(f"'{word}' is no host:port.{fix}")
+            raise ConfigError(f"'{word}' is more than host:port. Fix: write '{bare}'.")
+        fix = f" Fix: write '{word}:2222'." if re.fullmatch(r"[\w.-]+", word) else ""
+        raise ConfigError(f"'{word}' is not host:port.{fix}")
     port = int(match["port"])
     if not 1 <= port <= _HIGHEST_PORT:
-        raise ConfigError(f"'{word}': ports are 1 to {_HIGHEST_PORT}, not {port}.")
+        raise ConfigError(f"'{word}': the port must be 1 to {_HIGHEST_PORT}, not {port}.")
     return Server(match["host"].strip("[]"), port)
 
 
 def silence(server: Server, timeout: float) -> str | None:
-    """Why a server does not answer within `timeout` seconds; None where it does.
+    """Returns the reason why a server does not answer within `timeout` seconds, or None if it answers.
 
-    That a connection opens says little: the operating system opens it also for a process that is stopped. So the server
-    is asked for the frame that gRPC sends first.
+    An open connection is not sufficient, because the operating system accepts connections even for a stopped process.
+    The function therefore waits for the first frame that a gRPC server sends.
     """
     try:
         with socket.create_connection(server, timeout) as connection, connection.makefile("rb") as answer:
@@ -101,13 +106,13 @@ def silence(server: Server, timeout: float) -> str | None:
         return reason(error)
     if not header:
         return "connection closed"
-    return None if header[_TYPE_AT:][:1] == bytes([_SETTINGS]) else _STRANGER
+    return None if header[_TYPE_AT:][:1] == bytes([_SETTINGS]) else _NOT_HTTP2
 
 
 def stranger(server: Server, timeout: float) -> str | None:
     """Describes the service that answers instead of a TensorFlow server; returns None for a TensorFlow server.
 
-    Any gRPC service sends the frame that `silence` waits for. Therefore the function calls a status method that only
+    Any gRPC service sends the frame that `silence` waits for. The function therefore calls a status method that only
     TensorFlow servers have. Other services answer with trailers only, or with a web page.
 
     Raises:
@@ -120,10 +125,12 @@ def stranger(server: Server, timeout: float) -> str | None:
             stream, payload = int.from_bytes(header[5:], "big"), answer.read(size)
             if kind == _DATA and stream == _STREAM:
                 message = payload[1:] if flags & _PADDED else payload
-                return None if message[:1] == b"\0" and len(message) > 5 else _OTHER_SERVICE  # gRPC's prefix: 5 bytes
+                return (
+                    None if message[:1] == b"\0" and len(message) > 5 else _NOT_TENSORFLOW
+                )  # gRPC messages have a prefix of 5 bytes
             if kind in (_GOAWAY, _RST_STREAM) or (kind == _HEADERS and flags & _END_STREAM):
                 break
-    return _OTHER_SERVICE
+    return _NOT_TENSORFLOW
 
 
 def _status_request(server: Server) -> bytes:
@@ -150,7 +157,7 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
     """Waits until all servers answer as TensorFlow servers.
 
     Raises:
-      ClusterError: servers do not answer within `timeout` seconds; or, at once, another service answers.
+      ClusterError: servers do not answer within `timeout` seconds, or another service answers.
     """
     watch = Watch(servers)
     try:
@@ -162,7 +169,7 @@ def wait_for(servers: Sequence[Server], timeout: float) -> None:
             what = stranger(server, timeout)
         except OSError as error:
             raise ClusterError(
-                f"{server}: stopped answering: {reason(error)}. "
+                f"{server}: the server no longer answers: {reason(error)}. "
                 f"Fix: restart the server at port {server.port} of {server.host}.",
                 settings=["port"],
             ) from error
@@ -179,35 +186,35 @@ def _refused(server: Server, what: str) -> ClusterError:
 
 
 def own_address(servers: Sequence[Server]) -> str:
-    """The address of this host by which the servers can reach it."""
-    found = []
+    """Returns the address of this host at which servers can reach it."""
+    addresses = []
     for server in servers:
         with contextlib.suppress(OSError), socket.create_connection(server, 5.0) as connection:
-            found.append(connection.getsockname()[0])
-    # A host may know itself under a number of which others know nothing.
-    return min(found, key=lambda address: bool(_LOOPBACK.fullmatch(address)), default="localhost")
+            addresses.append(connection.getsockname()[0])
+    # Other hosts cannot use a loopback address, so any other address is preferred.
+    return min(addresses, key=lambda address: bool(_LOOPBACK.fullmatch(address)), default="localhost")
 
 
 def free_port() -> int:
-    """A port on which nothing listens at the moment."""
+    """Returns the number of a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
 class Watch:
-    """Asks servers whether they are there, again and again, each in a thread of its own.
+    """A monitor that contacts servers periodically, with one thread per server.
 
     Args:
       servers: the servers.
-      every: seconds from an answer to the next question.
+      every: seconds between an answer and the next request.
       patience: seconds to wait for an answer.
     """
 
     def __init__(self, servers: Sequence[Server], every: float = 1.0, patience: float = 5.0) -> None:
         self._every, self._patience = every, patience
         self._closed = threading.Event()
-        self._answered: dict[Server, float] = {}  # when
+        self._answered: dict[Server, float] = {}  # time of the last answer
         self._why = dict.fromkeys(servers, "no answer")
         for server in servers:
             threading.Thread(target=self._ask, args=[server], daemon=True).start()
@@ -216,7 +223,7 @@ class Watch:
         self._closed.set()
 
     def silent(self, seconds: float) -> dict[Server, str]:
-        """The servers that have not answered in the last `seconds`, and why; seconds=inf: that never have."""
+        """Returns the servers that have not answered in the last `seconds` (infinity: never), with the reasons."""
         since = time.monotonic() - seconds
         return {
             server: why
@@ -225,22 +232,22 @@ class Watch:
         }
 
     def wait(self, timeout: float) -> None:
-        """Returns when all have answered.
+        """Waits until all servers have answered.
 
         Raises:
-          ClusterError: servers do not answer within `timeout` seconds; or, at once, another service answers.
+          ClusterError: servers do not answer within `timeout` seconds, or another service answers.
         """
         end = time.monotonic() + timeout
         while missing := self.silent(float("inf")):
             for server, why in missing.items():
-                if why == _STRANGER:
+                if why == _NOT_HTTP2:
                     raise _refused(server, why)
             if time.monotonic() > end:
-                starts = (f"one at port {server.port} of {server.host}" for server in missing)
+                starts = (f"a server at port {server.port} of {server.host}" for server in missing)
                 raise ClusterError(
-                    f"{' and '.join(f'{server} ({why})' for server, why in missing.items())}: not there after "
-                    f"{timeout:g} s, {len(missing)} of {len(self._why)} servers. Fix: "
-                    f"start {' and '.join(starts)}, or give another cluster.",
+                    f"{' and '.join(f'{server} ({why})' for server, why in missing.items())}: {len(missing)} of "
+                    f"{len(self._why)} servers did not answer within {timeout:g} s. Fix: "
+                    f"start {' and '.join(starts)}, or name other servers in cluster.",
                     settings=["port", "cluster"],
                 )
             time.sleep(0.05)

@@ -1,21 +1,21 @@
-"""The closest known name to one that is not known: the end of most error messages about names."""
+"""Suggestions for misspelled names, for error messages."""
 
 import difflib
 from collections.abc import Iterable
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name that `name` was most likely meant to be, or None where none is close.
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Returns the known name that is closest to `name`, or None if no known name is similar.
 
     >>> closest("rosw", ["rows", "cols"])
     'rows'
     """
-    by_lower_case = {word.lower(): word for word in known}
+    by_lower_case = {word.lower(): word for word in names}
     matches = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.5)
     return by_lower_case[matches[0]] if matches else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns " Did you mean 'rows'?", or nothing where no known name is close."""
-    match = closest(name, known)
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns a question such as " Did you mean 'rows'?", or "" if no known name is similar."""
+    match = closest(name, names)
     return f" Did you mean '{match}'?" if match else ""

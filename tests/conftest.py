@@ -1,4 +1,4 @@
-"""What every test relies on: a quiet TensorFlow with 8 logical CPUs, and Hypothesis that repeats itself."""
+"""Common setup of all tests: a quiet TensorFlow with 8 logical CPUs, and reproducible Hypothesis examples."""
 
 import gc
 import importlib.util
@@ -18,9 +18,9 @@ hypothesis.settings.load_profile("repeatable")
 
 
 class _ConfigureTensorFlow:
-    """An import hook that splits the CPU as soon as TensorFlow is imported: before any test can use a device.
+    """An import hook that configures logical CPUs as soon as TensorFlow is imported.
 
-    Tests of pure Python never import TensorFlow, and so never wait for it.
+    Tests of pure Python modules therefore do not have to import TensorFlow.
     """
 
     @staticmethod
@@ -33,7 +33,7 @@ class _ConfigureTensorFlow:
 
         def exec_module(module):
             execute(module)
-            gc.freeze()  # hundreds of thousands of objects that every full garbage collection would look at
+            gc.freeze()  # excludes hundreds of thousands of objects from every full garbage collection
             cpu = module.config.list_physical_devices("CPU")[0]
             parts = [module.config.LogicalDeviceConfiguration()] * NUM_CPUS
             module.config.set_logical_device_configuration(cpu, parts)
@@ -47,13 +47,13 @@ sys.meta_path.insert(0, _ConfigureTensorFlow)
 
 @pytest.fixture
 def mounted(tmp_path):
-    """See `storage.mounting`."""
+    """Runs a test within `storage.mounting`."""
     with storage.mounting(tmp_path / "disk") as mount:
         yield mount
 
 
 @pytest.fixture
 def open_folder():
-    """See `storage.open_folder`."""
+    """Runs a test within `storage.open_folder`."""
     with storage.open_folder() as folder:
         yield folder

@@ -1,4 +1,4 @@
-"""Compares the exchanges that the planner models with those that a program really lowers."""
+"""Compares the exchanges that the planner models with the exchanges that a program lowers."""
 
 import collections
 
@@ -24,8 +24,8 @@ def check_exchanges(program, fn, inputs):
 
     Args:
       program: the `Program`.
-      fn: the function that it was made from.
-      inputs: the inputs that it was made from.
+      fn: the function of the program.
+      inputs: the inputs of the program.
     """
     lowered = collections.Counter(program.mesh_impl.exchanged)
     stated = modelled(fn, inputs, "", program.layout)

@@ -1,7 +1,7 @@
-"""The one harness for "a layout never changes results".
+"""The test harness for "a layout never changes results".
 
-A `Case` is an op on named tensors and TensorFlow's on whole ones. `check` compares values and the gradients to every
-input: the program under a layout against TensorFlow on the whole tensors.
+A `Case` has an operation on named tensors and the same TensorFlow operation on whole tensors. `check` compares values
+and the gradients with respect to all inputs, under a layout and with TensorFlow.
 """
 
 import dataclasses
@@ -14,22 +14,23 @@ import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
 from tests.exchanges import check_exchanges
 
-# Largest difference allowed, as a share of the largest value. bfloat16 keeps 8 bits: sums in another order differ by
-# that.
+# The largest allowed difference, relative to the largest value. bfloat16 has 8 significant bits, so the order of a sum
+# changes the result.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-12, "bfloat16": 3e-2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An op to compare.
+    """An operation to compare with TensorFlow.
 
     Attributes:
-      name: for the test's id.
-      fn: from mtf tensors, by the names of `shapes`, to an mtf tensor.
-      reference: from TensorFlow tensors, in the order of `shapes`, to a tensor.
-      shapes: named shapes of the inputs.
-      windows: for each spatial dimension that the op slides over, (name, input size, output size): what N must divide.
-      integers: for an input of class labels or of repeated values, the number of different values.
+      name: name of the test case.
+      fn: a function from mtf tensors, as keyword arguments with the names in `shapes`, to an mtf tensor.
+      reference: a function from TensorFlow tensors, in the order of `shapes`, to a tensor.
+      shapes: {name of an input: shape}.
+      windows: (name, input size, output size) for each dimension over which a window slides. The number of slices must
+        divide both sizes.
+      integers: {name of an input: number of distinct values}, for class labels and for inputs with repeated values.
       labels: names of integer inputs, which have no gradient.
     """
 
@@ -45,19 +46,21 @@ class Case:
         return self.name
 
     def values(self):
-        """The same inputs every time, float64 or int32."""
+        """Returns reproducible inputs with dtype float64 or int32."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
-        made = {}
+        values = {}
         for key, shape in self.shapes.items():
             sizes = [n for _, n in parse_shape(shape)]
             if key in self.integers:
-                made[key] = rng.integers(0, self.integers[key], sizes).astype(np.int32 if key in self.labels else float)
+                values[key] = rng.integers(0, self.integers[key], sizes).astype(
+                    np.int32 if key in self.labels else float
+                )
             else:
-                made[key] = rng.standard_normal(sizes)
-        return made
+                values[key] = rng.standard_normal(sizes)
+        return values
 
     def allows(self, mesh_shape, layout):
-        """Whether the layout is legal, by the plainest rule: N divides every size that it splits."""
+        """Returns whether a layout is legal: the number of slices divides the size of every split dimension."""
         mesh = dict(parse_shape(mesh_shape))
         sizes = {(name, size) for shape in self.shapes.values() for name, size in parse_shape(shape)}
         for name, before, after in self.windows:
@@ -73,10 +76,7 @@ _references = {}
 
 
 def _cotangent(shape):
-    """Weights of the outputs in the scalar that is differentiated:
-
-    All different, so that no two places can be swapped.
-    """
+    """Returns distinct weights for the outputs in the differentiated scalar, so that swapped outputs are detected."""
     return np.cos(np.arange(int(np.prod(shape)), dtype=np.float64)).reshape(shape)
 
 
@@ -85,7 +85,7 @@ def _cast(case, dtype):
 
 
 def reference(case, dtype):
-    """TensorFlow's output and gradients on whole tensors, in a graph (its kernels differ from eager ones)."""
+    """Returns TensorFlow's output and gradients on whole tensors, computed in a graph because eager kernels differ."""
     key = (case.name, dtype)
     if key not in _references:
         values = _cast(case, dtype)
@@ -105,7 +105,7 @@ def reference(case, dtype):
 
 
 def program(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
-    """A program that returns the op's output and its gradients."""
+    """Creates a program that returns the output and the gradients of an operation."""
 
     def fn(cotangent, **inputs):
         y = case.fn(**inputs)
@@ -116,22 +116,22 @@ def program(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
     specs = {k: (s, "int32" if k in case.labels else dtype) for k, s in case.shapes.items()}
     inputs = {"cotangent": (f"cotangent:{size}", dtype), **specs}
     options = {"mesh_shape": mesh_shape, "layout": layout, "mesh_impl": mesh_impl, "devices": devices}
-    made = mi.Program(fn, inputs, **options)
-    # Processors of one device exchange gathered margins first, so their corners travel in other strips.
-    if mesh_impl == "placement" and made.mesh_impl.grid.stack_size == 1:
-        check_exchanges(made, fn, inputs)
-    return made
+    p = mi.Program(fn, inputs, **options)
+    # Processors of one device exchange gathered margins first, so other strips contain the corners.
+    if mesh_impl == "placement" and p.mesh_impl.grid.stack_size == 1:
+        check_exchanges(p, fn, inputs)
+    return p
 
 
 def difference(value, expected):
-    """The largest difference as a share of the largest value."""
+    """Returns the largest difference, relative to the largest value."""
     value = np.asarray(value, np.float64)
     assert value.shape == expected.shape
     return np.abs(value - expected).max() / max(np.abs(expected).max(), 1e-30)
 
 
 def check(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
-    """Asserts that values and all gradients equal TensorFlow's on the whole tensors."""
+    """Asserts that the output and all gradients equal TensorFlow's results on whole tensors."""
     expected = reference(case, dtype)
     p = program(case, dtype, mesh_shape, layout, mesh_impl, devices)
     cotangent = _cotangent(expected[0].shape).ravel()

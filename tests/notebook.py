@@ -1,4 +1,4 @@
-"""A notebook of the documentation, run from its first cell to its last. To run one anew and keep what it then shows:
+"""Runs notebooks of the documentation. The following command runs a notebook and saves its outputs:
 
 python -m tests.notebook docs/start/layouts.ipynb
 """
@@ -17,14 +17,14 @@ _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def run(path: Path, timeout: int = 300):
-    """Runs a notebook in the folder of the clone, so that it is this clone's package which it imports.
+    """Runs a notebook in the root folder of this repository, so that it imports the package of this repository.
 
     Args:
-      path: the .ipynb file, which is left as it is.
-      timeout: seconds that a cell may take.
+      path: the .ipynb file, which is not changed.
+      timeout: time limit of a cell in seconds.
 
     Returns:
-      The notebook with its outputs, without what tells of this machine: its Python, and when cells were run.
+      The notebook with its outputs, without the Python version and the run times of this machine.
 
     Raises:
       CellExecutionError: a cell failed.

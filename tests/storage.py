@@ -1,4 +1,4 @@
-"""Disks that are full or read-only, and files that may not be read, for tests."""
+"""Full disks, read-only disks and unreadable files, for tests."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ import pytest
 
 @contextlib.contextmanager
 def mounting(place):
-    """A file system of its own in memory: a function of options that mounts it, or changes it when called again."""
+    """Yields a function that mounts a file system in memory with given options, or remounts it with other options."""
     place.mkdir()
 
     def mount(options):
         command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+            pytest.skip(f"this system cannot mount a file system: {done.stderr.strip()}")
         return place
 
     yield mount
@@ -28,7 +28,7 @@ def mounting(place):
 
 
 def fill(folder, leave):
-    """Fills the disk of a folder but for some bytes."""
+    """Fills the disk of a folder, except for `leave` bytes."""
     with open(folder / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(2**12)):
             pass
@@ -47,7 +47,7 @@ def no_file_larger_than(size):
 
 @contextlib.contextmanager
 def as_nobody():
-    """Drops root's rights for the block, so that permissions bind the tests of root, too."""
+    """Drops the privileges of root in the block, so that file permissions also apply if root runs the tests."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
@@ -59,7 +59,7 @@ def as_nobody():
 
 @contextlib.contextmanager
 def open_folder():
-    """A folder that any user can reach; pytest's are closed to all but their owner."""
+    """Yields a folder that all users can access; only the owner can access the folders of pytest."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     try:

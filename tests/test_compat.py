@@ -1,4 +1,4 @@
-"""mesh_tensorflow on today's TensorFlow: what is missing is restored, nothing else changes, its own tests pass."""
+"""Patches of mesh_tensorflow for the installed TensorFlow: its own tests pass, and nothing else changes."""
 
 import importlib
 import json
@@ -13,7 +13,7 @@ from tensorflow.python.framework import ops
 
 from mtf_imaging import compat
 
-# module of mesh_tensorflow -> how many tests it has
+# {module of mesh_tensorflow: number of tests}
 UPSTREAM = {"ops_test": 63, "utils_test": 2, "test_utils_test": 4, "simd_mesh_impl_test": 12, "layers_test": 22}
 
 
@@ -24,13 +24,13 @@ def test_tensorflow_2_behavior_stays_on():
     assert tf.compat.v1.control_flow_v2_enabled()
 
 
-def test_preparing_twice_changes_nothing():
+def test_a_second_import_changes_nothing():
     before = tf1.estimator, ops.register_tensor_conversion_function, compat.mtf
     importlib.reload(compat)
     assert before == (tf1.estimator, ops.register_tensor_conversion_function, compat.mtf)
 
 
-def test_what_tensorflow_still_has_is_left_alone(monkeypatch):
+def test_existing_names_of_tensorflow_are_not_replaced(monkeypatch):
     own = object()
     monkeypatch.setattr(tf1, "estimator", own)
     monkeypatch.setattr(ops, "register_tensor_conversion_function", own)

@@ -1,4 +1,4 @@
-"""The map of the code in CONTRIBUTING: every file in it exists, and every package is in it."""
+"""The code map in CONTRIBUTING.md: every file in it exists, and it lists every package."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ PAGE = ROOT / "CONTRIBUTING.md"
 
 
 def mapped(text: str) -> Iterator[Path]:
-    """Yields the paths of a map: folders by indentation, files by their names beside or below them."""
+    """Yields the paths in a code map: folders by indentation, and files on or below the lines of their folders."""
     folders: list[Path] = []
     for line in text.splitlines():
         depth = (len(line) - len(line.lstrip())) // 2
@@ -50,12 +50,12 @@ def test_every_file_in_the_map_exists():
     assert not missing
 
 
-def test_every_package_and_every_module_below_the_command_line_is_in_the_map():
-    known = the_map()
+def test_the_map_lists_every_package_and_every_module_below_the_command_line():
+    paths = the_map()
     packages = {path.parent.relative_to(ROOT) for path in (ROOT / "mtf_imaging").rglob("__init__.py")}
-    assert not {str(path) for path in packages - known}
-    # Parts that a reader finds through the file beside them.
+    assert not {str(path) for path in packages - paths}
+    # Modules that a reader finds through another file in the same folder.
     through_another = re.compile(r"planner/render/picture_\w+|evaluation/report/\w+|cli/commands/\w+|__init__")
     modules = {path.relative_to(ROOT) for path in (ROOT / "mtf_imaging").rglob("*.py")}
-    lacking = {str(path) for path in modules - known if not through_another.search(str(path.with_suffix("")))}
+    lacking = {str(path) for path in modules - paths if not through_another.search(str(path.with_suffix("")))}
     assert not lacking

@@ -1,4 +1,4 @@
-"""The errors of the package: what they carry, and that a user can name each of them."""
+"""The errors of the package: their attributes, and that the package exports each of them."""
 
 import ast
 import builtins
@@ -15,11 +15,11 @@ from mtf_imaging import errors
 ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, mi.MtfImagingError)]
 PACKAGE = Path(mi.__file__).parent
 RAISED = re.compile(r"^\s*((?:\w+, )*\w+): ")
-INTERNAL = {"WorkerError"}  # caught where it is raised, and told as a row of a table
+INTERNAL = {"WorkerError"}  # caught within the package and reported in a table
 
 
 def raised(docstring: str) -> set[str]:
-    """Names under `Raises:` of a docstring."""
+    """Returns the names in the section `Raises:` of a docstring."""
     section = re.search(r"^Raises:\n((?:  .*\n?|\n(?=  ))*)", docstring, re.MULTILINE)
     lines = section.group(1).splitlines() if section else []
     entries = (RAISED.match(line) for line in lines if re.match(r"  \S", line))

@@ -1,4 +1,4 @@
-"""Who may import whom: the one-way rule that keeps the package readable from the bottom up."""
+"""Import rules: modules import only from lower layers, so that the package can be read from the bottom up."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "mtf_imaging"
 FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py")])
 
-# From the bottom up; a unit imports only what stands on a line above its own.
+# Layers from the bottom up. A unit imports only from lower layers, which come earlier in this list.
 LAYERS = [
     {"errors"},
     {"spelling"},
@@ -34,19 +34,19 @@ NEVER = {
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a file, as it is when installed."""
+    """Returns the module name of a file in an installation."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     parts = [PACKAGE, *parts] if parts[0] == "models" else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def unit_of(module: str) -> str:
-    """The part of the package that a module belongs to: "ops" for mtf_imaging.ops.conv.convolution."""
+    """Returns the unit of the package that a module belongs to, such as "ops" for mtf_imaging.ops.conv.convolution."""
     return [*module.split("."), ""][1]
 
 
 def imports_of(source: str, module: str, is_package: bool = False) -> set[str]:
-    """Dotted names that a source imports, wherever in it; `from a import b` counts as a.b."""
+    """Returns the dotted names of all imports in a source; `from a import b` counts as a.b."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -68,7 +68,7 @@ def units_imported(path: Path) -> set[str]:
     return {unit_of(name) for name in imports(path) if name.split(".")[0] == PACKAGE} - {unit_of(module_name(path))}
 
 
-def test_the_reader_of_imports_sees_every_form():
+def test_all_forms_of_imports_are_read():
     source = "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    from mtf_imaging.ops import conv\n"
     names = imports_of(source, "mtf_imaging.cli.train")
     assert names == {"a.b", "mtf_imaging.cli.c", "mtf_imaging.d.e", "mtf_imaging.ops.conv"}
@@ -76,12 +76,12 @@ def test_the_reader_of_imports_sees_every_form():
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_imports_run_one_way(path):
+def test_modules_import_only_from_lower_layers(path):
     unit = unit_of(module_name(path))
     if unit in RANK:
         upwards = {name for name in units_imported(path) if RANK.get(name, len(LAYERS)) >= RANK[unit]}
-        assert not upwards, f"{unit} imports {upwards}, which stands above it"
-    assert not units_imported(path) & NEVER.get(unit, set()), f"{unit} knows nothing of {NEVER[unit]}"
+        assert not upwards, f"{unit} imports {upwards}, which is not in a lower layer"
+    assert not units_imported(path) & NEVER.get(unit, set()), f"{unit} must not import {NEVER[unit]}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
@@ -90,7 +90,7 @@ def test_only_compat_imports_mesh_tensorflow(path):
     assert not direct or path == ROOT / PACKAGE / "compat.py"
 
 
-# What still has to move to cli/.
+# Modules that import gin until their gin code moves to cli/.
 GIN_OUTSIDE_CLI = {"mtf_imaging.jobs.model_dir", "mtf_imaging.jobs.plan"}
 
 
@@ -111,7 +111,7 @@ def test_models_use_the_public_api_only(path):
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_every_module_that_is_imported_exists(path):
-    """Those that a function imports, too, which nothing else may ever call."""
+    """Includes imports within functions, which other tests may never execute."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE and not node.level:
             parts = node.module.split(".")
@@ -137,7 +137,7 @@ def test_the_gin_folder_never_shadows_gin_config():
         "import mtf_imaging.layout.windows",
     ],
 )
-def test_pure_python_parts_leave_tensorflow_alone(statement):
+def test_pure_python_modules_do_not_import_tensorflow(statement):
     check = "import sys; assert not {'tensorflow', 'mesh_tensorflow', 'numpy'} & set(sys.modules), 'imported'"
     subprocess.run([sys.executable, "-c", f"{statement}; {check}"], check=True)
 

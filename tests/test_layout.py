@@ -1,4 +1,4 @@
-"""The grammar of shapes and layouts, and what is said of strings that break it."""
+"""The grammar of shapes and layouts, and the error messages for invalid strings."""
 
 import string
 
@@ -24,7 +24,7 @@ SPACES = st.text(" \t\n", max_size=2)
         ("_a/b.c-d:1", (("_a/b.c-d", 1),)),
     ],
 )
-def test_shapes_that_can_be_read(text, shape):
+def test_valid_shapes(text, shape):
     assert parse_shape(text) == shape
 
 
@@ -37,7 +37,7 @@ def test_shapes_that_can_be_read(text, shape):
         ("x:rows,y:rows", (("x", "rows"), ("y", "rows"))),
     ],
 )
-def test_layouts_that_can_be_read(text, layout):
+def test_valid_layouts(text, layout):
     assert parse_layout(text) == layout
 
 
@@ -47,26 +47,30 @@ def test_layouts_that_can_be_read(text, layout):
         ("rows", "^^^^", "'rows' has no ':'; each item is name:size."),
         ("rows=2", "^^^^^^", "'rows=2' has no ':'; each item is name:size. Did you mean 'rows:2'?"),
         ("a:1,rows 2", "    ^^^^^^", "Did you mean 'rows:2'?"),
-        ("rows:2 cols:2", "^^^^^^^^^^^^^", "'rows:2 cols:2' is more than one item; put a ',' after each name:size."),
-        ("rows:2:3", "^^^^^^^^", "is more than one item"),
-        (":2", "^^", "no name stands before the ':' of ':2'."),
-        ("rows:2,cols:", "       ^^^^", "'cols' has no size. Write it as 'cols:2'."),
-        ("rows:0", "     ^", "the size of 'rows' must be 1, 2, 3 ..., not '0'."),
-        ("rows: -1", "      ^^", "the size of 'rows' must be 1, 2, 3 ..., not '-1'."),
+        (
+            "rows:2 cols:2",
+            "^^^^^^^^^^^^^",
+            "'rows:2 cols:2' has 2 ':', but each item is name:size. Fix: separate items with ','.",
+        ),
+        ("rows:2:3", "^^^^^^^^", "'rows:2:3' has 2 ':', but each item is name:size."),
+        (":2", "^^", "':2' has no name before the ':'; each item is name:size."),
+        ("rows:2,cols:", "       ^^^^", "'cols' has no size. Fix: add one, for instance 'cols:2'."),
+        ("rows:0", "     ^", "the size of 'rows' must be a positive integer such as 2, not '0'."),
+        ("rows: -1", "      ^^", "the size of 'rows' must be a positive integer such as 2, not '-1'."),
         ("rows:2.5", "     ^^^", "not '2.5'"),
         ("rows:two", "     ^^^", "not 'two'"),
         ("rows:02", "     ^^", "not '02'"),
         ("rows:\N{SUPERSCRIPT TWO}", "     ^", "the size of 'rows' must be"),
-        ("2:rows", "^", "'2' is no name: names start with a letter or '_'."),
-        ("rows:2,rows:4", "       ^^^^", "dimension 'rows' is named 2 times; one size each."),
-        (",", "^", "a ',' with nothing on one side of it."),
-        ("rows:2,", "      ^", "a ',' with nothing on one side of it."),
-        ("rows:2 ; ", "       ^", "a ';' with nothing on one side of it."),
-        (",rows:2", "^", "a ',' with nothing on one side of it."),
-        ("rows:2,,cols:2", "       ^", "a ',' with nothing on one side of it."),
+        ("2:rows", "^", "'2' is not a valid name: a name starts with a letter or '_'"),
+        ("rows:2,rows:4", "       ^^^^", "dimension 'rows' appears 2 times. Fix: give each dimension one size."),
+        (",", "^", "the item before or after this ',' is empty. Fix: remove it."),
+        ("rows:2,", "      ^", "the item before or after this ',' is empty. Fix: remove it."),
+        ("rows:2 ; ", "       ^", "the item before or after this ';' is empty. Fix: remove it."),
+        (",rows:2", "^", "the item before or after this ',' is empty. Fix: remove it."),
+        ("rows:2,,cols:2", "       ^", "the item before or after this ',' is empty. Fix: remove it."),
     ],
 )
-def test_a_fault_in_a_shape_is_pointed_at(text, carets, message):
+def test_a_caret_marks_a_fault_in_a_shape(text, carets, message):
     with pytest.raises(LayoutError) as error:
         parse_shape(text, "mesh shape")
     title, echo, pointer, explanation = str(error.value).split("\n")
@@ -80,13 +84,13 @@ def test_a_fault_in_a_shape_is_pointed_at(text, carets, message):
     ("text", "carets", "message"),
     [
         ("x=rows", "^^^^^^", "'x=rows' has no ':'; each item is tensor_dim:mesh_dim. Did you mean 'x:rows'?"),
-        ("x:rows,y:", "       ^", "'y' has no mesh dimension, as in 'y:rows'."),
-        ("x:rows,x:cols", "       ^", "tensor dimension 'x' has 2 rules; one mesh dimension each."),
-        ("x:rows,x:rows", "       ^", "tensor dimension 'x' has 2 rules; one mesh dimension each."),
-        ("x:2", "  ^", "'2' is no name of a mesh dimension."),
+        ("x:rows,y:", "       ^", "'y' has no mesh dimension. Fix: add one, for instance 'y:rows'."),
+        ("x:rows,x:cols", "       ^", "tensor dimension 'x' has 2 rules. Fix: keep only one of them."),
+        ("x:rows,x:rows", "       ^", "tensor dimension 'x' has 2 rules. Fix: keep only one of them."),
+        ("x:2", "  ^", "'2' is not a valid mesh dimension: a name starts with a letter or '_'"),
     ],
 )
-def test_a_fault_in_a_layout_is_pointed_at(text, carets, message):
+def test_a_caret_marks_a_fault_in_a_layout(text, carets, message):
     with pytest.raises(LayoutError) as error:
         parse_layout(text)
     title, echo, pointer, explanation = str(error.value).split("\n")
@@ -94,7 +98,7 @@ def test_a_fault_in_a_layout_is_pointed_at(text, carets, message):
     assert message in explanation
 
 
-def test_what_is_no_string_is_refused():
+def test_values_other_than_strings_are_refused():
     with pytest.raises(LayoutError, match="mesh shape must be a string such as 'rows:2,cols:2', not None"):
         parse_shape(None, "mesh shape")
     with pytest.raises(LayoutError, match="layout must be a string such as 'x:rows,y:cols', not 4"):
@@ -115,12 +119,12 @@ def test_all_faults_are_reported_at_once():
             "  no tensor dimension is called 'q'. Known tensor dimensions: batch, x, y.",
             "    x:rosw, q:cols,x:rows",
             "                   ^",
-            "  tensor dimension 'x' has 2 rules; one mesh dimension each.",
+            "  tensor dimension 'x' has 2 rules. Fix: keep only one of them.",
         ]
     )
 
 
-def test_faults_of_mesh_and_layout_come_in_one_error():
+def test_one_error_lists_the_faults_of_mesh_and_layout():
     with pytest.raises(LayoutError) as error:
         check_names("x:rows,chanels:cols", "rows:0,cols:2", ["x", "channels"])
     assert "mesh shape 'rows:0,cols:2' has 1 fault:" in str(error.value)
@@ -128,17 +132,18 @@ def test_faults_of_mesh_and_layout_come_in_one_error():
     assert "Did you mean 'channels'?" in str(error.value)
 
 
-def test_dimensions_of_blocks_are_answered_with_the_layout_to_write():
-    upstreams = "batch:cores, image_nx_block:rows, image_ny_block:columns"
+def test_an_error_about_dimensions_of_blocks_suggests_a_layout():
+    upstream_layout = "batch:cores, image_nx_block:rows, image_ny_block:columns"
     with pytest.raises(LayoutError) as error:
-        check_names(upstreams, "cores:2,rows:2,columns:2", ["batch", "x", "y", "z", "channels"])
+        check_names(upstream_layout, "cores:2,rows:2,columns:2", ["batch", "x", "y", "z", "channels"])
     lines = str(error.value).split("\n")
-    assert lines[0] == f"layout '{upstreams}' has 2 faults:"
+    assert lines[0] == f"layout '{upstream_layout}' has 2 faults:"
     assert lines[1:4] == [
-        f"    {upstreams}",
+        f"    {upstream_layout}",
         "                 ^^^^^^^^^^^^^^",
-        "  no tensor dimension is called 'image_nx_block': so mesh_tensorflow's convolutions with blocks call what "
-        "they cut x into; here a dimension itself is split. Write the layout as 'batch:cores,x:rows,y:columns'.",
+        "  no tensor dimension is called 'image_nx_block'. mesh_tensorflow's convolutions with blocks need x cut into "
+        "such dimensions, but mtf_imaging splits the spatial dimension itself. Fix: write the layout as "
+        "'batch:cores,x:rows,y:columns'.",
     ]
     assert "'image_ny_block'" in lines[6]
     assert check_names("batch:cores,x:rows,y:columns", "cores:2,rows:2,columns:2", ["batch", "x", "y"]) == ()
@@ -155,19 +160,19 @@ def test_dimensions_of_blocks_are_answered_with_the_layout_to_write():
         ("x:cols,image_nx_block:rows", "x:rows"),
     ],
 )
-def test_each_axis_comes_once_in_the_layout_to_write(layout, written):
-    with pytest.raises(LayoutError, match=rf"Write the layout as '{written}'\."):
+def test_the_suggested_layout_has_one_rule_per_dimension(layout, written):
+    with pytest.raises(LayoutError, match=rf"Fix: write the layout as '{written}'\."):
         check_names(layout, "rows:2,cols:2", ["x", "y", "z"])
 
 
-def test_dimensions_of_blocks_that_a_program_has_are_none_to_correct():
+def test_dimensions_of_blocks_that_the_program_has_are_accepted():
     assert check_names("image_nx_block:rows", "rows:2", ["image_nx_block", "image_sx_block"]) == ()
-    with pytest.raises(LayoutError, match=r"split, whatever its name\. Known tensor dimensions: batch, height\."):
+    with pytest.raises(LayoutError, match=r"dimension itself\. Known tensor dimensions: batch, height\."):
         check_names("image_nx_block:rows", "rows:2", ["batch", "height"])
 
 
-def test_a_rule_on_an_empty_mesh_says_that_there_is_none():
-    with pytest.raises(LayoutError, match=r"no mesh dimension is called 'rows'\. There is no mesh dimension at all\."):
+def test_a_rule_on_an_empty_mesh_is_refused():
+    with pytest.raises(LayoutError, match=r"no mesh dimension is called 'rows'\. There are no mesh dimensions\."):
         check_names("x:rows", "", ["x"])
 
 
@@ -177,17 +182,17 @@ def test_mesh_dimensions_that_no_rule_uses_are_returned():
 
 
 @given(st.lists(st.tuples(NAMES, st.integers(1, 10**6)), unique_by=lambda pair: pair[0], max_size=5))
-def test_a_formatted_shape_is_read_back(shape):
+def test_parsing_a_formatted_shape_returns_the_shape(shape):
     assert parse_shape(format_shape(shape)) == tuple(shape)
 
 
 @given(st.lists(st.tuples(NAMES, NAMES), unique_by=lambda pair: pair[0], max_size=5))
-def test_a_formatted_layout_is_read_back(layout):
+def test_parsing_a_formatted_layout_returns_the_layout(layout):
     assert parse_layout(format_rules(layout)) == tuple(layout)
 
 
 @given(st.lists(st.tuples(SPACES, NAMES, SPACES, NAMES, SPACES), unique_by=lambda item: item[1], max_size=4), st.data())
-def test_spaces_and_semicolons_mean_nothing(items, data):
+def test_spaces_are_ignored_and_semicolons_are_commas(items, data):
     text = ""
     for before, tensor_dim, between, mesh_dim, after in items:
         text += data.draw(st.sampled_from(",;")) if text else ""
@@ -196,7 +201,7 @@ def test_spaces_and_semicolons_mean_nothing(items, data):
 
 
 @given(st.text(string.ascii_lowercase[:3] + "12:,; =-\n", max_size=12))
-def test_any_string_is_read_or_refused_with_carets(text):
+def test_any_string_is_parsed_or_refused_with_carets(text):
     for parse, write in ((parse_shape, format_shape), (parse_layout, format_rules)):
         try:
             pairs = parse(text)

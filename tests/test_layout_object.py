@@ -1,4 +1,4 @@
-"""The value object of a layout."""
+"""The class `Layout`."""
 
 import copy
 import pickle
@@ -9,7 +9,7 @@ from mtf_imaging.errors import LayoutError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
 
-def test_it_is_parsed_once_and_compares_by_value():
+def test_layouts_are_parsed_and_compared_by_value():
     layout = Layout.parse("rows: 2; cols:4", " x:rows, y:cols")
     assert layout == Layout((("rows", 2), ("cols", 4)), (("x", "rows"), ("y", "cols")))
     assert hash(layout) == hash(Layout.parse("rows:2,cols:4", "x:rows,y:cols"))
@@ -24,7 +24,7 @@ def test_one_processor():
     assert (ONE_PROCESSOR.processors, str(ONE_PROCESSOR)) == (1, "one processor")
 
 
-def test_all_faults_of_both_strings_come_at_once():
+def test_one_error_lists_all_faults_of_both_strings():
     with pytest.raises(LayoutError) as error:
         Layout.parse("rows:0,cols:2", "x:rows,y")
     assert "mesh_shape 'rows:0,cols:2' has 1 fault" in str(error.value)
@@ -46,21 +46,21 @@ def test_a_mesh_dimension_without_a_rule_is_returned():
     assert Layout.parse("rows:2", "x:rows").check_names(["x", "y"]) == ()
 
 
-def test_restrict_drops_rules_and_the_mesh_dimensions_that_they_alone_used():
+def test_restrict_drops_rules_and_their_mesh_dimensions():
     layout = Layout.parse("rows:2,cores:2,spare:2", "x:rows,batch:cores")
     assert layout.restrict(lambda dim: dim != "batch") == Layout.parse("rows:2,spare:2", "x:rows")
     assert layout.restrict(lambda dim: True) is layout
 
 
-def test_strings_become_a_layout_at_the_edges_alone():
+def test_strings_and_layouts_are_converted_to_layouts():
     layout = Layout.parse("rows:2", "x:rows")
     assert Layout.of(layout) is layout
     assert Layout.of("x:rows", "rows:2") == layout
     with pytest.raises(LayoutError) as error:
         Layout.of(layout, "rows:4")
     assert str(error.value) == (
-        "mesh_shape 'rows:4' beside the layout 'x:rows on rows:2', which has a mesh of its own. "
-        "Fix: leave out mesh_shape, or give the layout as a string."
+        "mesh_shape 'rows:4' conflicts with the layout 'x:rows on rows:2', which already includes a mesh. "
+        "Fix: omit mesh_shape, or pass the layout as a string."
     )
 
 

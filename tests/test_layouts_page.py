@@ -1,4 +1,4 @@
-"""The blocks of docs/concepts/layouts.md print what the page shows, and its rules match the arithmetic."""
+"""The code blocks of docs/concepts/layouts.md print the output on the page, and its rules match the arithmetic."""
 
 import re
 from pathlib import Path
@@ -14,16 +14,16 @@ PRINTED = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text
 
 
 @pytest.mark.parametrize(("code", "text"), PRINTED, ids=range(len(PRINTED)))
-def test_blocks_print_what_stands_below_them(code, text, capsys):
+def test_blocks_print_the_output_on_the_page(code, text, capsys):
     exec(compile(code, PAGE.name, "exec"), {"__name__": "documentation"})
     assert capsys.readouterr().out == text
 
 
-def test_every_block_says_what_it_prints():
+def test_every_block_has_its_output():
     assert len(PRINTED) == PAGE.read_text().count("```python\n") == 4
 
 
-def test_pictures_are_what_the_command_draws(tmp_path):
+def test_the_command_draws_the_pictures_of_the_page(tmp_path):
     layout_pictures.main(tmp_path)
     pictures = re.findall(r"!\[.+?\]\((\w+\.png)\)", PAGE.read_text())
     assert sorted(pictures) == sorted(file.name for file in tmp_path.iterdir())
@@ -32,7 +32,7 @@ def test_pictures_are_what_the_command_draws(tmp_path):
         assert imread(PAGE.parent / name).shape == imread(tmp_path / name).shape
 
 
-def test_valid_windows_of_stride_1_are_split_by_divisors_of_what_they_lose():
+def test_valid_windows_of_stride_1_are_split_by_divisors_of_the_lost_voxels():
     for kernel in range(1, 8):
         for parts in range(2, 9):
             legal = [n for n in range(kernel, 200) if not check_split(Window(kernel, padding="VALID"), n, parts)]

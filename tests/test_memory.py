@@ -1,4 +1,4 @@
-"""What a device must hold, counted and told when it cannot."""
+"""The estimate of device memory, and errors about insufficient memory."""
 
 import subprocess
 import sys
@@ -23,13 +23,13 @@ def product(image, weights):
     [
         # image 64 bytes, weights 192, image as float64 128, their product [batch, x, filters] 384, its sum 128
         ("rows:4", "", "stacked", (2, 8, 3), 384, 384, 896),
-        ("rows:4", "x:rows", "stacked", (2, 2, 3), 96, 384, 896),  # four slices on one device are the whole again
+        ("rows:4", "x:rows", "stacked", (2, 2, 3), 96, 384, 896),  # four slices on one device equal the whole tensor
         ("rows:4", "x:rows", "placement", (2, 2, 3), 96, 96, 224),
-        # Twelve processors with half a batch each; the weights are held once.
+        # Twelve processors with half a batch each; the weights are stored once.
         ("rows:6,cols:2", "batch:cols", "stacked", (1, 8, 3), 192, 2304, 12 * (32 + 64 + 192 + 64) + 192),
     ],
 )
-def test_demand_is_what_slices_take_on_a_device(
+def test_the_demand_counts_the_slices_on_a_device(
     mesh, layout, impl, slice_shape, slice_bytes, device_bytes, total_bytes
 ):
     cpus = [device.name for device in tf.config.list_logical_devices("CPU")]
@@ -40,12 +40,12 @@ def test_demand_is_what_slices_take_on_a_device(
 
 
 def _refuse(shape, dtype):
-    """What TensorFlow raises, without the 10 seconds that it waits for memory to come free before it gives up."""
+    """Raises the error of TensorFlow immediately; TensorFlow itself waits 10 seconds for free memory."""
     raise tf.errors.ResourceExhaustedError(None, None, f"OOM when allocating tensor with shape{shape}")
 
 
 @pytest.mark.parametrize("initializer", [_refuse, pytest.param(None, marks=pytest.mark.slow)], ids=["fast", "real"])
-def test_a_variable_larger_than_all_memory_is_told_with_what_it_takes(initializer):
+def test_the_error_about_a_too_large_variable_names_its_size(initializer):
     def fn(image):
         shape = mi.mtf.Shape([mi.mtf.Dimension("a", 2**50)])
         large = mi.mtf.get_variable(image.mesh, "large", shape, initializer=initializer)
@@ -57,20 +57,22 @@ def test_a_variable_larger_than_all_memory_is_told_with_what_it_takes(initialize
     assert lines[0].startswith("out of memory: OOM when allocating tensor with shape[1125899906842624]")
     assert "'large:0' [a:1125899906842624], has slices of [1125899906842624], 4,096.0 TiB each" in lines[1]
     assert lines[2:] == [
-        "  Ways out:",
-        "  - processors: a mesh_shape with more of them, on more devices, or a layout that splits more",
-        "  - less at a time: a smaller batch_size, or more micro_batches",
-        "  - smaller tensors: a lower resolution, or half the bytes with dtype='bfloat16'",
+        "  Fix: do one of the following:",
+        "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions",
+        "  - less work at once: use a smaller batch_size or more micro_batches",
+        "  - smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
     ]
     assert error.value.settings == ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
 
 
-def test_an_array_that_cannot_be_made_in_the_function_is_told_without_numbers():
-    with pytest.raises(OutOfMemoryError, match=r"^out of memory: Unable to allocate 4\.00 PiB .*\n  Ways out:"):
+def test_the_error_about_an_array_in_the_function_has_no_sizes():
+    with pytest.raises(
+        OutOfMemoryError, match=r"^out of memory: Unable to allocate 4\.00 PiB .*\n  Fix: do one of the following:"
+    ):
         mi.Program(lambda image: image * float(np.zeros(2**50, np.float32)[0]), {"image": "x:4"})
 
 
-def test_other_failures_of_a_call_stay_what_they_are():
+def test_other_errors_of_a_call_are_not_converted():
     def fn(image):
         check = tf.debugging.assert_less
         return mi.mtf.cwise(lambda x: tf.identity(x) if check(x, 1.0) is None else x, [image])
@@ -81,9 +83,9 @@ def test_other_failures_of_a_call_stay_what_they_are():
         program(image=np.full(4, 2.0))
 
 
-@pytest.mark.slow  # TensorFlow waits 10 seconds for memory to come free before it gives up
-def test_a_call_that_finds_too_little_memory_is_told_and_the_program_goes_on_when_there_is_more():
-    """For real: a process that may not have more address space than 128 MiB beside what it has."""
+@pytest.mark.slow  # TensorFlow waits 10 seconds for free memory before it raises an error
+def test_a_program_runs_again_after_a_call_with_too_little_memory():
+    """Limits the address space of a real process to 128 MiB more than it already uses."""
     script = """
         import resource, sys
         import numpy as np
@@ -96,7 +98,7 @@ def test_a_call_that_finds_too_little_memory_is_told_and_the_program_goes_on_whe
             return mtf.reduce_sum(image * weights)
 
         small = mi.Program(fn, {"image": "x:4", "weights": "y:4"}, "rows:2", "x:rows")
-        small(image=np.ones(4), weights=np.ones(4))  # threads are there, which need memory of their own
+        small(image=np.ones(4), weights=np.ones(4))  # starts the threads, which also need memory
         program = mi.Program(fn, {"image": "x:8192", "weights": "y:8192"}, "rows:2", "x:rows")
         inputs = {"image": np.ones(8192), "weights": np.ones(8192)}
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -113,4 +115,4 @@ def test_a_call_that_finds_too_little_memory_is_told_and_the_program_goes_on_whe
     assert done.returncode == 0, done.stderr
     first, second, *_ = done.stdout.splitlines()
     assert first.startswith("out of memory: OOM when allocating tensor with shape[2,4096,8192]")
-    assert "[x:8192,y:8192], has slices of [4096, 8192], 128.0 MiB each, 256.0 MiB a device" in second
+    assert "[x:8192,y:8192], has slices of [4096, 8192], 128.0 MiB each, 256.0 MiB per device" in second

@@ -1,4 +1,4 @@
-"""No layer names its callers: messages below the command line speak of keyword arguments, not flags, gin or models."""
+"""Messages below the command line name keyword arguments, and not flags, gin or models."""
 
 import ast
 import re
@@ -20,12 +20,12 @@ FORBIDDEN = {
     "gin": re.compile(r"\bgin\b"),
     "a model": re.compile(r"(?<!nn)\bU-?Net|\bResNet"),
 }
-# What a name is, not who calls: a file of a run.
+# The name of a file of a run, which does not refer to a caller.
 ALLOWED = {("files/run_folder.py", "config.gin")}
 
 
 def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yields line and text of each string but docstrings; in an f-string, "x" stands for what is put in."""
+    """Yields line and text of each string except docstrings; replacement fields of f-strings become "x"."""
     skipped = {id(statement.value) for statement in ast.walk(tree) if isinstance(statement, ast.Expr)}
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -60,7 +60,7 @@ def names_of_callers(text: str) -> list[str]:
         ("'''--docstring'''", []),
     ],
 )
-def test_the_scan_sees_what_is_forbidden(source, named):
+def test_forbidden_names_are_found(source, named):
     assert [what for _, text in strings(ast.parse(source)) for what in names_of_callers(text)] == named
 
 
@@ -69,7 +69,7 @@ def test_messages_below_the_jobs_name_no_caller(path):
     where = str(path.relative_to(PACKAGE))
     for line, text in strings(ast.parse(path.read_text())):
         named = names_of_callers(text)
-        if where == "jobs/devices.py":  # servers are started by a command, whoever computes on them
+        if where == "jobs/devices.py":  # servers are always started by a command
             named = [what for what in named if what != "a command"]
         assert not named or (where, text) in ALLOWED, f"{where}:{line} names {' and '.join(named)}: {text!r}"
 

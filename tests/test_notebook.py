@@ -1,4 +1,4 @@
-"""The notebooks of the documentation: each runs as it is, and shows what is kept in it."""
+"""The notebooks of the documentation: each runs without errors and prints the saved outputs."""
 
 import base64
 import re
@@ -26,12 +26,12 @@ def pictures(cell):
     return [output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {})]
 
 
-def test_there_is_one():
+def test_the_list_of_notebooks():
     assert [path.name for path in NOTEBOOKS] == ["layouts.ipynb"]
 
 
 @by_name
-def test_outputs_are_kept_and_tell_nothing_of_a_machine(path):
+def test_outputs_are_saved_and_do_not_depend_on_the_machine(path):
     found = nbformat.read(path, as_version=4)
     nbformat.validate(found)
     assert path.stat().st_size < 1_000_000
@@ -49,7 +49,7 @@ def test_outputs_are_kept_and_tell_nothing_of_a_machine(path):
 
 
 @by_name
-def test_links_lead_somewhere(path):
+def test_the_targets_of_links_exist(path):
     for cell in nbformat.read(path, as_version=4).cells:
         for target in re.findall(r"\]\(([^)#:]+)\)", cell.source):
             assert (path.parent / target).exists(), target
@@ -57,14 +57,14 @@ def test_links_lead_somewhere(path):
 
 @pytest.mark.slow
 @by_name
-def test_every_cell_runs_and_prints_what_is_kept(path):
+def test_every_cell_prints_its_saved_output(path):
     kept, new = nbformat.read(path, as_version=4), notebook.run(path)
     for cell, again in zip(cells(kept), cells(new), strict=True):
         assert printed(again) == printed(cell)
         assert len(pictures(again)) == len(pictures(cell))
 
 
-def test_a_cell_that_fails_is_an_error(tmp_path):
+def test_an_error_in_a_cell_is_raised(tmp_path):
     broken = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     nbformat.write(broken, tmp_path / "broken.ipynb")
     with pytest.raises(notebook.CellExecutionError, match="ZeroDivisionError"):

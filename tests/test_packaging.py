@@ -1,4 +1,4 @@
-"""The wheel, from the folder and from the source archive, and an editable install: the same names everywhere."""
+"""The wheel, the source archive and an editable installation all contain the same files."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("gin", "layouts", "models", "mtf_imaging")
 FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
 
-# What a program sees of an installation; run from an empty folder.
+# Prints the visible files and modules of an installation; runs in an empty folder.
 LOOK = """
 import importlib.util, json, os
 import gin, mtf_imaging, mtf_imaging.models
@@ -41,7 +41,7 @@ print(json.dumps({
 
 
 def call(*command, cwd):
-    """Runs a command without what the environment of the tests would add to it; returns what it printed."""
+    """Runs a command without the environment variables of the tests; returns its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TF_"))}
     done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,7 +50,7 @@ def call(*command, cwd):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """A copy of the sources: building leaves folders behind."""
+    """Copies the sources, because a build leaves folders behind."""
     copy = tmp_path_factory.mktemp("sources")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -73,7 +73,7 @@ def wheel(sources, tmp_path_factory):
 
 
 def make_environment(folder, *install):
-    """A virtual environment with this one's packages, but not its mtf_imaging, and with what is installed into it."""
+    """Creates a virtual environment with the packages of this one, except mtf_imaging, and installs more packages."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     site_packages = call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
@@ -82,7 +82,7 @@ def make_environment(folder, *install):
     return folder / "bin"
 
 
-def test_nothing_but_the_package_lands_in_site_packages(wheel):
+def test_the_wheel_contains_only_the_package(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names} == {"mtf_imaging", "mtf_imaging-0.1.0.dist-info"}
@@ -112,7 +112,7 @@ def test_the_source_archive_builds_the_same_wheel(sources, wheel, tmp_path):
     assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_installed_and_editable_look_the_same(sources, wheel, tmp_path):
+def test_an_editable_installation_has_the_same_files(sources, wheel, tmp_path):
     (tmp_path / "empty").mkdir()
     seen = [
         call(make_environment(tmp_path / name, *install) / "python", "-c", LOOK, cwd=tmp_path / "empty")
@@ -147,7 +147,7 @@ def test_the_installed_program_works_from_an_empty_folder(wheel, tmp_path):
     assert {path.name for path in empty.iterdir()} == written
 
 
-def test_the_page_on_ones_own_model_works_in_an_empty_folder(wheel, tmp_path):
+def test_the_page_on_custom_networks_works_in_an_empty_folder(wheel, tmp_path):
     programs = make_environment(tmp_path / "installed", wheel)
     folder = tmp_path / "own_model"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Layouts as TPUEstimator takes them: what they are here, and what is said of numbers that make none."""
+"""Conversion of TPUEstimator's `input_partition_dims` to layouts, and the error messages for invalid numbers."""
 
 import re
 
@@ -41,73 +41,103 @@ IMAGE = "batch,x,y,channels"
         ([np.int64(1), np.int32(4)], "batch,x", {}, ("rows:4", "x:rows")),
     ],
 )
-def test_what_numbers_are_as_a_layout(numbers, dims, options, expected):
+def test_numbers_become_a_layout(numbers, dims, options, expected):
     assert from_partition_dims(numbers, dims, **options) == expected
 
 
 @pytest.mark.parametrize(
     ("numbers", "dims", "options", "message"),
     [
-        ([1, 0, 2, 1], IMAGE, {}, "[1, 0, 2, 1] has 1 fault:\n  'x' must be cut into 1, 2, 3 ... slices, not 0."),
+        (
+            [1, 0, 2, 1],
+            IMAGE,
+            {},
+            "[1, 0, 2, 1] has 1 fault:\n  the number of slices of 'x' must be a positive integer, not 0.",
+        ),
         (
             [1, -2, 2.5, 1],
             IMAGE,
             {},
-            "has 2 faults:\n  'x' must be cut into 1, 2, 3 ... slices, not -2.\n  'y' must",
+            "has 2 faults:\n  the number of slices of 'x' must be a positive integer, not -2.\n  the number",
         ),
-        ([1, 4, "2", True], IMAGE, {}, "not '2'.\n  'channels' must be cut into 1, 2, 3 ... slices, not True."),
+        (
+            [1, 4, "2", True],
+            IMAGE,
+            {},
+            "not '2'.\n  the number of slices of 'channels' must be a positive integer, not True.",
+        ),
         (
             [1, 4, 2],
             IMAGE,
             {},
-            "[1, 4, 2] has 3 numbers, but 'batch,x,y,channels' names 4 dimensions. Fix: a number",
+            "[1, 4, 2] has length 3, but the number of dimensions in 'batch,x,y,channels' is 4. Fix: write one number",
         ),
-        ([[1, 4, 2], None], IMAGE, {}, "[1, 4, 2] has 3 numbers, but 'batch,x,y,channels' names 4 dimensions."),
-        ([[1, 4], [1, 4]], ["batch,x", "batch"], {}, "[1, 4] has 2 numbers, but 'batch' names 1 dimensions."),
-        ([], IMAGE, {}, "[] has 0 numbers"),
+        (
+            [[1, 4, 2], None],
+            IMAGE,
+            {},
+            "[1, 4, 2] has length 3, but the number of dimensions in 'batch,x,y,channels' is 4.",
+        ),
+        (
+            [[1, 4], [1, 4]],
+            ["batch,x", "batch"],
+            {},
+            "[1, 4] has length 2, but the number of dimensions in 'batch' is 1.",
+        ),
+        ([], IMAGE, {}, "[] has length 0"),
         (
             "[1,4,2,1]",
             IMAGE,
             {},
-            "must be a list such as [1, 4, 2, 1], or one with a list for each input such as [[1",
+            "must be a list such as [1, 4, 2, 1], or a list with one list per input such as [[1",
         ),
         (4, IMAGE, {}, "not 4 (int)."),
-        ([1, [1, 4, 1, 1]], IMAGE, {}, "1 stands where the list of an input should. Fix: [1, ...], or None."),
+        ([1, [1, 4, 1, 1]], IMAGE, {}, "1 is not the list of an input. Fix: write [1, ...], or None."),
         (
             [[1, 4], [1, 2]],
             "batch,x",
             {},
-            "'x' is cut into 4 slices in one input and into 2 in another; a layout",
+            "'x' has 4 slices in one input and 2 in another, but a layout splits",
         ),
         (
             [1, 4, 2, 1],
             IMAGE,
             {"num_cores_per_replica": 4},
-            "[1, 4, 2, 1] has 1 fault:\n  it makes 4 x 2 = 8 slices, but num_cores_per_replica is 4. "
-            "Fix: num_cores_per_replica 8, or numbers whose product is 4.",
+            "[1, 4, 2, 1] has 1 fault:\n  the number of slices is 4 x 2 = 8, but num_cores_per_replica is 4. "
+            "Fix: set num_cores_per_replica to 8, or write numbers whose product is 4.",
         ),
-        ([1, 4], "batch,x", {"num_cores_per_replica": "4"}, "num_cores_per_replica must be 1, 2, 3 ..., not '4'."),
-        ([1, 4], "batch,x", {"num_replicas": 0}, "num_replicas must be 1, 2, 3 ..., not 0."),
-        ([1, 4], "n,x", {"num_replicas": 2}, "replicas share the batch, but of 'n,x' none is called 'batch'. Fix"),
-        ([1, 4], "batch,2x", {}, "dims 'batch,2x': '2x' is no name"),
-        ([1, 4], "x,x", {}, "dims 'x,x': 'x' is named 2 times. Fix: a name for each."),
+        (
+            [1, 4],
+            "batch,x",
+            {"num_cores_per_replica": "4"},
+            "num_cores_per_replica must be a positive integer, not '4'.",
+        ),
+        ([1, 4], "batch,x", {"num_replicas": 0}, "num_replicas must be a positive integer, not 0."),
+        (
+            [1, 4],
+            "n,x",
+            {"num_replicas": 2},
+            "replicas share the batch, but no dimension of 'n,x' is called 'batch'. Fix",
+        ),
+        ([1, 4], "batch,2x", {}, "dims 'batch,2x': '2x' is not a valid name"),
+        ([1, 4], "x,x", {}, "dims 'x,x': 'x' appears 2 times. Fix: give each dimension its own name."),
         (
             [1, 4],
             3,
             {},
-            "dims must be names such as 'batch,x,y,channels', or a list of them for each of 1 inputs",
+            "dims must be names such as 'batch,x,y,channels', or a list with such names for each input (length 1), not",
         ),
-        ([[1, 4]], ["batch,x", "batch"], {}, "not ['batch,x', 'batch'], which are 2."),
-        ([[1, 4]], [None], {}, "dims of an input that is split must be names such as 'batch,x,y,channels', not None"),
+        ([[1, 4]], ["batch,x", "batch"], {}, "(length 1), not ['batch,x', 'batch'] (length 2)."),
+        ([[1, 4]], [None], {}, "the dims of a split input must be names such as 'batch,x,y,channels', not None"),
     ],
 )
-def test_what_makes_no_layout(numbers, dims, options, message):
+def test_invalid_numbers_are_refused(numbers, dims, options, message):
     with pytest.raises(LayoutError, match=re.escape(message)):
         from_partition_dims(numbers, dims, **options)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6))
-def test_each_dimension_is_split_as_it_says(numbers):
+def test_each_dimension_has_the_given_number_of_slices(numbers):
     dims = ["batch", "a", "b", "c", "d", "e"][: len(numbers)]
     mesh_shape, layout = from_partition_dims(numbers, ",".join(dims))
     sizes, rules = dict(parse_shape(mesh_shape)), dict(parse_layout(layout))
@@ -124,17 +154,17 @@ def test_each_dimension_is_split_as_it_says(numbers):
         ("[{'x': [1, 4]}, None]", [{"x": [1, 4]}, None]),
     ],
 )
-def test_strings_that_can_be_read(string, numbers):
+def test_valid_strings(string, numbers):
     assert parse_partition_dims(string) == numbers
 
 
 @pytest.mark.parametrize("string", ["", "[1,4", "[1,x]", "4", "'1,4'", "rows:4", "[1,04]", "[" * 5000])
-def test_strings_that_cannot(string):
-    with pytest.raises(LayoutError, match=r"_dims '.*' (cannot be read|is no list)\. Fix: .*\[1,4,2,1\]"):
+def test_invalid_strings(string):
+    with pytest.raises(LayoutError, match=r"_dims '.*' (cannot be parsed|is not a list)\. Fix: .*\[1,4,2,1\]"):
         parse_partition_dims(string)
 
 
-def test_a_level_that_does_not_divide_is_refused_with_the_fix():
+def test_the_error_about_an_uneven_level_suggests_a_fix():
     network = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0)
 
     def build(numbers):

@@ -1,4 +1,7 @@
-"""Private names of TensorFlow and mesh_tensorflow: one file uses them, and its table lists them. Imports neither."""
+"""Private names of TensorFlow and mesh_tensorflow: only one module uses them, and its table lists them.
+
+The tests read sources and import neither library.
+"""
 
 import ast
 import importlib.util
@@ -12,8 +15,8 @@ COMPAT = ROOT / "mtf_imaging/compat.py"
 FILES = sorted({*(ROOT / "mtf_imaging").rglob("*.py"), *(ROOT / "models").rglob("*.py")} - {COMPAT})
 
 OF_PYTHON = {"_asdict", "_exit", "_fields", "_make", "_replace"}
-CODE = {"__closure__", "__code__", "__globals__"}  # what is read to rebuild a function of somebody else
-# What subclasses set, as mesh_tensorflow's own do.
+CODE = {"__closure__", "__code__", "__globals__"}  # attributes for rebuilding a function of another library
+# Attributes that all subclasses set, including those in mesh_tensorflow.
 PROTOCOL = {"Operation": {"_outputs"}, "Lowering": {"_counters"}}
 
 
@@ -22,14 +25,14 @@ def is_private(name: str) -> bool:
 
 
 def root(node: ast.expr) -> str | None:
-    """The name that a chain of attributes begins with; None if it begins with a call."""
+    """Returns the first name in a chain of attributes, or None if the chain starts with a call."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def private_reads(tree: ast.AST) -> set[str]:
-    """Private attributes of anything but `self`, `cls`, `super()`, gin, and classes that the source itself defines."""
+    """Returns the private names in a source, except those of `self`, `cls`, `super()`, gin and its own classes."""
     nodes, found = list(ast.walk(tree)), set()
     own = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and root(n) == "self"}
     for node in nodes:
@@ -49,13 +52,13 @@ def private_reads(tree: ast.AST) -> set[str]:
 
 @cache
 def upstream_classes() -> dict[str, ast.ClassDef]:
-    """The classes of mesh_tensorflow's operations, by name, from its source."""
+    """Returns {name: class definition} for the classes in the operations module of mesh_tensorflow."""
     (folder,) = importlib.util.find_spec("mesh_tensorflow").submodule_search_locations
     return {n.name: n for n in ast.parse((Path(folder) / "ops.py").read_text()).body if isinstance(n, ast.ClassDef)}
 
 
 def upstream_names(name: str) -> set[str]:
-    """Private attributes of a class of mesh_tensorflow and of the classes that it derives from."""
+    """Returns the private attributes of a class of mesh_tensorflow and of its base classes."""
     node = upstream_classes().get(name)
     if node is None:
         return set()
@@ -65,7 +68,7 @@ def upstream_names(name: str) -> set[str]:
 
 
 def upstream_bases(name: str, classes: dict[str, ast.ClassDef]) -> set[str]:
-    """The classes of mesh_tensorflow that a class of this package derives from, also through other classes."""
+    """Returns the direct and indirect base classes in mesh_tensorflow of a class of this package."""
     found = set()
     for base in classes[name].bases:
         if isinstance(base, ast.Attribute) and root(base) == "mtf":
@@ -76,7 +79,7 @@ def upstream_bases(name: str, classes: dict[str, ast.ClassDef]) -> set[str]:
 
 
 def table() -> list[str]:
-    """The names that the table of the adapter lists."""
+    """Returns the names in the table of the adapter."""
     calls = [node for node in ast.walk(ast.parse(COMPAT.read_text())) if isinstance(node, ast.Call)]
     return [call.args[0].value for call in calls if root(call.func) == "Private"]
 
@@ -93,11 +96,11 @@ def table() -> list[str]:
         "f(x)._data",
     ],
 )
-def test_the_reader_sees_every_form(source):
+def test_all_forms_of_private_names_are_found(source):
     assert private_reads(ast.parse(source))
 
 
-def test_the_reader_leaves_own_names_alone():
+def test_private_names_of_the_own_class_are_ignored():
     source = "class A:\n  def f(self, b):\n    self._x = b._x\n    return super()._y, self._z, b.t._asdict()"
     assert not private_reads(ast.parse(source))
 

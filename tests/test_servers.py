@@ -1,4 +1,4 @@
-"""Addresses of servers, and whether one answers: pure Python."""
+"""Addresses of servers, and checks whether servers answer. Pure Python."""
 
 import contextlib
 import http.server
@@ -15,7 +15,7 @@ from mtf_imaging.errors import ClusterError, ConfigError
 from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers, silence, stranger, wait_for
 
 
-def test_addresses_are_read_in_their_order():
+def test_addresses_are_parsed_in_order():
     assert parse_servers("") == parse_servers("  ") == ()
     assert parse_servers("b.example:2222; 10.0.0.3:1,[fe80::1%eth0]:65535") == (
         Server("b.example", 2222),
@@ -25,26 +25,32 @@ def test_addresses_are_read_in_their_order():
 
 
 @pytest.mark.parametrize("string", ["host0:2222,10.0.0.3:1", "[::1]:2222", "localhost:1,127.0.0.1:1,127.0.0.2:1"])
-def test_addresses_are_written_as_they_are_read(string):
+def test_formatting_parsed_addresses_returns_the_string(string):
     assert ",".join(map(str, parse_servers(string))) == string
 
 
 @pytest.mark.parametrize(
     ("string", "faults"),
     [
-        ("host", ["'host' is no host:port. Fix: 'host:2222'."]),
-        ("grpc://host:2/", ["'grpc://host:2/' is more than host:port. Fix: 'host:2'."]),
-        ("host:a", ["'host:a' is no host:port."]),
-        ("fe80::1:2222", ["'fe80::1:2222' is no host:port."]),
-        ("a:0,b:65536", ["'a:0': ports are 1 to 65535, not 0.", "'b:65536': ports are 1 to 65535, not 65536."]),
-        ("a:1,", ["there is nothing on one side of a ','."]),
-        ("a:1,b:1,a:1", ["'a:1' comes twice; a server is one process. Fix: name it once."]),
-        ("a:1,localhost:1", ["'localhost' is another host on each host. Fix: "]),
-        ("127.0.0.1:1,a:1,b", ["'b' is no host:port. Fix: 'b:2222'.", "'127.0.0.1' is another host on each host."]),
+        ("host", ["'host' is not host:port. Fix: write 'host:2222'."]),
+        ("grpc://host:2/", ["'grpc://host:2/' is more than host:port. Fix: write 'host:2'."]),
+        ("host:a", ["'host:a' is not host:port."]),
+        ("fe80::1:2222", ["'fe80::1:2222' is not host:port."]),
+        (
+            "a:0,b:65536",
+            ["'a:0': the port must be 1 to 65535, not 0.", "'b:65536': the port must be 1 to 65535, not 65536."],
+        ),
+        ("a:1,", ["an item before or after a ',' is empty. Fix: remove the ','."]),
+        ("a:1,b:1,a:1", ["'a:1' appears more than once. Fix: list each server once."]),
+        ("a:1,localhost:1", ["'localhost' is a different host on each host. Fix: "]),
+        (
+            "127.0.0.1:1,a:1,b",
+            ["'b' is not host:port. Fix: write 'b:2222'.", "'127.0.0.1' is a different host on each host."],
+        ),
         (2222, ["cluster must be a string such as 'host0:2222,host1:2222', not 2222."]),
     ],
 )
-def test_what_is_no_address_is_told_all_at_once(string, faults):
+def test_one_error_lists_all_invalid_addresses(string, faults):
     with pytest.raises(ConfigError) as error:
         parse_servers(string)
     for fault in faults:
@@ -54,7 +60,7 @@ def test_what_is_no_address_is_told_all_at_once(string, faults):
 
 @contextlib.contextmanager
 def listener(answer):
-    """A server that says `answer` to whoever connects, or nothing, as a process that is stopped."""
+    """A server that sends `answer` to every client; an empty answer simulates a stopped process."""
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(socket.create_server(("localhost", 0)))
         server.settimeout(0.05)
@@ -105,8 +111,8 @@ def test_waiting_ends_when_all_answer_or_time_is_up():
         with pytest.raises(ClusterError) as error:
             watch.wait(0.5)
         assert str(error.value) == (
-            f"{missing} (Connection refused): not there after 0.5 s, 1 of 2 servers. "
-            f"Fix: start one at port {missing.port} of localhost, or give another cluster."
+            f"{missing} (Connection refused): 1 of 2 servers did not answer within 0.5 s. "
+            f"Fix: start a server at port {missing.port} of localhost, or name other servers in cluster."
         )
         assert error.value.settings == ("port", "cluster")
         watch.close()
@@ -115,7 +121,7 @@ def test_waiting_ends_when_all_answer_or_time_is_up():
 
 @contextlib.contextmanager
 def grpc_service():
-    """A gRPC server that knows none of TensorFlow's methods."""
+    """A gRPC server without TensorFlow's methods."""
     grpc = pytest.importorskip("grpc")
     server = grpc.server(futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("localhost:0")
@@ -151,7 +157,7 @@ def test_another_service_on_the_port_is_refused_at_once(service, what):
     began = time.monotonic()
     with service() as server, pytest.raises(ClusterError) as error:
         wait_for([server], 30.0)
-    assert time.monotonic() - began < 10.0, "it will not become TensorFlow's"
+    assert time.monotonic() - began < 10.0, "waiting longer cannot help"
     assert str(error.value) == (
         f"{server}: {what}, answers on this port. Fix: start a server at a free port of {server.host}, for instance "
         f"port {server.port + 1}, and name that port in cluster."
@@ -169,9 +175,9 @@ def http2_frame(kind, flags, stream, payload=b""):
         ([(1, 4, 1, b"\x88"), (0, 0, 1, b"\0\0\0\0\3abc"), (1, 5, 1, b"\x88")], True),
         ([(8, 0, 0, b"\0\0\xff\xff"), (1, 4, 1, b"\x88"), (0, 8, 1, b"\1\0\0\0\0\3abc\0")], True),  # padded
         ([(1, 4, 1, b"\x8d"), (0, 1, 1, b"<html>not found</html>")], False),
-        ([(1, 5, 1, b"\x88")], False),  # trailers alone: the method is not known
+        ([(1, 5, 1, b"\x88")], False),  # trailers only: unknown method
         ([(3, 0, 1, b"\0\0\0\7")], False),  # refused stream
-        ([(7, 0, 0, b"\0" * 8)], False),  # goes away
+        ([(7, 0, 0, b"\0" * 8)], False),  # the server closes the connection
     ],
 )
 def test_the_answer_identifies_a_tensorflow_server(frames, is_tensorflow):

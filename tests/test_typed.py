@@ -1,4 +1,7 @@
-"""Functions of the typed rooms are annotated, and docstrings list the arguments that there are. Reads sources alone."""
+"""Type annotations and docstrings of the typed modules: complete, and consistent with the arguments.
+
+The tests only read sources.
+"""
 
 import ast
 import re
@@ -10,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mtf_imaging"
 
-# The next rooms come here, and into `files` of [tool.mypy] in pyproject.toml: "cli", "data", "evaluation", "planner".
+# Once "cli", "data", "evaluation" and "planner" are typed, add them here and to `files` of [tool.mypy].
 ROOMS = [
     "compat.py",
     "errors.py",
@@ -26,7 +29,9 @@ ROOMS = [
 ]
 
 FILES = sorted(
-    file for room in ROOMS for file in ([PACKAGE / room] if room.endswith(".py") else (PACKAGE / room).rglob("*.py"))
+    file
+    for module in ROOMS
+    for file in ([PACKAGE / module] if module.endswith(".py") else (PACKAGE / module).rglob("*.py"))
 )
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -40,14 +45,14 @@ def functions(tree: ast.AST) -> list[FUNCTION]:
 
 
 def arguments(function: FUNCTION) -> list[ast.arg]:
-    """All arguments of a function but `self` and `cls`."""
+    """Returns all arguments of a function except `self` and `cls`."""
     args = function.args
     rest = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
     return [arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs, *rest] if arg.arg not in {"self", "cls"}]
 
 
 def missing(tree: ast.AST) -> list[str]:
-    """What is not annotated: "function(argument)", or "function" for what it returns."""
+    """Returns missing annotations: "function(argument)" for an argument, "function" for a return value."""
     found = []
     for function in functions(tree):
         found += [f"{function.name}({arg.arg})" for arg in arguments(function) if arg.annotation is None]
@@ -56,13 +61,13 @@ def missing(tree: ast.AST) -> list[str]:
 
 
 def docstring_faults(tree: ast.AST) -> list[str]:
-    """Docstrings whose first line is no sentence, and entries of `Args` that are not the function's own arguments."""
+    """Returns docstrings whose first line is not a sentence, and entries of `Args` that are not arguments."""
     found = []
     for node in [n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | FUNCTION)]:
         text = ast.get_docstring(node) or "."
         title = getattr(node, "name", "the module")
         if not text.splitlines()[0].endswith((".", "`")):
-            found.append(f"{title}: its first line is no sentence")
+            found.append(f"{title}: its first line is not a sentence")
         if isinstance(node, FUNCTION) and (section := re.search(r"^Args:\n((?:(?:  .*)?\n?)*)", text, re.MULTILINE)):
             own = {arg.arg for arg in arguments(node)}
             listed = re.findall(r"^  \*{0,2}(\w+(?:, \w+)*):", section[1], re.MULTILINE)
@@ -73,15 +78,15 @@ def docstring_faults(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_the_reader_finds_what_is_not_annotated():
+def test_missing_annotations_are_found():
     source = "class A:\n  def f(self, x, *y: int, **z) -> int:\n    def g(): pass\n  async def h(a: int): pass"
     assert missing(ast.parse(source)) == ["f(x)", "f(z)", "h", "g"]
 
 
-def test_the_reader_finds_broken_docstrings():
+def test_faults_in_docstrings_are_found():
     source = 'def f(x, y):\n    """Adds:\n\n    two.\n\n    Args:\n      x: a. y: b.\n      z: c\n    """'
     assert docstring_faults(ast.parse(source)) == [
-        "f: its first line is no sentence",
+        "f: its first line is not a sentence",
         "f: Args has 'z'",
         "f: 'y' has no line of its own",
     ]
@@ -93,14 +98,14 @@ def test_every_function_is_annotated(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
-def test_docstrings_are_whole(path):
+def test_docstrings_are_complete(path):
     assert docstring_faults(ast.parse(path.read_text())) == []
 
 
-def test_the_type_checker_reads_the_same_rooms():
+def test_the_type_checker_reads_the_same_modules():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    assert sorted(settings["files"]) == sorted(f"mtf_imaging/{room}" for room in ROOMS)
+    assert sorted(settings["files"]) == sorted(f"mtf_imaging/{module}" for module in ROOMS)
     exempt = [entry["module"] for entry in settings["overrides"] if "disallow_untyped_defs" in entry]
     assert not exempt
     silent = [name for entry in settings["overrides"] if "follow_imports" in entry for name in entry["module"]]
-    assert not {f"mtf_imaging.{room.removesuffix('.py')}.*" for room in ROOMS} & set(silent)
+    assert not {f"mtf_imaging.{module.removesuffix('.py')}.*" for module in ROOMS} & set(silent)

@@ -1,4 +1,4 @@
-"""Window arithmetic against the plainest computation there is: every window's taps, listed."""
+"""Window arithmetic, compared with lists of the taps of every window."""
 
 import pytest
 from hypothesis import assume, given
@@ -17,7 +17,7 @@ windows = st.builds(
 
 
 def taps(window, size):
-    """Positions that each window reads, by the definition of padding in TensorFlow's documentation."""
+    """Returns the positions that each window reads, with padding as defined in TensorFlow's documentation."""
     if window.padding == "VALID":
         first, outputs = 0, len(range(0, size - window.extent + 1, window.stride))
     else:
@@ -32,14 +32,16 @@ def test_output_size_is_the_number_of_windows(window, size):
 
 
 @given(windows, st.integers(1, 40), st.integers(1, 6))
-def test_a_plan_gives_every_slice_all_its_windows_read(window, size, parts):
+def test_a_plan_gives_every_slice_the_voxels_of_its_windows(window, size, parts):
     whole = taps(window, size)
     assume(whole and not check_split(window, size, parts))
     plan = plan_split(window, size, parts)
     assert plan.size * parts == size
     assert plan.outputs * parts == len(whole)
     for i in range(parts):
-        begin = i * plan.size - plan.before + plan.starts[i]  # where the slice's computation begins, in the whole
+        begin = (
+            i * plan.size - plan.before + plan.starts[i]
+        )  # start of the computation of the slice, in the whole tensor
         local = [
             [begin + o * window.stride + t * window.dilation for t in range(window.kernel)] for o in range(plan.outputs)
         ]
@@ -50,7 +52,7 @@ def test_a_plan_gives_every_slice_all_its_windows_read(window, size, parts):
 
 
 @given(windows, st.integers(1, 40), st.integers(1, 6))
-def test_a_slice_that_needs_no_cut_holds_its_windows_and_no_other(window, size, parts):
+def test_a_slice_without_a_cut_has_exactly_its_windows(window, size, parts):
     assume(window.output_size(size) and not check_split(window, size, parts))
     plan = plan_split(window, size, parts)
     assume(not plan.needs_cut)
@@ -60,7 +62,7 @@ def test_a_slice_that_needs_no_cut_holds_its_windows_and_no_other(window, size, 
 
 
 @given(windows, st.integers(1, 40), st.integers(1, 6))
-def test_a_halo_is_no_wider_than_some_slice_needs(window, size, parts):
+def test_a_halo_is_not_wider_than_necessary(window, size, parts):
     whole = taps(window, size)
     assume(whole and not check_split(window, size, parts))
     plan = plan_split(window, size, parts)
@@ -70,7 +72,7 @@ def test_a_halo_is_no_wider_than_some_slice_needs(window, size, parts):
 
 
 @given(windows, st.integers(1, 40))
-def test_halos_are_equal_exactly_when_slices_and_windows_advance_alike(window, size):
+def test_halos_are_equal_if_and_only_if_slices_and_windows_advance_equally(window, size):
     assume(window.output_size(size) and not check_split(window, size, 2))
     plan = plan_split(window, size, 2)
     assert (len(set(plan.starts)) == 1) == (plan.size == plan.outputs * window.stride)
@@ -95,7 +97,7 @@ def test_nearest_legal_sizes_are_legal_and_nearest(window, size, parts):
         (Window(3), 12, 2, (1, 1, (0, 0))),
         (Window(3, padding="VALID"), 12, 2, (1, 1, (1, 0))),  # slice 0 needs (0, 1), slice 1 (1, 0)
         (Window(2, 2), 12, 2, (0, 0, (0, 0))),
-        (Window(3, 2), 12, 2, (0, 1, (0, 0))),  # SAME is asymmetric once strides enter
+        (Window(3, 2), 12, 2, (0, 1, (0, 0))),  # SAME padding is asymmetric for strides above 1
         (Window(7), 12, 12, (3, 3, (0,) * 12)),  # wider than a slice
     ],
 )
@@ -115,13 +117,13 @@ def test_an_illegal_split_names_both_sizes():
         plan_split(Window(3, 2), 6, 2)
 
 
-def test_nearest_legal_sizes_where_there_is_none():
-    # x = 4t gives 2t - 1 outputs: never divisible by 4.
+def test_nearest_legal_sizes_without_a_legal_size():
+    # x = 4t gives 2t - 1 outputs, which is never divisible by 4.
     assert nearest_legal_sizes(Window(3, 2, padding="VALID"), 10, 4) == (None, None)
 
 
 @pytest.mark.parametrize("wrong", [{"kernel": 0}, {"kernel": 3, "stride": 0}, {"kernel": 3, "padding": "FULL"}])
-def test_windows_that_are_none(wrong):
+def test_invalid_windows(wrong):
     with pytest.raises(ShapeError):
         Window(**wrong)
 
@@ -132,6 +134,6 @@ def test_transposed_sizes():
 
 
 def test_a_transposed_window_that_skips_voxels_covers_them():
-    """Behind each of the 5 windows of 2 voxels lies one that no window reads: 5 x 3 voxels, not 14."""
+    """No window reads the voxel after each of the 5 windows of 2 voxels, so the size is 5 x 3 voxels, not 14."""
     assert Window(2, 3, padding="VALID").transposed_size(5) == 15
     assert Window(1, 4, padding="VALID").transposed_size(2) == 8

@@ -1,1 +1,1 @@
-"""Files and processes, whatever they hold: whole files or none, one writer a folder, workers. Pure Python."""
+"""Utilities for files and processes: atomic writes, one writer per folder, and worker processes. Pure Python."""

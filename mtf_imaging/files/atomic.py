@@ -1,4 +1,4 @@
-"""Files that appear under their final name only when they are whole."""
+"""Atomic writes: a file gets its final name only after it is complete."""
 
 import contextlib
 import os
@@ -12,15 +12,15 @@ _MARK = ".partial-"
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; renames it to `path` when the block ends well.
+    """Yields a temporary path in the folder of `path` and renames it to `path` if the block succeeds.
 
-    The temporary name ends as the final one does (`.partial-<pid>-volume-3.nii.gz`), because writers choose the format
-    by the suffix, and lies in the same folder, because a rename is atomic within one file system only. If the block
-    raises, nothing stays under either name and an older file at `path` is left as it was. What was written is on the
-    disk before it gets its name, so that a machine that goes down leaves no empty file either.
+    The temporary name (such as `.partial-<pid>-volume-3.nii.gz`) keeps the suffix, because writers choose the format by
+    the suffix. It is in the same folder, because a rename is atomic only within one file system. If the block raises an
+    error, the temporary file is deleted and an older file at `path` remains unchanged. The content is flushed to disk
+    before the rename, so a power failure cannot leave an empty file.
 
     Args:
-      path: the final path; its folder is made where it is missing.
+      path: the final path. A missing folder is created.
 
     Yields:
       The path to write to.
@@ -38,13 +38,13 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def write_bytes(path: str | os.PathLike, data: bytes) -> None:
-    """Writes `data` to `path`, whole or not at all."""
+    """Writes `data` to `path` atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
 
 def is_partial(path: str | os.PathLike) -> bool:
-    """Whether `path` is what a killed writer left behind; such files are never read."""
+    """Returns whether `path` is an unfinished file of a killed writer; such files are never read."""
     return Path(path).name.startswith(_MARK)
 
 

@@ -1,4 +1,4 @@
-"""One writer a folder: a lock that ends with its process, however that ends."""
+"""A lock that allows one writer per folder and that the operating system releases when its process ends."""
 
 import contextlib
 import errno
@@ -13,24 +13,25 @@ from mtf_imaging.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 NAME = ".lock"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of file systems that have none
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of file systems without locks
 
 
 @contextlib.contextmanager
 def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) -> Iterator[None]:
-    """Holds a folder for this process within the block; made where it is missing, and gone again if nothing came of it.
+    """Locks a folder for this process within the block.
 
-    The operating system frees the lock with the process, so a run that is killed leaves none behind; the file that it
-    leaves means nothing. Readers of the folder need no lock.
+    A missing folder is created, and deleted again if the block leaves it empty. The operating system releases the lock
+    when the process ends, so a killed run does not block the folder. A lock file without a lock has no effect. Readers
+    of the folder need no lock.
 
     Args:
       folder: the folder.
-      setting: the keyword argument by which the user named it.
-      needed: whether to refuse where the system has no such locks, rather than to go without.
+      setting: the keyword argument with which the user named the folder.
+      needed: whether to raise an error if the operating system has no file locks. Otherwise the block runs without one.
 
     Raises:
-      ConfigError: another process holds it; says which.
-      OSError: the folder cannot be written to.
+      ConfigError: another process has locked the folder. The error names the process.
+      OSError: the folder is not writable.
     """
     folder = Path(folder)
     is_new = not folder.exists()
@@ -39,17 +40,17 @@ def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) 
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # a read-only folder by now, or one that holds something: both are well
+        with contextlib.suppress(OSError):  # the folder has become read-only, or it is not empty
             (folder / NAME).unlink()
             if is_new:
                 folder.rmdir()
-        file.close()  # frees it, after the name is gone: nobody is to lock a file that is about to go
+        file.close()  # releases the lock only now, so that no process locks the file before it is deleted
 
 
 def _locked(path: Path, setting: str, needed: bool) -> TextIO:
-    """The file at `path`, open and locked."""
+    """Opens and locks the file at `path`, and returns it."""
     while True:
-        file = open(path, "a+")  # noqa: SIM115  open as long as the lock is held
+        file = open(path, "a+")  # noqa: SIM115  stays open while the folder is locked
         try:
             _lock(file, path.parent, setting, needed)
             same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
@@ -59,11 +60,11 @@ def _locked(path: Path, setting: str, needed: bool) -> TextIO:
             file.close()
             raise
         if same:
-            with contextlib.suppress(OSError):  # a full disk: whoever is refused learns no more than that
+            with contextlib.suppress(OSError):  # on a full disk, errors of other processes cannot name this one
                 os.ftruncate(file.fileno(), 0)
                 os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}".encode())
             return file
-        file.close()  # its holder took its name away just now: that lock would keep nobody out
+        file.close()  # the previous process has just deleted this file, so its lock would protect nothing
 
 
 def _lock(file: TextIO, folder: Path, setting: str, needed: bool) -> None:
@@ -72,22 +73,24 @@ def _lock(file: TextIO, folder: Path, setting: str, needed: bool) -> None:
     except ImportError:
         if not needed:
             return
-        raise ConfigError(f"{folder}: is locked as POSIX systems do. Fix: on Windows, use WSL 2.") from None
+        raise ConfigError(
+            f"{folder}: this operating system has no POSIX file locks. Fix: on Windows, use WSL 2."
+        ) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         raise ConfigError(
-            f"{folder}: another run is writing to it, {file.read() or 'of which no more is known'}. "
-            f"Fix: wait until it ends, or end it, or give this one another {setting}.",
+            f"{folder}: another run is writing to this folder ({file.read() or 'unknown process'}). "
+            f"Fix: wait until that run ends, stop it, or choose another {setting}.",
             settings=[setting],
         ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         _logger.warning(
-            "%s: its file system has no locks (%s), so nothing keeps two runs apart there. "
-            "Fix: see to it that only one writes to it.",
+            "%s: the file system has no locks (%s), so two runs can write to this folder at once. "
+            "Fix: make sure that only one run writes to it.",
             folder,
             error.strerror,
         )

@@ -1,4 +1,4 @@
-"""The folder that results are written to: one writer at a time, and nothing half-written is left in it."""
+"""Output folders: one writer at a time, without unfinished files of earlier runs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from mtf_imaging.files.atomic import is_partial
 
 @contextlib.contextmanager
 def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
-    """Holds an output folder for this process, and clears it of the files that a killed one did not finish.
+    """Locks an output folder for this process and deletes unfinished files of killed processes.
 
     Args:
-      output_dir: the folder; made where it is missing.
-      subfolders: those of its folders that are written to, too; others may be anyone's.
+      output_dir: the folder. A missing folder is created.
+      *subfolders: names of the subfolders that this process also writes to. Other subfolders are not cleaned.
 
     Raises:
-      ConfigError: another process is writing to it.
+      ConfigError: another process is writing to the folder.
     """
     with lock.held(output_dir):
         for folder in (Path(output_dir), *(Path(output_dir) / name for name in subfolders)):

@@ -1,4 +1,4 @@
-"""Objects that travel to other processes."""
+"""Serialization of objects for other processes."""
 
 import pickle
 
@@ -6,11 +6,11 @@ from mtf_imaging.errors import ConfigError
 
 
 def pickled(thing: object, who: str) -> bytes:
-    """Pickles an object for a process of its own.
+    """Pickles an object for another process.
 
     Args:
       thing: the object.
-      who: what has a process of its own, for the message.
+      who: a noun for the user of the other process, for the error message.
 
     Raises:
       ConfigError: the object cannot be pickled.
@@ -19,6 +19,6 @@ def pickled(thing: object, who: str) -> bytes:
         return pickle.dumps(thing)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigError(
-            f"{who} has a process of its own, and an object cannot be sent there: {error}. "
-            "Fix: define its class and functions at the top of a module, not in a function."
+            f"{who} runs in a separate process, and an object cannot be sent there: {error}. "
+            "Fix: define its class and functions at the top level of a module, not inside a function."
         ) from error

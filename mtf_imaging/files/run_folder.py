@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mtf_imaging.errors import CheckpointError, DataError
 
-CONFIG = "config.gin"  # the configuration that the command line saved
-FACTS = "run.json"  # what the data decided; see `jobs.run`
+CONFIG = "config.gin"  # the saved configuration of the command line
+FACTS = "run.json"  # facts that depend on the data; see `jobs.run`
 TRAIN, EVAL, BEST = "train", "eval", "best"  # subfolders: events; scores and events; the best checkpoint
 _CHECKPOINT = re.compile(r"ckpt-\d+\.index")
 

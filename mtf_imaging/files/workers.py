@@ -1,4 +1,8 @@
-"""Work on many files at once, each in a process of its own: a case takes gigabytes, and Python one core."""
+"""Worker processes for many files.
+
+Workers are processes rather than threads, because Python code in one process uses only one core. Their number is
+limited, because a case takes gigabytes of memory.
+"""
 
 import concurrent.futures
 import contextlib
@@ -14,15 +18,15 @@ from typing import Any
 
 from mtf_imaging.errors import DataError
 
-_OURS = "mtf_imaging"
+_LOGGER = "mtf_imaging"
 
 
 def default_workers(bytes_each: int) -> int:
-    """As many processes as this one may use cores, and as the memory that is free now holds."""
+    """Returns the number of workers that the available cores and the free memory allow, for `bytes_each` per worker."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not told by this system
+    except (AttributeError, OSError, ValueError):  # this system does not report its memory
         return cores
     return max(1, min(cores, free // bytes_each))
 
@@ -30,20 +34,20 @@ def default_workers(bytes_each: int) -> int:
 def in_parallel(
     function: Callable[[Any], Any], items: Iterable, workers: int, prepare: Callable[[], None] | None = None
 ) -> Iterator[tuple[Any, Any]]:
-    """Calls a function with each item, up to `workers` at once, and yields what comes back as it comes.
+    """Calls a function for each item in up to `workers` processes, and yields results as soon as they are available.
 
-    With one worker it is called in this process. What the package logs in a worker is logged here, when
-    the call has ended. Workers end when this process does, however it ends.
+    With one worker, the function runs in this process. Log records of the package in a worker are logged in this
+    process after each call. Workers end when this process ends, even if it is killed.
 
     Args:
-      function: of one argument; it and its arguments and results can be pickled. An error that it raises is raised
-        here, and what has not begun is left.
+      function: a function of one argument. The function, its arguments and its results must be picklable. An error in
+        the function is raised in this process and cancels the remaining items.
       items: the arguments.
-      workers: processes, at least 1.
-      prepare: what each process, or this one, calls before anything else.
+      workers: number of processes, at least 1.
+      prepare: a function that each worker (or this process, with one worker) calls first, or None.
 
     Yields:
-      (item, result), in the order in which they are done.
+      Pairs (item, result), in the order of completion.
 
     Raises:
       DataError: a worker was killed.
@@ -57,11 +61,13 @@ def in_parallel(
         for item in items:
             yield item, function(item)
         return
-    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads, as TensorFlow's, may hang
+    spawn = multiprocessing.get_context(
+        "spawn"
+    )  # a forked process can hang if its parent has threads, and TensorFlow starts threads
     before = set(multiprocessing.active_children())
     pool = concurrent.futures.ProcessPoolExecutor(min(workers, len(items)), spawn, _begin, (prepare,))
     try:
-        with ctrl_c_held_back():  # workers are born with it held back; see _begin
+        with ctrl_c_held_back():  # workers start with blocked SIGINT; see _begin
             futures = {pool.submit(_call, function, item): item for item in items}
         for future in concurrent.futures.as_completed(futures):
             yield futures[future], _result(future, futures[future])
@@ -70,15 +76,15 @@ def in_parallel(
             process.terminate()
         raise
     finally:
-        # Waits for the pool's own thread, which ends as its workers do: were it left to itself, Python might write, at
-        # its exit, to what the thread is closing.
+        # Waits for the pool's management thread, which ends after the workers. Otherwise Python could write, at exit,
+        # to a pipe that this thread is closing.
         pool.shutdown(cancel_futures=True)
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:
     """Prepares a worker."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # its TensorFlow reads and writes files; GPUs are for the network
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one says what happens
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow in a worker only reads and writes files and needs no GPU
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; only the parent reacts
     threading.Thread(target=end_with_parent, daemon=True).start()
     if prepare:
         prepare()
@@ -87,18 +93,18 @@ def _begin(prepare: Callable[[], None] | None) -> None:
 
 
 class _State:
-    """The state of a worker that its handler of SIGTERM shares with `_call`."""
+    """The state of a worker, shared by its SIGTERM handler and `_call`."""
 
     is_working = False
     is_ending = False
 
 
 def _end_call(*_: object) -> None:
-    """Ends the call in progress, and every later one, when SIGTERM arrives.
+    """Handles SIGTERM: ends the call in progress and every later call.
 
-    The call ends through `finally`, which deletes half-written files; a second SIGTERM, which the pool sends, must not
-    interrupt that. Between calls the handler interrupts nothing, because the worker may hold the lock of the pool's
-    queue, which all workers share. The pool then ends the worker.
+    The call runs its `finally` blocks, which delete unfinished files. A second SIGTERM, which the pool sends, must not
+    interrupt them. Between calls the handler only sets a flag, because the worker may have locked the queue of the
+    pool, which all workers share. The pool then ends the worker.
     """
     is_first, _State.is_ending = not _State.is_ending, True
     if _State.is_working and is_first:
@@ -106,14 +112,14 @@ def _end_call(*_: object) -> None:
 
 
 def _show_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Shows an error that Python cannot raise, unless it is the exit of `_end_call` in a `__del__`."""
+    """Reports an error that Python cannot raise, unless it is the exit of `_end_call` during a `__del__`."""
     if not isinstance(unraisable.exc_value, SystemExit):
         sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager
 def ctrl_c_held_back() -> Iterator[None]:
-    """Lets SIGINT wait till the block ends, in this thread and, to their end, in processes that the block starts."""
+    """Blocks SIGINT in this thread until the block ends. Processes started in the block keep it blocked."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -125,19 +131,19 @@ def ctrl_c_held_back() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Ends this process as soon as the one that started it has ended; for a thread of its own."""
-    # Workers wait for each other's ends of one pipe: without this they would outlive a killed parent.
+    """Waits until the parent process ends, then ends this process; runs in a separate thread."""
+    # Workers keep both ends of a shared pipe open, so without this thread they would outlive a killed parent.
     parent = multiprocessing.parent_process()
     if parent is None:
-        return  # this process is no worker
+        return  # this process is not a worker
     parent.join()
     os._exit(1)
 
 
 def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | None, list[logging.LogRecord]]:
-    """Returns (result, error, what was logged): records of the log would be lost with an error that is raised."""
-    logged = _Collected()
-    logger = logging.getLogger(_OURS)
+    """Returns (result, error, log records). The error is returned, because raising it would lose the log records."""
+    logged = _RecordCollector()
+    logger = logging.getLogger(_LOGGER)
     logger.addHandler(logged)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -147,7 +153,7 @@ def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | N
             sys.exit(1)
         return function(item), None, logged.records
     except SystemExit:
-        text = f"a process was terminated while it worked on {item}. Fix: start again."
+        text = f"a worker process was terminated while it processed {item}. Fix: run the command again."
         return None, DataError(text), logged.records
     except Exception as error:
         return None, error, logged.records
@@ -161,7 +167,8 @@ def _result(future: concurrent.futures.Future, item: Any) -> Any:
         result, error, records = future.result()
     except BrokenProcessPool as broken:
         raise DataError(
-            f"a process was killed while others and it worked on {item}: out of memory? Fix: fewer workers.",
+            f"a worker process was killed while {item} was processed, possibly for lack of memory. "
+            "Fix: use fewer workers.",
             settings=["workers"],
         ) from broken
     for record in records:
@@ -171,8 +178,8 @@ def _result(future: concurrent.futures.Future, item: Any) -> Any:
     return result
 
 
-class _Collected(logging.Handler):
-    """Keeps log records, as text, so that another process can log them."""
+class _RecordCollector(logging.Handler):
+    """Collects log records as text, so that another process can log them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Layouts: their value object, their grammar, and the conventions of other systems. Pure Python."""
+"""Layouts: the `Layout` class, the grammar of layout strings, and conversion from other systems. Pure Python."""
 
 from mtf_imaging.errors import LayoutError
 from mtf_imaging.layout.grammar import (

@@ -1,6 +1,6 @@
-"""The value object of a layout: a mesh of processors, and which tensor dimension is split over which of its dimensions.
+"""The value object of a layout: a mesh of processors, and the rules that split tensor dimensions over it.
 
-Strings are parsed where they enter, by `Layout.parse`; everything behind that takes a `Layout`.
+Public functions parse strings with `Layout.parse`; internal functions take a `Layout`.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from mtf_imaging.layout.grammar import (
     parse_shape,
 )
 
-# How the processors of a mesh become devices: `mtf_imaging.meshes.make_mesh_impl`.
+# The ways to map processors to devices; see `mtf_imaging.meshes.make_mesh_impl`.
 MESH_IMPLS = ("auto", "stacked", "placement")
 
 
@@ -43,14 +43,14 @@ class Layout:
 
     @classmethod
     def parse(cls, mesh_shape: str = "", layout: str = "") -> "Layout":
-        """Parses the two strings.
+        """Parses a mesh shape and a layout.
 
         Args:
-          mesh_shape: the mesh, "rows:2,cols:2"; "" is one processor.
-          layout: the rules, "x:rows,y:cols".
+          mesh_shape: the mesh shape, such as "rows:2,cols:2"; "" is one processor.
+          layout: the rules, such as "x:rows,y:cols".
 
         Raises:
-          LayoutError: a string that cannot be read, with all faults of both strings.
+          LayoutError: a string cannot be parsed. The error lists all faults of both strings.
         """
         shape: Shape = ()
         rules: Rules = ()
@@ -69,17 +69,17 @@ class Layout:
 
     @classmethod
     def of(cls, layout: "Layout | str", mesh_shape: str = "") -> "Layout":
-        """Returns a `Layout` as it is, and two strings as a `Layout`.
+        """Converts two strings to a `Layout`; returns a `Layout` unchanged.
 
         Raises:
-          LayoutError: a string that cannot be read, or a mesh shape beside a `Layout`, which has its own.
+          LayoutError: a string cannot be parsed, or `mesh_shape` is given with a `Layout`, which includes a mesh.
         """
         if not isinstance(layout, Layout):
             return cls.parse(mesh_shape, layout)
         if mesh_shape:
             raise LayoutError(
-                f"mesh_shape '{mesh_shape}' beside the layout '{layout}', which has a mesh of its own. "
-                "Fix: leave out mesh_shape, or give the layout as a string."
+                f"mesh_shape '{mesh_shape}' conflicts with the layout '{layout}', which already includes a mesh. "
+                "Fix: omit mesh_shape, or pass the layout as a string."
             )
         return layout
 
@@ -88,17 +88,17 @@ class Layout:
 
     @property
     def mesh_string(self) -> str:
-        """The mesh as `parse` reads it."""
+        """The mesh shape as a string."""
         return format_shape(self.mesh_shape)
 
     @property
     def rules_string(self) -> str:
-        """The rules as `parse` reads them."""
+        """The rules as a string."""
         return format_rules(self.rules)
 
     @property
     def processors(self) -> int:
-        """The number of processors of the mesh."""
+        """The number of processors in the mesh."""
         return math.prod(size for _, size in self.mesh_shape)
 
     @property
@@ -108,36 +108,37 @@ class Layout:
         return {dim: sizes.get(onto, 1) for dim, onto in self.rules}
 
     def restrict(self, keeps: Callable[[str], bool]) -> "Layout":
-        """Drops rules, and the mesh dimensions that no rule uses any more.
+        """Drops rules, and the mesh dimensions that only these rules use.
 
         >>> str(Layout.parse("rows:2,cores:2", "x:rows,batch:cores").restrict(lambda dim: dim != "batch"))
         'x:rows on rows:2'
 
         Args:
-          keeps: a function that returns whether the rule of a tensor dimension stays.
+          keeps: a function that returns whether to keep the rule of a tensor dimension.
         """
-        kept = tuple(rule for rule in self.rules if keeps(rule[0]))
-        if kept == self.rules:
+        rules = tuple(rule for rule in self.rules if keeps(rule[0]))
+        if rules == self.rules:
             return self
-        dropped = {onto for _, onto in self.rules} - {onto for _, onto in kept}
-        return Layout(tuple((name, size) for name, size in self.mesh_shape if name not in dropped), kept)
+        dropped = {onto for _, onto in self.rules} - {onto for _, onto in rules}
+        return Layout(tuple((name, size) for name, size in self.mesh_shape if name not in dropped), rules)
 
     def check_names(self, tensor_dims: Iterable[str]) -> tuple[str, ...]:
-        """Checks that the rules name dimensions that exist.
+        """Checks that the rules name only dimensions that exist.
 
         Args:
-          tensor_dims: the names of all dimensions that some tensor of the program has.
+          tensor_dims: names of the dimensions of all tensors of the program.
 
         Returns:
-          The mesh dimensions larger than 1 that no rule uses: every processor along them repeats the same work.
+          The mesh dimensions larger than 1 that no rule uses. All processors along such a dimension repeat the same
+          work.
 
         Raises:
-          LayoutError: one error with every unknown name, each marked in the string that the user typed.
+          LayoutError: names are unknown. The error marks each of them in the string that the user typed.
         """
-        known, sizes = set(tensor_dims), dict(self.mesh_shape)
-        if any(dim not in known or onto not in sizes for dim, onto in self.rules):
+        names, sizes = set(tensor_dims), dict(self.mesh_shape)
+        if any(dim not in names or onto not in sizes for dim, onto in self.rules):
             mesh_shape, rules = self._typed or (self.mesh_string, self.rules_string)
-            check_names(rules, mesh_shape, known)  # raises, with a caret below each unknown name
+            check_names(rules, mesh_shape, names)  # raises
         used = {onto for _, onto in self.rules}
         return tuple(name for name, size in self.mesh_shape if name not in used and size > 1)
 

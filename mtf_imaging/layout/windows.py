@@ -1,7 +1,7 @@
-"""Arithmetic of a window that slides along one dimension: output sizes, padding, and what a slice needs.
+"""Arithmetic of a window that slides along one dimension: output sizes, padding, and halos.
 
-Pure Python. A window op (convolution, pool) has one `Window` for each spatial dimension; when that dimension is split
-over processors, `plan_split` says how much of its neighbors' slices each processor needs.
+A window operation (convolution, pooling) has one `Window` for each spatial dimension. If that dimension is split over
+processors, `plan_split` computes how many voxels each processor needs from the slices of its neighbors. Pure Python.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ PADDINGS = ("SAME", "VALID")
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A window of `kernel` taps, `dilation` apart, that moves by `stride`; padding as in `tf.nn`."""
+    """A window of `kernel` taps, `dilation` voxels apart, that moves by `stride` voxels. Padding follows `tf.nn`."""
 
     kernel: int
     stride: int = 1
@@ -29,23 +29,23 @@ class Window:
 
     @property
     def extent(self) -> int:
-        """Voxels from the first tap to the last: `(kernel - 1) dilation + 1`."""
+        """The number of voxels from the first tap to the last: `(kernel - 1) dilation + 1`."""
         return (self.kernel - 1) * self.dilation + 1
 
     def output_size(self, size: int) -> int:
-        """Number of windows in `size` voxels; 0 where not even one fits."""
+        """Returns the number of windows in `size` voxels, or 0 if no window fits."""
         if self.padding == "SAME":
             return -(-size // self.stride)
         return max(0, (size - self.extent) // self.stride + 1)
 
     def span(self, outputs: int) -> int:
-        """Voxels that `outputs` windows in a row cover."""
+        """Returns the number of voxels that `outputs` consecutive windows cover."""
         return (outputs - 1) * self.stride + self.extent
 
     def pads(self, size: int) -> tuple[int, int]:
-        """Voxels of padding (before, after).
+        """Returns the number of padding voxels (before, after).
 
-        TensorFlow's SAME puts the odd one after, and none where the stride skips it.
+        TensorFlow's SAME padding puts an odd voxel after, and adds no voxels that the stride would skip.
         """
         if self.padding == "VALID":
             return 0, 0
@@ -53,7 +53,10 @@ class Window:
         return total // 2, total - total // 2
 
     def transposed_size(self, size: int) -> int:
-        """Default output size of the transposed window: `n s` for SAME, `n s + max(extent - s, 0)` for VALID."""
+        """Returns the default output size of the transposed window, for input size n and stride s.
+
+        It is `n s` for SAME and `n s + max(extent - s, 0)` for VALID.
+        """
         if self.padding == "SAME":
             return size * self.stride
         return size * self.stride + max(self.extent - self.stride, 0)
@@ -61,10 +64,10 @@ class Window:
 
 @dataclasses.dataclass(frozen=True)
 class SplitPlan:
-    """What each of `parts` equal slices of a dimension needs to compute its equal share of the windows.
+    """The voxels that each of `parts` equal slices of a dimension needs to compute its equal share of the windows.
 
-    A slice of `size` voxels is widened by `before` and `after` voxels, the same for all slices; slice i then computes
-    on `[starts[i], starts[i] + length)` of the widened slice.
+    Every slice of `size` voxels is widened by `before` and `after` voxels. Slice i then computes `outputs` windows on
+    voxels `[starts[i], starts[i] + length)` of the widened slice.
     """
 
     parts: int
@@ -77,20 +80,20 @@ class SplitPlan:
 
     @property
     def width(self) -> int:
-        """Voxels of a widened slice."""
+        """The number of voxels of a widened slice."""
         return self.before + self.size + self.after
 
     @property
     def needs_cut(self) -> bool:
-        """Whether a widened slice must be cut before a VALID window runs over it.
+        """Whether a widened slice must be cut before a VALID window slides over it.
 
-        If all slices start at 0, a widened slice is longer than `length` by less than a stride, which adds no window.
+        If all slices start at 0, a widened slice exceeds `length` by less than a stride, which adds no window.
         """
         return any(self.starts)
 
 
 def check_split(window: Window, size: int, parts: int) -> tuple[tuple[str, int], ...]:
-    """Returns the sizes that `parts` does not divide, as pairs `("input" or "output", size)`; () for a legal split."""
+    """Returns the sizes that are not divisible by `parts`, as pairs `("input" or "output", size)`; () if legal."""
     sizes = (("input", size), ("output", window.output_size(size)))
     return tuple((which, n) for which, n in sizes if n % parts)
 
@@ -103,7 +106,7 @@ def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
     for every slice exactly when m = q s.
 
     Raises:
-      ShapeError: the split is not legal, see `check_split`.
+      ShapeError: the split is not legal; see `check_split`.
     """
     bad = check_split(window, size, parts)
     if bad:
@@ -126,7 +129,7 @@ def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
 
 
 def nearest_legal_sizes(window: Window, size: int, parts: int) -> tuple[int | None, int | None]:
-    """Returns the nearest sizes `(below, above)` that can be split over `parts`, with None where there is none.
+    """Returns the nearest sizes `(below, above)` that can be split over `parts`; None if there is no such size.
 
     Both are `size` itself if it is legal.
     """
@@ -137,6 +140,6 @@ def nearest_legal_sizes(window: Window, size: int, parts: int) -> tuple[int | No
     if legal(size):
         return size, size
     below = next((n for n in range(size - 1, 0, -1) if legal(n)), None)
-    # Sizes that are multiples of parts x stride leave room for every window, so the search ends.
+    # Legality repeats with period parts x stride once a window fits, so a longer search would find nothing new.
     limit = size + parts * window.stride * 2 + window.extent
     return below, next((n for n in range(size + 1, limit + 1) if legal(n)), None)

@@ -1,4 +1,4 @@
-"""Mesh implementations: how the slices of a mesh of processors are kept and moved on the devices there are."""
+"""Mesh implementations: how the available devices store and exchange the slices of a mesh of processors."""
 
 import functools
 import logging
@@ -19,11 +19,11 @@ _logger = logging.getLogger(__name__)
 
 
 def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None = None) -> ShardMeshImpl:
-    """Makes the mesh implementation of that name.
+    """Creates the mesh implementation with the given name.
 
     Args:
-      mesh_impl: "stacked": all processors on one device; "placement": processors spread over devices; "auto": placement
-        where there are 2 or more GPUs that divide the mesh, or devices of several servers, else stacked.
+      mesh_impl: "stacked" puts all processors on one device. "placement" distributes processors over devices. "auto" is
+        placement if there are 2 or more GPUs that divide the mesh evenly, or devices of several servers, else stacked.
       layout: the mesh and its rules.
       devices: device strings; default: `default_devices()`.
 
@@ -31,7 +31,7 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
       A `ShardMeshImpl`.
     """
     if mesh_impl not in MESH_IMPLS:
-        raise NotSupportedError(f"mesh_impl {mesh_impl!r} is not known: choose one of {', '.join(MESH_IMPLS)}")
+        raise NotSupportedError(f"mesh_impl {mesh_impl!r} is unknown. Fix: choose one of {', '.join(MESH_IMPLS)}.")
     grow_memory()
     shape, rules = mtf.convert_to_shape(list(layout.mesh_shape)), mtf.convert_to_layout_rules(list(layout.rules))
     devices = list(devices or default_devices())
@@ -42,10 +42,10 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
         mesh_impl = "placement" if fits or several_servers else "stacked"
     impl = ShardMeshImpl(shape, rules, devices[:1] if mesh_impl == "stacked" else devices)
     if impl.grid.stack_size > 1:
-        _say_shared(impl.size, len(impl.devices))
+        _log_sharing(impl.size, len(impl.devices))
     return impl
 
 
-@functools.cache  # once, however many programs share a mesh
-def _say_shared(processors: int, devices: int) -> None:
+@functools.cache  # logs once, even if many programs use the same mesh
+def _log_sharing(processors: int, devices: int) -> None:
     _logger.info("%d processors simulated on %d device%s", processors, devices, "s" if devices > 1 else "")

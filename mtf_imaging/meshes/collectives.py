@@ -1,7 +1,7 @@
-"""Communication between the processors of a mesh: first within each shard's stack, then between shards.
+"""Communication between the processors of a mesh, first within each shard and then between shards.
 
-Every function takes the stacks of all shards and returns such a list; `axis` is a mesh dimension. A value held once
-stays so where the result is equal on all processors.
+Every function takes and returns a list with the shard of every device. `axis` is the position of a mesh dimension. A
+value that is stored once stays so if the result is equal on all processors.
 """
 
 import functools
@@ -27,7 +27,7 @@ def _combine(
     axes: Collection[int],
     combine: Callable[[list[tf.Tensor]], tf.Tensor],
 ) -> list[tf.Tensor]:
-    """Combines the values of the shards that differ in mesh dimensions `axes` only, and gives each shard the result."""
+    """Combines the values of shards that differ only along mesh dimensions `axes`; each of them gets the result."""
     results = list(values)
     for group in grid.groups(axes):
         if len(group) == 1:
@@ -43,14 +43,14 @@ def _combine(
 def sum_shards(
     stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int]
 ) -> list[tf.Tensor]:
-    """Sums equal-shaped stacks over the shards that differ along `axes` only."""
+    """Sums equal-shaped stacks over the shards that differ only along mesh dimensions `axes`."""
     return _combine(stacks, grid, devices, axes, tf.add_n)
 
 
 def allreduce(
     stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int], reduction: str
 ) -> list[tf.Tensor]:
-    """Reduces ("SUM", "MAX" or "MIN") over the processors that differ along `axes` only."""
+    """Reduces ("SUM", "MAX" or "MIN") over the processors that differ only along mesh dimensions `axes`."""
     axes = sorted(set(axes))
     reduce_fn, combine = _REDUCE[reduction]
     views = []
@@ -74,21 +74,21 @@ def _per_shard(fn: Callable[..., tf.Tensor], devices: Sequence[str], *lists: Seq
 
 
 def _full_along(view: tf.Tensor, axis: int, local: Sequence[int]) -> tf.Tensor:
-    """A grid view repeated along mesh dimension `axis` if it is 1 there."""
+    """Repeats a grid view along mesh dimension `axis` if its size is 1 there."""
     if view.shape[axis] == local[axis]:
         return view
     return tf.repeat(view, local[axis], axis=axis)
 
 
 def _move(view: tf.Tensor, source: int, target: int) -> tf.Tensor:
-    """Moves dimension `source` to just before dimension `target` (numbered as they are now)."""
+    """Moves dimension `source` directly before dimension `target`; both are positions before the move."""
     order = [d for d in range(len(view.shape)) if d != source]
     order.insert(order.index(target), source)
     return tf.transpose(view, order)
 
 
 def _merge_local(view: tf.Tensor, axis: int, dim: int, grid: ShardGrid) -> tf.Tensor:
-    """Lays the slices along mesh dimension `axis` one after the other along slice dimension `dim`; `axis` becomes 1."""
+    """Concatenates the slices along mesh dimension `axis` in slice dimension `dim`; the size of `axis` becomes 1."""
     ndims = len(grid.local)
     shape = list(view.shape)
     moved = _move(view, axis, ndims + dim)
@@ -100,12 +100,16 @@ def _merge_local(view: tf.Tensor, axis: int, dim: int, grid: ShardGrid) -> tf.Te
 def allconcat(
     stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
 ) -> list[tf.Tensor]:
-    """Every processor gets the slices of all processors along mesh dimensions, concatenated.
+    """Gives every processor the concatenated slices of all processors along mesh dimensions.
 
-    Several at once, for what is gathered along some of them only would be held repeated along the others.
+    All mesh dimensions are gathered in one call, because intermediate results would be repeated along the remaining
+    mesh dimensions.
 
     Args:
-      dims: {mesh dimension: dimension of the slices, in which they are concatenated}.
+      stacks: the shards.
+      grid: the `ShardGrid`.
+      devices: the devices of the shards.
+      dims: {mesh dimension: slice dimension along which to concatenate}.
     """
 
     def merge(axis: int, dim: int, view: tf.Tensor) -> tf.Tensor:
@@ -121,7 +125,7 @@ def allconcat(
 def _gather_shards(
     views: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, dim: int
 ) -> list[tf.Tensor]:
-    """Each shard's view concatenated with those of the shards that differ from it along `axis`."""
+    """Concatenates the views of the shards that differ only along `axis`; each of them gets the result."""
     results = list(views)
     for group in grid.groups([axis]):
         for shard in group:
@@ -132,7 +136,7 @@ def _gather_shards(
 
 
 def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> tf.Tensor:
-    """Splits dimension `dim` of a view into (shards, processors of a shard, rest) along mesh dimension `axis`."""
+    """Reshapes dimension `dim` of a view to (shards along `axis`, processors of a shard along `axis`, rest)."""
     shape = list(view.shape)
     parts = grid.mesh[axis]
     return tf.reshape(view, [*shape[:dim], grid.shards[axis], grid.local[axis], shape[dim] // parts, *shape[dim + 1 :]])
@@ -141,16 +145,16 @@ def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> 
 def alltoall(
     stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, split_dim: int, concat_dim: int
 ) -> list[tf.Tensor]:
-    """Processor j along `axis` gets part j (in `split_dim`) of every slice along it, concatenated in `concat_dim`."""
+    """Gives processor j along `axis` piece j (in `split_dim`) of every slice along `axis`, joined in `concat_dim`."""
     ndims = len(grid.local)
-    parts_of = []  # parts_of[source shard][position of the target shard along axis]
+    pieces = []  # pieces[source shard][position of the target shard along axis]
     for stack, device in zip(stacks, devices):
         with tf.device(device):
             view = _full_along(to_grid(stack, grid.local), axis, grid.local)
             parts = []
             for piece in tf.split(view, grid.shards[axis], ndims + split_dim):
-                # [..., source, ..., (target, rest), ...]: put the targets where the sources are, then lay the sources
-                # one after the other in the concatenated dimension.
+                # [..., source, ..., (target, rest), ...]: move the targets to the place of the sources, then merge the
+                # sources into the concatenated dimension.
                 shape = list(piece.shape)
                 here = ndims + split_dim
                 split = tf.reshape(
@@ -162,12 +166,12 @@ def alltoall(
                 shape[here] //= grid.local[axis]
                 shape[ndims + concat_dim] *= grid.local[axis]
                 parts.append(tf.reshape(merged, shape))
-            parts_of.append(parts)
+            pieces.append(parts)
     results = [None] * len(stacks)
     for group in grid.groups([axis]):
         for target, shard in enumerate(group):
             with tf.device(devices[shard]):
-                view = tf.concat([parts_of[source][target] for source in group], ndims + concat_dim)
+                view = tf.concat([pieces[source][target] for source in group], ndims + concat_dim)
                 results[shard] = from_grid(view, grid.local)
     return results
 
@@ -175,10 +179,13 @@ def alltoall(
 def allsplit(
     stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
 ) -> list[tf.Tensor]:
-    """Each processor keeps the part of its slice, in some of its dimensions, that its own coordinates number.
+    """Splits the slice of each processor along some dimensions; its mesh coordinates select the piece that it keeps.
 
     Args:
-      dims: {mesh dimension: dimension of the slice}; several at once for the reason that `allconcat` has.
+      stacks: the shards.
+      grid: the `ShardGrid`.
+      devices: the devices of the shards.
+      dims: {mesh dimension: slice dimension to split}; all at once, for the same reason as in `allconcat`.
     """
     results = []
     for stack, shard, device in zip(stacks, grid.shard_coordinates(), devices):
@@ -191,29 +198,29 @@ def allsplit(
 
 
 def _own_part(view: tf.Tensor, axis: int, dim: int, shard: int, grid: ShardGrid) -> tf.Tensor:
-    """For each processor along mesh dimension `axis`, in shard `shard` of it, its part of dimension `dim` of a view."""
+    """Splits dimension `dim` of a view and returns one piece for each processor of shard `shard` along `axis`."""
     split = tf.gather(_split_for_shards(view, dim, axis, grid), shard, axis=dim)
     split = _move(split, dim, axis)  # [..., part, processor, ...]
     if view.shape[axis] == 1:
         return tf.squeeze(split, [axis + 1])
     shape = list(split.shape)
-    n = shape[axis]  # the diagonal of the two
+    n = shape[axis]  # the diagonal of these two dimensions: piece i for processor i
     split = tf.reshape(split, [*shape[:axis], n * n, *shape[axis + 2 :]])
     return tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
 
 
-def _runs(sources: Sequence[int | None], shards_along: int, local_along: int) -> list[tuple[int | None, int, int]]:
-    """Joins the sources of consecutive processors into runs `(shard, first, count)`; shard None means no source."""
-    runs: list[tuple[int | None, int, int]] = []
+def _ranges(sources: Sequence[int | None], shards_along: int, local_along: int) -> list[tuple[int | None, int, int]]:
+    """Joins the sources of consecutive processors into ranges `(shard, first, count)`; shard None means no source."""
+    ranges: list[tuple[int | None, int, int]] = []
     for source in sources:
         shard, first = (None, 0) if source is None else divmod(source, local_along)
-        if runs:
-            last_shard, last_first, count = runs[-1]
+        if ranges:
+            last_shard, last_first, count = ranges[-1]
             if shard == last_shard and (shard is None or first == last_first + count):
-                runs[-1] = (last_shard, last_first, count + 1)
+                ranges[-1] = (last_shard, last_first, count + 1)
                 continue
-        runs.append((shard, first, 1))
-    return runs
+        ranges.append((shard, first, 1))
+    return ranges
 
 
 def receive(
@@ -224,11 +231,11 @@ def receive(
     source_pcoord: Sequence[int | None],
     fill: float,
 ) -> list[tf.Tensor]:
-    """Processor i along `axis` gets the slice of processor `source_pcoord[i]`, or `fill`s where that is None."""
+    """Gives processor i along `axis` the slice of processor `source_pcoord[i]`, or a slice of `fill` if it is None."""
     n = grid.local[axis]
     views = _per_shard(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
     shape = views[0].shape
-    # Slices of 4 mesh and 5 tensor dimensions would be more than TensorFlow can cut: those it leaves alone are folded.
+    # TensorFlow cannot slice tensors of 4 mesh and 5 tensor dimensions, so the other dimensions are folded.
     folded = [math.prod(shape[:axis]), n, math.prod(shape[axis + 1 :])]
     views = _per_shard(lambda view: tf.reshape(view, folded), devices, views)
     results = [None] * len(stacks)
@@ -236,14 +243,14 @@ def receive(
         for position, shard in enumerate(group):
             with tf.device(devices[shard]):
                 pieces = []
-                for source, first, count in _runs(
+                for source, first, count in _ranges(
                     source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n
                 ):
                     if source is None:
                         value = tf.cast(fill, views[shard].dtype)
                         pieces.append(tf.fill([folded[0], count, folded[2]], value))
                     else:
-                        with tf.device(devices[group[source]]):  # or all of its stack would be sent
+                        with tf.device(devices[group[source]]):  # otherwise TensorFlow would send the whole stack
                             pieces.append(views[group[source]][:, first : first + count])
                 received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
                 results[shard] = from_grid_full(tf.reshape(received, shape), grid.local)

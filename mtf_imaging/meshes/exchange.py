@@ -1,6 +1,7 @@
-"""What processors of a mesh send each other: arithmetic of messages, in pure Python.
+"""Exchanges between the processors of a mesh, as sizes of messages. Pure Python.
 
-Operations say what they exchange in these terms, of the same geometry that they are lowered by; `planner` adds it up.
+Operations state their exchanges with these classes, computed from the same geometry as their lowering. The `planner`
+adds them up.
 """
 
 import dataclasses
@@ -13,14 +14,15 @@ KINDS = ("halo", "sum", "gather", "all-to-all")
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """One message of every processor that has somebody to send it to.
+    """One message from every processor that has a receiver for it.
 
     Attributes:
-      kind: "halo": a strip of voxels, to the neighbor `distance` slices on; "sum": an all-reduce; "gather": a slice,
-        to all others along the mesh axes; "all-to-all": of a slice another part to each of them.
-      axes: the mesh axes along which it goes.
-      nbytes: of the strip; of what is summed; of the slice.
-      distance: of the receiver, for a halo; negative for one before.
+      kind: "halo" sends a strip of voxels to the processor `distance` slices away. "sum" is an all-reduce. "gather"
+        sends a slice to all other processors along the mesh axes. "all-to-all" sends each of them a different piece of
+        a slice.
+      axes: the mesh axes along which the message travels.
+      nbytes: bytes of the strip, of the summed tensor or of the slice.
+      distance: number of slices from the sender to the receiver of a halo; negative if the receiver comes before.
     """
 
     kind: str
@@ -29,10 +31,10 @@ class Exchange:
     distance: int = 0
 
     def sent_by(self, coordinates: Sequence[int], mesh_sizes: Sequence[int]) -> int:
-        """Bytes that the processor at these mesh coordinates sends.
+        """Returns the number of bytes that the processor at the given mesh coordinates sends.
 
-        A sum is counted as a ring sends it, `2 (n - 1) / n` of its bytes among n processors (Patarasuk and Yuan 2009,
-        "Bandwidth optimal all-reduce algorithms for clusters of workstations").
+        A sum counts as a ring all-reduce, which sends `2 (n - 1) / n` of its bytes per processor, for n processors
+        (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations").
         """
         if self.kind == "halo":
             (axis,) = self.axes
@@ -42,9 +44,9 @@ class Exchange:
         return int(self.nbytes * shares[self.kind])
 
     def sent_by_all(self, mesh_sizes: Sequence[int]) -> int:
-        """Bytes that all processors of a mesh of these sizes send together.
+        """Returns the total number of bytes that all processors of a mesh send.
 
-        >>> Exchange("halo", (0,), 100, 1).sent_by_all((4, 2))  # 2 of 8 processors have nobody behind them
+        >>> Exchange("halo", (0,), 100, 1).sent_by_all((4, 2))  # 2 of 8 processors have no receiver
         600
         """
         if self.kind == "halo":
@@ -55,12 +57,12 @@ class Exchange:
 
 
 class Round(NamedTuple):
-    """Exchanges of an operation that are made together.
+    """Exchanges of an operation that happen together.
 
     Attributes:
-      exchanges: them.
-      once: what they bring, where operations that want the same share it: a tensor and a key.
-      lazy: whether they are put off until somebody reads what they make: a sum of sums is then one.
+      exchanges: the messages.
+      once: (tensor, key) under which operations share one result of the exchanges; None if it is not shared.
+      lazy: whether the exchanges are deferred until their result is read, so that a sum of sums needs only one.
     """
 
     exchanges: Sequence[Exchange]
@@ -69,6 +71,6 @@ class Round(NamedTuple):
 
 
 def sum_over(axes: Collection[int], shape: Sequence[int], itemsize: int, lazy: bool = False) -> list[Round]:
-    """The all-reduce, over mesh axes, of slices of a shape; none where there are no axes."""
+    """Returns the all-reduce of slices over mesh axes, as a list of one `Round`; an empty list if there are no axes."""
     axes = tuple(sorted(set(axes)))
     return [Round([Exchange("sum", axes, math.prod(shape) * itemsize)], lazy=lazy)] if axes else []

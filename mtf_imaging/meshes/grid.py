@@ -1,8 +1,8 @@
-"""Which processors of a mesh share a device: arithmetic of shards, in pure Python.
+"""Assigns the processors of a mesh to devices. Pure Python.
 
 A mesh of processors is divided into equal boxes, one per device. The slices of the processors of a box are stacked on
-its device; this stack is a shard. One shard of n slices is a mesh simulated on one device; n shards of one slice are a
-mesh with a device for each processor.
+its device, and this stack is a shard. One shard of n slices simulates a mesh on one device. n shards of one slice are a
+mesh with one device per processor.
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ from typing import Self
 
 @dataclasses.dataclass(frozen=True)
 class ShardGrid:
-    """`mesh = shards x local`, mesh dimension by mesh dimension.
+    """A division of a mesh into equal boxes: `mesh = shards x local` along each mesh dimension.
 
     Attributes:
-      mesh: processors along each mesh dimension.
-      shards: shards along each mesh dimension.
-      local: processors of one shard along each mesh dimension.
+      mesh: number of processors along each mesh dimension.
+      shards: number of shards along each mesh dimension.
+      local: number of processors of one shard along each mesh dimension.
     """
 
     mesh: tuple[int, ...]
@@ -28,7 +28,7 @@ class ShardGrid:
 
     @classmethod
     def make(cls, mesh: Sequence[int], num_devices: int) -> Self:
-        """Divides a mesh over as many of `num_devices` devices as divide it into equal boxes, first dimension first."""
+        """Divides a mesh into equal boxes, at most one per device, starting with the first mesh dimension."""
         shards, remaining = [], num_devices
         for size in mesh:
             shards.append(math.gcd(size, remaining))
@@ -41,20 +41,20 @@ class ShardGrid:
 
     @property
     def stack_size(self) -> int:
-        """Processors a shard."""
+        """The number of processors per shard."""
         return math.prod(self.local)
 
     def shard_coordinates(self) -> list[tuple[int, ...]]:
-        """The coordinates of every shard, row-major: shard number k is the k-th."""
+        """Returns the coordinates of all shards in row-major order, which is also the order of shard numbers."""
         return list(itertools.product(*(range(b) for b in self.shards)))
 
     def processor_coordinates(self, shard: Sequence[int]) -> list[tuple[int, ...]]:
-        """Mesh coordinates of the processors of the shard at coordinates `shard`, in the order of its stack."""
+        """Returns the mesh coordinates of the processors of a shard, in the order of its stack."""
         local = itertools.product(*(range(n) for n in self.local))
         return [tuple(b * n + i for b, n, i in zip(shard, self.local, at)) for at in local]
 
     def groups(self, axes: Collection[int]) -> list[list[int]]:
-        """Groups shard numbers: the shards of a group differ in mesh dimensions `axes` only and ascend along them."""
+        """Groups the numbers of shards that differ only along mesh dimensions `axes`, in ascending order."""
         groups: dict[tuple[int | None, ...], list[int]] = {}
         for number, shard in enumerate(self.shard_coordinates()):
             key = tuple(None if axis in axes else b for axis, b in enumerate(shard))

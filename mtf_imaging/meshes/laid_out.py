@@ -1,4 +1,4 @@
-"""A laid-out tensor: the slices of all processors of a mesh, as one stack a device."""
+"""Laid-out tensors: the slices of all processors of a mesh, as one stack per device."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Self
@@ -9,14 +9,16 @@ from mtf_imaging.compat import mtf
 
 
 class LaidOutTensor:
-    """One tensor a shard, each `[n] + slice_shape` with the slices of the shard's n processors stacked.
+    """The shards of a tensor, each a stack `[n] + slice_shape` of the slices of n processors.
 
-    A stack of one stands for a value that all processors share (it is held once). Whether a tensor is held once follows
-    from its layout alone (see `Lowering.set_tensor_lowering`), so every tensor of one shape has stacks of one size.
+    A stack of one slice represents a value that all processors share, which is stored once. Whether a tensor is stored
+    once depends only on its layout (see `Lowering.set_tensor_lowering`), so all tensors of one shape have stacks of the
+    same size.
 
     Attributes:
-      tensor_list: the stacks, one a shard. Upstream's generic gradients, Depend and Assign work on it as it is.
-      widened: slices of this tensor with the halo of a window, by window: the forward and the backward pass share them.
+      tensor_list: the stacks, one per shard. Generic gradients, Depend and Assign of mesh_tensorflow use this list.
+      widened: {window: this tensor with slices widened by the halo of the window}, shared by the forward and the
+        backward pass.
     """
 
     def __init__(self, tensor_list: Iterable[tf.Tensor]) -> None:
@@ -25,7 +27,7 @@ class LaidOutTensor:
 
     @classmethod
     def from_tensor_list(cls, tensor_list: Iterable[tf.Tensor]) -> Self:
-        """The name under which mesh_tensorflow's generic gradient makes one."""
+        """Creates a laid-out tensor; mesh_tensorflow's generic gradient calls this constructor."""
         return cls(tensor_list)
 
     @property
@@ -47,12 +49,12 @@ class LaidOutTensor:
         return f"LaidOutTensor({self.tensor_list})"
 
 
-# What a tensor is lowered to.
+# The lowered form of an `mtf.Tensor`.
 Lowered = LaidOutTensor | mtf.LazyAllreduceSum
 
 
 class CanonicalSum(mtf.LazyAllreduceSum):
-    """A sum over processors that is yet to be done; its result is brought to the stacks that its layout asks for."""
+    """A deferred sum over processors, whose result is converted to the stack size that its layout requires."""
 
     def __init__(self, lazy: mtf.LazyAllreduceSum, canonical: Callable[[LaidOutTensor], LaidOutTensor]) -> None:
         super().__init__(lazy.mesh_impl, lazy.laid_out_input, lazy.mesh_axes, lazy.add_counter_fn)
@@ -66,5 +68,5 @@ class CanonicalSum(mtf.LazyAllreduceSum):
 
     @property
     def tensor_list(self) -> list[tf.Tensor]:
-        """For mesh_tensorflow's generic gradient, which takes stacks only."""
+        """The stacks of the result, for mesh_tensorflow's generic gradient."""
         return self.to_laid_out_tensor().tensor_list

@@ -1,7 +1,8 @@
-"""What one device does with its stack of slices: `[n] + slice_shape`, or `[1] + slice_shape` for a value held once.
+"""Computation of one device on its shard.
 
-`local` below is the box of processors of a shard, processors along each mesh dimension; the stack is in its row-major
-order. The grid view of a stack is `local + slice_shape`, or `[1, 1, ...] + slice_shape` where it is held once.
+A shard is a stack `[n] + slice_shape`, or `[1] + slice_shape` for a value that is stored once. `local` is the number of
+processors of the shard along each mesh dimension, and the stack is in row-major order of these processors. The grid
+view of a stack has the shape `local + slice_shape`, or `[1, 1, ...] + slice_shape` for a value that is stored once.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-# Functions that may be called on a whole stack instead of slice by slice, if all their arguments have one rank.
+# Functions that may be called on a whole stack instead of slice by slice, if all arguments have the same rank.
 _NAMES = (
     *(
         "abs",
@@ -39,10 +40,11 @@ _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.so
 
 
 def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bool]) -> Any:
-    """Calls `fn` on each slice of the stacks among `args`, those marked in `stacked`; the others go in as they are.
+    """Calls `fn` on each slice of the stacks, which are the entries of `args` marked in `stacked`.
 
-    Values held once give a result held once. Elementwise functions are called on the whole stack. All other functions
-    are vectorized over the stack; if TensorFlow cannot vectorize a function, it is called once per slice.
+    All other entries are passed unchanged. If all stacks store their value once, so does the result. Elementwise
+    functions are called on the whole stack. All other functions are vectorized over the stack; if TensorFlow cannot
+    vectorize a function, it is called once per slice.
     """
     ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
     if fn in _ELEMENTWISE and len(ranks) == 1:
@@ -72,7 +74,7 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Suppresses the pages that TensorFlow logs when it cannot vectorize a function."""
+    """Suppresses the long warnings that TensorFlow logs when it cannot vectorize a function."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -83,13 +85,13 @@ def _silence() -> Iterator[None]:
 
 
 def to_grid(stack: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
-    """The grid view of a stack."""
+    """Reshapes a stack to its grid view."""
     sizes = local if stack.shape[0] > 1 else [1] * len(local)
     return tf.reshape(stack, [*sizes, *stack.shape[1:]])
 
 
 def from_grid(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
-    """The stack of a grid view; a view that is 1 along some mesh dimensions only is repeated along them."""
+    """Reshapes a grid view to its stack; repeats a view that has size 1 along some but not all mesh dimensions."""
     sizes, slice_shape = view.shape[: len(local)], view.shape[len(local) :]
     if all(size == 1 for size in sizes):
         return tf.reshape(view, [1, *slice_shape])
@@ -99,15 +101,15 @@ def from_grid(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
 
 
 def _flatten_batch(stack: tf.Tensor, batch_ndims: int) -> tf.Tensor:
-    """`[n] + batch + rest` as `[n x batch] + rest`."""
+    """Reshapes `[n] + batch + rest` to `[n x batch] + rest`."""
     return tf.reshape(stack, [-1, *stack.shape[1 + batch_ndims :]])
 
 
 def take_at(view: tf.Tensor, axes: Sequence[int], coordinates: Sequence[int], local: Sequence[int]) -> tf.Tensor:
-    """The part of a grid view at `coordinates` of the mesh dimensions `axes`, which become 1."""
+    """Selects `coordinates` of a grid view along the mesh dimensions `axes`, which keep size 1."""
     for axis, c in zip(axes, coordinates):
         if view.shape[axis] > 1:
-            view = tf.gather(view, [c], axis=axis)  # a slice of more than 8 dimensions TensorFlow would refuse
+            view = tf.gather(view, [c], axis=axis)  # tf.slice supports at most 8 dimensions
     return view
 
 
@@ -123,7 +125,7 @@ def fold_call(
     shared_axes: Collection[int],
     batch_ndims: int,
 ) -> Any:
-    """See `ShardMeshImpl.window`; all arguments are stacks of one shard."""
+    """Implements `ShardMeshImpl.window` for one shard; all arguments are its stacks."""
     axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
     if not axes:
         weights = [tf.squeeze(s[:1], [0]) for s in shared]
@@ -139,7 +141,7 @@ def fold_call(
         inputs = [take_at(view, axes, at, local) for view in batched_views]
         lead = inputs[0].shape[: ndims + batch_ndims]
         flat = [tf.reshape(x, [-1, *x.shape[ndims + batch_ndims :]]) for x in inputs]
-        # Along the other mesh dimensions the weights are equal, whether held once or repeated.
+        # Along the other mesh dimensions the weights are equal, so coordinate 0 represents all.
         everywhere = [at[axes.index(axis)] if axis in axes else 0 for axis in range(ndims)]
         weights = [take_at(view, range(ndims), everywhere, local) for view in shared_views]
         weights = [tf.reshape(w, w.shape[ndims:]) for w in weights]
@@ -150,13 +152,13 @@ def fold_call(
 
 
 def _stack_coordinates(parts: Sequence[tf.Tensor], axes: Sequence[int], local: Sequence[int]) -> tf.Tensor:
-    """Grid views for every coordinate of `axes`, in order, as one stack."""
+    """Joins grid views, one for each coordinate of `axes` in order, into one stack."""
     rest = list(parts[0].shape)
     for axis in axes:
         rest[axis] = local[axis]
     if len(axes) == 1:
         return from_grid(tf.concat(parts, axes[0]), local)
-    # [coordinates of axes] + grid + slice -> grid + slice, each coordinate at its mesh dimension.
+    # [coordinates of axes] + grid + slice -> grid + slice, with each coordinate moved to its mesh dimension.
     view = tf.reshape(tf.stack(parts), [*(local[a] for a in axes), *parts[0].shape])
     order = []
     for dim in range(len(parts[0].shape)):
@@ -173,9 +175,9 @@ def fold_sum(
     varying_axes: Collection[int],
     batch_ndims: int,
 ) -> tf.Tensor:
-    """See `ShardMeshImpl.window_sum`; all arguments are stacks of one shard, and only the shard's own sum is done."""
+    """Implements `ShardMeshImpl.window_sum` for one shard, without the sum over shards."""
     axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
-    # A mesh dimension along which nothing is split holds equal slices: the first stands for all.
+    # Slices are equal along a mesh dimension that splits nothing, so the first slice represents all.
     equal = [axis for axis in range(len(local)) if axis not in axes and axis not in summed_axes and local[axis] > 1]
     if not axes and not equal:
         return tf.expand_dims(fn(*[_flatten_batch(x, batch_ndims) for x in batched]), 0)
@@ -189,8 +191,8 @@ def fold_sum(
 
 
 def from_grid_full(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
-    """As `from_grid`, but with every slice of the stack, also where they are all equal."""
+    """Reshapes a grid view to a stack with one slice per processor, even if all slices are equal."""
     slice_shape = view.shape[len(local) :]
-    # Also where it repeats nothing: without it, TensorFlow's graph optimizer (2.21) gets dimensions of 1 wrong in an
-    # all-to-all of what `cut` made.
+    # The broadcast is needed even if it repeats nothing: without it, TensorFlow's graph optimizer (2.21) handles
+    # dimensions of size 1 incorrectly in an all-to-all after a cut.
     return tf.reshape(tf.broadcast_to(view, [*local, *slice_shape]), [math.prod(local), *slice_shape])

@@ -1,8 +1,8 @@
-"""The mesh implementation: a mesh of processors as shards of stacked slices, one shard a device.
+"""The mesh implementation, which stores a mesh of processors as one shard per device.
 
-One class serves a mesh simulated on one device (one shard of n processors), a mesh with a device a processor (n shards
-of one), and what lies between (fewer devices than processors). Its graph grows with the number of shards, not of
-processors.
+One class covers three situations: a mesh simulated on one device (one shard of n processors), a mesh with one device
+per processor (n shards of one processor), and a mesh with fewer devices than processors. The size of the graph grows
+with the number of shards, not with the number of processors.
 """
 
 import copy
@@ -24,14 +24,14 @@ from mtf_imaging.meshes.variables import LaidOutVariable
 
 
 def _laid_out(results: Sequence[Any]) -> Any:
-    """Results of all shards, each a stack or a tuple of them, as a laid-out tensor or a tuple of them."""
+    """Converts the results of all shards, each a stack or a tuple of stacks, to one or several laid-out tensors."""
     if isinstance(results[0], (tuple, list)):
         return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
     return LaidOutTensor(results)
 
 
 class _Protocol(mtf.MeshImpl):
-    """The names under which mesh_tensorflow asks a mesh implementation for its classes."""
+    """The class attributes that mesh_tensorflow reads from a mesh implementation."""
 
     LaidOutTensor = LaidOutTensor
     LaidOutVariable = LaidOutVariable
@@ -41,14 +41,13 @@ class ShardMeshImpl(_Protocol):
     """A mesh of processors on one or more devices.
 
     Args:
-      shape: mesh shape, as `mtf.convert_to_shape` takes it.
-      layout: layout rules, as `mtf.convert_to_layout_rules` takes them.
-      devices: device strings; as many of them are used as divide the mesh into equal shards.
+      shape: mesh shape, in any form that `mtf.convert_to_shape` accepts.
+      layout: layout rules, in any form that `mtf.convert_to_layout_rules` accepts.
+      devices: device strings. Devices are left unused if the mesh cannot be divided into as many equal shards.
       random_state: `RandomState` of the program, if it draws random numbers.
 
     Attributes:
-      exchanged: an `Exchange` for each one that was lowered on this mesh so far, also where processors share a device
-        and nothing leaves it.
+      exchanged: the `Exchange`s lowered on this mesh so far, including those between processors on one device.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ShardMeshImpl(_Protocol):
         self.assignments: list[tuple] = []
         self.exchanged: list[Exchange] = []
 
-    # What a layout says of a tensor.
+    # The layout of a tensor.
 
     def without(self, names: Collection[str]) -> Self:
         """Returns the same mesh under a layout without the rules for the named dimensions."""
@@ -82,7 +81,7 @@ class ShardMeshImpl(_Protocol):
         return any(axis is not None for axis in self.split_axes(shape))
 
     def canonical(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
-        """`x` with stacks of one where the layout splits no dimension of `shape`, and of all slices where it does."""
+        """Converts `x` to stacks of all slices if the layout splits a dimension of `shape`, else to stacks of one."""
         n = self.grid.stack_size
         wanted = n if self.is_split(shape) else 1
         if x.tensor_list[0].shape[0] == wanted:
@@ -92,15 +91,15 @@ class ShardMeshImpl(_Protocol):
         return self.map_stacks(lambda t: tf.broadcast_to(t, [n, *t.shape[1:]]), x)
 
     def canonical_like(self, constants: LaidOutTensor, x: LaidOutTensor) -> LaidOutTensor:
-        """Constants of every processor, as stacks of one where `x` has them."""
+        """Converts constants of every processor to stacks of one if `x` has stacks of one."""
         if x.tensor_list[0].shape[0] == 1:
             return self.map_stacks(lambda t: t[:1], constants)
         return constants
 
-    # Local work.
+    # Local computation.
 
     def map_stacks(self, fn: Callable[..., Any], *inputs: LaidOutTensor) -> Any:
-        """Calls `fn` on whole stacks, shard by shard: `fn(*stacks) -> stack` (or tuple), on the shard's device."""
+        """Calls `fn(*stacks) -> stack` (or a tuple of stacks) for each shard, on the device of the shard."""
         results = []
         for shard, device in enumerate(self.devices):
             with tf.device(device):
@@ -126,15 +125,15 @@ class ShardMeshImpl(_Protocol):
         shared_axes: Collection[int] = (),
         batch_ndims: int = 1,
     ) -> Any:
-        """Calls a batch-parallel local function once for all slices of a shard, which become one larger batch.
+        """Calls a function once per shard, with all slices of the shard as one larger batch.
 
         Args:
-          fn: from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor `[batch] + ...`, or a
-            tuple of such tensors.
+          fn: a function from `len(batched)` tensors `[batch] + ...` and the slices of `shared` to a tensor
+            `[batch] + ...`, or to a tuple of such tensors.
           batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
-          shared: laid-out tensors that the whole batch shares (filters).
-          shared_axes: mesh axes along which the slices of `shared` differ; `fn` is called once for each of their
-            coordinates.
+          shared: laid-out tensors that the whole batch shares, such as filters.
+          shared_axes: mesh axes along which the slices of `shared` differ; `fn` is called once per coordinate along
+            these axes.
           batch_ndims: number of batch dimensions.
 
         Returns:
@@ -163,14 +162,17 @@ class ShardMeshImpl(_Protocol):
         varying_axes: Collection[int] = (),
         batch_ndims: int = 1,
     ) -> LaidOutTensor:
-        """Calls a local function that sums over the batch (a filter's gradient), and sums over processors.
+        """Calls a function that sums over the batch, such as the gradient of a filter, and sums over processors.
 
         Args:
-          fn: from `len(batched)` tensors `[batch] + ...` to a tensor, a sum over the batch.
+          fn: a function from `len(batched)` tensors `[batch] + ...` to a tensor, which is a sum over the batch.
           batched: laid-out tensors whose first `batch_ndims` dimensions are batch dimensions.
-          summed_axes: mesh axes over which results are summed (those that split batch or spatial dimensions).
-          varying_axes: mesh axes along which the results differ (those that split the result's own dimensions).
+          summed_axes: mesh axes over which results are summed: the axes that split batch or spatial dimensions.
+          varying_axes: mesh axes along which results differ: the axes that split dimensions of the result.
           batch_ndims: number of batch dimensions.
+
+        Returns:
+          A laid-out tensor with the sum.
         """
         stacks = []
         for shard, device in enumerate(self.devices):
@@ -180,20 +182,20 @@ class ShardMeshImpl(_Protocol):
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
         total = LaidOutTensor(collectives.sum_shards(stacks, self.grid, self.devices, summed_axes))
-        self._note("sum", summed_axes, total)
+        self._record("sum", summed_axes, total)
         return total
 
-    # Communication; see `mtf.MeshImpl` for what each does.
+    # Communication; `mtf.MeshImpl` documents these methods.
 
-    def _note(self, kind: str, mesh_axes: Collection[int], x: LaidOutTensor, distance: int = 0) -> None:
-        """Notes an exchange of the slices of a laid-out tensor."""
+    def _record(self, kind: str, mesh_axes: Collection[int], x: LaidOutTensor, distance: int = 0) -> None:
+        """Records an exchange of the slices of a laid-out tensor."""
         if mesh_axes:
             nbytes = math.prod(x.slice_shape) * x.dtype.size
             self.exchanged.append(Exchange(kind, tuple(sorted(set(mesh_axes))), nbytes, distance))
 
     def allreduce(self, x: Lowered, mesh_axes: Collection[int], reduction_fn_string: str) -> LaidOutTensor:
         x = x.to_laid_out_tensor()
-        self._note("sum", mesh_axes, x)
+        self._record("sum", mesh_axes, x)
         stacks = x.tensor_list
         return LaidOutTensor(collectives.allreduce(stacks, self.grid, self.devices, mesh_axes, reduction_fn_string))
 
@@ -201,13 +203,13 @@ class ShardMeshImpl(_Protocol):
         return self.gather(x, {mesh_axis: concat_axis})
 
     def gather(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
-        """`allconcat` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
-        self._note("gather", dims, x.to_laid_out_tensor())
+        """Does `allconcat` along several mesh dimensions at once; `dims` is {mesh axis: slice dimension}."""
+        self._record("gather", dims, x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, dims)) if dims else x
 
     def alltoall(self, x: Lowered, mesh_axis: int, split_axis: int, concat_axis: int) -> LaidOutTensor:
-        self._note("all-to-all", [mesh_axis], x.to_laid_out_tensor())
+        self._record("all-to-all", [mesh_axis], x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.alltoall(stacks, self.grid, self.devices, mesh_axis, split_axis, concat_axis))
 
@@ -217,24 +219,24 @@ class ShardMeshImpl(_Protocol):
         return self.scatter(x, {mesh_axis: split_axis})
 
     def scatter(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
-        """`allsplit` along several mesh dimensions at once: `dims` is {mesh axis: dimension of a slice}."""
+        """Does `allsplit` along several mesh dimensions at once; `dims` is {mesh axis: slice dimension}."""
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.allsplit(stacks, self.grid, self.devices, dims)) if dims else x
 
     def receive(
         self, x: Lowered, mesh_axis: int, source_pcoord: Sequence[int | None], fill: float = 0
     ) -> LaidOutTensor:
-        """As `mtf.MeshImpl.receive`; a processor with no source gets a tensor of `fill`."""
+        """Implements `mtf.MeshImpl.receive`, except that a processor without a source gets a tensor of `fill`."""
         distances = {to - source for to, source in enumerate(source_pcoord) if source is not None} - {0}
-        for distance in sorted(distances):  # empty if a margin is wider than all neighbors together
-            self._note("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
+        for distance in sorted(distances):  # empty if a margin is wider than all neighboring slices together
+            self._record("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
         stacks = x.to_laid_out_tensor().tensor_list
         return LaidOutTensor(collectives.receive(stacks, self.grid, self.devices, mesh_axis, source_pcoord, fill))
 
     # Coordinates and random numbers.
 
     def laid_out_constant(self, value_of: Callable[[tuple[int, ...]], Any]) -> LaidOutTensor:
-        """`value_of(mesh coordinates of a processor) -> numpy array or number`, one for each processor."""
+        """Returns a laid-out tensor of constants, `value_of(mesh coordinates)` for each processor."""
         shards = self.grid.shard_coordinates()
         return LaidOutTensor(
             tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(shard)])) for shard in shards
@@ -250,17 +252,17 @@ class ShardMeshImpl(_Protocol):
 
     def random(self, shape: mtf.Shape, tf_fn: Callable[..., tf.Tensor], kwargs: Mapping[str, Any]) -> LaidOutTensor:
         """Draws for `mtf.random_uniform` and `mtf.random_normal`; the layout does not change the values."""
-        assert self.random_state is not None, "a program that draws random numbers gives its mesh a RandomState"
+        assert self.random_state is not None, "the mesh has no RandomState; `Program` sets it before lowering"
         return random.draw(self, shape, tf_fn.__name__, self.random_state.next_key(), kwargs)
 
-    # In and out.
+    # Import and export.
 
     def import_tf_tensor(self, x: mtf.Tensor, tf_x: tf.Tensor) -> LaidOutTensor:
-        """Sends each shard its own of a whole tensor, which lies on the host."""
+        """Splits a whole tensor on the host and sends each shard its slices."""
         return LaidOutTensor(whole.scatter(tf_x, self.split_axes(x.shape), self.grid, self.devices, self.host))
 
     def export_to_tf_tensor(self, x: mtf.Tensor, laid_out_x: Lowered) -> tf.Tensor:
-        """The whole tensor of a laid-out one, on the host: no device needs room for it."""
+        """Gathers a laid-out tensor into a whole tensor on the host, so that no device needs memory for it."""
         stacks = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape).tensor_list
         return whole.gather(stacks, self.split_axes(x.shape), self.grid, self.devices, self.host)
 

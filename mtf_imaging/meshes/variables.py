@@ -1,4 +1,4 @@
-"""Variables of a mesh: a whole master each, read once a call, assigned to after all reads."""
+"""Variables of a mesh: one whole master per variable, read once per call and assigned after all reads."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class LaidOutVariable:
-    """The slices of a variable for one call of the program.
+    """The slices of a variable during one call of the program.
 
-    There are no variables of slices: the master is the only copy between calls, so it cannot go out of step, and a
-    checkpoint knows no layout.
+    Slices are not variables. Between calls the master is the only copy, so copies cannot diverge, and a checkpoint does
+    not depend on the layout.
     """
 
     def __init__(self, variable: mtf.Variable, mesh_impl: "ShardMeshImpl") -> None:
@@ -32,15 +32,15 @@ class LaidOutVariable:
         stacks = whole.scatter(value, self._split, mesh_impl.grid, mesh_impl.devices, master.device)
         self.laid_out_tensor = LaidOutTensor(stacks)
 
-    # Masters and slices never differ: nothing to copy.
+    # Masters and slices never differ, so there is nothing to copy.
     copy_master_to_slices = copy_slices_to_master = property(lambda self: tf.no_op())
 
     def assign_to_slices(self, assign_fn: Callable[..., tf.Operation], values: Sequence[tf.Tensor]) -> tf.Operation:
-        """Notes an assignment, which the program makes when every variable has been read.
+        """Records an assignment, which the program runs after all variables have been read.
 
         Args:
-          assign_fn: from (mtf.Variable, tf.Variable, tf.Tensor) to a tf.Operation.
-          values: stacks of the new value, one a shard.
+          assign_fn: a function from (mtf.Variable, tf.Variable, tf.Tensor) to a tf.Operation.
+          values: stacks of the new value, one per shard.
         """
         laid_out = self._mesh.canonical(LaidOutTensor(values), self._shape)
         home = self._variable.get_master().device

@@ -1,7 +1,7 @@
-"""Between whole tensors and the stacks of shards: a device is sent what it is to hold, and sends back that, alone.
+"""Converts between whole tensors and shards. Each device receives and returns only its own shard.
 
-`split` below is, for each dimension of a whole tensor, the mesh axis that splits it, or None. The box of a shard is the
-part of the whole that the slices of its processors make up.
+In this module, `split` has one entry for each dimension of a whole tensor: the mesh axis that splits it, or None. The
+box of a shard is the region of the whole tensor that the slices of its processors cover.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ from mtf_imaging.meshes.local import from_grid_full, take_at, to_grid
 def scatter(
     whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
 ) -> list[tf.Tensor]:
-    """Cuts a whole tensor into the stacks of all shards.
+    """Splits a whole tensor into the stacks of all shards.
 
     Args:
       whole: the tensor.
-      split: see above.
+      split: the mesh axis that splits each dimension, or None.
       grid: the `ShardGrid`.
-      devices: of the shards.
-      home: device where the whole lies, and is cut into boxes.
+      devices: the devices of the shards.
+      home: the device that stores the whole tensor and cuts it into boxes.
 
     Returns:
-      Stacks, one a shard, each on its device. A whole that is not split goes to each of them as it is.
+      The stacks, one per shard, each on its device. If no dimension is split, every shard gets the whole tensor.
     """
     boxes, stacks = {}, []
     for shard, device in zip(grid.shard_coordinates(), devices):
         place = tuple(0 if axis is None else shard[axis] for axis in split)
-        if place not in boxes:  # shards that differ along other mesh dimensions have the same
+        if place not in boxes:  # shards that differ only along other mesh dimensions share a box
             boxes[place] = _box(whole, place, split, grid, home)
         with tf.device(device):
             stacks.append(_cut(boxes[place], split, grid))
@@ -41,9 +41,10 @@ def scatter(
 def gather(
     stacks: Sequence[tf.Tensor], split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
 ) -> tf.Tensor:
-    """The whole tensor, on device `home`, of stacks: `scatter` undone.
+    """Gathers stacks into a whole tensor on device `home`; the inverse of `scatter`.
 
-    What is not split is equal in all shards: that of the shard on `home` is taken, where there is one.
+    If no dimension is split, all shards are equal. The function then returns the shard on `home` if there is one, else
+    the first shard.
     """
     if all(axis is None for axis in split):
         shard = number_of(home, devices)
@@ -56,7 +57,7 @@ def gather(
         with tf.device(device):
             boxes.append(_uncut(stack, split, grid))
     with tf.device(home):
-        # Join the boxes of the shards, last mesh dimension first, as their row-major order has it.
+        # Join the boxes along the last mesh dimension first, because shards are in row-major order.
         for axis in reversed(range(len(grid.shards))):
             size = grid.shards[axis]
             groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
@@ -65,7 +66,7 @@ def gather(
 
 
 def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], grid: ShardGrid, home: str) -> tf.Tensor:
-    """The box of a shard; `place` has its coordinate for each dimension of the whole, 0 for one that is not split."""
+    """Returns the box of a shard; `place` is its coordinate along each tensor dimension, 0 if that is not split."""
     parts = [1 if axis is None else grid.shards[axis] for axis in split]
     if all(n == 1 for n in parts):
         return whole
@@ -75,7 +76,7 @@ def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], gr
 
 
 def _cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
-    """The stack of a shard's box."""
+    """Converts the box of a shard to its stack."""
     if all(axis is None for axis in split):
         return tf.expand_dims(box, 0)
     shape: list[int] = []
@@ -95,7 +96,7 @@ def _cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Ten
 
 
 def _uncut(stack: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
-    """The box of a shard's stack; `_cut` undone."""
+    """Converts the stack of a shard to its box; the inverse of `_cut`."""
     view = to_grid(stack, grid.local)
     ndims = len(grid.local)
     unused = [axis for axis in range(ndims) if axis not in split]

@@ -1,4 +1,4 @@
-"""A function over named tensors, checked, lowered and run under a layout."""
+"""Programs: functions over named tensors that are checked, lowered and run under a layout."""
 
 from mtf_imaging.program.program import Program
 

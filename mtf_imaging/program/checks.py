@@ -1,4 +1,4 @@
-"""Checks that a graph over named tensors can be laid out, before any of it is lowered: all faults at once."""
+"""Checks whether a graph over named tensors can be laid out, and reports all faults before lowering starts."""
 
 from collections.abc import Hashable, Mapping
 
@@ -14,7 +14,7 @@ def _operations(graph: mtf.Graph) -> list[mtf.Operation]:
     return [each for op in graph.operations for each in [*upstream.inner_operations(op), op]]
 
 
-def tensors_of(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
+def graph_tensors(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
     """Returns pairs (operation, output tensor) of a graph, in order."""
     return [(op, tensor) for op in _operations(graph) for tensor in op.outputs]
 
@@ -22,12 +22,12 @@ def tensors_of(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
 def _size_faults(
     graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]
 ) -> dict[tuple[str, int], tuple[mtf.Operation, str]]:
-    """Returns the dimensions that the layout splits into unequal slices.
+    """Returns one fault for each dimension name and size that the layout splits into unequal slices.
 
-    There is one fault for each name and size, at the first operation that has it.
+    A fault names the first operation with such a dimension.
     """
     seen: dict[tuple[str, int], tuple[mtf.Operation, str]] = {}
-    for op, tensor in tensors_of(graph):
+    for op, tensor in graph_tensors(graph):
         for dim in tensor.shape.dims:
             rule = layout.get(dim.name)
             if rule and dim.size % mesh_shape[rule] and (dim.name, dim.size) not in seen:
@@ -44,9 +44,9 @@ def _size_faults(
 
 
 def _clash_faults(graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]) -> list[str]:
-    """Returns the tensors of which the layout splits two dimensions over one mesh dimension."""
+    """Returns one fault for each pair of dimensions of a tensor that the layout splits over the same mesh dimension."""
     faults: dict[tuple[str, str], str] = {}
-    for op, tensor in tensors_of(graph):
+    for op, tensor in graph_tensors(graph):
         used: dict[str, mtf.Dimension] = {}
         for dim in tensor.shape.dims:
             rule = layout.get(dim.name, "")
@@ -65,19 +65,19 @@ def _clash_faults(graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mappi
 
 
 def check_layout(graph: mtf.Graph, layout: Layout) -> None:
-    """Checks that a graph can be laid out, before any of it is lowered.
+    """Checks that a graph can be laid out.
 
     Args:
       graph: an `mtf.Graph`.
       layout: the layout.
 
     Raises:
-      LayoutError: all faults, each with its operation, the names and sizes, and a fix.
+      LayoutError: the layout has faults. The error lists each of them with its operation, names, sizes and a fix.
     """
     sizes, rules = dict(layout.mesh_shape), dict(layout.rules)
     size_faults = _size_faults(graph, sizes, rules)
-    # An operation explains its own faults better (a window op, input and output size together), the first of equal ones
-    # for all.
+    # Operations describe their own faults in more detail; a window operation, for instance, reports input and output
+    # size together. If several operations have the same fault, only the first one is listed.
     op_faults: dict[Hashable, str] = {}
     explained: set[tuple[str, int]] = set()
     ways_out: dict[str, None] = {}

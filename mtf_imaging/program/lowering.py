@@ -1,4 +1,4 @@
-"""Lowers a graph over named tensors to TensorFlow, operation by operation."""
+"""Lowers a graph over named tensors to TensorFlow operations."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,16 +16,18 @@ from mtf_imaging.upstream.slicewise import LocalCall
 
 
 class Lowering(mtf.Lowering):
-    """Lowers operations of a graph; unlike upstream's, an error names the operation, and stacks have one form.
+    """Lowers operations of a graph.
+
+    Unlike in `mtf.Lowering`, errors name the operation, and all tensors of one shape have stacks of the same size.
 
     Args:
       graph: an `mtf.Graph`.
       operations: the operations to lower.
       mesh_to_impl: {mesh: its implementation}.
-      random_state: `RandomState` that the operations draw from.
+      random_state: the `RandomState` from which operations draw random numbers.
 
     Attributes:
-      local_calls: {slicewise operation: `LocalCall`}, from which gradients are computed.
+      local_calls: {slicewise operation: `LocalCall`}, which gradients of these operations need.
     """
 
     def __init__(
@@ -66,14 +68,13 @@ class Lowering(mtf.Lowering):
             raise LayoutError(f"{title(op)} ({shapes}) cannot be lowered under {rules}: {error}") from error
 
     def set_tensor_lowering(self, tensor: mtf.Tensor, laid_out_tensor: Lowered) -> None:
-        """Sets what a tensor is lowered to, with stacks of one exactly where the layout splits none of its dimensions.
+        """Stores the lowered form of a tensor, with stacks of one if the layout splits no dimension of the tensor.
 
-        Operations on tensors of one shape then meet stacks of one size, which mesh_tensorflow's generic gradient relies
-        on.
+        Tensors of one shape then have stacks of the same size, which mesh_tensorflow's generic gradient requires.
 
         Args:
           tensor: the tensor.
-          laid_out_tensor: its slices, or a sum that is put off.
+          laid_out_tensor: its slices, or a deferred sum.
         """
         mesh_impl = self.mesh_impl(tensor)
 

@@ -1,4 +1,4 @@
-"""A function over named tensors, compiled once for a mesh of processors and a layout."""
+"""The class `Program`: a function over named tensors, compiled once for a mesh and a layout."""
 
 import functools
 import logging
@@ -19,44 +19,50 @@ _logger = logging.getLogger(__name__)
 
 
 class Program(tf.Module):
-    """Lowers `fn` for a mesh and a layout, once, into one `tf.function`.
+    """A function that is lowered once for a mesh and a layout into one `tf.function`.
 
-    `fn` is called by keyword with an `mtf.Tensor` for each input and returns an `mtf.Tensor`, or a tuple or dict of
-    them. Every `mtf.Assign` that it makes runs once a call, after all variables are read: outputs are values before the
-    update. Initial values of variables depend on (seed, variable name) alone, and random operations on (seed, step,
-    operation, position in the whole tensor): a layout changes speed and memory, never results.
+    A layout changes speed and memory, never results:
 
-    Programs are thread-safe, also if they share variables. Calls run one after the other, so no call reads a variable
-    while another call assigns to it, and no update is lost.
+    - Initial values of variables depend only on (seed, variable name).
+    - Random operations depend only on (seed, step, operation, position in the whole tensor).
 
-    `tf.train.Checkpoint(program=p)` holds whole variables and the step, and is free of the layout.
+    Every `mtf.Assign` in the function runs once per call, after all variables have been read. Outputs are therefore
+    computed from the values before the update.
+
+    Programs are thread-safe, even if they share variables. Calls run one at a time, so no call reads a variable while
+    another call assigns to it, and no update is lost.
+
+    `tf.train.Checkpoint(program=p)` contains whole variables and the step, and does not depend on the layout.
 
     Args:
-      fn: the function.
-      inputs: for each input its shape, `"batch:1,x:12,channels:3"` (float32), or a pair (shape, dtype).
-      mesh_shape: the mesh of processors, `"rows:2,cols:2"`; `""` is one processor.
-      layout: which tensor dimension is split over which mesh dimension, `"x:rows,y:cols"`; or a `Layout`, which has
-        the mesh, too.
+      fn: a function that takes an `mtf.Tensor` for each input, as keyword arguments, and returns an `mtf.Tensor`, or a
+        tuple or dict of them.
+      inputs: for each input a shape such as `"batch:1,x:12,channels:3"`, with dtype float32, or a pair (shape, dtype).
+      mesh_shape: the mesh of processors, such as `"rows:2,cols:2"`; `""` is one processor.
+      layout: rules that split tensor dimensions over mesh dimensions, such as `"x:rows,y:cols"`; or a `Layout`, which
+        includes the mesh.
       mesh_impl: "stacked", "placement" or "auto"; see `mtf_imaging.meshes.make_mesh_impl`.
-      devices: device strings; default: all GPUs, else the logical CPUs there are.
+      devices: device strings; default: all GPUs, or all logical CPUs if there is no GPU.
       seed: an int.
-      variables: a `Program` whose variables and step this one shares.
-      updates: what of the assignments that `fn` makes is done: "all", and the step counts; "variables" alone, for a
-        call that is only a part of a step; or "none".
-      part_of: where a call computes one of several equal parts of a dimension: its name and the number of parts. The
-        call is made by `call_part`, and random operations draw what they would for this part of the whole.
+      variables: a `Program` with which to share variables and step, or None.
+      name: name of the `tf.Module`.
+      updates: which assignments of `fn` a call runs. "all" runs them and counts the step. "variables" runs them but
+        does not count the step, for a call that is only a part of a step. "none" runs no assignments.
+      part_of: (dimension name, number of micro-batches) if a call computes one of several micro-batches, else None.
+        Such a program is called with `call_part`. Its random operations draw the same values as one call on the
+        whole batch would.
 
     Attributes:
       layout: the `Layout`.
-      variables: dict of mtf names to `tf.Variable`s.
-      step: int64 `tf.Variable`, one more for each call that assigns.
+      variables: dict from mtf names to `tf.Variable`s.
+      step: int64 `tf.Variable` that counts the calls with assignments.
       mesh_impl: the mesh implementation.
       function: the compiled `tf.ConcreteFunction`.
-      changes: `LayoutChange`s, where slices change within the program; see `mtf_imaging.ops.gather_slices`.
+      changes: the `LayoutChange`s within the program; see `mtf_imaging.ops.gather_slices`.
 
     Raises:
-      LayoutError: all faults of the layout, before any device is used.
-      OutOfMemoryError: a device cannot hold what the program needs; calls raise it, too.
+      LayoutError: the layout has faults. The error lists all of them and is raised before any device is used.
+      OutOfMemoryError: a device has less memory than the program needs. Calls raise this error, too.
     """
 
     def __init__(
@@ -109,38 +115,38 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: self._demand):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which)
         for change in self.changes:
-            _say_change(change)
+            _log_change(change)
         if self._repeated:
             _logger.warning(
-                "no rule of layout '%s' uses %s of mesh '%s': the same work is done along it on every processor",
+                "no rule of layout '%s' uses %s of mesh '%s': all processors along it do the same work",
                 self.layout.rules_string,
                 " and ".join(f"'{d}'" for d in self._repeated),
                 self.layout.mesh_string,
             )
 
     def __call__(self, /, **tensors: Any) -> Any:
-        """Calls the program on whole tensors.
+        """Runs the program on whole tensors.
 
         Args:
           **tensors: a tensor for each input, by keyword.
 
         Returns:
-          Whole tensors in the structure that `fn` returned.
+          Whole tensors in the same structure as the return value of `fn`.
 
         Raises:
-          ShapeError: an input is missing, unknown, or has another shape or dtype.
+          ShapeError: an input is missing or unknown, or has the wrong shape or dtype.
         """
         return self._call(None, tensors)
 
     def call_part(self, index: int, /, **tensors: Any) -> Any:
-        """Calls a program that has `part_of` on the inputs of one part.
+        """Runs a program with `part_of` on the inputs of one micro-batch.
 
         Args:
-          index: number of the part, from 0.
+          index: number of the micro-batch, from 0.
           **tensors: a tensor for each input, by keyword.
 
         Returns:
-          Whole tensors in the structure that `fn` returned.
+          Whole tensors in the same structure as the return value of `fn`.
         """
         return self._call(index, tensors)
 
@@ -148,24 +154,27 @@ class Program(tf.Module):
         unknown, missing = sorted(tensors.keys() - self._inputs.keys()), sorted(self._inputs.keys() - tensors.keys())
         if unknown or missing:
             raise ShapeError(
-                f"the program takes the inputs {', '.join(self._inputs) or 'none'}; "
-                + "; ".join([f"'{k}' is not one of them" for k in unknown] + [f"'{k}' is missing" for k in missing])
+                f"the program has the inputs {', '.join(self._inputs) or 'none'}, but "
+                + ", ".join([f"'{k}' is unknown" for k in unknown] + [f"'{k}' is missing" for k in missing])
             )
         if (index is None) != (self._part_of is None):
-            raise ShapeError(f"part {index}, but the program is made with part_of={self._part_of}: give both or none")
+            raise ShapeError(
+                f"the micro-batch is {index}, but part_of of the program is {self._part_of}. "
+                "Fix: use call_part for a program with part_of, and a plain call for any other program."
+            )
         part = None if index is None else tf.constant(index, tf.int32)
-        # TensorFlow puts what has no device of its own where the call is made, by default on the first GPU.
+        # TensorFlow places operations without a device on the device of the caller, by default the first GPU.
         with memory.shortage_explained(lambda: self._demand), tf.device(self.mesh_impl.host):
             inputs = {key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}
             with self._masters.lock:
                 return self.function(inputs, part)
 
     def _checked(self, spec: tracing.Input, value: Any) -> tf.Tensor:
-        with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do
+        with tf.device("CPU:0"):  # a whole tensor may not fit on a device, even if its slices do
             try:
                 value = tf.convert_to_tensor(value, dtype=spec.dtype)
             except (TypeError, ValueError) as error:
-                raise ShapeError(f"input '{spec.name}' must be convertible to {spec.dtype.name}: {error}") from None
+                raise ShapeError(f"input '{spec.name}' cannot be converted to {spec.dtype.name}: {error}") from None
         if value.shape != spec.shape.to_integer_list:
             dims = format_shape((d.name, d.size) for d in spec.shape.dims)
             raise ShapeError(f"input '{spec.name}' must have shape [{dims}], not {value.shape.as_list()}")
@@ -188,17 +197,17 @@ class Program(tf.Module):
           name: name of the input or variable.
 
         Raises:
-          LayoutError: the program has none of that name.
+          LayoutError: the program has no input or variable with this name.
         """
         if name in self._inputs:
             return self.mesh_impl.slice_shape(self._inputs[name].shape)
         if name in self._shapes:
             return self.mesh_impl.slice_shape(self._shapes[name])
         raise LayoutError(
-            f"the program has no input or variable '{name}'; it has {', '.join([*self._inputs, *self._shapes])}"
+            f"the program has no input or variable '{name}'. Known names: {', '.join([*self._inputs, *self._shapes])}."
         )
 
 
-@functools.cache  # once, however many programs have the same network
-def _say_change(change: LayoutChange) -> None:
+@functools.cache  # logs once, even if many programs have the same network
+def _log_change(change: LayoutChange) -> None:
     _logger.info("%s", change)

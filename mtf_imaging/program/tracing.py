@@ -1,4 +1,4 @@
-"""A function over named tensors as a graph, checked against a mesh and a layout before any device is used."""
+"""Traces a function over named tensors to a graph and checks the graph against a layout."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,19 +10,19 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.ops.reshard import ProgramMesh
-from mtf_imaging.program.checks import check_layout, tensors_of
+from mtf_imaging.program.checks import check_layout, graph_tensors
 from mtf_imaging.program.variables import Variables
 
-# The shape of an input, "batch:1,x:12,channels:3" (float32), or a pair (shape, dtype).
+# A shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
 Spec = str | tuple[str, tf.DType]
 
 
 class Input:
-    """Name, shape and dtype of an input, as the user gave them.
+    """The name, shape and dtype of an input.
 
     Args:
       name: name of the input.
-      spec: its shape, "batch:1,x:12,channels:3" (float32), or a pair (shape, dtype).
+      spec: a shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
     """
 
     def __init__(self, name: str, spec: Spec) -> None:
@@ -34,13 +34,13 @@ class Input:
 
 
 class Traced(NamedTuple):
-    """What a function made of its inputs.
+    """The graph of a function.
 
     Attributes:
-      graph: an `mtf.Graph`.
-      mesh: its `mtf.Mesh`.
-      outputs: what the function returned: an `mtf.Tensor`, or a tuple or dict of them.
-      variables: the `Variables` that it asked for.
+      graph: the `mtf.Graph`.
+      mesh: the `mtf.Mesh` of the graph.
+      outputs: the return value of the function: an `mtf.Tensor`, or a tuple or dict of them.
+      variables: the `Variables` that the function requested.
     """
 
     graph: mtf.Graph
@@ -50,7 +50,7 @@ class Traced(NamedTuple):
 
     @property
     def needed(self) -> list[mtf.Operation]:
-        """The operations that outputs or assignments depend on, in the order of the graph."""
+        """The operations on which outputs or assignments depend, in the order of the graph."""
         return upstream.needed(self.graph, tf.nest.flatten(self.outputs))
 
 
@@ -67,11 +67,11 @@ def trace(
       fn: the function.
       inputs: {name: `Input`}.
       tensors: {name: tf.Tensor}.
-      layout: the layout, which a network may ask for the number of slices.
-      variables: where variables come from; none is created yet.
+      layout: the layout, from which a network can read the number of slices.
+      variables: the `Variables` of the function. Tracing creates no `tf.Variable`.
 
     Raises:
-      ShapeError: it returned something that is no mtf.Tensor.
+      ShapeError: the function returned a value that is not an `mtf.Tensor`.
     """
     graph = mtf.Graph()
     mesh = ProgramMesh(graph, layout.mesh_shape, layout.rules)
@@ -80,7 +80,7 @@ def trace(
         outputs = fn(**named)
     for value in tf.nest.flatten(outputs):
         if not isinstance(value, mtf.Tensor):
-            raise ShapeError(f"fn must return mtf.Tensors only, not {value!r} ({type(value).__name__})")
+            raise ShapeError(f"fn must return only mtf.Tensors, not {value!r} ({type(value).__name__})")
     return Traced(graph, mesh, outputs, variables)
 
 
@@ -90,13 +90,13 @@ def trace_only(
     layout: Layout = ONE_PROCESSOR,
     devices: Sequence[str] = ("CPU:0",),
 ) -> Traced:
-    """Traces a function without allocating its tensors, so that its graph can be examined whatever the sizes.
+    """Traces a function without allocating its tensors, so that graphs of any size can be analyzed.
 
     Args:
       fn: the function.
-      inputs: {name: shape, or (shape, dtype)}, as a `Program` takes them.
+      inputs: {name: shape, or (shape, dtype)}, as for `Program`.
       layout: the layout; it is not checked.
-      devices: names of devices that variables would be spread over; there need not be any of them.
+      devices: names of the devices over which variables would be distributed. The devices need not exist.
     """
     variables = Variables(0, devices)
     named = {name: Input(name, spec) for name, spec in inputs.items()}
@@ -117,12 +117,12 @@ def check(traced: Traced, layout: Layout) -> tuple[str, ...]:
       layout: the layout.
 
     Returns:
-      Mesh dimensions that no rule of the layout uses: the same work is done along them on every processor.
+      The mesh dimensions that no rule of the layout uses. All processors along such a dimension do the same work.
 
     Raises:
-      LayoutError: all faults of the layout.
+      LayoutError: the layout has faults. The error lists all of them.
     """
-    dims = {d.name for _, tensor in tensors_of(traced.graph) for d in tensor.shape.dims}
+    dims = {d.name for _, tensor in graph_tensors(traced.graph) for d in tensor.shape.dims}
     repeated = layout.check_names(dims)
     check_layout(traced.graph, layout)
     return repeated

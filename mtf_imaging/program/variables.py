@@ -1,4 +1,4 @@
-"""The variables of a program: whole, one of each, made outside the graph, with values that no layout can change."""
+"""The variables of a program: whole tensors whose values do not depend on the layout."""
 
 import concurrent.futures
 import contextlib
@@ -16,7 +16,10 @@ from mtf_imaging.errors import CheckpointError
 
 
 class _Variable:
-    """The master copy of an `mtf.Variable`: a name while the graph is traced, a `tf.Variable` once it is lowered."""
+    """The master copy of an `mtf.Variable`.
+
+    It has only a name during tracing. `Variables.create` adds the `tf.Variable`.
+    """
 
     def __init__(
         self, name: str, shape: Iterable[int], dtype: tf.DType, initializer: Any, trainable: bool, device: str
@@ -28,7 +31,7 @@ class _Variable:
         self._read: tf.Tensor | None = None
 
     def read(self) -> tf.Tensor:
-        """Returns the value before any assignment of this call, read once."""
+        """Returns the value before all assignments of this call; the value is read only once."""
         if self._read is None:
             with tf.device(self.device):
                 self._read = tf.identity(self.variable)
@@ -36,16 +39,16 @@ class _Variable:
 
 
 class Variables(tf.Module):
-    """Makes the variables that a program asks for, or finds them in another program's.
+    """Creates the variables that a program requests, or shares those of another program.
 
     Args:
       seed: an int.
-      devices: device strings, over which variables are spread in turn, each with its optimizer slots.
-      shared: `Variables` of another program, or None.
+      devices: device strings. Variables are distributed over them in turn, each together with its optimizer slots.
+      shared: the `Variables` of another program, or None.
 
     Attributes:
-      step: int64 `tf.Variable`.
-      lock: a lock that all programs with these variables share. A call holds it from its first read to its last
+      step: int64 `tf.Variable` that counts steps.
+      lock: a lock for all programs that share these variables. A call holds it from its first read to its last
         assignment.
     """
 
@@ -70,17 +73,17 @@ class Variables(tf.Module):
 
     @property
     def homes(self) -> dict[str, str]:
-        """The device of each variable asked for so far, by name."""
+        """The device of each variable requested so far, by name."""
         return {name: master.device for name, master in self._pending.items()}
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Makes `mtf.get_variable` take variables from here, and the step the global step, within the block."""
+        """Within the block, makes `mtf.get_variable` return these variables and makes the step the global step."""
         with variable_getter(self._get, self.step):
             yield
 
     def read_step(self) -> tf.Tensor:
-        """Returns the step before this call, read once."""
+        """Returns the step before this call; it is read only once."""
         if self._step_read is None:
             self._step_read = tf.identity(self.step)
         return self._step_read
@@ -97,16 +100,18 @@ class Variables(tf.Module):
     ) -> _Variable:
         del getter, unused
         if name not in self._pending:
-            owner = self._pending.get(name.rpartition("/")[0])  # of an optimizer's slot: both are updated together
+            owner = self._pending.get(
+                name.rpartition("/")[0]
+            )  # the variable of an optimizer slot; both are updated together
             device = owner.device if owner else next(self._next_device)
             self._pending[name] = _Variable(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
         return self._pending[name]
 
     def create(self) -> None:
-        """Creates the variables asked for.
+        """Creates the requested variables.
 
-        A thread of its own knows nothing of the function that is being traced in this one: its variables are made at
-        once, and the function sees them as it would any others.
+        The function that is being traced belongs to this thread. Another thread therefore creates variables eagerly,
+        outside the traced graph.
         """
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             thread.submit(self._create).result()
@@ -120,8 +125,9 @@ class Variables(tf.Module):
             variable = self._named[name]
             if tuple(variable.shape) != master.shape or variable.dtype != master.dtype:
                 raise CheckpointError(
-                    f"variable '{name}' is {master.dtype.name} {list(master.shape)} here, but the shared program has "
-                    f"it as {variable.dtype.name} {variable.shape.as_list()}: the two are not the same network"
+                    f"variable '{name}' is {master.dtype.name} {list(master.shape)} in this program, but "
+                    f"{variable.dtype.name} {variable.shape.as_list()} in the program that shares its variables. "
+                    "Fix: share variables only between programs of the same network."
                 )
             master.variable = variable
             master.device = variable.device
@@ -129,11 +135,16 @@ class Variables(tf.Module):
     def assign(
         self, assignments: Iterable[tuple[mtf.Variable, Callable[..., Any], tf.Tensor]], count_step: bool = True
     ) -> list[tf.Operation]:
-        """Makes all assignments, those to one variable one after the other, and counts the step if there are any.
+        """Runs all assignments and counts the step if there are any.
+
+        Several assignments to one variable run in order.
 
         Args:
-          assignments: triples (mtf.Variable, assign function, new value), as the mesh noted them.
-          count_step: False for what is only a part of a step.
+          assignments: triples (mtf.Variable, assign function, new value) that the mesh recorded.
+          count_step: False for a call that is only a part of a step.
+
+        Returns:
+          The last operation on each variable and on the step.
         """
         last: dict[_Variable | Variables, tf.Operation] = {}
         for variable, assign_fn, value in assignments:
@@ -146,21 +157,21 @@ class Variables(tf.Module):
 
 
 def initial_value(initializer: Any, name: str, shape: Iterable[int], dtype: tf.DType, seed: int) -> np.ndarray:
-    """Returns a variable's initial value: it depends on (seed, name) alone.
+    """Returns the initial value of a variable, which depends only on (seed, name).
 
     Args:
       initializer: a TensorFlow initializer or its class, a function of (shape, dtype), a value, or None for Glorot
         uniform.
-      name: the variable's name.
-      shape: its shape.
-      dtype: its tf.DType.
+      name: name of the variable.
+      shape: shape of the variable.
+      dtype: tf.DType of the variable.
       seed: an int.
     """
     if initializer is None:
         initializer = tf.compat.v1.glorot_uniform_initializer()
     if isinstance(initializer, type):
         initializer = initializer()
-    # In a graph of its own, an initializer's draws depend on the graph's seed and on nothing that was made before.
+    # In a separate graph, random values depend only on the seed of the graph, not on previously created operations.
     with tf.Graph().as_default():
         tf.compat.v1.set_random_seed(zlib.crc32(f"{seed}/{name}".encode()) & 0x7FFFFFFF)
         value = initializer(list(shape), dtype=dtype) if callable(initializer) else initializer

@@ -1,7 +1,7 @@
 """Lowers operations that mesh_tensorflow 0.1.21 lowers incorrectly, only under some layouts, or not at all.
 
-`LOWERINGS` maps the class of an operation to the function that lowers it. All other operations of mesh_tensorflow and
-all operations of `mtf_imaging.ops` lower themselves. `EXCHANGES` maps the class of an operation to the function that
+`LOWERINGS` maps the class of an operation to the function that lowers it. All other operations, including those
+of `mtf_imaging.ops`, have their own method `lower`. `EXCHANGES` maps the class of an operation to the function that
 returns its exchanges.
 """
 

@@ -1,6 +1,6 @@
 """Replaces incorrect methods of mesh_tensorflow 0.1.21 that run while the graph is built, before lowering.
 
-Most are gradients: `mtf.gradients` calls the method `gradient` of every operation that it passes.
+Most of them compute gradients: `mtf.gradients` calls the method `gradient` of every operation on its path.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,18 +39,18 @@ def _min_max(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tenso
     ]
 
 
-def _known(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor]:
-    """Replaces the missing gradients of unused outputs by zeros."""
+def _fill_missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor]:
+    """Replaces missing gradients of unused outputs by zeros."""
     return [mtf.zeros_like(y) if dy is None else dy for y, dy in zip(op.outputs, grad_ys, strict=True)]
 
 
 def _unstack(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
     dim, axis = compat.unstacked_dimension(op)
-    return [mtf.stack(_known(op, grad_ys), dim.name, axis)]
+    return [mtf.stack(_fill_missing(op, grad_ys), dim.name, axis)]
 
 
 def _generic(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
-    gradients = mtf.GenericGradOperation(op, _known(op, grad_ys)).outputs
+    gradients = mtf.GenericGradOperation(op, _fill_missing(op, grad_ys)).outputs
     return [dx if x.dtype.is_floating else None for x, dx in zip(op.inputs, gradients, strict=True)]
 
 
@@ -66,7 +66,8 @@ def _pool(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.T
         if dim.size % size:
             raise NotSupportedError(
                 f"{title(op)}: its gradient needs windows that cover '{dim.name}' (size {dim.size}) evenly, but "
-                f"windows of {size} leave {dim.size % size} over. Fix: use the pools of mi.ops, which accept any size."
+                f"windows of {size} leave a remainder of {dim.size % size}. "
+                "Fix: use the pools of mi.ops, which accept any size."
             )
     return [mtf.pool_backprop(x, op.outputs[0], dy, ksize, strides, kind)]
 
@@ -80,7 +81,7 @@ def _missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> NoRetur
 
 
 def apply() -> None:
-    """Replaces the methods."""
+    """Replaces the methods of mesh_tensorflow."""
     mtf.Operation.gradient = _missing
     mtf.BinaryOpWithBroadcasting.gradient = _missing
     mtf.MinMaxOperation.gradient = _min_max

@@ -1,4 +1,4 @@
-"""Lowers `mtf.depend`, also on tensors and operations that no output needs."""
+"""Lowers `mtf.depend`, even if no output needs its dependencies."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ from mtf_imaging.compat import dependencies, mtf
 
 
 def lower(op: mtf.Depend, lowering: mtf.Lowering) -> None:
-    """Lowers an `mtf.Depend`: its output is its input, computed after all its dependencies.
+    """Lowers an `mtf.Depend`, which returns its input after all dependencies have been computed.
 
     Assignments still run after all reads, even if an operation depends on them.
     """

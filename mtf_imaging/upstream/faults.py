@@ -30,13 +30,13 @@ def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mappi
       rules: {tensor dimension: mesh dimension}.
     """
     reasons = _reasons(op)
-    found = []
+    faults = []
     for dim in dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims):
         mesh_dim = rules.get(dim.name, "")
         if mesh_sizes.get(mesh_dim, 1) > 1 and (dim in reasons or dim.name in reasons):
             why, fix = reasons.get(dim) or reasons[dim.name]
-            found.append(cannot_split(title(op), dim, mesh_dim, mesh_sizes[mesh_dim], why, fix))
-    return found
+            faults.append(cannot_split(title(op), dim, mesh_dim, mesh_sizes[mesh_dim], why, fix))
+    return faults
 
 
 def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
@@ -46,11 +46,11 @@ def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
         return dict.fromkeys(op.unsplittable_dims, ("the operation does not declare it in splittable_dims", fix))
     if type(op) in _CONVOLUTIONS:
         fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which exchanges halos"
-        found = dict.fromkeys(op.unsplittable_dims, ("the filter slides over it or spans it", fix))
+        reasons = dict.fromkeys(op.unsplittable_dims, ("the filter slides over it or spans it", fix))
         if isinstance(op, mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation):
             fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which splits it"
-            found[compat.output_channels(op)] = "every processor computes all output channels", fix
-        return found
+            reasons[compat.output_channels(op)] = "every processor computes all output channels", fix
+        return reasons
     if isinstance(op, mtf.PoolOperation):
         ksize, _, kind = compat.pool_window(op)
         dims = op.inputs[0].shape.dims[-1 - len(ksize) : -1]

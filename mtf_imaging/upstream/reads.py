@@ -1,4 +1,4 @@
-"""Finds the tensors that an operation reads: mesh_tensorflow does not list all of them as inputs."""
+"""Finds the tensors that an operation reads; mesh_tensorflow does not list all of them as inputs."""
 
 from collections.abc import Iterable
 
@@ -15,32 +15,37 @@ def inner_operations(op: mtf.Operation) -> list[mtf.Operation]:
 
 def reads(op: mtf.Operation) -> list[mtf.Tensor]:
     """Returns all tensors that an operation reads, in order; for a loop, the tensors from outside the loop."""
-    found = op.inputs
+    tensors = op.inputs
     if isinstance(op, mtf.PrintOperation):
-        found += compat.printed_tensors(op)
+        tensors += compat.printed_tensors(op)
     elif isinstance(op, mtf.Depend):
-        found += compat.dependencies(op)
+        tensors += compat.dependencies(op)
     elif isinstance(op, mtf.WhileLoopOperation):
         inner = inner_operations(op)
-        made = {op, *inner}
-        tensors = [t for each in inner for t in reads(each)]
-        tensors += compat.loop_condition(op).outputs + compat.loop_body(op).outputs
-        found += [t for t in tensors if t.operation not in made]
-    return list(dict.fromkeys(found))
+        loop_operations = {op, *inner}
+        candidates = [t for each in inner for t in reads(each)]
+        candidates += compat.loop_condition(op).outputs + compat.loop_body(op).outputs
+        tensors += [t for t in candidates if t.operation not in loop_operations]
+    return list(dict.fromkeys(tensors))
 
 
 def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operation]:
-    """Returns the operations that tensors or assignments need, in order; gradients also create unneeded operations.
+    """Returns the operations that tensors or assignments need, in order.
+
+    A graph can contain other operations, because gradients create some that are not needed.
 
     Args:
       graph: an `mtf.Graph`.
-      outputs: tensors.
+      outputs: the tensors to compute.
     """
-    found, todo = set(), [t.operation for t in outputs] + [op for op in graph.operations if isinstance(op, mtf.Assign)]
+    visited, todo = (
+        set(),
+        [t.operation for t in outputs] + [op for op in graph.operations if isinstance(op, mtf.Assign)],
+    )
     while todo:
         op = todo.pop()
-        if op not in found:
-            found.add(op)
+        if op not in visited:
+            visited.add(op)
             todo += [tensor.operation for tensor in reads(op)]
             todo += compat.assigned_variables(op)
-    return [op for op in graph.operations if op in found]
+    return [op for op in graph.operations if op in visited]

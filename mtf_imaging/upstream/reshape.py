@@ -1,7 +1,7 @@
 """Lowers `mtf.reshape` under every layout.
 
-mesh_tensorflow 0.1.21 changes the split of one mesh dimension after the other. This mixes up slices if two splits
-change at once (`reshape` of x:rows,y:cols to y:cols,x:rows of other sizes), and fails for some other layouts. Here an
+mesh_tensorflow 0.1.21 changes the splits one mesh dimension at a time. This mixes up slices if two splits change at
+once (`reshape` of x:rows,y:cols to y:cols,x:rows with other sizes), and fails for some other layouts. Here an
 all-to-all changes a single split if the sizes allow it. Otherwise slices are gathered along the mesh dimensions whose
 split changes, reshaped, and split again.
 """

@@ -18,9 +18,9 @@ def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     length = dim.size // parts
     hops, rest = divmod(offset, length)
     line = math.prod(mesh.slice_shape(x.shape)) // length * x.dtype.size
-    found = []
+    messages = []
     for hop, width in [(hops, length - rest), (hops + 1, rest)]:
         sources = {to: (to - hop) % parts if wrap else to - hop for to in range(parts)}
         distances = {to - source for to, source in sources.items() if 0 <= source < parts} - {0}
-        found += [Exchange("halo", (axis,), width * line, distance) for distance in sorted(distances) if width]
-    return [Round(found)] if found else []
+        messages += [Exchange("halo", (axis,), width * line, distance) for distance in sorted(distances) if width]
+    return [Round(messages)] if messages else []

@@ -1,4 +1,7 @@
-"""Lowers `mtf.slicewise`, `mtf.cwise` and their gradients, which are summed over processors for smaller inputs."""
+"""Lowers `mtf.slicewise`, `mtf.cwise` and their gradients.
+
+The gradient of an input is summed over the mesh dimensions that split a result but not the input.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +19,8 @@ class LocalResult(NamedTuple):
     """One result of a function that every processor calls on its slices.
 
     Attributes:
-      output: index of the output that this result, or a sum of several results, gives.
-      value: a laid-out tensor with a slice for each processor, not canonical.
+      output: index of the output of the operation; the output is the sum of all results with its index.
+      value: a laid-out tensor with a slice for each processor, even if slices are equal.
       axes: mesh axes along which slices differ.
     """
 
@@ -52,14 +55,14 @@ def _result_axes(op: mtf.Operation, mesh: ShardMeshImpl) -> list[frozenset[int]]
 
 def _sources(op: mtf.Operation) -> list[int]:
     """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
-    found = list(range(len(op.inputs)))
+    indices = list(range(len(op.inputs)))
     if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
         forward = compat.forward_operation(op)
-        found = [*_sources(forward), *found[len(forward.inputs) + len(forward.outputs) :]]
-    return [i for i in found if op.inputs[i].dtype.is_floating]
+        indices = [*_sources(forward), *indices[len(forward.inputs) + len(forward.outputs) :]]
+    return [i for i in indices if op.inputs[i].dtype.is_floating]
 
 
-def _of_all(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor:
+def _expand(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor:
     """Expands a laid-out tensor to a slice for each processor, if the layout splits any tensor of an operation.
 
     A gradient with respect to the tensor then has a separate value for each processor.
@@ -74,7 +77,7 @@ def _of_all(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.SlicewiseOperation`."""
     mesh = lowering.mesh_impl(op)
-    arguments = [_of_all(mesh, op, lowering.tensors[x]) for x in op.inputs]
+    arguments = [_expand(mesh, op, lowering.tensors[x]) for x in op.inputs]
     values = mesh.slicewise(compat.slice_function(op), *arguments)
     values = [values] if len(op.outputs) == 1 else values
     results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
@@ -92,7 +95,7 @@ def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """
     mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
     call = lowering.local_calls[forward]
-    cotangents = [_of_all(mesh, forward, lowering.tensors[dy]) for dy in compat.output_gradients(op)]
+    cotangents = [_expand(mesh, forward, lowering.tensors[dy]) for dy in compat.output_gradients(op)]
     sources, summands = _sources(forward), []
     totals: dict[int, LaidOutTensor] = {}
     for axes in _result_axes(forward, mesh):
@@ -119,10 +122,10 @@ def _local_gradients(
     mesh: ShardMeshImpl, ys: Sequence[LaidOutTensor], xs: Sequence[LaidOutTensor], dys: Sequence[LaidOutTensor]
 ) -> list[LaidOutTensor]:
     """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
-    found = []
+    gradients = []
     for shard, device in enumerate(mesh.devices):
         with tf.device(device):
-            found.append(
+            gradients.append(
                 tf.gradients(
                     [y.tensor_list[shard] for y in ys],
                     [x.tensor_list[shard] for x in xs],
@@ -130,7 +133,7 @@ def _local_gradients(
                     unconnected_gradients=tf.UnconnectedGradients.ZERO,
                 )
             )
-    return [LaidOutTensor(stacks) for stacks in zip(*found)]
+    return [LaidOutTensor(stacks) for stacks in zip(*gradients)]
 
 
 def _zeros(mesh: ShardMeshImpl, tensor: mtf.Tensor) -> LaidOutTensor:

@@ -1,4 +1,4 @@
-"""Lowers `mtf.while_loop`. Operations of its body are lowered in the same way as outside a loop."""
+"""Lowers `mtf.while_loop`; operations in its body are lowered in the same way as outside a loop."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     def run(part: compat.LoopPart, state: Sequence[Sequence[tf.Tensor]]) -> list[list[tf.Tensor]]:
         """Lowers one condition or body and returns the stacks of its results."""
         kept = dict(lowering.tensors)
-        # New laid-out tensors: values that operations cache on them must not leave the loop.
+        # New laid-out tensors are necessary, because values that operations cache on them must not leave the loop.
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in outside.items()})
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in zip(part.inputs, state)})
         for inner in part.operations:

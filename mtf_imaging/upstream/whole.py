@@ -1,7 +1,7 @@
 """Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack` and `top_k` along a split dimension.
 
-mesh_tensorflow refuses this split. Here the slices are gathered along the dimension, the operation is lowered as under
-a layout without the rule, and every processor keeps its own slice of the result.
+mesh_tensorflow refuses this split. This module gathers the slices along the dimension, lowers the operation under a
+layout without the rule, and splits the result again.
 """
 
 import math
@@ -11,7 +11,7 @@ from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-# Each operation declares only this dimension as unsplittable; top_k declares the new dimension of its results.
+# Each operation declares only this dimension as unsplittable. top_k declares the new dimension of its results.
 OPERATIONS = {
     mtf.ConcatOperation,
     mtf.PadOperation,
@@ -30,7 +30,7 @@ def _split_along(op: mtf.Operation, shape: mtf.Shape, mesh: ShardMeshImpl) -> di
 
 
 class _WholeLowering:
-    """Stands in for a `Lowering`: gathers the inputs of one operation and splits its outputs.
+    """A substitute for a `Lowering` that gathers the inputs of one operation and splits its outputs.
 
     Args:
       lowering: the `Lowering`.
@@ -66,10 +66,10 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
 
 
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
-    """Returns the exchanges of `lower`, as `Round`s: each input that is split along the dimension."""
-    found = []
+    """Returns the exchanges of `lower`, one `Round` for each input that is split along the dimension."""
+    rounds = []
     for x in op.inputs:
         axes = tuple(sorted(_split_along(op, x.shape, mesh)))
         if axes:
-            found.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
-    return found
+            rounds.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
+    return rounds

@@ -223,8 +223,8 @@ def test_a_missing_server_is_reported_soon(data, capsys):
     assert time.monotonic() - begin < SOON
     port = missing.partition(":")[2]
     assert capsys.readouterr().err.endswith(
-        f"mtf-imaging: {missing} (Connection refused): not there after 0.5 s, 1 of 1 servers. "
-        f"Fix: start one at port {port} of localhost, or give another cluster.\n"
+        f"mtf-imaging: {missing} (Connection refused): 1 of 1 servers did not answer within 0.5 s. "
+        f"Fix: start a server at port {port} of localhost, or name other servers in cluster.\n"
         "On the command line: `mtf-imaging serve --port PORT` on its host, --cluster.\n"
     )
     assert not Path("none").exists()
@@ -246,7 +246,7 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"cluster": "host"}, "'host' is no host:port. Fix: 'host:2222'."),
+        ({"cluster": "host"}, "'host' is not host:port. Fix: write 'host:2222'."),
         ({"cluster": "a:1,b:1", "mesh_impl": "stacked"}, "Fix: mesh_impl 'placement', or one server."),
         ({"cluster_timeout": 0}, "cluster_timeout must be above 0 seconds, not 0."),
     ],

@@ -76,18 +76,22 @@ def test_it_wins_over_the_layout_of_a_file():
 @pytest.mark.parametrize(
     ("argv", "error", "message"),
     [
-        (["--input_partition_dims=[1,4"], LayoutError, "input_partition_dims '[1,4' cannot be read. Fix: "),
+        (["--input_partition_dims=[1,4"], LayoutError, "input_partition_dims '[1,4' cannot be parsed. Fix: "),
         (
             ["--input_partition_dims=[1,4]"],
             LayoutError,
             "has 2 numbers for the image. Fix: 3 to 5 of them, one for",
         ),
         (["--input_partition_dims=[None]"], LayoutError, "has 0 numbers for the image."),
-        (["--input_partition_dims=[1,0,1,1]"], LayoutError, "'x' must be cut into 1, 2, 3 ... slices, not 0."),
+        (
+            ["--input_partition_dims=[1,0,1,1]"],
+            LayoutError,
+            "the number of slices of 'x' must be a positive integer, not 0.",
+        ),
         (
             ["--input_partition_dims=[1,4,2,1]", "--num_cores_per_replica=4"],
             LayoutError,
-            "it makes 4 x 2 = 8 slices, but num_cores_per_replica is 4. Fix: num_cores_per_replica 8, or numbers",
+            "the number of slices is 4 x 2 = 8, but num_cores_per_replica is 4. Fix: set num_cores_per_replica to 8",
         ),
         (["--num_cores_per_replica=4"], ConfigError, "4 says nothing without --input_partition_dims. Fix: give both"),
         (

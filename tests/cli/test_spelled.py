@@ -138,10 +138,10 @@ def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
 
     assert told(monkeypatch, capsys, words, failure) == (
         "mtf-imaging: out of memory: Unable to allocate 4 PiB.\n"
-        "  Ways out:\n"
-        "  - processors: a mesh_shape with more of them, on more devices, or a layout that splits more\n"
-        "  - less at a time: a smaller batch_size, or more micro_batches\n"
-        "  - smaller tensors: a lower resolution, or half the bytes with dtype='bfloat16'\n"
+        "  Fix: do one of the following:\n"
+        "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions\n"
+        "  - less work at once: use a smaller batch_size or more micro_batches\n"
+        "  - smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'\n"
         f"""On the command line: {written}, --gin.job.dtype='"bfloat16"'.\n"""
     )
 
@@ -168,7 +168,8 @@ def die(number):
 def test_a_killed_worker(monkeypatch, capsys):
     words = "convert --input_dir cases --output_dir records"
     assert told(monkeypatch, capsys, words, lambda: list(in_parallel(die, [13, 13], 2))) == (
-        "mtf-imaging: a process was killed while others and it worked on 13: out of memory? Fix: fewer workers.\n"
+        "mtf-imaging: a worker process was killed while 13 was processed, possibly for lack of memory. "
+        "Fix: use fewer workers.\n"
         "On the command line: --workers.\n"
     )
 
@@ -198,8 +199,8 @@ def test_labels_that_are_cropped_away_and_a_folder_that_another_process_writes_t
         capsys.readouterr()
         assert main(words) == 2
     assert capsys.readouterr().err.endswith(
-        f"mtf-imaging: out: another run is writing to it, {holder}. "
-        "Fix: wait until it ends, or end it, or give this one another output_dir.\n"
+        f"mtf-imaging: out: another run is writing to this folder ({holder}). "
+        "Fix: wait until that run ends, stop it, or choose another output_dir.\n"
         "On the command line: --output_dir.\n"
     )
     assert main(words) == 0

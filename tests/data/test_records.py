@@ -206,7 +206,7 @@ def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_pa
     (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
     with (
         lock.held(out),
-        pytest.raises(ConfigError, match=r"another run is writing to it, process .* another output_dir\.$"),
+        pytest.raises(ConfigError, match=r"another run is writing to this folder \(process .* another output_dir\.$"),
     ):
         convert(lits_dir, out, 4, progress=False)
     convert(lits_dir, out, 4, progress=False)

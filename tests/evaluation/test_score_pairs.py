@@ -101,7 +101,7 @@ def test_one_process_writes_to_a_folder_and_clears_what_a_killed_one_left(tmp_pa
     with writing_to(tmp_path, "predictions", "pictures"):
         left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*") if path.name != ".lock")
         assert left == ["kept.txt", "others/.partial-1-report.html", "others/kept.txt", "predictions/kept.txt"]
-        with pytest.raises(ConfigError, match=r"another run is writing to it, process \d+"), writing_to(tmp_path):
+        with pytest.raises(ConfigError, match=r"is writing to this folder \(process \d+"), writing_to(tmp_path):
             pass
     assert not (tmp_path / ".lock").exists()
 

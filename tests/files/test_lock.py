@@ -1,4 +1,4 @@
-"""One writer a folder."""
+"""Locks: one writer per folder."""
 
 import errno
 import fcntl
@@ -30,7 +30,7 @@ with lock.held(sys.argv[1]):
 
 @pytest.fixture
 def holder(tmp_path):
-    """Another process that holds the folder."""
+    """Starts another process that locks the folder."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
@@ -41,19 +41,20 @@ def holder(tmp_path):
 
 def test_a_second_run_is_refused_until_the_first_is_killed(holder, tmp_path):
     folder = tmp_path / "run"
-    text = f"another run is writing to it, process {holder.pid} on {socket.gethostname()}. Fix: wait until it ends"
+    process = f"process {holder.pid} on {socket.gethostname()}"
+    text = f"another run is writing to this folder ({process}). Fix: wait until that run ends"
     with pytest.raises(ConfigError) as error, run_folder.held(folder):
         pass
     assert text in str(error.value)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert (folder / lock.NAME).is_file()  # left behind, and means nothing
+    assert (folder / lock.NAME).is_file()  # a lock file without a lock has no effect
     with run_folder.held(folder):
         assert (folder / lock.NAME).read_text() == f"process {os.getpid()} on {socket.gethostname()}"
     assert list(folder.iterdir()) == []
 
 
-def test_it_is_refused_before_anything_is_prepared_and_a_dry_run_is_not(holder, tmp_path, monkeypatch, capsys):
+def test_a_locked_folder_is_refused_before_training_starts_except_for_a_dry_run(holder, tmp_path, monkeypatch, capsys):
     prepared = []
     monkeypatch.setattr(train, "import_tensorflow", lambda: prepared.append("TensorFlow") or _end())
     words = ["train", "--data_dir", "records", "--model_dir", str(tmp_path / "run")]
@@ -68,7 +69,7 @@ def _end():
     raise KeyboardInterrupt
 
 
-def test_a_folder_is_as_it_was_when_nothing_came_of_a_run(tmp_path):
+def test_an_empty_new_folder_is_deleted(tmp_path):
     with pytest.raises(OSError, match="nothing"), lock.held(tmp_path / "new"):
         raise OSError("nothing")
     assert not (tmp_path / "new").exists()
@@ -77,15 +78,15 @@ def test_a_folder_is_as_it_was_when_nothing_came_of_a_run(tmp_path):
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["config.gin"]
 
 
-def test_a_lock_whose_file_goes_while_it_is_taken_is_taken_again(tmp_path, monkeypatch):
+def test_locking_is_repeated_if_the_file_was_deleted_meanwhile(tmp_path, monkeypatch):
     take, taken = fcntl.flock, []
 
     def late(file, how):
         take(file, how)
         taken.append(file)
-        if len(taken) < 3:  # the holder before removed the file, and for the second one somebody has made another
+        if len(taken) < 3:  # the previous process has deleted the file
             (tmp_path / lock.NAME).unlink()
-        if len(taken) == 2:
+        if len(taken) == 2:  # a third process has created a new file
             (tmp_path / lock.NAME).touch()
 
     monkeypatch.setattr(fcntl, "flock", late)
@@ -94,16 +95,16 @@ def test_a_lock_whose_file_goes_while_it_is_taken_is_taken_again(tmp_path, monke
         assert os.path.samestat(os.fstat(taken[-1].fileno()), os.stat(tmp_path / lock.NAME))
 
 
-def test_a_file_system_without_locks_is_warned_about(tmp_path, monkeypatch, caplog):
+def test_a_warning_about_a_file_system_without_locks(tmp_path, monkeypatch, caplog):
     def refuse(file, how):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with caplog.at_level(logging.WARNING), lock.held(tmp_path):
-        assert "has no locks (No locks available), so nothing keeps two runs apart" in caplog.text
+        assert "has no locks (No locks available), so two runs can write to this folder at once" in caplog.text
 
 
-def test_any_other_failure_is_one(tmp_path, monkeypatch):
+def test_other_errors_of_the_operating_system_are_raised(tmp_path, monkeypatch):
     def refuse(file, how):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -112,9 +113,9 @@ def test_any_other_failure_is_one(tmp_path, monkeypatch):
         pass
 
 
-def test_a_system_without_such_locks_is_told(tmp_path, monkeypatch):
+def test_an_operating_system_without_file_locks(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(ConfigError, match="Fix: on Windows, use WSL 2"), run_folder.held(tmp_path):
         pass
-    with lock.held(tmp_path):  # what can do without goes on
+    with lock.held(tmp_path):  # a lock that is not needed is skipped
         pass

@@ -1,4 +1,4 @@
-"""Processes side by side: results, errors and messages as of one; none outlives the first."""
+"""Worker processes: results, errors and log records equal those of one process, and workers end with their parent."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ def square(number):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_and_what_was_logged(workers, caplog):
+def test_results_and_log_records(workers, caplog):
     found = dict(in_parallel(square, [1, 2, 4, 5], workers))
     assert {number: result for number, (result, _) in found.items()} == {1: 1, 2: 4, 4: 16, 5: 25}
     assert sorted(record.getMessage() for record in caplog.records) == [f"{n} squared" for n in (1, 2, 4, 5)]
@@ -34,28 +34,28 @@ def test_results_and_what_was_logged(workers, caplog):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_is_raised_with_what_was_logged_before(workers, caplog):
+def test_log_records_before_an_error_are_logged(workers, caplog):
     with pytest.raises(DataError, match=r"^3 cannot be squared\. Fix: 4\.$") as error:
         list(in_parallel(square, [3, 1], workers))
     assert error.value.settings == ("number",)
     assert "3 squared" in caplog.text
 
 
-def test_a_killed_worker_is_told():
+def test_a_killed_worker_is_reported():
     with pytest.raises(DataError) as error:
         list(in_parallel(square, [13, 13], 2))
     assert str(error.value) == (
-        "a process was killed while others and it worked on 13: out of memory? Fix: fewer workers."
+        "a worker process was killed while 13 was processed, possibly for lack of memory. Fix: use fewer workers."
     )
     assert error.value.settings == ("workers",)
 
 
-def test_as_many_as_cores_and_memory_allow():
+def test_cores_and_memory_limit_the_number_of_workers():
     assert default_workers(1) == len(os.sched_getaffinity(0))
     assert default_workers(1 << 60) == 1
 
 
-# Python listens to Ctrl-C only where it is not ignored already, as for whatever a shell runs in the background.
+# Python handles Ctrl-C only if the signal is not already ignored, as in background jobs of a shell.
 LISTEN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,7 +78,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_workers_end_with_the_first_process(tmp_path, how):
+def test_workers_end_with_their_parent(tmp_path, how):
     (tmp_path / "sleep.py").write_text(SLEEP)
     files = [tmp_path / "a", tmp_path / "b"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -104,7 +104,7 @@ def note(name):
     time.sleep(60)
 
 if __name__ != "__main__" and sys.argv[1] == "import":
-    note("import")  # what a worker does first
+    note("import")  # the first action of a worker
 
 def prepare():
     note("prepare")
@@ -119,13 +119,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("when", ["import", "prepare"])
-def test_ctrl_c_while_workers_begin_shows_no_traceback(tmp_path, when):
+def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path, when):
     (tmp_path / "begin.py").write_text(BEGIN)
     command = [sys.executable, tmp_path / "begin.py", when]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as process:
         assert process.stderr.readline() == process.stderr.readline() == f"{when}\n".encode()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 130)
 
 
@@ -169,7 +169,7 @@ def work(path):
             os.kill(os.getpid(), signal.SIGTERM)  # the pool terminates its workers a second time
             print("cleaned up", flush=True)
     if sys.argv[1] == "deleting":
-        Deleted()  # Python prints what is raised in `__del__`, and goes on
+        Deleted()  # Python reports an error in `__del__` and continues
     return path
 
 class Deleted:
@@ -187,8 +187,11 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("when", "shown"),
     [
-        ("sending", ["['a']"]),  # while it holds the lock that all workers share
-        ("working", ["cleaned up", "a process was terminated while it worked on a. Fix: start again."]),
+        ("sending", ["['a']"]),  # while the worker has locked the shared queue
+        (
+            "working",
+            ["cleaned up", "a worker process was terminated while it processed a. Fix: run the command again."],
+        ),
         ("deleting", ["['a']"]),
     ],
 )

@@ -157,7 +157,7 @@ def test_bench_says_whose_class_cannot_be_sent_to_a_process():
     class Local(LiverTumorSegmentation):
         pass
 
-    with pytest.raises(mi.ConfigError, match=r"every setup has a process of its own, .* Fix: define its class"):
+    with pytest.raises(mi.ConfigError, match=r"every setup runs in a separate process, .* Fix: define its class"):
         mi.jobs.bench(task=Local(UNet3D(base_filters=2, depth=2, convs=1)), resolution=8, steps=1, progress=False)
 
 

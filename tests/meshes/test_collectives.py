@@ -1,4 +1,4 @@
-"""Collectives, compared with NumPy on an array of the slices of all processors; no layout, no program."""
+"""Collectives, compared with NumPy on an array of the slices of all processors, without a layout or a program."""
 
 import itertools
 
@@ -15,13 +15,13 @@ pytestmark = [
 
 
 class Slices:
-    """The slices of all processors of a mesh, different or held once.
+    """The slices of all processors of a mesh, either distinct or stored once.
 
     Attributes:
       mesh: the mesh.
       values: Array[mesh sizes + slice shape]
-      ndims: number of mesh dimensions, in front of those of the slices.
-      args: what a collective takes first.
+      ndims: number of mesh dimensions, which precede the slice dimensions.
+      args: the first arguments of a collective.
     """
 
     def __init__(self, grid, once, slice_shape):
@@ -31,14 +31,14 @@ class Slices:
         self.args = laid_out(self.mesh, self.values, once).tensor_list, self.mesh.grid, self.mesh.devices
 
     def check(self, stacks, expected, size=None):
-        """Compares stacks with the array of all processors, and the number of slices that each of them holds."""
+        """Compares stacks with an array of all processors, and the number of slices per stack with `size`."""
         np.testing.assert_array_equal(array(self.mesh, stacks), expected)
         if size is not None:
             assert {stack.shape[0] for stack in stacks} == {size}
 
 
 def _axes(grid):
-    """Every set of mesh dimensions."""
+    """Returns every non-empty set of mesh dimensions."""
     return [axes for count in (1, 2, 3) for axes in itertools.combinations(range(len(grid[0])), count)]
 
 
@@ -60,15 +60,15 @@ def test_axes_are_reduced_once_and_in_any_order(grid, once):
 
 
 def test_sum_shards(grid, once):
-    """The stacks of the devices are summed as they are: place by place, not over their slices."""
+    """Stacks are summed elementwise, not over their slices."""
     x = Slices(grid, once, (3, 2))
     stacks = [stack.numpy() for stack in x.args[0]]
     boxes = np.reshape(stacks, [*x.mesh.grid.shards, *stacks[0].shape])
     for axes in _axes(grid):
         expected = np.broadcast_to(boxes.sum(axes, keepdims=True), boxes.shape).reshape([-1, *stacks[0].shape])
-        for found, device, total in zip(collectives.sum_shards(*x.args, axes), x.mesh.devices, expected, strict=True):
-            assert found.device.endswith(device)
-            np.testing.assert_array_equal(found, total)
+        for actual, device, total in zip(collectives.sum_shards(*x.args, axes), x.mesh.devices, expected, strict=True):
+            assert actual.device.endswith(device)
+            np.testing.assert_array_equal(actual, total)
 
 
 def _allconcat(x, dims):
@@ -97,7 +97,7 @@ def test_allconcat_along_several_mesh_dimensions(grid, once):
 
 
 def _allsplit(x, dims):
-    """Processor i keeps part i."""
+    """Returns the expected slices: processor i keeps piece i."""
     values = x.values
     for axis, dim in dims.items():
         parts = np.split(values, values.shape[axis], x.ndims + dim)
@@ -120,7 +120,7 @@ def test_allsplit_along_several_mesh_dimensions(grid, once):
 
 
 def _alltoall(x, axis, split_dim, concat_dim):
-    """Processor j gets part j of every slice, one after the other."""
+    """Returns the expected slices: processor j gets piece j of every slice, concatenated."""
     size, targets = x.values.shape[axis], []
     for part in np.split(x.values, size, x.ndims + split_dim):
         targets.append(np.concatenate(np.split(part, size, axis), x.ndims + concat_dim))
@@ -130,8 +130,8 @@ def _alltoall(x, axis, split_dim, concat_dim):
 def test_alltoall(grid, once):
     x = Slices(grid, once, (12, 12, 2))
     for axis, split_dim, concat_dim in itertools.product(range(x.ndims), range(2), range(3)):
-        found = collectives.alltoall(*x.args, axis, split_dim, concat_dim)
-        x.check(found, _alltoall(x, axis, split_dim, concat_dim))
+        actual = collectives.alltoall(*x.args, axis, split_dim, concat_dim)
+        x.check(actual, _alltoall(x, axis, split_dim, concat_dim))
 
 
 def test_alltoall_there_and_back(grid, once):
@@ -142,7 +142,7 @@ def test_alltoall_there_and_back(grid, once):
 
 
 def _sources(size):
-    """Whom each of `size` processors receives from."""
+    """Yields lists with the source of each of `size` processors."""
     yield list(range(size))
     yield [(i + 1) % size for i in range(size)]
     yield [i - 1 if i else None for i in range(size)]
@@ -156,7 +156,7 @@ def test_receive(grid, once):
     x = Slices(grid, once, (3, 2))
     for axis in range(x.ndims):
         for sources in _sources(x.values.shape[axis]):
-            nothing = np.full_like(np.take(x.values, [0], axis), -7)
-            slices = [nothing if source is None else np.take(x.values, [source], axis) for source in sources]
-            found = collectives.receive(*x.args, axis, sources, -7)
-            x.check(found, np.concatenate(slices, axis), x.mesh.grid.stack_size)
+            filler = np.full_like(np.take(x.values, [0], axis), -7)
+            slices = [filler if source is None else np.take(x.values, [source], axis) for source in sources]
+            actual = collectives.receive(*x.args, axis, sources, -7)
+            x.check(actual, np.concatenate(slices, axis), x.mesh.grid.stack_size)

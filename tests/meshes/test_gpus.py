@@ -1,4 +1,4 @@
-"""What can be known of GPUs without one: the devices chosen, their memory, and the kernels that TensorFlow has."""
+"""GPU behavior that can be tested without a GPU: chosen devices, memory growth, and available kernels."""
 
 import types
 
@@ -18,7 +18,7 @@ GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in ra
 
 @pytest.fixture
 def two_gpus(monkeypatch):
-    """A process with two GPUs; returns what was set of each."""
+    """Simulates two GPUs and returns {GPU: memory growth}."""
     growth = dict.fromkeys(GPUS)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: GPUS if kind == "GPU" else [])
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: None)
@@ -27,24 +27,24 @@ def two_gpus(monkeypatch):
     return growth
 
 
-def test_memory_of_gpus_is_taken_as_it_is_needed(two_gpus):
+def test_gpu_memory_is_allocated_on_demand(two_gpus):
     gpus.grow_memory()
     assert two_gpus == dict.fromkeys(GPUS, True)
 
 
-def test_the_command_line_says_so_before_anything_else(two_gpus):
+def test_the_command_line_allocates_gpu_memory_on_demand(two_gpus):
     from mtf_imaging.cli.runtime.quiet import import_tensorflow
 
     import_tensorflow()
     assert two_gpus == dict.fromkeys(GPUS, True)
 
 
-def test_a_program_without_the_command_line_says_so_too(two_gpus):
+def test_a_program_allocates_gpu_memory_on_demand(two_gpus):
     mi.Program(lambda x: x, {"x": "x:4"})
     assert two_gpus == dict.fromkeys(GPUS, True)
 
 
-def test_what_a_process_decided_itself_stays(two_gpus, monkeypatch):
+def test_the_configuration_of_a_process_is_not_changed(two_gpus, monkeypatch):
     two_gpus[GPUS[1]] = False
     gpus.grow_memory()
     assert two_gpus == {GPUS[0]: None, GPUS[1]: False}
@@ -54,7 +54,7 @@ def test_what_a_process_decided_itself_stays(two_gpus, monkeypatch):
     assert two_gpus == dict.fromkeys(GPUS)
 
 
-def test_gpus_in_use_are_left_as_they_are(two_gpus, monkeypatch):
+def test_gpus_in_use_are_not_configured(two_gpus, monkeypatch):
     def too_late(gpu, enable):
         raise RuntimeError("Physical devices cannot be modified after being initialized")
 
@@ -62,7 +62,7 @@ def test_gpus_in_use_are_left_as_they_are(two_gpus, monkeypatch):
     gpus.grow_memory()
 
 
-def test_a_server_takes_memory_of_its_gpus_as_it_needs_it():
+def test_a_server_allocates_gpu_memory_on_demand():
     from mtf_imaging.cli.commands.serve import start
 
     assert start(0).server_def.default_session_config.gpu_options.allow_growth
@@ -75,7 +75,7 @@ def test_a_server_takes_memory_of_its_gpus_as_it_needs_it():
         (2, "rows:2,cols:2", [0, 1]),
         (4, "rows:2,cols:2", [0, 1, 2, 3]),
         (8, "rows:16,cols:16,cores:2", [0, 1, 2, 3, 4, 5, 6, 7]),
-        (3, "rows:2,cols:2", [0]),  # no equal shares: stacked on one
+        (3, "rows:2,cols:2", [0]),  # no equal shards: stacked on one device
         (2, "", [0]),
     ],
 )
@@ -90,7 +90,7 @@ def test_one_gpu_is_used_by_a_stack_and_several_by_placement(monkeypatch, number
 
 
 @pytest.mark.parametrize("devices", [["/device:GPU:0"], ["/device:GPU:0", "/device:GPU:1"]])
-def test_what_a_device_cannot_do_the_host_does(devices):
+def test_the_host_runs_operations_without_a_gpu_kernel(devices):
     assert tf.config.get_soft_device_placement()
     p = mi.Program(
         lambda image: mi.ops.avg_pool3d(image, 3, 1, "SAME"),
@@ -106,7 +106,7 @@ def test_what_a_device_cannot_do_the_host_does(devices):
 
 
 def without_gpu_kernel(program):
-    """Operations of a program for which this TensorFlow has no kernel on GPUs: (type, dtypes of its inputs)."""
+    """Returns the operations of a program without a GPU kernel, as (type, dtypes of the inputs)."""
 
     def fits(kernel, op):
         for rule in kernel.constraint:
@@ -114,7 +114,7 @@ def without_gpu_kernel(program):
             values = {getattr(v, "as_datatype_enum", v) for v in (value if isinstance(value, list) else [value])}
             if not values <= {*allowed.type, *allowed.s}:
                 return False
-        return kernel.device_type in ("GPU", "DEFAULT")  # DEFAULT: of any device, for what lies with the host anyway
+        return kernel.device_type in ("GPU", "DEFAULT")  # DEFAULT kernels run on any device, with data on the host
 
     return {
         (op.type, *(tensor.dtype.name for tensor in op.inputs))
@@ -176,7 +176,7 @@ def test_every_operation_has_gpu_kernels(dtype):
 
 
 @has_gpu_kernels
-def test_the_search_finds_what_has_no_gpu_kernel():
+def test_the_search_finds_operations_without_a_gpu_kernel():
     def fn(logits, labels):
         return mi.ops.sparse_softmax_cross_entropy(logits, labels, logits.shape[-1])
 

@@ -1,4 +1,4 @@
-"""What a lowered graph holds: its size does not grow with a stacked mesh, and nothing split is put together again."""
+"""Lowered graphs: their size does not grow with a stacked mesh, and split tensors are never gathered."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ mtf = mi.mtf
 
 
 def _network(image, kernel, late):
-    """A little of everything that exchanges halos, down and up again, with its gradients; returns a scalar."""
+    """A small network with all operations that exchange halos; returns the loss and gradients."""
     x = mi.ops.leaky_relu(mi.ops.conv3d(image, kernel))
     x = mtf.rename_dimension(x, "filters", "channels")
     x = mi.ops.batch_norm(x, True)
@@ -42,7 +42,7 @@ def test_a_stacked_graph_does_not_grow_with_the_mesh():
 
 
 def test_a_stacked_mesh_never_rebuilds_split_dimensions():
-    # 52 and 44 are sizes that nothing else has: neither slices (26, 22), nor widened ones, nor products of those.
+    # No other dimension has size 52 or 44: not slices (26, 22), widened slices, or their products.
     p = _program("rows:2,cols:2", "x:rows,y:cols", x=52, y=44)
     wide = {52, 44, 54, 46, 53, 45}
     whole = {
@@ -51,7 +51,7 @@ def test_a_stacked_mesh_never_rebuilds_split_dimensions():
         for output in op.outputs
         if output.shape.rank and wide & set(output.shape.as_list())
     }
-    # Whole tensors come in, and are cut by one reshape of the input.
+    # Only the inputs are whole tensors; one reshape cuts each of them.
     assert "Placeholder" in whole, "the search finds whole tensors"
     assert whole <= {"Placeholder", "Identity"}
 
@@ -61,9 +61,10 @@ def test_a_stacked_mesh_never_rebuilds_split_dimensions():
     [("stacked", ["PadV2", "GatherV2"], 0), ("placement", ["PadV2"] * 4, 4 * 4)],
 )
 def test_the_exchange_copies_each_slice_once_and_widened_once(mesh_impl, copies, writes):
-    """A gather of all slices where they share a device; else a pad for each, and two margins along two dimensions
+    """Slices on one device need one gather of all slices.
 
-    that are written in place. Nothing is concatenated or padded with full-size zeros.
+    Slices on several devices need one pad each, and two margins along two dimensions that are written in place. No
+    tensor is concatenated or padded with full-size zeros.
     """
 
     def fn(image, kernel):
@@ -72,17 +73,17 @@ def test_the_exchange_copies_each_slice_once_and_widened_once(mesh_impl, copies,
     inputs = {"image": "batch:1,x:32,y:32,z:6,channels:2", "kernel": "fx:3,fy:3,fz:3,channels:2,filters:2"}
     p = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols", mesh_impl)
     slice_voxels = 16 * 16 * 6 * 2
-    found = [
+    actual = [
         op.type
         for op in p.function.graph.get_operations()
         if op.type in ("Pad", "PadV2", "ConcatV2", "GatherV2") and np.prod(op.outputs[0].shape) > slice_voxels
     ]
-    assert found == copies
+    assert actual == copies
     updates = [op for op in p.function.graph.get_operations() if op.type == "TensorStridedSliceUpdate"]
     assert len(updates) == writes
 
 
-def test_placement_puts_every_slice_on_a_device_of_its_own():
+def test_placement_puts_every_slice_on_its_own_device():
     p = _program("rows:2,cols:2", "x:rows,y:cols", "placement")
     assert len(p.mesh_impl.devices) == 4
     devices = {op.device for op in p.function.graph.get_operations() if op.type == "Conv3D"}
@@ -103,8 +104,8 @@ def test_placement_puts_every_slice_on_a_device_of_its_own():
 def test_shards_divide_the_mesh_equally(mesh, devices, shards):
     grid = ShardGrid.make(mesh, devices)
     assert grid.shards == shards
-    everyone = [at for shard in grid.shard_coordinates() for at in grid.processor_coordinates(shard)]
-    assert len(everyone) == len(set(everyone)) == np.prod(mesh, dtype=int)
+    processors = [at for shard in grid.shard_coordinates() for at in grid.processor_coordinates(shard)]
+    assert len(processors) == len(set(processors)) == np.prod(mesh, dtype=int)
 
 
 def test_a_device_may_hold_several_processors():
@@ -119,12 +120,12 @@ def test_a_device_may_hold_several_processors():
 
 
 def test_unknown_mesh_implementation():
-    with pytest.raises(mi.NotSupportedError, match="'stack' is not known: choose one of auto, stacked, placement"):
+    with pytest.raises(mi.NotSupportedError, match=r"'stack' is unknown\. Fix: choose one of auto, stacked, placement"):
         mi.Program(lambda image: image, {"image": "x:4"}, mesh_impl="stack")
 
 
 def _nodes(x, dilation):
-    """Nodes of a dilated convolution over 16 slices on 4 devices, with its gradients."""
+    """Returns the number of nodes of a dilated convolution over 16 slices on 4 devices, with gradients."""
 
     def step(image, kernel):
         y = mi.ops.conv3d(image, kernel, dilations=(dilation, 1, 1))
@@ -135,6 +136,6 @@ def _nodes(x, dilation):
     return mi.Program(step, inputs, "rows:16", "x:rows", "placement", devices=devices).num_nodes
 
 
-def test_a_graph_does_not_grow_with_the_slices_that_a_halo_reaches_past():
-    """15 slices of a single voxel on either side, or a voxel of the next slice alone."""
+def test_a_graph_does_not_grow_with_the_reach_of_a_halo():
+    """The halo reaches 15 slices of one voxel on either side, or one voxel of the next slice."""
     assert _nodes(16, 15) < 1.2 * _nodes(32, 1)

@@ -1,4 +1,4 @@
-"""Slices widened by their neighbors' voxels, and the adjoint, compared with NumPy on the whole tensor."""
+"""Slices widened by the voxels of their neighbors, and the adjoint, compared with NumPy on the whole tensor."""
 
 import collections
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from tests.meshes.processors import array, laid_out, make_mesh
 
 @dataclass(frozen=True)
 class Split:
-    """A tensor `[batch, spatial..., channels]` over a mesh.
+    """A tensor `[batch, spatial..., channels]` that is split over a mesh.
 
     Attributes:
-      grid: mesh sizes, and the number of devices.
-      sizes: voxels of a slice along each spatial dimension.
-      reaches: voxels (before, after) that each spatial dimension is widened by.
-      axes: the mesh dimension that splits each spatial dimension, or None.
-      channels: of them the bytes of a row depend, and so whether rows are gathered.
+      grid: (mesh sizes, number of devices).
+      sizes: number of voxels of a slice along each spatial dimension.
+      reaches: margins (before, after) of each spatial dimension, in voxels.
+      axes: the mesh axis that splits each spatial dimension, or None.
+      channels: number of channels. It determines the bytes of a row, and thereby whether rows are gathered.
     """
 
     grid: tuple
@@ -45,7 +45,7 @@ class Split:
         return (2, *self.sizes, self.channels)
 
     def every_dimension(self):
-        """A margin for the spatial dimensions, and for the batch, split over the mesh dimensions left over."""
+        """Returns margins of the spatial dimensions, and of the batch, which the remaining mesh dimension splits."""
         unused = [Margin(0, 2, 0, 0, axis) for axis in range(len(self.grid[0])) if axis not in self.axes]
         assert len(unused) <= 1
         return self.margins() + unused
@@ -57,7 +57,7 @@ class Split:
         return shape
 
     def windows(self, whole, fill):
-        """The widened slices of all processors, cut out of the padded whole tensor."""
+        """Cuts the widened slices of all processors from the padded whole tensor."""
         pads = [(0, 0)] * whole.ndim
         for m in self.margins():
             pads[m.dim] = (m.before, m.after)
@@ -71,13 +71,13 @@ class Split:
         return np.reshape(slices, [*self.grid[0], *slices[0].shape])
 
     def cut(self, whole):
-        """The slices of all processors, not widened."""
-        nothing = ((0, 0),) * len(self.sizes)
-        return Split(self.grid, self.sizes, nothing, self.axes, self.channels).windows(whole, 0)
+        """Cuts the slices of all processors without margins."""
+        no_margins = ((0, 0),) * len(self.sizes)
+        return Split(self.grid, self.sizes, no_margins, self.axes, self.channels).windows(whole, 0)
 
 
 SPLITS = [
-    # One dimension split: a device a slice, two slices a device, one device.
+    # One dimension is split, with one slice per device, two slices per device, or one device.
     Split(((4,), 4), (3, 5), ((1, 2), (0, 0)), (0, None)),
     Split(((4,), 4), (3, 5), ((2, 0), (0, 0)), (0, None)),
     Split(((4,), 4), (3, 5), ((0, 3), (0, 0)), (0, None)),
@@ -85,7 +85,7 @@ SPLITS = [
     Split(((4,), 1), (3, 5), ((1, 2), (2, 1)), (0, None)),
     Split(((4,), 1), (3, 5), ((2, 1), (1, 3)), (0, None), 8),
     Split(((4,), 1), (3, 5), ((2, 1), (1, 2)), (None, 0), 8),
-    # Two: the corners must arrive. A row is gathered from 48 bytes on: 6 channels.
+    # Two dimensions are split, so corners must be exchanged. Rows are gathered from 48 bytes (6 channels) up.
     Split(((2, 2), 1), (3, 2), ((1, 2), (2, 1)), (0, 1)),
     Split(((2, 2), 1), (3, 2), ((1, 2), (2, 1)), (0, 1), 8),
     Split(((2, 2), 4), (3, 2), ((1, 2), (2, 1)), (0, 1)),
@@ -97,21 +97,21 @@ SPLITS = [
     Split(((2, 4), 8), (2, 3), ((1, 2), (3, 1)), (1, 0)),
     Split(((2, 3), 1), (2, 3), ((1, 2), (1, 1)), (1, None), 8),
     Split(((2, 4), 8), (2, 3), ((1, 2), (1, 1)), (1, None)),
-    # Three, and a mesh of three.
+    # Three dimensions are split.
     Split(((2, 2, 2), 1), (2, 2, 3), ((1, 2), (1, 0), (2, 1)), (0, 1, 2), 8),
     Split(((2, 2, 2), 1), (2, 2, 3), ((1, 2), (1, 0), (2, 1)), (0, 1, 2)),
     Split(((2, 2, 2), 2), (2, 2, 3), ((1, 2), (1, 1), (0, 1)), (2, 1, 0), 8),
     Split(((2, 2, 2), 4), (2, 2, 2), ((1, 2), (1, 1), (0, 1)), (2, 0, 1), 8),
     Split(((2, 2, 2), 8), (2, 2, 2), ((1, 1), (0, 1), (2, 1)), (0, 1, 2)),
     Split(((2, 3), 2), (2, 3, 2), ((1, 1), (1, 2), (2, 1)), (0, None, 1), 8),
-    # Far: past the next slice, of the same device or of others.
+    # The halo reaches past the next slice, on the same device or on others.
     Split(((8,), 4), (1, 5), ((3, 0), (0, 0)), (0, None)),
     Split(((8,), 8), (1, 5), ((3, 4), (1, 0)), (0, None)),
     Split(((8,), 1), (2, 5), ((5, 6), (1, 0)), (0, None)),
     Split(((8,), 1), (1, 2), ((3, 2), (1, 0)), (None, 0), 2),
     Split(((8,), 2), (2, 3), ((0, 5), (0, 0)), (0, None)),
     Split(((8,), 4), (3, 1), ((1, 2), (3, 0)), (None, 0)),  # x is padded after y has been sent
-    Split(((8,), 2), (1, 3), ((20, 9), (1, 1)), (0, None)),  # past all of them
+    Split(((8,), 2), (1, 3), ((20, 9), (1, 1)), (0, None)),  # past all slices
     Split(((4, 2), 4), (2, 3), ((5, 3), (1, 1)), (0, 1)),
     Split(((4, 2), 2), (2, 3), ((1, 1), (4, 5)), (0, 1)),
     Split(((2, 4), 8), (3, 1), ((1, 1), (2, 3)), (0, 1)),
@@ -126,7 +126,7 @@ splits = pytest.mark.parametrize("split", SPLITS, ids=str)
 
 
 @splits
-def test_slices_are_widened_as_the_whole_tensor_is_padded(split):
+def test_widened_slices_equal_slices_of_the_padded_whole_tensor(split):
     mesh = split.mesh()
     whole = np.random.default_rng(0).standard_normal(split.whole_shape())
     wide = widen(mesh, laid_out(mesh, split.cut(whole)), split.margins(), fill=-7)
@@ -134,7 +134,7 @@ def test_slices_are_widened_as_the_whole_tensor_is_padded(split):
 
 
 @splits
-def test_narrow_adds_every_copy_to_the_voxel_that_it_was_made_of(split):
+def test_narrow_adds_every_copy_to_its_source_voxel(split):
     mesh, shape = split.mesh(), split.whole_shape()
     sources = split.windows(np.arange(np.prod(shape)).reshape(shape), -1)
     gradients, expected = np.random.default_rng(0).integers(-9, 9, sources.shape).astype(float), np.zeros(shape)
@@ -145,7 +145,7 @@ def test_narrow_adds_every_copy_to_the_voxel_that_it_was_made_of(split):
 
 @splits
 def test_narrow_is_the_adjoint(split):
-    """`<widen(x), y> = <x, narrow(y)>`, to the last bit in whole numbers."""
+    """`<widen(x), y> = <x, narrow(y)>` holds exactly for integers."""
     mesh, rng = split.mesh(), np.random.default_rng(0)
     x = split.cut(rng.integers(-9, 9, split.whole_shape()).astype(float))
     wide = widen(mesh, laid_out(mesh, x), split.margins())
@@ -155,35 +155,35 @@ def test_narrow_is_the_adjoint(split):
 
 
 @splits
-def test_a_mesh_notes_what_is_exchanged(split):
+def test_a_mesh_records_exchanges(split):
     mesh, margins = split.mesh(), split.margins()
     x = laid_out(mesh, split.cut(np.zeros(split.whole_shape())))
     for adjoint, fn in ((False, widen), (True, narrow)):
         mesh.exchanged.clear()
-        made = fn(mesh, x, margins)
+        result = fn(mesh, x, margins)
         counts = collections.Counter(mesh.exchanged)
         reached = 0 if adjoint else gathering.reach(mesh, x.tensor_list[0], margins)
         first = sorted(margins, key=lambda m: not gathering.is_gathered(mesh, m, reached))
         assert counts == collections.Counter(exchanges(mesh, first, split.slice_shape, 8, adjoint))
-        assert all(exchange.sent_by_all(mesh.grid.mesh) for exchange in counts), "somebody sends each of them"
-        x = made
+        assert all(exchange.sent_by_all(mesh.grid.mesh) for exchange in counts), "every exchange has a sender"
+        x = result
 
 
 @pytest.mark.parametrize(
     ("grid", "axes", "channels", "expected"),
     [
-        (((2, 2), 1), (0, 1), 6, 2),  # a row behind y has 6 x 8 bytes
-        (((2, 2), 1), (0, 1), 5, 1),  # 40 bytes; behind x, of y and the channels, 5 times that
+        (((2, 2), 1), (0, 1), 6, 2),  # the rows behind y have 6 x 8 bytes
+        (((2, 2), 1), (0, 1), 5, 1),  # the rows behind y have 40 bytes, the rows behind x 5 times that
         (((2, 2), 1), (0, None), 6, 1),
         (((2, 2), 1), (None, 0), 6, 2),
         (((2, 1), 1), (0, 1), 6, 1),
-        (((2, 2), 2), (0, 1), 6, 2),  # y alone: the neighbors along x are on another device
+        (((2, 2), 2), (0, 1), 6, 2),  # only y: the neighbors along x are on another device
         (((2, 2), 2), (1, 0), 6, 1),
         (((2, 2), 4), (0, 1), 6, 0),
     ],
 )
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_dimensions_of_one_device_whose_rows_are_long_enough_are_gathered(grid, axes, channels, expected, order):
+def test_dimensions_with_long_rows_on_one_device_are_gathered(grid, axes, channels, expected, order):
     mesh, sizes = make_mesh(*grid), (3, 5)
     margins = [Margin(1 + i, size, 1, 1, axis) for i, (size, axis) in enumerate(zip(sizes, axes, strict=True))]
     reached = gathering.reach(mesh, tf.zeros([4, 2, *sizes, channels], tf.float64), margins[::order])
@@ -232,11 +232,11 @@ def test_margins_may_be_given_in_any_order(grid):
 
 
 WINDOWS = [
-    # window, voxels, parts: of each slice other voxels of the widened one are read
+    # (window, voxels, number of slices): slices start reading at different positions of their widened slice
     (Window(3, padding="VALID"), 12, 2),
     (Window(4, padding="VALID"), 15, 3),
     (Window(3, 3), 10, 2),
-    (Window(5, padding="VALID"), 8, 4),  # every window starts in a slice of its own
+    (Window(5, padding="VALID"), 8, 4),  # every window starts in a different slice
     (Window(4, 3, padding="VALID"), 16, 1),
     (Window(2, 3, 2, padding="VALID"), 20, 2),
 ]
@@ -248,7 +248,7 @@ def _cut_margin(window, size, parts):
 
 
 def _read(window, size, parts):
-    """The voxels of the whole, from 0 on, that each slice's windows read; -1 for padding."""
+    """Returns the indices of the voxels of the whole tensor that the windows of each slice read; -1 for padding."""
     outputs, pad = window.output_size(size) // parts, window.pads(size)[0]
     first = np.arange(parts)[:, None] * outputs * window.stride - pad
     at = first + np.arange(window.span(outputs))
@@ -264,12 +264,12 @@ def test_each_slice_is_cut_where_its_windows_begin(window, size, parts, one_devi
     read = _read(window, size, parts)
     expected = np.where(read[:, None, :, None] < 0, -7, np.stack([whole[:, at] for at in read]))
     wide = widen(mesh, laid_out(mesh, slices), [margin], fill=-7)
-    found = array(mesh, wide.tensor_list)
-    # Where the slices are not cut, a tail below a stride may remain, which no window reads.
-    assert found.shape[2] - expected.shape[2] < window.stride
-    np.testing.assert_array_equal(found[:, :, : expected.shape[2]], expected)
+    actual = array(mesh, wide.tensor_list)
+    # If slices are not cut, a tail shorter than the stride may remain, which no window reads.
+    assert actual.shape[2] - expected.shape[2] < window.stride
+    np.testing.assert_array_equal(actual[:, :, : expected.shape[2]], expected)
 
-    gradients = np.random.default_rng(1).integers(-9, 9, found.shape).astype(float)
+    gradients = np.random.default_rng(1).integers(-9, 9, actual.shape).astype(float)
     gradients[:, :, expected.shape[2] :] = 0
     total = np.zeros([2, size, 3])
     for at, gradient in zip(read, gradients, strict=True):

@@ -1,4 +1,4 @@
-"""What a device does with its stack, compared with NumPy processor by processor; no layout, no program."""
+"""Computation of one device on its stack, compared with NumPy for each processor, without a layout or a program."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from mtf_imaging.meshes import local
 
-BOXES = [(4,), (2, 3), (3, 1, 2)]  # processors of a device along each mesh dimension
+BOXES = [(4,), (2, 3), (3, 1, 2)]  # number of processors of a device along each mesh dimension
 boxes = pytest.mark.parametrize("box", BOXES, ids=str)
 
 
@@ -17,12 +17,12 @@ def _numbers(*shape):
 
 
 def _some(box):
-    """Every set of mesh dimensions, the empty one included."""
+    """Returns every set of mesh dimensions, including the empty set."""
     return [axes for count in range(len(box) + 1) for axes in itertools.combinations(range(len(box)), count)]
 
 
 def _along(box, axes, *slice_shape):
-    """A value that differs along the mesh dimensions `axes` only, as an array `box + slice shape`."""
+    """Returns an array `box + slice shape` that varies only along the mesh dimensions `axes`."""
     view = _numbers(*(n if i in axes else 1 for i, n in enumerate(box)), *slice_shape)
     return np.broadcast_to(view, [*box, *slice_shape])
 
@@ -41,7 +41,7 @@ def test_a_stack_is_the_row_major_order_of_its_grid_view(box):
 
 
 @boxes
-def test_a_value_held_once_stays_so(box):
+def test_a_value_stored_once_remains_stored_once(box):
     value = _numbers(1, 2, 3)
     view = local.to_grid(tf.constant(value), box)
     assert view.shape == [*[1] * len(box), 2, 3]
@@ -51,7 +51,7 @@ def test_a_value_held_once_stays_so(box):
 
 
 @boxes
-def test_a_view_is_repeated_along_the_mesh_dimensions_where_it_is_one(box):
+def test_a_view_is_repeated_along_mesh_dimensions_of_size_one(box):
     for axes in _some(box):
         view = _numbers(*(n if i in axes else 1 for i, n in enumerate(box)), 2)
         expected = np.broadcast_to(view, [*box, 2]).reshape(-1, 2)
@@ -68,8 +68,8 @@ def test_take_at(box):
             index = [slice(None)] * len(box)
             for axis, i in zip(axes, at, strict=True):
                 index[axis] = slice(i, i + 1)
-            found = local.take_at(tf.constant(values), axes, at, box)
-            np.testing.assert_array_equal(found, values[tuple(index)])
+            actual = local.take_at(tf.constant(values), axes, at, box)
+            np.testing.assert_array_equal(actual, values[tuple(index)])
     once = tf.constant(values[(slice(1),) * len(box)])
     np.testing.assert_array_equal(local.take_at(once, range(len(box)), [n - 1 for n in box], box), once)
 
@@ -79,27 +79,27 @@ def _matmul(x, w):
 
 
 @boxes
-def test_fold_call_meets_every_slice_with_its_own_weights(box):
+def test_fold_call_combines_every_slice_with_its_own_weights(box):
     x = _numbers(*box, 2, 5, 3)
     for axes in _some(box):
         w = _along(box, axes, 3, 4)
         expected = np.einsum("...bvc,...cf->...bvf", x, w).reshape(-1, 2, 5, 4)
         stacks = [_stack(w, box)]
         if not any(box[axis] > 1 for axis in axes):
-            stacks.append(stacks[0][:1])  # held once
+            stacks.append(stacks[0][:1])  # stored once
         for weights in stacks:
-            found = local.fold_call(_matmul, [_stack(x, box)], [weights], box, axes, 1)
-            np.testing.assert_array_equal(found, expected)
+            actual = local.fold_call(_matmul, [_stack(x, box)], [weights], box, axes, 1)
+            np.testing.assert_array_equal(actual, expected)
 
 
 @boxes
-def test_fold_call_of_a_value_held_once(box):
+def test_fold_call_of_a_value_stored_once(box):
     x = _numbers(1, 2, 5, 3)
     for axes in _some(box):
         w = _along(box, axes, 3, 4)
-        found = local.fold_call(_matmul, [tf.constant(x)], [_stack(w, box)], box, axes, 1)
+        actual = local.fold_call(_matmul, [tf.constant(x)], [_stack(w, box)], box, axes, 1)
         expected = np.einsum("bvc,...cf->...bvf", x[0], w).reshape(-1, 2, 5, 4)
-        np.testing.assert_array_equal(np.broadcast_to(found, expected.shape), expected)
+        np.testing.assert_array_equal(np.broadcast_to(actual, expected.shape), expected)
 
 
 @boxes
@@ -110,14 +110,14 @@ def test_fold_call_with_two_batch_dimensions_and_two_results(box):
         assert x.shape == [x.shape[0], 5]
         return x + y, tf.reduce_sum(x, 1, keepdims=True)
 
-    found = local.fold_call(fn, [_stack(x, box), _stack(y, box)], [], box, (), 2)
-    for value, expected in zip(found, (x + y, x.sum(-1, keepdims=True)), strict=True):
+    actual = local.fold_call(fn, [_stack(x, box), _stack(y, box)], [], box, (), 2)
+    for value, expected in zip(actual, (x + y, x.sum(-1, keepdims=True)), strict=True):
         np.testing.assert_array_equal(value, expected.reshape(-1, *expected.shape[len(box) :]))
 
 
 @boxes
 def test_fold_sum(box):
-    """Sums over the processors along some mesh dimensions, differs along others, is equal along the rest."""
+    """The result is summed along some mesh dimensions, varies along others, and is equal along the rest."""
 
     def fn(x, y):
         return tf.einsum("bvc,bvf->cf", x, y)
@@ -128,9 +128,9 @@ def test_fold_sum(box):
         x, y = (_along(box, summed + varying, 2, 5, n) for n in (3, 4))
         total = np.einsum("...bvc,...bvf->...cf", x, y).sum(summed, keepdims=True)
         expected = np.broadcast_to(total, [*box, 3, 4]).reshape(-1, 3, 4)
-        found = local.fold_sum(fn, [_stack(x, box), _stack(y, box)], box, summed, varying, 1)
-        assert found.shape[0] == (len(expected) if any(box[axis] > 1 for axis in varying) else 1)
-        np.testing.assert_array_equal(np.broadcast_to(found, expected.shape), expected)
+        actual = local.fold_sum(fn, [_stack(x, box), _stack(y, box)], box, summed, varying, 1)
+        assert actual.shape[0] == (len(expected) if any(box[axis] > 1 for axis in varying) else 1)
+        np.testing.assert_array_equal(np.broadcast_to(actual, expected.shape), expected)
 
 
 FUNCTIONS = {
@@ -158,20 +158,20 @@ def test_map_slices(name):
         size = max(len(arg) for arg, is_stack in zip(args, stacked, strict=True) if is_stack)
         pairs = [np.broadcast_to(arg, [size, 3, 2]) for arg in args]
         slices = [expected_of(x, y) for x, y in zip(*pairs, strict=True)]
-        found = local.map_slices(fn, [tf.constant(arg) for arg in args], stacked)
+        actual = local.map_slices(fn, [tf.constant(arg) for arg in args], stacked)
         if isinstance(slices[0], list):
-            for value, expected in zip(found, zip(*slices, strict=True), strict=True):
+            for value, expected in zip(actual, zip(*slices, strict=True), strict=True):
                 np.testing.assert_array_equal(value, expected)
         else:
-            np.testing.assert_array_equal(found, slices)
+            np.testing.assert_array_equal(actual, slices)
 
 
-def test_map_slices_of_what_tensorflow_cannot_vectorize():
-    """A filter a slice: the function is called once for each."""
+def test_map_slices_of_a_function_that_cannot_be_vectorized():
+    """With a different filter per slice, the function is called once per slice."""
     images, filters = _numbers(3, 1, 6, 1), _numbers(3, 2, 1, 1)
-    found = local.map_slices(
+    actual = local.map_slices(
         lambda x, w: tf.nn.conv1d(x, w, 1, "VALID"), [tf.constant(images), tf.constant(filters)], [True, True]
     )
     x, w = images[:, 0, :, 0], filters[:, :, 0, 0]
     expected = x[:, :-1] * w[:, :1] + x[:, 1:] * w[:, 1:]
-    np.testing.assert_allclose(found[:, 0, :, 0], expected)
+    np.testing.assert_allclose(actual[:, 0, :, 0], expected)

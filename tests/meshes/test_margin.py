@@ -1,4 +1,4 @@
-"""The arithmetic of margins: where each voxel comes from, and the bytes that are sent for it; no tensor."""
+"""The arithmetic of margins: the origin of each voxel and the bytes of exchanges, without tensors."""
 
 import collections
 
@@ -12,10 +12,10 @@ from tests.meshes.processors import make_mesh
 
 
 def _origins(size, before, after, parts):
-    """{voxel of a widened slice: (slices to its owner, its index in the owner's widened slice)}, voxel by voxel."""
+    """Returns {voxel of a widened slice: (distance to its owner in slices, index in the owner's widened slice)}."""
     origins = {}
     for index in range(before + size + after):
-        distance, voxel = divmod(index - before, size)  # the owner's place in the line, counted from the receiver
+        distance, voxel = divmod(index - before, size)  # position of the owner relative to the receiver
         if distance and abs(distance) < parts:
             origins[index] = (-distance, before + voxel)
     return origins
@@ -30,19 +30,19 @@ def test_pieces_are_the_voxels_of_the_margins_that_neighbors_own(size, before, a
             assert piece.target + i not in covered
             covered[piece.target + i] = (piece.distance, piece.source + i)
     assert covered == _origins(size, before, after, parts)
-    assert len({piece.distance for piece in pieces}) == len(pieces), "one piece a neighbor"
+    assert len({piece.distance for piece in pieces}) == len(pieces), "one piece per neighbor"
 
 
 BYTES = 4
 MARGINS = [
-    # mesh, margins of slices [3, 5, 2], expected (axis, voxels of the message, distance)
+    # (mesh, margins of slices [3, 5, 2], expected (axis, voxels of the message, distance))
     ((4,), [Margin(0, 3, 1, 2, 0)], [(0, 1 * 5 * 2, 1), (0, 2 * 5 * 2, -1)]),
     ((4,), [Margin(0, 3, 0, 0, 0)], []),
     ((4,), [Margin(0, 3, 1, 2)], []),
     ((1,), [Margin(0, 3, 1, 2, 0)], []),
     ((4,), [Margin(0, 3, 4, 0, 0)], [(0, 3 * 5 * 2, 1), (0, 1 * 5 * 2, 2)]),
     ((2,), [Margin(0, 3, 4, 0, 0)], [(0, 3 * 5 * 2, 1)]),
-    # A margin that comes later is as wide as its slice; one that came before is widened, which brings the corners.
+    # The first exchange sends unwidened slices. The second exchange sends widened slices, which include the corners.
     (
         (2, 3),
         [Margin(0, 3, 1, 0, 0), Margin(1, 5, 2, 1, 1)],
@@ -53,7 +53,7 @@ MARGINS = [
         [Margin(1, 5, 2, 1, 1), Margin(0, 3, 1, 0, 0)],
         [(1, 3 * 2 * 2, 1), (1, 3 * 1 * 2, -1), (0, 1 * (2 + 5 + 1) * 2, 1)],
     ),
-    # What is only padded is never sent.
+    # Padding is never sent.
     ((2, 3), [Margin(1, 5, 2, 2), Margin(0, 3, 1, 0, 1)], [(1, 1 * 5 * 2, 1)]),
 ]
 
@@ -61,7 +61,7 @@ MARGINS = [
 @pytest.mark.parametrize("adjoint", [False, True])
 @pytest.mark.parametrize(("mesh", "margins", "expected"), MARGINS)
 def test_exchanges(mesh, margins, expected, adjoint):
-    found = exchanges(make_mesh(mesh, 1), margins, (3, 5, 2), BYTES, adjoint)
-    sign = -1 if adjoint else 1  # what came from a neighbor goes back to it
+    actual = exchanges(make_mesh(mesh, 1), margins, (3, 5, 2), BYTES, adjoint)
+    sign = -1 if adjoint else 1  # the adjoint sends in the opposite direction
     messages = [Exchange("halo", (axis,), voxels * BYTES, sign * distance) for axis, voxels, distance in expected]
-    assert collections.Counter(found) == collections.Counter(messages)
+    assert collections.Counter(actual) == collections.Counter(messages)

@@ -1,4 +1,4 @@
-"""What is sent from device to device, counted in the graph: of whole tensors, halos and weights only what is needed."""
+"""Transfers between devices, counted in the graph: devices receive only the data that they need."""
 
 import collections
 
@@ -7,20 +7,20 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.meshes import devices as there
+from mtf_imaging.meshes.devices import number_of
 
 mtf = mi.mtf
-DEVICES = [f"/device:CPU:{n}" for n in range(4, 8)]  # none of them is the host's first, where whole tensors lie
+DEVICES = [f"/device:CPU:{n}" for n in range(4, 8)]  # without CPU:0, which stores whole tensors
 HOST = "/device:CPU:0"
 
 
 def _place(device):
-    """The end of a device's name, "CPU:4"; a program is called on the host, so what has no device is there."""
+    """Returns the end of a device name, such as "CPU:4"; operations without a device run on the host."""
     return (device or HOST)[-5:]
 
 
 def _operations(program):
-    """Those that a call runs."""
+    """Returns the operations that a call runs."""
     found, todo = set(), [tensor.op for tensor in program.function.graph.outputs]
     while todo:
         op = todo.pop()
@@ -31,9 +31,10 @@ def _operations(program):
 
 
 def sent(program):
-    """Bytes by (from, to): every tensor counts once for each device that has operations on it and does not make it.
+    """Returns {(source, target): bytes}.
 
-    Variables are read where they are, whatever the graph says.
+    Every tensor counts once for each device, other than its own, with operations that read it. Variables are always
+    read on their own device, even if the graph places the read operation elsewhere.
     """
     receivers = collections.defaultdict(set)
     for op in _operations(program):
@@ -59,7 +60,7 @@ INPUTS = {
     "kernel": "fx:3,fy:1,fz:1,channels:2,filters:3",
 }
 IMAGE, KERNEL, RESULT = 4 * 2 * 16 * 8 * 6 * 2, 4 * 3 * 2 * 3, 4 * 2 * 16 * 8 * 6 * 3  # bytes
-SMALL = 200  # bytes: indices and such, which TensorFlow keeps with who needs them
+SMALL = 200  # bytes of indices and other small tensors
 
 
 @pytest.mark.parametrize(
@@ -68,22 +69,22 @@ SMALL = 200  # bytes: indices and such, which TensorFlow keeps with who needs th
         ("rows:4", "x:rows", 4),
         ("rows:2,cols:2", "x:rows,y:cols", 4),
         ("rows:8", "x:rows", 4),
-        ("rows:2,cols:2", "x:cols", 2),  # of two devices that would do the same, one does it
+        ("rows:2,cols:2", "x:cols", 2),  # only one of two devices with equal work does it
         ("rows:2,cols:2", "batch:rows", 2),
     ],
 )
-def test_of_a_whole_tensor_each_device_is_sent_its_part_alone(mesh_shape, layout, parts):
+def test_each_device_receives_only_its_shard_of_a_whole_tensor(mesh_shape, layout, parts):
     found = sent(mi.Program(_sum_of_squares, INPUTS, mesh_shape, layout, "placement", devices=DEVICES))
     received = [found["CPU:0", _place(device)] for device in DEVICES]
     assert sum(size > 0 for size in received) == parts
     assert max(received) < IMAGE / parts + KERNEL + SMALL
-    # Results come back once, in parts, also where several devices have the same.
+    # Results are sent back once, even if several devices have the same result.
     back = [found[_place(device), "CPU:0"] for device in DEVICES]
     assert RESULT <= sum(back) < RESULT + SMALL
     assert max(back) < RESULT / parts + SMALL
 
 
-def test_what_has_no_device_is_on_the_host():
+def test_results_are_on_the_host():
     p = mi.Program(_sum_of_squares, INPUTS, "rows:4", "x:rows", "placement", devices=DEVICES)
     image, kernel = np.ones([2, 16, 8, 6, 2], np.float32), np.ones([3, 1, 1, 2, 3], np.float32)
     with tf.device("/device:CPU:3"):
@@ -91,19 +92,19 @@ def test_what_has_no_device_is_on_the_host():
     assert [result.device[-5:] for result in results] == ["CPU:0", "CPU:0"]
 
 
-def test_of_a_halo_only_the_neighbors_margin_is_sent():
+def test_only_the_margins_of_a_halo_are_sent():
     devices = DEVICES[:2]
     p = mi.Program(_sum_of_squares, INPUTS, "rows:8", "x:rows", "placement", devices=devices)
     assert p.mesh_impl.grid.stack_size == 4
     found = sent(p)
-    margin = IMAGE / 16  # one of x's 16 voxels
+    margin = IMAGE / 16  # one of 16 voxels along x
     first, last = map(_place, devices)
     assert margin <= found[last, first] < margin + SMALL
     assert margin <= found[first, last] < margin + SMALL
 
 
-def test_of_a_far_halo_only_the_voxels_that_are_needed_are_sent():
-    """Three voxels, of slices of two: from each device three of its eight go to the other, in one message."""
+def test_only_the_needed_voxels_of_a_far_halo_are_sent():
+    """With slices of two voxels, each device sends three of its eight voxels to the other device in one message."""
 
     def fn(image, kernel):
         return mi.ops.conv3d(image, kernel, dilations=(3, 1, 1))
@@ -115,7 +116,7 @@ def test_of_a_far_halo_only_the_voxels_that_are_needed_are_sent():
     assert needed <= found[first, last] < needed + SMALL
 
 
-def test_a_slot_stays_where_its_weight_is():
+def test_an_optimizer_slot_is_on_the_device_of_its_weight():
     from mtf_imaging.training.optimizers import Adam
 
     def step(image):
@@ -130,19 +131,19 @@ def test_a_slot_stays_where_its_weight_is():
     p = mi.Program(step, {"image": "x:16,channels:64"}, "rows:4", "x:rows", "placement", devices=DEVICES)
     weight = 4 * 64 * 64
     home = {name: _place(variable.device) for name, variable in p.variables.items()}
-    assert len({home[name] for name in ("one", "two", "three")}) == 3, "weights are spread over the devices"
+    assert len({home[name] for name in ("one", "two", "three")}) == 3, "weights are distributed over the devices"
     assert all(home[name] == home[name.split("/")[0]] for name in home)
-    # For each weight, to the other three devices, and a gradient from each of them.
+    # Each weight is sent to the other three devices, and each of them returns a gradient.
     total = sum(bytes for (source, place), bytes in sent(p).items())
     least = 3 * (3 + 3) * weight
-    # Sums are made on the first device, so those for weights elsewhere are sent on.
+    # Sums are computed on the first device, so sums for weights on other devices are sent again.
     assert least <= total < least + 2 * weight + 0.5 * weight
 
 
-def test_devices_are_told_apart_by_their_full_names():
+def test_devices_are_identified_by_their_full_names():
     local = "/job:localhost/replica:0/task:0/device:GPU:1"
     other = "/job:worker/replica:0/task:1/device:GPU:1"
-    assert there.number_of(local, ["CPU:1", "gpu:1"]) == 1
-    assert there.number_of(local, ["/device:GPU:0", "/device:GPU:1"]) == 1
-    assert there.number_of(local, [other, local]) == 1
-    assert there.number_of(other, [local]) == 0
+    assert number_of(local, ["CPU:1", "gpu:1"]) == 1
+    assert number_of(local, ["/device:GPU:0", "/device:GPU:1"]) == 1
+    assert number_of(local, [other, local]) == 1
+    assert number_of(other, [local]) == 0

@@ -32,7 +32,7 @@ def wrong(connection, log, make):
 
 def short_of_memory(connection, log, make):
     """Says that memory was too small for the build."""
-    _serve(connection, lambda word, answer, arguments: {"error": "out of memory: so it is.\n  Ways out:"})
+    _serve(connection, lambda word, answer, arguments: {"error": "out of memory: so it is.\n  Fix: ..."})
 
 
 def killed(connection, log, make):

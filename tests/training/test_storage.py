@@ -164,7 +164,7 @@ def test_while_one_trains_a_second_is_refused_and_the_weights_can_be_used(data, 
     with lock.held(data / "whole"):
         before = content(data / "whole")
         assert train(data, data / "whole", num_steps=STEPS + 1) == 2
-        assert f"another run is writing to it, process {os.getpid()}" in capsys.readouterr().err
+        assert f"another run is writing to this folder (process {os.getpid()}" in capsys.readouterr().err
         volume = next((data / "cases").glob("volume-*"))
         assert run("predict", "--model_dir", data / "whole", "--input", volume, "--output", tmp_path / "a.nii.gz") == 0
         assert content(data / "whole") == before

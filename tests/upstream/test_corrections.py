@@ -1,4 +1,4 @@
-"""Operations of mesh_tensorflow: numbers known by hand, and refusals that name the operation, the sizes and a fix."""
+"""Operations of mesh_tensorflow: values computed by hand, and errors that name the operation, the sizes and a fix."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ DEVICES = [f"CPU:{number}" for number in range(8)]
 @pytest.mark.parametrize(("mesh_impl", "num_devices"), [("stacked", 1), ("placement", 2), ("placement", 8)])
 @pytest.mark.parametrize("op", [mtf.cwise, mtf.slicewise])
 def test_the_gradient_to_a_smaller_input_is_summed_over_processors_once(op, mesh_impl, num_devices):
-    """The mesh dimension k splits nothing: its processors all compute the same."""
+    """Mesh dimension k splits nothing, so all processors along it compute the same values."""
 
     def fn(x, scale):
         options = {"splittable_dims": x.shape.dims} if op is mtf.slicewise else {}
@@ -93,7 +93,10 @@ def test_transposed_convolutions_of_mesh_tensorflow_do_not_split_their_output_ch
             "WhileLoopOperation 'while_loop' has no gradient",
         ),
         (lambda x: mtf.floordiv(x, 2.0), "has no gradient"),
-        (lambda x: mtf.layers.max_pool2d(x, (3, 2)), r"cover 'x' \(size 8\) evenly, but windows of 3 leave 2 over"),
+        (
+            lambda x: mtf.layers.max_pool2d(x, (3, 2)),
+            r"cover 'x' \(size 8\) evenly, but windows of 3 leave a remainder of 2",
+        ),
     ],
 )
 def test_operations_without_a_gradient_are_refused(fn, message):

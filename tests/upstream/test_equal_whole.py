@@ -1,6 +1,7 @@
-"""Operations of mesh_tensorflow along split dimensions, and of inputs of different shapes: values and gradients.
+"""Values and gradients of mesh_tensorflow's operations along split dimensions and for inputs of different shapes.
 
-One program a layout and mesh holds them all. Each has inputs a and b, both Tensor[batch, x, y, channels].
+For each layout and mesh, one program contains all operations. Each operation has inputs a and b, both
+Tensor[batch, x, y, channels].
 """
 
 import functools
@@ -23,7 +24,7 @@ def _over(t, *kept):
 
 
 def _pairs(a, b):
-    """`slicewise` with two outputs: one split as `a`, one as the sum of `b`."""
+    """Calls `slicewise` with two outputs; one is split like `a`, the other like the sum of `b`."""
     shapes = [a.shape, mtf.Shape([C])]
     small = _over(b, C)
     return mtf.slicewise(lambda u, v: (u * v, v * v), [a, small], shapes, [a.dtype] * 2, a.shape.dims)
@@ -82,7 +83,7 @@ OPS = {
     "slicewise with integers": lambda a, b: mtf.cwise(
         lambda u, i: u * tf.cast(i, u.dtype), [a * b, mtf.cast(a * 7, tf.int32)]
     ),
-    "cwise that cannot be vectorised": lambda a, b: mtf.cwise(
+    "cwise that cannot be vectorized": lambda a, b: mtf.cwise(
         lambda u, v: tf.nn.conv2d(u, tf.linalg.diag(v)[None, None], 1, "SAME"), [a, _over(b, C)]
     ),
     "second derivative of softplus": lambda a, b: _second(mtf.softplus(a) * mtf.square(b), a) * b,
@@ -110,7 +111,7 @@ OPS = {
     "top_k into another split": lambda a, b: mtf.top_k(_over(a, X, C), X, Dim("y", 8))[0],
     "top_k into the same split": lambda a, b: mtf.stop_gradient(mtf.top_k(_over(a, X, B), X, Dim("x", 6))[0]),
     "small top_k into a split": lambda a, b: mtf.top_k(_over(a, X, B), X, Dim("channels", 4))[0] * b,
-    "depend on what nothing needs": lambda a, b: mtf.depend(a, [mtf.sin(b), _over(b, X)]) * b,
+    "depend on unused tensors": lambda a, b: mtf.depend(a, [mtf.sin(b), _over(b, X)]) * b,
     "depend on an operation": lambda a, b: mtf.depend(a, [mtf.sin(b).operation]) * b,
     "reshape of sizes that divide nothing": lambda a, b: mtf.reshape(
         mtf.reshape(_over(a * b, Y, X), mtf.Shape([Dim("d", 2), Dim("e", 16)])) * 2.0, mtf.Shape([X, Dim("f", 4)])
@@ -140,9 +141,9 @@ SETUPS = [
 
 @functools.cache
 def _results(mesh_shape, layout, mesh_impl, num_devices):
-    """{name: [value, gradient to a, gradient to b]} under a layout."""
+    """Returns {name: [value, gradient with respect to a, gradient with respect to b]} under a layout."""
     rng = np.random.default_rng(0)
-    # A permutation: no two values are equal, so that maxima are at one place.
+    # In a permutation no two values are equal, so every maximum is unique.
     a, b = (rng.permutation(256).reshape(2, 8, 4, 4) / 256 - 0.5 for _ in range(2))
 
     def fn(a, b):

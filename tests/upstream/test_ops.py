@@ -1,4 +1,4 @@
-"""mesh_tensorflow's own operations on our meshes: values and gradients under a layout equal those without one."""
+"""Operations of mesh_tensorflow: values and gradients under a layout equal the results on one processor."""
 
 import numpy as np
 import pytest
@@ -73,13 +73,13 @@ LAYOUTS = [
     ("cols:2,rows:2,cores:2", "y:rows,x:cols,batch:cores"),
     ("rows:2,spare:2,cols:2,rest:2", "x:rows,batch:cols"),
 ]
-DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # two or four slices each, where the mesh is larger
+DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # larger meshes have two or four slices per device
 
 
 def _run(op, mesh_shape, layout, mesh_impl):
     rng = np.random.default_rng(0)
     shape = "batch:2,x:8,y:4,channels:4"
-    # A permutation: no two values are equal, so that maxima are at one place.
+    # In a permutation no two values are equal, so every maximum is unique.
     a, b = (rng.permutation(256).reshape(2, 8, 4, 4) / 256 - 0.5 for _ in range(2))
 
     def fn(a, b):
@@ -124,8 +124,8 @@ def test_a_renaming_changes_the_layout(mesh_shape, layout, mesh_impl):
         np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 
-def test_some_of_the_ops_against_numpy():
-    # One processor is a mesh, too: what it gives must be right for the table above to mean anything.
+def test_some_operations_against_numpy():
+    # The tests above compare with one processor, so its results must be correct.
     rng = np.random.default_rng(0)
     a, b = (rng.permutation(256).reshape(2, 8, 4, 4) / 256 - 0.5 for _ in range(2))
     np.testing.assert_allclose(_run(OPS["einsum"], "", "", "stacked")[0], np.einsum("bxyc,bxyc->bx", a, b))

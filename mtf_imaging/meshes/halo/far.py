@@ -1,8 +1,8 @@
 """Halos that reach past the next slice, sent in one message per pair of devices.
 
-A shard is the group of slices on one device. Its line along one dimension is these slices, concatenated. A shard
-receives one piece of the line of every shard that its halo reaches. From the widened line it cuts its widened slices,
-which overlap. An exchange slice by slice would need one message for every slice that the halo reaches.
+The line of a shard along one dimension is the concatenation of its slices. A shard receives one piece of the line of
+every shard that its halo reaches, and joins the pieces to a widened line. It then cuts its widened slices, which
+overlap, from the widened line. An exchange slice by slice would need one message for every slice that the halo reaches.
 """
 
 import math
@@ -53,7 +53,7 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) ->
     Args:
       mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
-      margin: a `Margin` of a dimension that is split.
+      margin: a `Margin` of a split dimension.
       fill: a number.
     """
     lines = mesh.map_stacks(lambda stack: _line(_by_slice(mesh, stack, margin)), x).tensor_list
@@ -77,7 +77,7 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) ->
 
 
 def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin) -> LaidOutTensor:
-    """The adjoint of `widen`: adds the values in the margins to the voxels that they were copied from."""
+    """Adds the values in the margins to the voxels that they were copied from; the adjoint of `widen`."""
     lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
     length = mesh.grid.local[margin.axis] * margin.size
     received: list[list[tuple[tf.Tensor, list[int]]]] = [[] for _ in lines]
@@ -108,7 +108,7 @@ def _by_slice(mesh: ShardMeshImpl, stack: tf.Tensor, margin: Margin) -> tf.Tenso
 
 
 def _stack(mesh: ShardMeshImpl, slices: tf.Tensor, margin: Margin, slice_shape: Sequence[int]) -> tf.Tensor:
-    """Reshapes `[others, slices of a line, voxels of a slice, inner]` to a stack: the inverse of `_by_slice`."""
+    """Reshapes `[others, slices of a line, voxels of a slice, inner]` to a stack; the inverse of `_by_slice`."""
     local, axis, dim = mesh.grid.local, margin.axis, margin.dim
     outer, voxels = math.prod(local[:axis]), slices.shape[2]
     view = tf.reshape(slices, [outer, slices.shape[0] // outer, local[axis], voxels, slices.shape[3]])
@@ -132,7 +132,7 @@ def _cut(mesh: ShardMeshImpl, line: tf.Tensor, margin: Margin) -> tf.Tensor:
 
 
 def _add(slices: tf.Tensor, margin: Margin) -> tf.Tensor:
-    """The adjoint of `_cut`.
+    """Adds overlapping widened slices to a widened line; the adjoint of `_cut`.
 
     Voxel i of the line is voxel `i - k size` of slice k. Its values are gathered from every slice that contains it,
     with zeros for the other slices, and added.

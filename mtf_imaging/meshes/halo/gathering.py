@@ -1,9 +1,9 @@
-"""Halos of processors that share a device: every widened slice is gathered out of their stack at once.
+"""Halos of processors that share a device: one gather copies all widened slices out of the stack.
 
-A row is what lies together in memory behind the last dimension that is gathered. One gather copies each row of each
-widened slice from whichever slice holds it; a row beyond the border of the whole tensor is one more row, of `fill`.
-(TensorFlow's CPU takes as long for it as for padding the stack; to write margins into the padded stack took three times
-as long again.)
+A row is the contiguous memory behind the last gathered dimension. The gather copies each row of each widened slice from
+the slice that contains it. Rows beyond the border of the whole tensor are copied from one additional row of `fill`.
+TensorFlow's CPU kernel takes as long for the gather as for padding the stack. Writing margins into the padded stack
+took another three times as long.
 """
 
 import math
@@ -15,11 +15,11 @@ import tensorflow as tf
 from mtf_imaging.meshes.halo.margin import Margin
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-_ROW = 48  # bytes; of shorter rows, indices would be a good part of the work
+_ROW = 48  # minimum bytes of a row; for shorter rows, the indices would take a large share of the time
 
 
 def reach(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin]) -> int:
-    """The number of dimensions of the slices that are gathered: up to the last split one whose rows are long enough."""
+    """Returns the number of gathered slice dimensions: up to the last split dimension with long enough rows."""
     ends = [0]
     for m in margins:
         row = math.prod(stack.shape[m.dim + 2 :]) * stack.dtype.size
@@ -29,23 +29,23 @@ def reach(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin]) -> i
 
 
 def is_gathered(mesh: ShardMeshImpl, margin: Margin, reached: int) -> bool:
-    """Whether `gather` fills the margin with neighbors' voxels; any other one it pads."""
+    """Returns whether `gather` fills a margin with voxels of neighbors; it pads all other margins."""
     return margin.dim < reached and _is_local(mesh, margin)
 
 
 def gather(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin], reached: int, fill: float) -> tf.Tensor:
-    """A stack widened by margins, of which those that are not `is_gathered` hold `fill`.
+    """Widens a stack by margins; margins that are not `is_gathered` are padded with `fill`.
 
     Args:
       mesh: a `ShardMeshImpl`.
       stack: Tensor[processors, slice...]
-      margins: a `Margin` for each dimension that is widened.
-      reached: what `reach` says.
+      margins: a `Margin` for each dimension to widen.
+      reached: the result of `reach`.
       fill: a number.
     """
     shape = stack.shape.as_list()
     behind = shape[1 + reached :]
-    pads = [[0, 1]] + [[0, 0] for _ in behind]  # one more row
+    pads = [[0, 1]] + [[0, 0] for _ in behind]  # one additional row
     for m in margins:
         if m.dim >= reached:
             pads[m.dim - reached + 1] = [m.before, m.after]
@@ -58,15 +58,16 @@ def _is_local(mesh: ShardMeshImpl, margin: Margin) -> bool:
 
 
 def _rows(mesh: ShardMeshImpl, shape: Sequence[int], margins: Sequence[Margin]) -> tf.Tensor:
-    """Tensor[processors, widened dimensions...]: the row of a stack that each row of the widened one is.
+    """Returns the index of the source row of each widened row: Tensor[processors, widened dimensions...].
 
-    It is a sum of a table for each dimension, by processor and position: of these alone the graph holds constants.
+    The indices are a sum of one table per dimension, indexed by processor and position. Only these small tables are
+    constants in the graph.
     """
     local = mesh.grid.local
-    coordinates = np.indices(local).reshape(len(local), -1)  # of each processor of the stack
+    coordinates = np.indices(local).reshape(len(local), -1)  # local coordinates of each processor of the stack
     num_rows, by_dim = math.prod(shape), {m.dim: m for m in margins}
-    found = np.arange(shape[0])[(slice(None), *[np.newaxis] * (len(shape) - 1))] * math.prod(shape[1:])
-    found = tf.constant(found, tf.int64)
+    first_rows = np.arange(shape[0])[(slice(None), *[np.newaxis] * (len(shape) - 1))] * math.prod(shape[1:])
+    index = tf.constant(first_rows, tf.int64)
     for dim, size in enumerate(shape[1:]):
         m, stride = by_dim.get(dim), math.prod(shape[dim + 2 :])
         if m is None:
@@ -76,10 +77,10 @@ def _rows(mesh: ShardMeshImpl, shape: Sequence[int], margins: Sequence[Margin]) 
             own = coordinates[m.axis][:, np.newaxis] if gathered else np.zeros([1, 1], np.int64)
             parts = local[m.axis] if gathered else 1
             at = own * size + np.arange(-m.before, size + m.after)
-            step = math.prod(local[m.axis + 1 :]) if gathered else 0  # from a processor to the next, in the stack
+            step = math.prod(local[m.axis + 1 :]) if gathered else 0  # distance in the stack to the next processor
             table = (at // size - own) * step * math.prod(shape[1:]) + at % size * stride
-            # The other tables lead to a row of the stack, so the sum is num_rows or more exactly beyond the border.
+            # Each other table adds an offset within the stack, so the sum reaches num_rows only beyond the border.
             table = np.where((at < 0) | (at >= parts * size), num_rows, table)
         axes = [slice(None) if d == dim else np.newaxis for d in range(len(shape) - 1)]
-        found = found + tf.constant(table[(slice(None), *axes)], tf.int64)
-    return tf.minimum(found, num_rows)
+        index = index + tf.constant(table[(slice(None), *axes)], tf.int64)
+    return tf.minimum(index, num_rows)

@@ -1,4 +1,4 @@
-"""Margins: how many voxels of which neighbors a widened slice holds, as numbers; what is exchanged for them."""
+"""Margins: the voxels of neighbors that a widened slice contains, and the exchanges that fill them."""
 
 import dataclasses
 import math
@@ -28,16 +28,16 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Margin:
-    """How slices are widened along one dimension.
+    """The voxels by which slices are widened along one dimension.
 
     Attributes:
-      dim: number of the dimension of a slice.
-      size: voxels of the slice.
-      before: voxels added before it.
-      after: voxels added after it.
-      mesh_axis: the mesh dimension whose processors hold the neighboring slices; None if the dimension is not split and
-        the margins are padding.
-      split: the `SplitPlan`, where it is split.
+      dim: position of the dimension in the shape of a slice.
+      size: number of voxels of the slice.
+      before: number of voxels added before the slice.
+      after: number of voxels added after the slice.
+      mesh_axis: the mesh axis whose processors have the neighboring slices; None if the dimension is not split and the
+        margins are padding.
+      split: the `SplitPlan` of a split dimension, or None.
     """
 
     dim: int
@@ -49,13 +49,13 @@ class Margin:
 
     @property
     def axis(self) -> int:
-        """The mesh dimension of a dimension that is split."""
+        """The mesh axis of a split dimension."""
         assert self.mesh_axis is not None
         return self.mesh_axis
 
     @property
     def plan(self) -> SplitPlan:
-        """The plan of a dimension that is split."""
+        """The `SplitPlan` of a split dimension."""
         assert self.split is not None
         return self.split
 
@@ -82,9 +82,9 @@ def is_far(mesh: ShardMeshImpl, margin: Margin) -> bool:
 
 
 def strips(mesh: ShardMeshImpl, margins: Sequence[Margin]) -> Iterator[tuple[Margin, Piece, tuple[Margin, ...]]]:
-    """Yields what is exchanged, in order: (margin, piece, margins of which nothing has arrived yet).
+    """Yields the exchanged pieces in order, as (margin, piece, margins that are still unfilled).
 
-    Along dimensions that come later or are only padded, neighbors need only a slice's own voxels.
+    Along unfilled and padded dimensions, neighbors need only the voxels of the slice itself.
     """
     own = list(margins)
     for margin in [m for m in margins if m.mesh_axis is not None]:
@@ -96,21 +96,21 @@ def strips(mesh: ShardMeshImpl, margins: Sequence[Margin]) -> Iterator[tuple[Mar
 def exchanges(
     mesh: ShardMeshImpl, margins: Sequence[Margin], slice_shape: Sequence[int], itemsize: int, adjoint: bool = False
 ) -> list[Exchange]:
-    """What `widen` sends between processors, or `narrow`, its adjoint: an `Exchange` for each piece of a margin.
+    """Returns the exchanges of `widen`, or of its adjoint `narrow`: one `Exchange` for each piece of a margin.
 
     Args:
       mesh: a `ShardMeshImpl`.
-      margins: a `Margin` for each dimension that is widened.
-      slice_shape: of what is widened.
+      margins: a `Margin` for each dimension to widen.
+      slice_shape: shape of a slice.
       itemsize: bytes of an element.
-      adjoint: whether margins are sent back.
+      adjoint: whether to return the exchanges of `narrow`.
     """
-    found = []
+    messages = []
     for margin, piece, own in strips(mesh, margins):
         sizes = list(slice_shape)
         for m in margins:
             sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
         sizes[margin.dim] = piece.voxels
         distance = -piece.distance if adjoint else piece.distance
-        found.append(Exchange("halo", (margin.axis,), math.prod(sizes) * itemsize, distance))
-    return found
+        messages.append(Exchange("halo", (margin.axis,), math.prod(sizes) * itemsize, distance))
+    return messages

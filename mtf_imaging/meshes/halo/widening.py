@@ -1,11 +1,15 @@
-"""Halo exchange: widens slices by the voxels of their neighbors. The module also has the adjoint.
+"""Halo exchange: `widen` adds the voxels of neighbors to slices, and `narrow` is the adjoint of `widen`.
 
-If neighbors share a device, widened slices are gathered (`gathering`). Otherwise slices are padded along all
-dimensions at once. The margins that belong to neighbors are then written in place, one dimension after the other.
-Each dimension's margins are read from the already widened tensor, so corners arrive, too. The adjoint adds the values
-in the margins to the voxels that they were copied from, in the opposite order, and cuts out the slice, again in one
-copy.
-Margins that reach past the next slice are exchanged device by device instead (`far`), one after the other.
+How the voxels arrive depends on the devices of the neighbors:
+
+- If neighbors share a device, widened slices are gathered from the stack (`gathering`).
+- If neighbors are on different devices, slices are padded along all dimensions at once. The voxels of neighbors are
+  then written into the margins in place, dimension by dimension. They are read from slices that are already widened
+  along earlier dimensions, so corners are filled, too.
+- Margins that reach past the next slice are exchanged one by one, with one message per pair of devices (`far`).
+
+The adjoint adds the values in the margins to the voxels that they were copied from, in the opposite order. It then cuts
+out the slices in one copy.
 """
 
 import functools
@@ -46,7 +50,7 @@ def _stages(mesh: ShardMeshImpl, margins: Sequence[Margin], gathered: Sequence[M
 
 
 def _index(rank: int, dim: int, begin: int, size: int) -> tuple[list[int], list[int]]:
-    """`begin` and `size` of a tf.slice of stacks that takes all of every dimension but `dim` of the slices."""
+    """Returns `begin` and `size` of a tf.slice that cuts stacks only along slice dimension `dim`."""
     begins, sizes = [0] * rank, [-1] * rank
     begins[dim + 1], sizes[dim + 1] = begin, size
     return begins, sizes
@@ -57,9 +61,9 @@ def _read(stack: tf.Tensor, dim: int, begin: int, size: int) -> tf.Tensor:
 
 
 def _write(stack: tf.Tensor, value: tf.Tensor, dim: int, begin: int, size: int) -> tf.Tensor:
-    """`stack` with `value` written into it: in place if nothing else reads the stack any more, as is so here."""
+    """Writes `value` into `stack`, in place because no other operation reads the stack afterwards."""
     axis = dim + 1
-    # Three dimensions are what TensorFlow's kernel is fastest at, and many more than it takes.
+    # TensorFlow's kernel is fastest with three dimensions and does not support arbitrary ranks.
     outer, width, inner = math.prod(stack.shape[:axis]), stack.shape[axis], math.prod(stack.shape[axis + 1 :])
     written = tf.raw_ops.TensorStridedSliceUpdate(
         input=tf.reshape(stack, [outer, width, inner]),
@@ -72,13 +76,13 @@ def _write(stack: tf.Tensor, value: tf.Tensor, dim: int, begin: int, size: int) 
 
 
 def _shifted(mesh: ShardMeshImpl, x: LaidOutTensor, axis: int, distance: int, fill: float) -> LaidOutTensor:
-    """What processor i - distance along mesh dimension `axis` holds; `fill` beyond the border."""
+    """Gives processor i the slice of processor `i - distance` along `axis`, or `fill` beyond the border."""
     n = mesh.shape[axis].size
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
 def _read_strip(stack: tf.Tensor, dim: int, begin: int, size: int, own: Sequence[Margin]) -> tf.Tensor:
-    """`_read`, of the dimensions of the margins `own` a slice's own voxels only."""
+    """Reads a strip along `dim`, without the margins along the dimensions of `own`."""
     begins, sizes = _index(len(stack.shape), dim, begin, size)
     for m in own:
         begins[m.dim + 1], sizes[m.dim + 1] = m.before, m.size
@@ -88,7 +92,7 @@ def _read_strip(stack: tf.Tensor, dim: int, begin: int, size: int, own: Sequence
 def _fill_margin(
     mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, piece: Piece, own: Sequence[Margin], fill: float
 ) -> LaidOutTensor:
-    """Writes into a margin the piece that a neighbor owns."""
+    """Writes a piece that a neighbor owns into a margin."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
     values = _shifted(mesh, values, margin.axis, piece.distance, fill)
@@ -98,7 +102,7 @@ def _fill_margin(
 def _return_margin(
     mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin, piece: Piece, own: Sequence[Margin]
 ) -> LaidOutTensor:
-    """The adjoint of `_fill_margin`: adds what the margin received to the voxels that it came from."""
+    """Adds the values in a margin to the voxels that they were copied from; the adjoint of `_fill_margin`."""
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.target, voxels, own), dx)
     values = _shifted(mesh, values, margin.axis, -piece.distance, 0)
@@ -115,11 +119,11 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], fill
     Args:
       mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
-      margins: a `Margin` for each dimension that is widened.
+      margins: a `Margin` for each dimension to widen.
       fill: a number.
 
     Returns:
-      A laid-out tensor; `x` itself where nothing is widened.
+      A laid-out tensor; `x` itself if all margins are empty.
     """
     reached = gathering.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
     gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
@@ -152,7 +156,7 @@ def _widen_together(
 
 
 def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
-    """The adjoint of `widen` (with any fill): gradients of widened slices to gradients of the slices."""
+    """Converts gradients of widened slices to gradients of the slices; the adjoint of `widen` for any fill."""
     for m in reversed(margins):
         if m.split is not None and m.split.needs_cut:
             dx = _uncut(mesh, dx, m)
@@ -167,7 +171,7 @@ def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) ->
 
 
 def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
-    """The adjoint of `_widen_together`."""
+    """Converts the gradients of one stage; the adjoint of `_widen_together`."""
     for m, piece, own in reversed(list(strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
     if not any(m.before or m.after for m in margins):
@@ -185,7 +189,7 @@ def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[M
 def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     """Pads a stack along all margins at once.
 
-    TensorFlow's CPU kernel refuses more than 6 dimensions: leading ones are joined.
+    TensorFlow's CPU kernel supports at most 6 dimensions, so leading dimensions are joined.
     """
     margins = [m for m in margins if m.before or m.after]
     if not margins:
@@ -206,7 +210,7 @@ def _starts(mesh: ShardMeshImpl, m: Margin) -> Iterator[list[int]]:
 
 
 def _gather(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index_of: Callable[[int], list[int]]) -> LaidOutTensor:
-    """Takes voxels of every slice along the margin's dimension; `index_of(start) -> list of positions`."""
+    """Gathers the voxels at positions `index_of(start)` of every slice along the dimension of a margin."""
     stacks = []
     for stack, starts, device in zip(x.tensor_list, _starts(mesh, m), mesh.devices):
         with tf.device(device):
@@ -216,12 +220,12 @@ def _gather(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index_of: Callable
 
 
 def _cut(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin) -> LaidOutTensor:
-    """Each processor's own `length` voxels of the widened slice, where they begin at different places."""
+    """Cuts the `length` voxels that each processor needs from its widened slice, which start at different places."""
     return _gather(mesh, x, m, lambda start: list(range(start, start + m.plan.length)))
 
 
 def _uncut(mesh: ShardMeshImpl, dx: LaidOutTensor, m: Margin) -> LaidOutTensor:
-    """The adjoint of `_cut`: gradients back at their places in the widened slice, zeros elsewhere."""
+    """Puts gradients back at their positions in the widened slice, with zeros elsewhere; the adjoint of `_cut`."""
     length, width = m.plan.length, m.plan.width
 
     def append_zero(stack: tf.Tensor) -> tf.Tensor:

@@ -1,1 +1,1 @@
-"""Random numbers that no layout changes: hashes of positions in the whole tensor."""
+"""Random numbers that do not depend on the layout: hashes of positions in the whole tensor."""

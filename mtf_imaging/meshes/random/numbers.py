@@ -1,8 +1,8 @@
 """Random numbers that do not depend on the layout.
 
-A value is a hash of (seed, step, operation) and of its element's position in the WHOLE tensor, so it does not matter
-which processor draws it, nor how many there are; a run that is resumed at a step draws what an unbroken run draws
-there.
+A value is a hash of (seed, step, operation) and of the position of its element in the WHOLE tensor. It therefore does
+not depend on the number of processors or on the processor that draws it. A run that resumes at a step draws the same
+values as an uninterrupted run.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.random.positions import Key, Rows, mix, rows_of, u32
+from mtf_imaging.meshes.random.positions import Key, Rows, mix, slice_rows, u32
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Which part of a dimension a program computes, where it computes a tensor in equal parts, one after the other.
+    """The micro-batch that a program computes, one of several equal pieces of a dimension.
 
     Attributes:
       dim: name of the dimension.
-      count: number of parts.
-      index: tf.Tensor[] int32 in 0..count-1, which one.
+      count: number of micro-batches.
+      index: tf.Tensor[] int32 in 0..count-1, the number of this micro-batch.
     """
 
     dim: str
@@ -43,16 +43,16 @@ class RandomState:
     Args:
       seed: an int.
       step: the program's step, a tf.Tensor of int64.
-      part: a `Part`, or None for the whole.
+      part: a `Part`, or None if the program computes the whole batch.
 
     Attributes:
-      zero: 0; see `positions.rows_of`.
+      zero: a zero that TensorFlow cannot fold into constants; see `positions.slice_rows`.
     """
 
     def __init__(self, seed: int, step: tf.Tensor, part: Part | None = None) -> None:
         self.part = part
         halves = [u32(seed), u32(seed >> 32)]
-        # uint32 of an int64 keeps its low half.
+        # A cast from int64 to uint32 keeps the low half.
         halves += [tf.cast(step % 2**32, tf.uint32), tf.cast(step // 2**32, tf.uint32)]
         self.zero = tf.cast(tf.bitwise.right_shift(step, tf.constant(63, step.dtype)), tf.uint32)
         self._base = u32(0)
@@ -61,12 +61,12 @@ class RandomState:
         self._drawn = 0
 
     def key(self, name: str) -> Key:
-        """The key, two uint32 scalars, of the operation of this name in this step."""
+        """Returns the key (two uint32 scalars) of a named operation in this step."""
         first = mix(tf.bitwise.bitwise_xor(self._base, u32(zlib.crc32(name.encode()))))
         return first, mix(first + u32(1))
 
     def next_key(self) -> Key:
-        """A key for the next of the operations that have no name of their own at hand."""
+        """Returns the key of the next unnamed operation, numbered in the order of the calls."""
         self._drawn += 1
         return self.key(f"draw {self._drawn}")
 
@@ -74,62 +74,84 @@ class RandomState:
 def _from_rows(
     mesh: "ShardMeshImpl", shape: mtf.Shape, fn: Callable[[Rows], tf.Tensor], after: LaidOutTensor | None = None
 ) -> LaidOutTensor:
-    """A laid-out tensor of `shape`: what `fn` returns, shard by shard, of `Rows` of all the elements of its stack."""
+    """Builds a laid-out tensor by calling `fn` for each shard on the `Rows` of all elements of its stack.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      shape: an `mtf.Shape`.
+      fn: a function from `Rows` to a tensor with one value per element.
+      after: a laid-out tensor that must be computed first, or None.
+    """
     axes = mesh.split_axes(shape)
     slices = mesh.slice_shape(shape)
     state = mesh.random_state
-    assert state is not None, "a program that draws random numbers gives its mesh a RandomState"
+    assert state is not None, "the mesh has no RandomState; `Program` sets it before lowering"
     part = state.part
     parts = {d: part for d, dim in enumerate(shape.dims) if part and dim.name == part.dim}
     dims = [(dim.size * (parts[d].count if d in parts else 1), n) for d, (dim, n) in enumerate(zip(shape.dims, slices))]
     offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
     earlier = [[stack] for stack in after.tensor_list] if after else [[]] * len(mesh.devices)
     stacks = []
-    for shard, device, known in zip(mesh.grid.shard_coordinates(), mesh.devices, earlier):
+    for shard, device, dependencies in zip(mesh.grid.shard_coordinates(), mesh.devices, earlier):
         processors = mesh.grid.processor_coordinates(shard) if mesh.is_split(shape) else [()]
         starts = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
         begins = np.array(starts, np.int64).reshape(len(processors), len(dims))
-        with tf.device(device), tf.control_dependencies(known):
-            rows = rows_of(dims, begins, offsets, state.zero)
+        with tf.device(device), tf.control_dependencies(dependencies):
+            rows = slice_rows(dims, begins, offsets, state.zero)
             stacks.append(tf.reshape(fn(rows), [len(processors), *slices]))
     return LaidOutTensor(stacks)
 
 
 def random_bits(mesh: "ShardMeshImpl", shape: mtf.Shape, key: Key) -> LaidOutTensor:
-    """A laid-out tensor of `shape` of uniform uint32s; `key` from a `RandomState`."""
+    """Returns a laid-out tensor of uniform uint32 values for a `key` of a `RandomState`."""
     return _from_rows(mesh, shape, lambda rows: rows.bits(key))
 
 
 def random_mask(
     mesh: "ShardMeshImpl", shape: mtf.Shape, key: Key, probability: float, after: LaidOutTensor
 ) -> LaidOutTensor:
-    """A laid-out tensor of `shape` of bools: whether an element's random bits, of 2^32, are in this share of them.
+    """Returns a laid-out tensor of bools that are True with the given probability.
 
-    Bits are drawn for few elements at a time: with what they are made of, they take much more memory than the mask.
+    Bits are drawn for few elements at a time, because the bits and their intermediate values need much more memory than
+    the mask.
 
     Args:
       mesh: a `ShardMeshImpl`.
       shape: an `mtf.Shape`.
-      key: from a `RandomState`.
-      probability: the share.
-      after: a laid-out tensor to wait for. All masks of a step could be drawn at its beginning otherwise, and one that
-        the gradient draws again would be the same TensorFlow operation, and kept.
+      key: a key of a `RandomState`.
+      probability: the probability of True; it is rounded to a multiple of 2^-32.
+      after: a laid-out tensor that must be computed first. Without this dependency, TensorFlow could draw all masks at
+        the beginning of a step. It could also merge a mask with its recomputation in the gradient and keep it
+        in memory.
     """
     threshold = tf.constant(min(2**32 - 1, round(probability * 2**32)), tf.uint32)
     return _from_rows(mesh, shape, lambda rows: rows.map(lambda some: some.bits(key) < threshold, tf.bool), after)
 
 
 def _uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Uniform values in [0, 1), with as many random bits as the significand of `dtype` holds."""
-    kept = {tf.bfloat16: 8, tf.float16: 11, tf.float32: 24, tf.float64: 32}[dtype]
-    # By way of int64: no device lacks that cast, and all values are exact.
-    return tf.cast(tf.cast(tf.bitwise.right_shift(bits, u32(32 - kept)), tf.int64), dtype) * tf.cast(2.0**-kept, dtype)
+    """Converts random bits to uniform values in [0, 1), with as many bits as the significand of `dtype` has."""
+    bit_count = {tf.bfloat16: 8, tf.float16: 11, tf.float32: 24, tf.float64: 32}[dtype]
+    # The cast goes through int64, which every device supports and which is exact for all values.
+    return tf.cast(tf.cast(tf.bitwise.right_shift(bits, u32(32 - bit_count)), tf.int64), dtype) * tf.cast(
+        2.0**-bit_count, dtype
+    )
 
 
 def draw(
     mesh: "ShardMeshImpl", shape: mtf.Shape, distribution: str, key: Key, kwargs: Mapping[str, Any]
 ) -> LaidOutTensor:
-    """What `mtf.random_uniform` and `mtf.random_normal` draw; `distribution` names the TensorFlow function."""
+    """Draws the values of `mtf.random_uniform` or `mtf.random_normal`.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      shape: an `mtf.Shape`.
+      distribution: name of the TensorFlow function, "random_uniform" or "random_normal".
+      key: a key of a `RandomState`.
+      kwargs: keyword arguments of the TensorFlow function.
+
+    Raises:
+      NotSupportedError: another distribution.
+    """
     dtype = kwargs.get("dtype", tf.float32)
     compute = dtype if dtype.is_floating else tf.float64
 
@@ -156,5 +178,5 @@ def draw(
 
         return mesh.map_stacks(box_muller, uniform(0), uniform(1))
     raise NotSupportedError(
-        f"random values of {distribution!r} are not supported: draw 'random_uniform' or 'random_normal'"
+        f"random values of {distribution!r} are not supported. Fix: use 'random_uniform' or 'random_normal'."
     )
