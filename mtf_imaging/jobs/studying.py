@@ -76,8 +76,8 @@ def study(
       held_out_dir: the folder of cases to score; None to hold out every fourth case.
       num_cases: number of synthetic cases to write.
       resolutions: the resolutions, each in voxels along every axis.
-      seeds: the seeds; the network is trained once per seed and resolution.
-      num_steps: number of steps of each training.
+      seeds: the seeds; there is one run per seed and resolution.
+      num_steps: number of steps of each run.
       optimizer: the optimizer; None for Adam.
       layout: the mesh of processors and the dimensions to split over it.
       devices: the devices that compute; None for the devices of this process.
@@ -87,7 +87,7 @@ def study(
       progress: whether to show progress bars and announce each step.
 
     Returns:
-      The scores of each training.
+      The scores of each run.
 
     Raises:
       ConfigError: an argument is invalid, or the folder contains a study with other settings.
@@ -137,16 +137,16 @@ def run_study(
     Args:
       steps: the steps.
       output_dir, input_dir, held_out_dir, num_cases, resolutions, seeds, progress: the same as in `study`.
-      settings: the settings that all trainings of the study share, as a JSON object. One folder cannot contain studies
+      settings: the settings that all runs of the study share, as a JSON object. One folder cannot contain studies
         with different settings.
 
     Returns:
-      The scores of each training.
+      The scores of each run.
 
     Raises:
       ConfigError: the arguments contradict each other, or the folder contains a study with other settings.
     """
-    from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study  # imports matplotlib
+    from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study  # these import matplotlib
 
     if held_out_dir and not input_dir:
         raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
@@ -169,7 +169,7 @@ def run_study(
             steps.convert(train, records, resolution)
         for seed in seeds:
             metrics = _metrics(out, resolution, seed)
-            if not metrics.is_file():  # the file is written last, so it marks a finished training
+            if not metrics.is_file():  # the file is written last, so it marks a finished run
                 model = metrics.parents[1] / "model"
                 steps.say(
                     f"Train at {resolution}^3, seed {seed}, and score the held-out cases in their original voxels."
