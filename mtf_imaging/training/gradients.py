@@ -18,7 +18,8 @@ def training_step(
     Args:
       task: a `Task`: the network and its loss.
       optimizer: the optimizer.
-      ends: a function that is called with FORWARD and with BACKWARD when the graph contains all operations of the phase.
+      ends: a function that is called with FORWARD and with BACKWARD once the graph contains all operations of that
+        phase.
 
     Returns:
       A function (**inputs) -> dict of Tensors[]: "loss" and the task's measures, computed before the update.

@@ -111,8 +111,8 @@ def load_weights(directory: str | Path, program: Program) -> str:
       The path of the checkpoint.
 
     Raises:
-      CheckpointError: there is no checkpoint, all checkpoints are damaged, or the last intact one lacks a variable or has
-        it in another shape.
+      CheckpointError: there is no checkpoint, all checkpoints are damaged, or a variable of the program is missing from
+        the last intact checkpoint or has another shape there.
     """
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
     if path is None:
