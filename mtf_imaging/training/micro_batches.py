@@ -137,7 +137,7 @@ class MicroBatches:
           parts: a list of dicts with the inputs of each micro-batch.
 
         Returns:
-          Tensors[] by name: "loss" and the task's measures, computed before the update, as means over the micro-batches.
+          Tensors[] by name: "loss" and the task's measures from before the update, as means over the micro-batches.
         """
         with tf.device(self.program.mesh_impl.host):  # sum on the device of the results, not on the default GPU
             whole, total = self._sums(parts), None

@@ -25,9 +25,10 @@ def check_offers(thing: object, protocol: type, where: str) -> None:
     methods = {name: method for name, method in vars(protocol).items() if inspect.isfunction(method) and name[0] != "_"}
     lacking = [name for name in methods if not callable(getattr(thing, name, None))]
     if lacking:
+        signatures = " and ".join(f"{name}{inspect.signature(methods[name])}" for name in lacking)
         raise ConfigError(
             f"{where} is a {type(thing).__name__}, which lacks the method{'s' * (len(lacking) > 1)} "
-            f"{', '.join(lacking)}. Fix: define {' and '.join(f'{name}{inspect.signature(methods[name])}' for name in lacking)}.",
+            f"{', '.join(lacking)}. Fix: define {signatures}.",
             settings=[where],
         )
     for name, method in methods.items():
