@@ -49,7 +49,7 @@ def read_facts(model_dir: str | Path) -> Facts | None:
 
 
 @contextlib.contextmanager
-def locked(model_dir: str | Path) -> Iterator[None]:
+def held(model_dir: str | Path) -> Iterator[None]:
     """Locks the folder of a run within the block, so that no other process trains in it.
 
     Raises:

@@ -114,7 +114,7 @@ def train(
             signals, own_stop = stack.enter_context(StopSignals()), stop
             stop = lambda: signals.reason() or own_stop()  # noqa: E731
         if not dry_run:  # a dry run writes nothing, so it needs no lock
-            stack.enter_context(run.locked(model_dir))
+            stack.enter_context(run.held(model_dir))
         stack.enter_context(devices.joined(layout))
 
         data = as_training_data(data)

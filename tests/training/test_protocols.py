@@ -105,7 +105,7 @@ def test_predict_is_checked_before_it_is_called():
         (lambda loss, image: None, ConfigError, "must return a pair (loss, dict of measures, {} for none), not None"),
         (lambda loss, image: (1.0, {}), ConfigError, "must return mtf.Tensors; 'loss' is float."),
         (lambda loss, image: (loss, {"dice": 0.5}), ConfigError, "must return mtf.Tensors; 'dice' is float."),
-        (lambda loss, image: (image * loss, {}), ShapeError, "'loss' has the dimensions Shape[batch=2, x=4]. Fix: mtf"),
+        (lambda loss, image: (image * loss, {}), ShapeError, "'loss' has the dimensions Shape[batch=2, x=4]. Fix: apply mtf"),
         (lambda loss, image: (loss, {"dice": image}), ShapeError, "must return scalars; 'dice' has the dimensions"),
         (lambda loss, image: (loss, {"loss": loss}), ConfigError, "a measure cannot also be named 'loss'."),
     ],
