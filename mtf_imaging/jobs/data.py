@@ -13,7 +13,7 @@ from mtf_imaging.training.evaluation import Evaluation
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """Images to train on and, if any, held-out images to score while training.
+    """Training images, and optional held-out images that are scored during training.
 
     Attributes:
       data_dir: the folder that `data_set` reads; a folder of records, unless you give another data set.
@@ -44,7 +44,7 @@ class TrainingData:
         return isinstance(self.data_set, Records)
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
-        """Returns the voxels along each spatial dimension: the given resolution, or that of the data if it is None."""
+        """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None."""
         if resolution is None:
             return data_sizes(self.data_set, self.data_dir)
         if not isinstance(resolution, str | int):

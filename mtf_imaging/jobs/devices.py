@@ -25,7 +25,7 @@ class Devices:
 
     Attributes:
       mesh_impl: "stacked" for all processors on one device, "placement" for processors on several devices, or "auto"
-        to choose by the devices.
+        for "placement" on several GPUs or servers and "stacked" otherwise.
       cluster: addresses of the servers that compute, such as "host0:2222,host1:2222"; each runs `mtf-imaging serve`.
         "" for this process.
       cluster_timeout: seconds without an answer after which a server counts as lost.
@@ -56,7 +56,7 @@ class Devices:
         When the block succeeds, it prints a table of the peak memory of each process.
 
         Args:
-          layout: the layout, whose mesh must keep every server busy.
+          layout: the layout. Its mesh must use every server.
 
         Raises:
           ConfigError: the mesh would leave a server idle.

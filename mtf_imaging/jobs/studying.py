@@ -28,7 +28,7 @@ SEEDS = (1, 2, 3)
 
 
 class Steps(Protocol):
-    """The steps of a study; each of them runs another job."""
+    """The steps of a study, each of which runs one of the other jobs."""
 
     def say(self, text: str) -> None:
         """Announces the next step."""

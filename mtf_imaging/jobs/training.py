@@ -191,7 +191,7 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
         }
         return data_batches(data.data_set, data.data_dir, inputs, **options)
 
-    # Only for records is the order sure not to depend on the batch size.
+    # Only records guarantee an order that does not depend on the batch size.
     return lambda start: step.batches(make, start, by_part=data.is_records)
 
 

@@ -89,7 +89,8 @@ def data_batches(
 
     Raises:
       ConfigError: `data` does not follow the protocol `DataSet`.
-      DataError: the folder is invalid, or, from the iterator, a batch is missing or does not match the inputs.
+      DataError: the folder is invalid. The iterator raises the same error if a batch is missing or does not match the
+        inputs.
     """
     check_offers(data, DataSet, "data")
     batches = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))

@@ -16,7 +16,7 @@ class Evaluation(Protocol):
 
     To compute a held-out loss, an evaluation may define an additional method:
 
-        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as from `DataSet.batches`
+        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as in `DataSet.batches`
 
     It yields all cases, in the same order on every call. If the last batch is incomplete, the first cases fill it up.
 

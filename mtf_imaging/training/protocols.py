@@ -58,7 +58,8 @@ def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], b
     except TypeError as error:
         call = ", ".join([*by_place, *(f"{word}=..." for word in by_name)])
         raise ConfigError(
-            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}.",
+            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}. "
+            f"Fix: make {name} accept these arguments.",
             settings=[where],
         ) from error
 

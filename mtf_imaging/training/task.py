@@ -50,7 +50,7 @@ def task_inputs(
       batch_size: images in a batch.
       sizes: voxels along the spatial dimensions.
       dtype: dtype of images and activations.
-      labels: whether to return the inputs of `loss`, or else the inputs of `predict`.
+      labels: True for the inputs of `loss`; False for the inputs of `predict`.
 
     Returns:
       The inputs in the format of `Program`, {name: (shape string, tf.DType)}.

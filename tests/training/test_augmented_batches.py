@@ -1,4 +1,4 @@
-"""Augmentation precedes the layout, so every layout, every device count and micro-batches see the same samples."""
+"""Augmentation gives the same samples under every layout, on all devices and in micro-batches."""
 
 import itertools
 

@@ -36,7 +36,7 @@ def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kw
 
 
 def killed_at(step):
-    """Returns a function for batches that raises `Killed` before `step`."""
+    """Returns a `batches` function that raises `Killed` before `step`."""
 
     def batches(start):
         yield from itertools.islice(linear.batches(start), step - start)

@@ -105,7 +105,11 @@ def test_predict_is_checked_before_it_is_called():
         (lambda loss, image: None, ConfigError, "must return a pair (loss, dict of measures, {} for none), not None"),
         (lambda loss, image: (1.0, {}), ConfigError, "must return mtf.Tensors; 'loss' is float."),
         (lambda loss, image: (loss, {"dice": 0.5}), ConfigError, "must return mtf.Tensors; 'dice' is float."),
-        (lambda loss, image: (image * loss, {}), ShapeError, "'loss' has the dimensions Shape[batch=2, x=4]. Fix: apply mtf"),
+        (
+            lambda loss, image: (image * loss, {}),
+            ShapeError,
+            "'loss' has the dimensions Shape[batch=2, x=4]. Fix: apply mtf",
+        ),
         (lambda loss, image: (loss, {"dice": image}), ShapeError, "must return scalars; 'dice' has the dimensions"),
         (lambda loss, image: (loss, {"loss": loss}), ConfigError, "a measure cannot also be named 'loss'."),
     ],
@@ -207,6 +211,7 @@ def test_an_invalid_data_set_is_refused():
         batches(data)
     assert str(error.value) == (
         "data, a Ones: batches(data_dir, batch_size) will be called as batches(data_dir, batch_size=..., sizes=..., "
-        "seed=..., start_step=...): got an unexpected keyword argument 'sizes'."
+        "seed=..., start_step=...): got an unexpected keyword argument 'sizes'. "
+        "Fix: make batches accept these arguments."
     )
     assert error.value.settings == ("data",)

@@ -9,7 +9,7 @@ from mtf_imaging.program.program import Program
 # The key of a variable in tf.train.Checkpoint(program=...), which escapes "/" as ".S" and "." as "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SHOWN = 4
-_FIX = "Fix: give the task and the optimizer of its training, or another model_dir."
+_FIX = "Fix: use the task and the optimizer that the checkpoint was trained with, or another model_dir."
 _SETTINGS = ("task", "optimizer", "model_dir")
 
 

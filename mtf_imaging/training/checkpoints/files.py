@@ -12,7 +12,10 @@ _STATE = "checkpoint"  # the file in which TensorFlow looks up the name of the l
 
 
 def paths(directory: Path) -> list[str]:
-    """Returns the paths of the checkpoints, newest first. A checkpoint exists once its index does, which comes last."""
+    """Returns the paths of the checkpoints, newest first.
+
+    A checkpoint counts only if its index exists, because the index is written last.
+    """
     indexes = [(step, str(path.with_suffix(""))) for step, suffix, path in _files(directory) if suffix == "index"]
     return [path for _, path in sorted(indexes, reverse=True)]
 

@@ -57,7 +57,7 @@ class StepTable:
         if set(values) - set(self._columns):
             self._add_columns(["step", *values])
         assert self._file is not None, "begin must be called first"
-        # str of a float has as many digits as identify it uniquely.
+        # str of a number has enough digits to identify it uniquely.
         row = [step, *(str(values.get(name, math.nan)) for name in self._columns[1:])]
         csv.writer(self._file, lineterminator="\n").writerow(row)
         with about(self._path):
