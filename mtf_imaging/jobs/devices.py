@@ -1,4 +1,4 @@
-"""Devices of a job: of this process, or of servers, which are monitored while the job runs."""
+"""The devices of a job, either in this process or on servers that are monitored while the job runs."""
 
 import contextlib
 import dataclasses
@@ -24,8 +24,8 @@ class Devices:
     """The devices that compute the processors of a mesh.
 
     Attributes:
-      mesh_impl: "stacked" for all processors on one device, "placement" for processors on several devices, or "auto"
-        for "placement" on several GPUs or servers and "stacked" otherwise.
+      mesh_impl: the mesh implementation. "stacked" computes all processors on one device, and "placement" spreads them
+        over several devices. "auto" selects "placement" for several GPUs or servers, and "stacked" otherwise.
       cluster: addresses of the servers that compute, such as "host0:2222,host1:2222"; each runs `mtf-imaging serve`.
         "" for this process.
       cluster_timeout: seconds without an answer after which a server counts as lost.

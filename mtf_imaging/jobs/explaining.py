@@ -137,7 +137,7 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
 
     shape = "".join(f",{name}:{size}" for name, size in volume)
     halos = [op for op in plan.ops if op.phase == "forward" and any(map(sum, op.halo.values()))]
-    # If the stem has a stride, no output has the full resolution. The stem, the first operation, reads the whole image.
+    # If the stem has a stride, no output has the full resolution, and only the stem reads the whole image.
     full = [op.halo for op in halos if shape in f",{op.whole}"] or [op.halo for op in halos[:1]]
     return LayoutPicture(
         volume=volume,

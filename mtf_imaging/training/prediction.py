@@ -112,7 +112,9 @@ def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
 
 
 def for_one_volume(layout: Layout) -> Layout:
-    """Drops the rule for `batch`, which does not apply to one volume, and the mesh dimension that only it uses.
+    """Removes the rule for `batch` from a layout, because one volume has no batch to split.
+
+    The mesh dimension of the rule is removed, too, unless another rule uses it.
 
     >>> str(for_one_volume(Layout.parse("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores")))
     'x:rows,y:cols on rows:16,cols:16'

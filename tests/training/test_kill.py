@@ -40,8 +40,8 @@ def rows(folder):
 class Moments:
     """Random moments at which to kill a run, each a pair (kind, number) that the seed determines.
 
-    "build": a fraction of the time that the uninterrupted run needed for its first step, or at the first step if that
-    comes earlier. "step": a number of steps plus a delay. "save": a delay after the run begins to write a checkpoint.
+    "build": after a fraction of the time that the uninterrupted run needed for its first step, but no later than the
+    first step. "step": a number of steps plus a delay. "save": a delay after the run begins to write a checkpoint.
     """
 
     def __init__(self, seed, number):

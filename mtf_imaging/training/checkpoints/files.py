@@ -63,7 +63,7 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
 def delete_old(directory: Path, step: int, keep: int) -> None:
     """Deletes all but the last `keep` checkpoints up to `step`, and data files without an index.
 
-    Checkpoints after `step` remain. They are damaged, or the run would have resumed from them, and the run will
+    Checkpoints after `step` remain. They must be damaged, because the run did not resume from them, and the run will
     overwrite them.
 
     Args:

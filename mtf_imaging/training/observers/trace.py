@@ -46,8 +46,8 @@ def parse_steps(steps: str, num_steps: int) -> range:
 class StepTrace(Observer):
     """Traces steps with TensorFlow's profiler.
 
-    It should be the last observer. Otherwise, the trace also contains the work of later observers after the step before
-    the first traced one.
+    It should be the last observer. Otherwise, the trace also contains the work of later observers for the preceding
+    step.
 
     Args:
       folder: the folder of the run's events. The trace is written to `plugins/profile` in it, where TensorBoard reads
