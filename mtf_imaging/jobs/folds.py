@@ -92,9 +92,9 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
     before = data.fold_digest or (facts and facts.fold_digest)
     if before not in (None, fold.digest):
         raise ConfigError(
-            f"{model_dir}: this run began with another fold, or with other cases in it: its digest was {before}, and "
-            f"that of fold {number} is {fold.digest}. Fix: give another model_dir, or restore the fold, the splits "
-            "and the records of the run.",
+            f"{model_dir}: this run began with another fold, or with other cases in it (digest {before}; fold {number} "
+            f"now has {fold.digest}). Fix: give another model_dir, or restore the fold, the splits and the records of "
+            "the run.",
             ["model_dir", "fold", "splits_file", "data_dir"],
         )
     train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))

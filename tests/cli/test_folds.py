@@ -43,7 +43,7 @@ def test_a_run_goes_on_with_its_fold_alone(folder, capsys, tmp_path):
     words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path / "run"]
     assert run(*words, "--num_steps", 4) == 0
     assert run(*words, "--fold", 0) == 2
-    text = "run: this run began with another fold, or with other cases in it: "
+    text = "run: this run began with another fold, or with other cases in it ("
     assert text in capsys.readouterr().err
     splits = json.loads((folder / "splits.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps(splits[::-1]))

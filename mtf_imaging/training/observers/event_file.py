@@ -34,7 +34,7 @@ class EventFile:
         """Writes numbers as float32.
 
         Args:
-          step: the step of the numbers.
+          step: number of the step.
           values: the numbers by name.
         """
         self._write(step, [_value(tag=name, simple_value=float(number)) for name, number in values.items()])
@@ -43,7 +43,7 @@ class EventFile:
         """Writes a picture.
 
         Args:
-          step: the step of the picture.
+          step: number of the step.
           name: name of the picture.
           pixels: array `[height, width, 3]` of uint8.
         """
@@ -57,7 +57,7 @@ class EventFile:
         """Writes a text, which TensorBoard shows as Markdown.
 
         Args:
-          step: the step of the text.
+          step: number of the step.
           name: name of the text.
           markdown: the text.
         """
