@@ -1,4 +1,4 @@
-"""What the commands do, as functions: keyword arguments and objects in, neither flags nor gin.
+"""The commands as Python functions, which take keyword arguments instead of flags and gin files.
 
     import mtf_imaging as mi
 
@@ -7,7 +7,7 @@
     mi.jobs.train(task=task, data=data, layout=layout, model_dir="run")
     mi.jobs.evaluate(task=task, model_dir="run", input_dir="held_out", output_dir="evaluation")
 
-Names are imported when they are first used; only those that compute bring TensorFlow.
+Each function is imported when it is first used. TensorFlow is imported only with the functions that need it.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Measures training steps under several layouts, beside the planner's model."""
+"""Measures training steps under several layouts and compares them with the planner's model."""
 
 import logging
 import sys
@@ -40,28 +40,33 @@ def bench(
     seed: int = 0,
     progress: bool = True,
 ) -> Bench:
-    """Takes training steps under several layouts in turn, and returns times, memory and exchanges beside the model.
+    """Measures the time, memory and exchanges of training steps, and compares them with the planner's model.
 
-    Every layout has a process of its own, so the task and the optimizer must be picklable. All layouts must compute the
-    same first loss and gradient; `Bench.differences` lists those that do not.
+    The layouts take their steps in turn. Each layout runs in a separate process, so the task and the optimizer must be
+    picklable. All layouts must compute the same first loss and gradient; `Bench.differences` lists the layouts that do
+    not.
 
     Args:
       task: the network and its loss.
       resolution: voxels along x, y and z.
-      layouts: the layouts, or `Setup`s with names for tables; the first is the reference. None is one processor.
-      steps: timed steps of each layout.
-      mesh_impl: as of a `Program`.
-      optimizer: what moves the variables; None for Adam.
-      batch_size: images in a step, over all processors.
-      micro_batches: equal pieces of a batch.
-      dtype: of images and activations.
-      seed: of weights, random operations and the batch.
+      layouts: the layouts, or `Setup`s, which add names for the table. The first layout is the reference. Without
+        layouts, one processor is measured.
+      steps: number of timed steps per layout.
+      mesh_impl: the mesh implementation, as in `Program`.
+      optimizer: the optimizer; None for Adam.
+      batch_size: images in a step, summed over all processors.
+      micro_batches: number of equal pieces of a batch, computed one after the other.
+      dtype: the dtype of images and activations.
+      seed: the seed of weights, random operations and the batch.
       progress: whether to show a progress bar.
+
+    Returns:
+      The measured and the modeled costs of each layout. `report` formats them as text.
 
     Raises:
       LayoutError: none of the layouts is legal.
-      ConfigError: an argument that cannot be used, or a task that cannot be sent to a process.
-      MtfImagingError: this machine could not be measured.
+      ConfigError: an argument is invalid, or the task cannot be pickled.
+      MtfImagingError: the speed of this machine cannot be measured.
     """
     check_count("steps", steps)
     check_choice("mesh_impl", mesh_impl, MESH_IMPLS)
@@ -70,7 +75,7 @@ def bench(
 
 
 def as_setup(layout: Layout | Setup) -> Setup:
-    """Returns a `Setup` as it is, and a layout under the name that tables show for it."""
+    """Returns a `Setup` unchanged; wraps a layout in a `Setup`, named as in the table."""
     if isinstance(layout, Setup):
         return layout
     name = f"{layout.mesh_string}/{layout.rules_string}" if layout.mesh_shape else ONE_PROCESSOR_NAME
@@ -80,7 +85,7 @@ def as_setup(layout: Layout | Setup) -> Setup:
 def bench_step(
     step: TrainingStep, setups: Sequence[Setup], steps: int = 10, mesh_impl: str = "auto", *, progress: bool = True
 ) -> Bench:
-    """As `bench`, of a `TrainingStep`."""
+    """Does the same as `bench`, for a `TrainingStep`."""
     subject = Subject(step, mesh_impl)
     rows = [Row(setup) for setup in setups or [Setup(ONE_PROCESSOR_NAME)]]
     faults, traced = [], None
@@ -101,24 +106,24 @@ def bench_step(
         total=runnable * steps, desc="bench", unit="step", dynamic_ncols=True, file=sys.stderr, disable=not progress
     ) as bar:
 
-        def say(what: str) -> None:
+        def show(what: str) -> None:
             if not bar.disable and what != bar.desc:
-                bar.unpause()  # builds are no part of its rate
+                bar.unpause()  # the time of building does not count in the rate
                 bar.set_description_str(what)
 
-        measure(rows, lambda: Process(subject), steps, step.seed, say, bar.update)
+        measure(rows, lambda: Process(subject), steps, step.seed, show, bar.update)
     for row in rows:
-        if row.error is None and len(row.devices) > 1:  # known only now
+        if row.error is None and len(row.devices) > 1:  # the measurement reports the devices
             row.plan, _ = _plan(subject, row.setup, row.devices)
     differences = tuple(unequal(rows, step.dtype))
     return Bench(rows, hardware, step.dtype, step.batch_size, step.micro_batches, differences)
 
 
 def _plan(subject: Subject, setup: Setup, devices: Sequence[str] = ("CPU:0",)) -> tuple[Plan, TracedStep]:
-    """The plan of what is measured: the optimizer keeps the norm of the gradient, too.
+    """Returns the plan of the measured step, which also keeps the norm of the gradient.
 
     Raises:
-      LayoutError: the layout is not possible.
+      LayoutError: the layout is illegal.
     """
     step = subject.keeping_norm().trace(setup.layout, devices)
     check(step.traced, setup.layout)
@@ -126,11 +131,11 @@ def _plan(subject: Subject, setup: Setup, devices: Sequence[str] = ("CPU:0",)) -
 
 
 def _machine(subject: Subject, step: TracedStep, dtype: str) -> Hardware:
-    """Measures the hardware in a process of its own, whose memory is then free again."""
+    """Measures the hardware in a separate process, which releases its memory when it ends."""
     process = Process(subject)
     try:
         return process.ask("machine", *largest_convolution(step), dtype)["hardware"]
     except WorkerError as error:
-        raise MtfImagingError(f"this machine could not be measured: {error}") from error
+        raise MtfImagingError(f"the speed of this machine cannot be measured: {error}") from error
     finally:
         process.close()

@@ -21,27 +21,27 @@ def convert(
     progress: bool = True,
     prepare: Callable[[], None] | None = None,
 ) -> list[str]:
-    """Resamples cases to voxels that all of them share, and writes the records that `train` reads.
+    """Resamples cases to a common grid of voxels, and writes the records that `train` reads.
 
-    A conversion that was stopped continues where it was; existing records of other cases are never overwritten.
+    An interrupted conversion resumes where it stopped. Existing records of other cases are never overwritten.
 
     Args:
-      input_dir: the folder of cases, named as LiTS, the Decathlon or nnU-Net name them.
+      input_dir: the folder of cases, with file names as in LiTS, the Medical Segmentation Decathlon or nnU-Net.
       output_dir: the folder for the records.
-      resolution: voxels along x, y and z, 64 or "x:192,y:192,z:96"; None for 256, or, with a spacing, for the smallest
-        box that holds every case.
-      spacing: the voxel size in mm; None for the whole field of view of each volume, whatever its size.
-      spacing_table: a CSV file of voxel sizes for files whose headers lack them.
-      workers: processes, of up to 2 GiB each; None for one per core, as far as memory is free.
-      progress: whether to show progress bars and print what was done.
-      prepare: what each process calls first.
+      resolution: voxels along x, y and z, such as 64 or "x:192,y:192,z:96". None means 256 without a spacing, and the
+        smallest box that fits every case with a spacing.
+      spacing: the voxel size in mm; None to resample the whole field of view of each volume, whatever its size.
+      spacing_table: a CSV file with voxel sizes for files whose headers lack them.
+      workers: number of processes, each of which needs up to 2 GiB; None for one per core, as far as memory allows.
+      progress: whether to show progress bars and print a summary.
+      prepare: a function that each process calls first.
 
     Returns:
       The keys of the cases, in natural order.
 
     Raises:
-      DataError: cases that cannot be used, or an output folder that holds something else.
-      ConfigError: another process writes to the output folder.
+      DataError: a case is unusable, or the output folder contains other files.
+      ConfigError: another process is writing to the output folder.
     """
     check_no_run(output_dir)
     return convert_cases(

@@ -1,4 +1,4 @@
-"""The images that a job trains on, and those that it holds out."""
+"""Training data and held-out cases of a job."""
 
 import dataclasses
 from pathlib import Path
@@ -13,22 +13,22 @@ from mtf_imaging.training.evaluation import Evaluation
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """Images to train on and, if any, held-out images to score while training.
+    """Training images, and optional held-out images that are scored during training.
 
     Attributes:
-      data_dir: the folder that `data_set` reads: of records, by default.
-      data_set: records, or a data set of one's own.
-      eval_dir: the folder of the held-out cases; None for none.
-      evaluation: how held-out cases are scored; None for the Dice of records.
-      fold: instead of `eval_dir`, the number of the fold of `data_dir` that is held out, from 0.
-      num_folds: how many folds there are; None for those of `splits_file`, or 5.
-      splits_file: nnU-Net's `splits_final.json`, written if it does not exist.
-      split_seed: the seed of folds that are made.
-      fold_digest: the digest of the fold that the run began with; None for that of its `run.json`.
+      data_dir: the folder that `data_set` reads; a folder of records, unless you give another data set.
+      data_set: `Records`, or a custom `DataSet`.
+      eval_dir: the folder of the held-out cases; None if there are none.
+      evaluation: the `Evaluation` that scores held-out cases; None for the Dice scores of records.
+      fold: the number of the fold of `data_dir` to hold out, from 0; an alternative to `eval_dir`.
+      num_folds: number of folds; None for the number in `splits_file`, or 5 if there is no such file.
+      splits_file: the folds in the format of nnU-Net's `splits_final.json`. The file is written if it does not exist.
+      split_seed: the seed of new folds.
+      fold_digest: the digest of the fold that the run began with; None to read it from the run's `run.json`.
     """
 
     data_dir: str | Path | Subset
-    # `Any` beside the protocols: a data set need not derive from anything.
+    # `Any` as well as the protocol, because a data set does not have to derive from any class.
     data_set: DataSet | Any = dataclasses.field(default_factory=Records)
     eval_dir: str | Path | Subset | None = None
     evaluation: Evaluation | Any = None
@@ -40,11 +40,11 @@ class TrainingData:
 
     @property
     def is_records(self) -> bool:
-        """Whether the images are records, which come in the same order whatever the batch size."""
+        """Whether the images are records, whose order does not depend on the batch size."""
         return isinstance(self.data_set, Records)
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
-        """Returns the voxels along each spatial dimension: as asked for, otherwise those of the data."""
+        """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None."""
         if resolution is None:
             return data_sizes(self.data_set, self.data_dir)
         if not isinstance(resolution, str | int):
@@ -54,5 +54,5 @@ class TrainingData:
 
 
 def as_training_data(data: "TrainingData | str | Path") -> TrainingData:
-    """Returns a `TrainingData` as it is, and a folder of records as one."""
+    """Returns a `TrainingData` unchanged; wraps a folder of records in a `TrainingData`."""
     return data if isinstance(data, TrainingData) else TrainingData(data)

@@ -1,4 +1,4 @@
-"""The devices of a job: those of this process, or those of servers, which are watched while the job runs."""
+"""The devices of a job, either in this process or on servers that are monitored while the job runs."""
 
 import contextlib
 import dataclasses
@@ -12,24 +12,26 @@ from mtf_imaging.jobs.settings import check_choice
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.servers import Server, Watch, parse_servers, silence
 
-_PATIENCE = 5.0  # seconds for an answer, where TensorFlow has failed already
-_WHAT_NOW = (
-    "Checkpoints stay as they are. Fix: see that `mtf-imaging serve` runs on every host, and start the same job "
-    "again: training goes on from its last checkpoint. The other servers need no restart."
+_PATIENCE = 5.0  # seconds to wait for an answer after TensorFlow has failed
+_FIX = (
+    "The checkpoints are intact. Fix: make sure that `mtf-imaging serve` runs on every host, then start the same job "
+    "again; training resumes from its last checkpoint. The other servers need no restart."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """Where the processors of a mesh are.
+    """The devices that compute the processors of a mesh.
 
     Attributes:
-      mesh_impl: "stacked", "placement", or "auto" for the one that suits the devices.
-      cluster: servers that compute, "host0:2222,host1:2222", each an `mtf-imaging serve`; "" for this process.
-      cluster_timeout: seconds that a server may let this process wait for a sign of life.
+      mesh_impl: the mesh implementation. "stacked" computes all processors on one device, and "placement" spreads them
+        over several devices. "auto" selects "placement" for several GPUs or servers, and "stacked" otherwise.
+      cluster: addresses of the servers that compute, such as "host0:2222,host1:2222"; each runs `mtf-imaging serve`.
+        "" for this process.
+      cluster_timeout: seconds without an answer after which a server counts as lost.
 
     Raises:
-      ConfigError: an unknown mesh_impl, addresses that cannot be read, or a combination that cannot run.
+      ConfigError: mesh_impl is unknown, an address is malformed, or the settings contradict each other.
     """
 
     mesh_impl: str = "auto"
@@ -40,31 +42,31 @@ class Devices:
         check_choice("mesh_impl", self.mesh_impl, MESH_IMPLS)
         if len(parse_servers(self.cluster)) > 1 and self.mesh_impl == "stacked":
             raise ConfigError(
-                f"mesh_impl 'stacked' puts all processors on one device, and cluster '{self.cluster}' has several "
-                "servers. Fix: mesh_impl 'placement', or one server.",
+                f"mesh_impl 'stacked' puts all processors on one device, but cluster '{self.cluster}' has several "
+                "servers. Fix: use mesh_impl 'placement', or one server.",
                 ["mesh_impl", "cluster"],
             )
         if not self.cluster_timeout > 0:
-            raise ConfigError(f"cluster_timeout must be above 0 seconds, not {self.cluster_timeout!r}.")
+            raise ConfigError(f"cluster_timeout must be a positive number of seconds, not {self.cluster_timeout!r}.")
 
     @contextlib.contextmanager
     def joined(self, layout: Layout) -> Iterator[None]:
-        """Within the block, programs compute on the servers of `cluster`; without servers nothing changes.
+        """Runs programs within the block on the servers of `cluster`; without servers, does nothing.
 
-        When the block ends well, a table of the peak memory of each process is printed.
+        When the block succeeds, it prints a table of the peak memory of each process.
 
         Args:
-          layout: the layout, whose mesh must keep every server busy.
+          layout: the layout. Its mesh must use every server.
 
         Raises:
-          ConfigError: servers that the mesh would leave idle.
-          ClusterError: a server is not there, or has gone. One that hangs ends the process, `cluster_timeout` seconds
-            after its last answer, with exit code 1: TensorFlow would wait for it forever.
+          ConfigError: the mesh would leave a server idle.
+          ClusterError: a server does not answer. If a server hangs, TensorFlow waits for it forever, so this process
+            exits with code 1 `cluster_timeout` seconds after the server's last answer.
         """
         if not self.cluster:
             yield
             return
-        import tensorflow as tf  # only now: TensorFlow takes seconds
+        import tensorflow as tf  # imported here because it takes seconds
 
         from mtf_imaging.meshes import cluster
 
@@ -75,23 +77,21 @@ class Devices:
         try:
             yield
             print(_memory_table(servers))
-        except Interrupted:  # servers may have been told to end, too; this process saved what it needs before
+        except Interrupted:  # the checkpoint is saved; the servers may have received the same signal
             raise
         except Exception as error:
             gone = {server: why for server in servers if (why := silence(server, _PATIENCE))}
             if gone:
                 raise ClusterError(_message(gone, len(servers))) from error
             if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError) or "context_id" in str(error):
-                raise ClusterError(
-                    f"a server was started anew or lost its connection: {reason(error)}. {_WHAT_NOW}"
-                ) from error
+                raise ClusterError(f"a server restarted or lost its connection: {reason(error)}. {_FIX}") from error
             raise
         finally:
             ended.set()
 
 
 def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: Layout) -> None:
-    """Raises ConfigError where a mesh has no work for one of the servers."""
+    """Raises ConfigError if the mesh has no work for one of the servers."""
     from mtf_imaging.meshes.devices import server_number
     from mtf_imaging.meshes.grid import ShardGrid
 
@@ -102,8 +102,8 @@ def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: 
     if idle:
         raise ConfigError(
             f"mesh '{layout.mesh_string}' uses {len(used)} of the {len(devices)} devices of {len(servers)} servers and "
-            f"leaves {', '.join(idle)} idle. Fix: a mesh_shape of which {len(devices)} devices get equal shares, or "
-            "fewer servers in cluster.",
+            f"leaves {', '.join(idle)} idle. Fix: choose a mesh_shape whose processors divide equally among "
+            f"{len(devices)} devices, or list fewer servers in cluster.",
             ["mesh_shape", "cluster"],
         )
 
@@ -115,7 +115,7 @@ def _end_if_one_hangs(servers: Sequence[Server], timeout: float, ended: threadin
         while not (silent := watch.silent(timeout)) and not ended.wait(0.5):
             pass
         if silent and not ended.is_set():
-            # The main thread is inside TensorFlow, out of reach of any exception.
+            # The main thread is blocked inside TensorFlow, where no exception can reach it.
             text = f"\nmtf-imaging: {_message(silent, len(servers), timeout)}\n"
             sys.stdout.flush()
             os.write(2, text.encode())
@@ -126,7 +126,7 @@ def _end_if_one_hangs(servers: Sequence[Server], timeout: float, ended: threadin
 def _message(gone: Mapping[Server, str], number: int, timeout: float | None = None) -> str:
     named = " and ".join(f"{server} ({why})" for server, why in gone.items())
     since = f" for {timeout:g} s" if timeout else ""
-    return f"lost {len(gone)} of {number} servers{since}: {named}. {_WHAT_NOW}"
+    return f"lost {len(gone)} of {number} servers{since}: {named}. {_FIX}"
 
 
 def _memory_table(servers: Sequence[Server]) -> str:
@@ -135,13 +135,13 @@ def _memory_table(servers: Sequence[Server]) -> str:
     rows: list[tuple[str, int | None]] = [("this process", own_peak_memory())]
     rows += [(str(server), cluster.peak_memory(number)) for number, server in enumerate(servers)]
     width = max(len(name) for name, _ in rows)
-    lines = [f"{name:{width}}  {format_memory(peak) if peak else 'not known':>11}" for name, peak in rows]
+    lines = [f"{name:{width}}  {format_memory(peak) if peak else 'unknown':>11}" for name, peak in rows]
     return "\n".join([f"{'process':{width}}  {'peak memory':>11}", *lines])
 
 
 def own_peak_memory() -> int:
-    """Bytes of host memory that this process has held at most."""
-    import resource  # only here: not on every system
+    """Returns the peak host memory of this process in bytes."""
+    import resource  # imported here because some systems lack it
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

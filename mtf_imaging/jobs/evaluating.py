@@ -1,4 +1,4 @@
-"""Segments labelled cases with a trained network, and scores them."""
+"""Segments labeled cases with a trained network, and scores them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,37 +44,38 @@ def evaluate(
     num_pictures: int = 3,
     progress: bool = True,
 ) -> list[CaseScore]:
-    """Segments each case with the weights of a run, scores it at its own resolution, and writes a report.
+    """Segments each case with the weights of a run, scores it at its original resolution, and writes a report.
 
-    The output folder gets `predictions/`, `pictures/`, `metrics.json`, `metrics.csv` and `report.html`.
+    The function writes `predictions/`, `pictures/`, `metrics.json`, `metrics.csv` and `report.html` to the output
+    folder.
 
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
-      input_dir: the folder of labelled cases.
+      input_dir: the folder of labeled cases.
       output_dir: the folder to write to.
-      checkpoint: "last", or "best" for the best on held-out cases.
-      layout: the mesh of processors, and what is split over it; a rule for `batch` is dropped.
-      devices: where the processors are; None for this process.
-      resolution: voxels that the network works on; None for those of the run.
-      spacing: the voxel size in mm that the network works on; None for that of the run.
-      window: (low, high) in HU, as in training.
-      dtype: of images and activations.
-      cleanup: what is removed of what the network finds.
-      flips: axes, as ("x", "y"), over all combinations of whose flips probabilities are averaged.
-      fold: only the cases that this fold of the run holds out.
-      splits_file: the folds; None for those in `model_dir`.
-      spacing_table: a CSV file of voxel sizes for files whose headers lack them.
-      cases: the cases, as `cases_to_evaluate` returned them; None for all in `input_dir`, or those of the fold.
-      num_pictures: how many cases get a picture.
+      checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
+      layout: the mesh of processors and the dimensions to split over it. A rule for `batch` is dropped.
+      devices: the devices that compute; None for the devices of this process.
+      resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
+      spacing: voxel size of the network's input in mm; None for the spacing of the run.
+      window: intensity window (low, high) in HU, the same as in training.
+      dtype: the dtype of images and activations.
+      cleanup: the postprocessing of the segmentation, which removes anatomically impossible components.
+      flips: axes to flip at test time, such as ("x", "y"). Probabilities are averaged over all combinations of flips.
+      fold: the fold whose held-out cases are evaluated; None for all cases.
+      splits_file: the file of folds; None for the file in `model_dir`.
+      spacing_table: a CSV file with voxel sizes for files whose headers lack them.
+      cases: the cases, as returned by `cases_to_evaluate`; None for all cases in `input_dir`, or those of the fold.
+      num_pictures: number of cases to draw pictures of.
       progress: whether to show progress bars and print tables.
 
     Returns:
       The scores of each case.
 
     Raises:
-      CheckpointError: the run has no such checkpoint, or one of another network.
-      ConfigError, DataError, LayoutError: an argument or a folder that cannot be used.
+      CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
+      ConfigError, DataError, LayoutError: an argument or a folder is invalid.
     """
     known = read_spacing_table(spacing_table)
     weights_folder(model_dir, checkpoint)

@@ -1,4 +1,4 @@
-"""What a layout costs, before any device is used."""
+"""Estimates the cost of a layout without using any device."""
 
 import copy
 import dataclasses
@@ -30,22 +30,22 @@ def explain(
 ) -> Explained:
     """Returns the cost of a training step under a layout: memory, exchanges and, for known hardware, time.
 
-    No device is used and nothing of the network's size is allocated. `report` shows the result as text.
+    No device is used, and no weights or activations are allocated. `report` formats the result as text.
 
     Args:
       task: the network and its loss.
       resolution: voxels along x, y and z.
-      layout: the mesh of processors, one device each, and what is split over it.
+      layout: the mesh of processors, with one device per processor, and the dimensions to split over it.
       hardware: the kind of device, or its name, such as "h200"; None for an estimate without times.
-      optimizer: what moves the variables; None for Adam.
-      batch_size: images in a step, over all processors.
-      micro_batches: equal pieces of a batch.
-      dtype: of images and activations.
+      optimizer: the optimizer; None for Adam.
+      batch_size: images in a step, summed over all processors.
+      micro_batches: number of equal pieces of a batch, computed one after the other.
+      dtype: the dtype of images and activations.
 
     Raises:
-      LayoutError: all faults of the layout.
-      ShapeError: the network cannot take images of this size.
-      ConfigError: an argument that cannot be used.
+      LayoutError: the layout is illegal; the message lists all its faults.
+      ShapeError: the network does not accept images of this size.
+      ConfigError: an argument is invalid.
     """
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
     return explain_step(step, layout, find_hardware(hardware) if isinstance(hardware, str) else hardware)
@@ -60,10 +60,10 @@ def planned_step(
     dtype: str = "float32",
     seed: int = 0,
 ) -> TrainingStep:
-    """Returns the training step that the planner's jobs describe by these arguments.
+    """Returns the training step that the arguments of `explain`, `search` or `bench` describe.
 
     Raises:
-      ConfigError: an argument that cannot be used.
+      ConfigError: an argument is invalid.
     """
     for name, value in {"batch_size": batch_size, "micro_batches": micro_batches}.items():
         check_count(name, value)
@@ -80,8 +80,8 @@ def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None =
       hardware: the kind of device; None for an estimate without times.
 
     Raises:
-      LayoutError: all faults of the layout.
-      ShapeError: the network cannot take images of this size.
+      LayoutError: the layout is illegal; the message lists all its faults.
+      ShapeError: the network does not accept images of this size.
     """
     devices = [f"device:{number}" for number in range(layout.processors)]
     try:
@@ -97,7 +97,7 @@ def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None =
 
 
 def _with_faults_of_inputs(error: ShapeError, step: TrainingStep, layout: Layout) -> ShapeError:
-    """Adds the faults that the layout has for the inputs alone: all faults at once."""
+    """Adds the faults of the layout that concern the inputs, so that one message lists all faults."""
     try:
         check(trace_only(lambda **tensors: tensors, step.inputs), layout)
     except LayoutError as faults:
@@ -111,7 +111,7 @@ def recomputes_activations(task: Task) -> bool:
 
 
 def with_recomputation(step: TrainingStep, recompute: bool) -> TrainingStep | None:
-    """Returns the same step with a network that recomputes activations, or not; None where it has no such choice."""
+    """Returns the step with recomputation of activations on or off; None if the network has no such option."""
     network = getattr(step.task, "network", None)
     if not dataclasses.is_dataclass(network) or not hasattr(network, "recompute"):
         return None
@@ -127,7 +127,7 @@ def volume_of(step: TrainingStep) -> tuple[tuple[str, int], ...]:
 
 
 def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> LayoutPicture:
-    """Returns what is drawn of a layout."""
+    """Returns the data for a picture of a layout."""
     plan, hardware = explained.plan, explained.hardware
 
     def parts(of: Plan | None) -> tuple[tuple[str, int], ...]:
@@ -137,7 +137,7 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
 
     shape = "".join(f",{name}:{size}" for name, size in volume)
     halos = [op for op in plan.ops if op.phase == "forward" and any(map(sum, op.halo.values()))]
-    # Where even the first makes fewer voxels of the image, as a stem with a stride does, it is what reads all of them.
+    # If the stem has a stride, no output has the full resolution, and only the stem reads the whole image.
     full = [op.halo for op in halos if shape in f",{op.whole}"] or [op.halo for op in halos[:1]]
     return LayoutPicture(
         volume=volume,

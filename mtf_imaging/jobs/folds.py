@@ -1,4 +1,4 @@
-"""Folds: the records of one folder, parted into those that are trained on and those that are held out."""
+"""Folds: the records of one folder, divided into training cases and held-out cases."""
 
 import dataclasses
 from pathlib import Path
@@ -19,20 +19,20 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.run import read_facts
 
 if TYPE_CHECKING:
-    from mtf_imaging.jobs.data import TrainingData  # it brings TensorFlow, which evaluate imports later
+    from mtf_imaging.jobs.data import TrainingData  # imports TensorFlow, which evaluate imports later
 
 _NUM_FOLDS = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Parted:
-    """A folder of records, parted.
+class FoldData:
+    """Training data of one fold.
 
     Attributes:
-      data: the records to train on, and those of the fold as held-out cases.
-      digest: of who is where.
+      data: the training data, with the fold's cases as held-out cases.
+      digest: a short hash of the keys of the training cases and the held-out cases.
       splits: all folds.
-      path: of the file to write them to, or None.
+      path: the file to write the folds to; None for no such file.
     """
 
     data: "TrainingData"
@@ -41,37 +41,37 @@ class Parted:
     path: str | Path | None
 
     def save(self, model_dir: str | Path) -> None:
-        """Writes the folds beside the run's configuration, and to the file that is to have them."""
+        """Writes the folds to the folder of the run, and to `path` if there is one."""
         for path in (Path(model_dir) / FILE, self.path):
             if path is not None:
                 write_splits(path, self.splits)
 
 
-def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
-    """Parts the records of a run by its fold; None where it has none.
+def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None:
+    """Divides the records of a run into training and held-out cases by its fold; returns None without a fold.
 
     Args:
-      data: the images.
-      model_dir: the folder of the run, for messages and for the digest of its fold.
+      data: the training data.
+      model_dir: the folder of the run, which may contain the digest of its fold.
 
     Raises:
-      ConfigError: what does not go with a fold, or a run goes on with another fold than it began with.
-      DataError: a file of splits that is not of these records.
+      ConfigError: a setting contradicts the fold, or the run began with another fold.
+      DataError: the cases in the file of splits are not the cases of these records.
     """
     number, path = data.fold, data.splits_file
     if number is None:
         if data.num_folds is not None or path is not None:
-            raise ConfigError("num_folds and splits_file say nothing without a fold. Fix: give fold, too.", ["fold"])
+            raise ConfigError("num_folds and splits_file have no effect without a fold. Fix: give fold, too.", ["fold"])
         return None
     if data.eval_dir:
         raise ConfigError(
-            f"eval_dir {data.eval_dir} and fold {number}: the fold is what is held out. Fix: leave out one of them.",
+            f"eval_dir {data.eval_dir} and fold {number} both choose the held-out cases. Fix: give only one of them.",
             ["eval_dir", "fold"],
         )
     if not data.is_records:
         raise ConfigError(
-            f"fold {number}: folds are of records, and the data set is a {type(data.data_set).__name__}. "
-            "Fix: leave fold out, and let the data set hold cases out.",
+            f"fold {number}: only records can be divided into folds, but the data set is a "
+            f"{type(data.data_set).__name__}. Fix: remove fold, and hold out cases in the data set itself.",
             ["fold"],
         )
     keys = open_records(data.data_dir).cases
@@ -80,7 +80,7 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
         splits = read_splits(existing)
         if data.num_folds not in (None, len(splits)):
             raise ConfigError(
-                f"{path}: has {len(splits)} folds, num_folds is {data.num_folds}. Fix: leave num_folds out, or give "
+                f"{path}: has {len(splits)} folds, but num_folds is {data.num_folds}. Fix: remove num_folds, or give "
                 "another splits_file.",
                 ["num_folds", "splits_file"],
             )
@@ -92,25 +92,26 @@ def part(data: "TrainingData", model_dir: str | Path) -> Parted | None:
     before = data.fold_digest or (facts and facts.fold_digest)
     if before not in (None, fold.digest):
         raise ConfigError(
-            f"{model_dir}: began with another fold, or with other cases in it ({before}), than fold "
-            f"{number} is now ({fold.digest}). Fix: another model_dir, or the fold, splits and records of before.",
+            f"{model_dir}: this run began with another fold, or with other cases in it (digest {before}; fold {number} "
+            f"now has {fold.digest}). Fix: give another model_dir, or restore the fold, the splits and the records of "
+            "the run.",
             ["model_dir", "fold", "splits_file", "data_dir"],
         )
     train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))
-    parted = dataclasses.replace(data, data_dir=train, eval_dir=val)
-    return Parted(parted, fold.digest, splits, path if existing is None else None)
+    fold_data = dataclasses.replace(data, data_dir=train, eval_dir=val)
+    return FoldData(fold_data, fold.digest, splits, path if existing is None else None)
 
 
 def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: str | Path) -> tuple[str, ...] | None:
-    """Returns the keys of the cases that a fold holds out; None where there is no fold.
+    """Returns the keys of the held-out cases of a fold; None without a fold.
 
     Raises:
-      ConfigError: a file of splits and no fold.
-      DataError: it cannot be read, or has no such fold.
+      ConfigError: there is a file of splits but no fold.
+      DataError: the file of splits cannot be read, or has no such fold.
     """
     if fold is None:
         if splits_file is not None:
-            raise ConfigError("splits_file says nothing without a fold. Fix: give fold, too.", ["fold"])
+            raise ConfigError("splits_file has no effect without a fold. Fix: give fold, too.", ["fold"])
         return None
     path = splits_file or Path(model_dir) / FILE
     return pick_fold(read_splits(path), fold, path).val

@@ -1,4 +1,4 @@
-"""The evaluation of held-out cases while a job trains."""
+"""Evaluation of held-out cases during training."""
 
 import functools
 import logging
@@ -33,8 +33,8 @@ class HeldOut(NamedTuple):
     """The held-out cases of a run.
 
     Attributes:
-      evaluate: the function of the network that `Evaluation.open` returns.
-      batches: a function that returns the batches for the held-out loss; None for no held-out loss.
+      evaluate: the function that `Evaluation.open` returns.
+      batches: a function that returns the batches for the held-out loss; None to skip the held-out loss.
     """
 
     evaluate: Callable
@@ -42,16 +42,16 @@ class HeldOut(NamedTuple):
 
 
 def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldOut | None:
-    """Opens the held-out cases; None where there are none.
+    """Opens the held-out cases; returns None if there are none.
 
     Args:
-      data: the images.
-      step: the step of training.
-      monitor: the measure that the best checkpoint is chosen by.
+      data: the training data.
+      step: the training step.
+      monitor: the measure that selects the best checkpoint.
 
     Raises:
-      ConfigError: there is no evaluation for this data set, or it has no such measure.
-      DataError: the folder cannot be used.
+      ConfigError: there is no evaluation for this data set, or the evaluation lacks the measure.
+      DataError: the folder of held-out cases is invalid.
     """
     if not data.eval_dir:
         return None
@@ -60,7 +60,9 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
     check_measure(monitor, getattr(evaluation, "measures", ()))
     eval_dir = data.eval_dir
     if not isinstance(eval_dir, Subset) and Path(eval_dir).resolve() == Path(data.data_dir).resolve():
-        _logger.warning("eval_dir is data_dir: scores of cases that are trained on say nothing about others")
+        _logger.warning(
+            "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
+        )
     batches = None
     if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
@@ -72,8 +74,8 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
 def _of_records(data: TrainingData) -> HeldOutRecords:
     if not isinstance(data.data_set, Records):
         raise ConfigError(
-            f"eval_dir: the data set is a {type(data.data_set).__name__}, and liver and lesions are scored on records "
-            "alone. Fix: give an evaluation of your own (see mtf_imaging.training.evaluation), or leave out eval_dir.",
+            f"eval_dir: the data set is a {type(data.data_set).__name__}, but the default evaluation scores only "
+            "records. Fix: give a custom evaluation (see mtf_imaging.training.evaluation), or remove eval_dir.",
             ["evaluation", "eval_dir"],
         )
     return HeldOutRecords(data.data_set.window, format_spacing(data.data_set.sampling(data.data_dir).spacing))
@@ -94,20 +96,20 @@ def make_evaluator(
     stop: Callable[[], str | None],
     progress: bool,
 ) -> Evaluator:
-    """Builds the observer that evaluates held-out cases, and its networks for prediction and for the loss.
+    """Builds the observer that evaluates held-out cases, with its networks for prediction and for the loss.
 
     Args:
       held_out: the held-out cases.
-      step: the step of training.
-      program: the program that trains, whose variables the networks share.
-      checkpoints: its checkpoints.
+      step: the training step.
+      program: the training program, which shares its variables with the networks.
+      checkpoints: the checkpoints of the training program.
       layout: the layout.
-      mesh_impl: as of a `Program`.
+      mesh_impl: the mesh implementation, as in `Program`.
       model_dir: the folder of the run.
-      monitor: the measure that the best checkpoint is chosen by.
-      every: steps between evaluations.
-      num_steps: steps of the run.
-      stop: as of `training.loop.train`.
+      monitor: the measure that selects the best checkpoint.
+      every: number of steps between evaluations.
+      num_steps: total number of steps of the run.
+      stop: the stop function, as in `training.loop.train`.
       progress: whether to show progress.
     """
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
@@ -129,20 +131,20 @@ def make_evaluator(
 
 
 def _held_out_loss(batches: Callable, step: TrainingStep, program: Program, options: dict, progress: bool) -> Callable:
-    """Returns the held-out loss for `Evaluator`; batches and micro-batches have the same size as in training."""
+    """Returns the function that computes the held-out loss, with batches and micro-batches as large as in training."""
     count = step.micro_batches
     with building("building the held-out loss", progress=progress):
         loss = HeldOutLoss(step.task, step.part_inputs, count, variables=program, **options)
 
     def compute(check_stop: Callable[[], None]) -> float:
-        found = step.split(checked_batches(batches(), step.inputs, "held-out cases"))
+        inputs = step.split(checked_batches(batches(), step.inputs, "held-out cases"))
 
-        def each() -> Iterator[Any]:
-            for batch in found:
+        def without_cases() -> Iterator[Any]:
+            for batch in inputs:
                 check_stop()
                 batch.pop("cases")
                 yield batch["parts"] if count > 1 else batch
 
-        return loss(each())
+        return loss(without_cases())
 
     return compute

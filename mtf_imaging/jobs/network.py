@@ -25,24 +25,24 @@ def trained_network(
     dtype: str,
     progress: bool,
 ) -> PredictProbabilities:
-    """Builds the network with the weights of a run, averaged over flips.
+    """Builds the network with the weights of a run; its probabilities are averaged over flips.
 
     Args:
       task: the network that the run trained.
-      sizes: voxels that the network works on.
+      sizes: voxels of the network's input along each spatial dimension.
       model_dir: the folder of the run.
       checkpoint: "last" or "best".
-      flips: axes over whose flips probabilities are averaged.
+      flips: axes to flip; probabilities are averaged over all combinations of flips.
       layout: the layout.
-      mesh_impl: as of a `Program`.
-      dtype: of images and activations.
+      mesh_impl: the mesh implementation, as in `Program`.
+      dtype: the dtype of images and activations.
       progress: whether to show progress while the network is built.
 
     Raises:
-      CheckpointError: no checkpoint, or one of another network.
-      ConfigError: unknown axes or dtype.
+      CheckpointError: there is no checkpoint, or it belongs to another network.
+      ConfigError: an axis or the dtype is unknown.
     """
-    from mtf_imaging.training.prediction import predictor  # only now: it brings TensorFlow
+    from mtf_imaging.training.prediction import predictor  # imported here because it imports TensorFlow
 
     check_choice("dtype", dtype, DTYPES)
     check_flips(tuple(flips))

@@ -40,34 +40,35 @@ def predict(
     planned: list[tuple[Case, Path]] | None = None,
     progress: bool = True,
 ) -> list[Path]:
-    """Segments a volume, or the volumes of a folder, each in its own geometry.
+    """Segments one volume or all volumes of a folder, each in its original geometry.
 
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
       input: a NIfTI file, or a folder of cases.
-      output: the segmentation to write, or a folder for them.
-      checkpoint: "last", or "best" for the best on held-out cases.
-      layout: the mesh of processors, and what is split over it; a rule for `batch` is dropped.
-      devices: where the processors are; None for this process.
-      resolution: voxels that the network works on; None for those of the run.
-      spacing: the voxel size in mm that the network works on; None for that of the run.
-      window: (low, high) in HU, as in training.
-      dtype: of images and activations.
-      cleanup: what is removed of what the network finds.
-      flips: axes, as ("x", "y"), over all combinations of whose flips probabilities are averaged.
-      submission: whether to name and store the files as the LiTS challenge takes them.
+      output: the segmentation to write, or the folder for the segmentations.
+      checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
+      layout: the mesh of processors and the dimensions to split over it. A rule for `batch` is dropped.
+      devices: the devices that compute; None for the devices of this process.
+      resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
+      spacing: voxel size of the network's input in mm; None for the spacing of the run.
+      window: intensity window (low, high) in HU, the same as in training.
+      dtype: the dtype of images and activations.
+      cleanup: the postprocessing of the segmentation, which removes anatomically impossible components.
+      flips: axes to flip at test time, such as ("x", "y"). Probabilities are averaged over all combinations of flips.
+      submission: whether to use the file names and the storage format of the LiTS challenge.
       overwrite: whether to replace existing segmentations.
-      spacing_table: a CSV file of voxel sizes for files whose headers lack them.
-      planned: pairs (case, file to write), as `plan_predictions` returned them; None to plan here.
+      spacing_table: a CSV file with voxel sizes for files whose headers lack them.
+      planned: pairs (case, file to write), as returned by `plan_predictions`; None to derive them from `input` and
+        `output`.
       progress: whether to show progress bars.
 
     Returns:
-      The files that were written.
+      The paths of the written files.
 
     Raises:
-      CheckpointError: the run has no such checkpoint, or one of another network.
-      ConfigError, DataError, LayoutError: an argument or a file that cannot be used.
+      CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
+      ConfigError, DataError, LayoutError: an argument or a file is invalid.
     """
     known = read_spacing_table(spacing_table)
     weights_folder(model_dir, checkpoint)

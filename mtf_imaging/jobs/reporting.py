@@ -1,4 +1,4 @@
-"""The results of the planner's jobs as text."""
+"""Text reports of the results of `explain`, `search` and `bench`."""
 
 import functools
 
@@ -12,13 +12,13 @@ from mtf_imaging.planner.search.search import Searched
 
 @functools.singledispatch
 def report(result: Explained | Searched | Bench) -> str:
-    """Returns the result of `explain`, `search` or `bench` as the command prints it.
+    """Formats the result of `explain`, `search` or `bench` as the text that the command prints.
 
     Args:
-      result: what one of these functions returned.
+      result: the result of one of these functions.
 
     Raises:
-      TypeError: another object.
+      TypeError: `result` is another object.
     """
     raise TypeError(f"report takes the result of explain, search or bench, not a {type(result).__name__}")
 

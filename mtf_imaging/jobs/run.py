@@ -1,4 +1,4 @@
-"""The folder of a run: one writer, and the facts that its data decided, which later jobs read."""
+"""The folder of a run: its lock, and the facts about its data that later jobs read."""
 
 import contextlib
 import dataclasses
@@ -14,13 +14,13 @@ from mtf_imaging.files.run_folder import CONFIG, FACTS
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the data of a run decided, as `run.json` in its folder keeps it.
+    """Facts about the data of a run, stored in the run's `run.json`.
 
     Attributes:
-      resolution: voxels of the images that the network takes, as `data.sampling.grid.format_grid` writes them.
-      spacing: the voxel size in mm, as `data.sampling.sampling.format_spacing` writes it; "" for none; None for a data
-        set other than records.
-      fold_digest: a short name of the cases of the fold; None without a fold.
+      resolution: voxels of the network's input, in the format of `data.sampling.grid.format_grid`.
+      spacing: the voxel size in mm, in the format of `data.sampling.sampling.format_spacing`; "" if it differs
+        between cases; None for a custom data set.
+      fold_digest: a short hash of the keys of the fold's cases; None without a fold.
     """
 
     resolution: str
@@ -28,13 +28,13 @@ class Facts:
     fold_digest: str | None = None
 
     def save(self, model_dir: str | Path) -> None:
-        """Writes the file."""
+        """Writes `run.json` to the folder of the run."""
         text = json.dumps(dataclasses.asdict(self), indent=1) + "\n"
         write_bytes(Path(model_dir) / FACTS, text.encode())
 
 
 def read_facts(model_dir: str | Path) -> Facts | None:
-    """Returns the facts of a run; None if its folder holds none.
+    """Returns the facts of a run; None if its folder lacks the file.
 
     Raises:
       DataError: the file is damaged.
@@ -45,15 +45,15 @@ def read_facts(model_dir: str | Path) -> Facts | None:
     try:
         return Facts(**json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, and train once more.") from error
+        raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error
 
 
 @contextlib.contextmanager
 def held(model_dir: str | Path) -> Iterator[None]:
-    """Holds the folder of a run for this process within the block, so that no other trains in it.
+    """Locks the folder of a run within the block, so that no other process trains in it.
 
     Raises:
-      ConfigError: it is not the folder of a run, or another process trains in it.
+      ConfigError: the folder contains other files, or another process is training in it.
     """
     check(model_dir)
     with lock.held(model_dir, "model_dir", needed=True):
@@ -61,18 +61,20 @@ def held(model_dir: str | Path) -> Iterator[None]:
 
 
 def check(model_dir: str | Path) -> None:
-    """Checks that a folder is missing, empty, or that of an earlier run.
+    """Checks that a folder is missing, is empty, or belongs to an earlier run.
 
     Raises:
-      ConfigError: it holds something else.
+      ConfigError: the folder contains other files.
     """
     path = Path(model_dir)
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path}: is a file. Fix: give train a folder of its own as model_dir.", ["model_dir"])
+        raise ConfigError(
+            f"{path}: is a file, not a folder. Fix: give a new or empty folder as model_dir.", ["model_dir"]
+        )
     others = sorted(p.name for p in path.glob("*") if not is_partial(p) and p.name != lock.NAME)
     if others and not {CONFIG, FACTS} & {*others}:
         raise ConfigError(
-            f"{path}: holds {others[0]} and neither {CONFIG} nor {FACTS}, so it is not the folder of a run. "
-            "Fix: give train a folder of its own as model_dir.",
+            f"{path}: contains {others[0]} but neither {CONFIG} nor {FACTS}, so it is not the folder of a run. "
+            "Fix: give a new or empty folder as model_dir.",
             ["model_dir"],
         )

@@ -1,4 +1,4 @@
-"""Searches for the fastest layout, and for the largest cube."""
+"""Searches for the fastest layout and for the largest trainable cube."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -31,22 +31,25 @@ def search(
     dtype: str = "float32",
     progress: bool = True,
 ) -> Searched:
-    """Ranks the layouts that use all of a number of devices, by the planner's model.
+    """Ranks all layouts for a number of devices by the step time that the planner predicts.
 
     Args:
       task: the network and its loss.
       resolution: voxels along x, y and z.
-      num_devices: devices, one processor each.
+      num_devices: number of devices; each computes one processor.
       hardware: the kind of device, or its name, such as "a100".
-      memory_limit: bytes of a device that tensors may take; None for the share that the hardware states.
-      optimizer: what moves the variables; None for Adam.
-      batch_size: images in a step, over all processors.
-      micro_batches: equal pieces of a batch.
-      dtype: of images and activations.
+      memory_limit: bytes of device memory available to tensors; None for the usable share of the hardware's memory.
+      optimizer: the optimizer; None for Adam.
+      batch_size: images in a step, summed over all processors.
+      micro_batches: number of equal pieces of a batch, computed one after the other.
+      dtype: the dtype of images and activations.
       progress: whether to show a progress bar.
 
+    Returns:
+      The layouts, fastest first. `report` formats them as a table.
+
     Raises:
-      ConfigError: an argument that cannot be used.
+      ConfigError: an argument is invalid.
     """
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
     return search_step(step, num_devices, hardware, memory_limit, progress=progress)
@@ -65,22 +68,25 @@ def largest_cube(
     dtype: str = "float32",
     progress: bool = True,
 ) -> tuple[int, Found] | None:
-    """Returns the side of the largest cube that can be trained, and the fastest layout for it; None if none fits.
+    """Returns the side of the largest cube that fits in memory, with the fastest layout for it.
 
     Args:
-      task: as of `search`.
-      num_devices: as of `search`.
-      hardware: as of `search`.
-      memory_limit: as of `search`.
-      dims: the number of spatial dimensions of the images.
-      optimizer: as of `search`.
-      batch_size: as of `search`.
-      micro_batches: as of `search`.
-      dtype: as of `search`.
-      progress: as of `search`.
+      task: a `Task`: the network and its loss.
+      num_devices: number of devices; each computes one processor.
+      hardware: the kind of device, or its name, such as "a100".
+      memory_limit: bytes of device memory available to tensors; None for the usable share of the hardware's memory.
+      dims: number of spatial dimensions of the images.
+      optimizer: the optimizer; None for Adam.
+      batch_size: images in a step, summed over all processors.
+      micro_batches: number of equal pieces of a batch, computed one after the other.
+      dtype: the dtype of images and activations.
+      progress: whether to show a progress bar.
+
+    Returns:
+      The pair (voxels along each axis, layout), or None if no cube fits.
 
     Raises:
-      ConfigError: an argument that cannot be used.
+      ConfigError: an argument is invalid.
     """
     smallest = (largest.STEP,) * dims
     step = planned_step(task, smallest, optimizer, batch_size, micro_batches, dtype)
@@ -95,7 +101,7 @@ def search_step(
     *,
     progress: bool = True,
 ) -> Searched:
-    """As `search`, of a `TrainingStep`."""
+    """Does the same as `search`, for a `TrainingStep`."""
     check_count("num_devices", num_devices)
     return _searcher(step, num_devices, hardware, memory_limit, progress)(step.sizes, _layouts(step, num_devices))
 
@@ -108,7 +114,7 @@ def largest_cube_of(
     *,
     progress: bool = True,
 ) -> tuple[int, Found] | None:
-    """As `largest_cube`, of a `TrainingStep` of any size."""
+    """Does the same as `largest_cube`, for a `TrainingStep` with images of any size."""
     check_count("num_devices", num_devices)
     at = _searcher(step, num_devices, hardware, memory_limit, progress=False)
     with tqdm(desc="search", unit="size", file=sys.stderr, disable=not progress) as bar:
@@ -122,7 +128,7 @@ def largest_cube_of(
 
 
 def usable_memory(hardware: Hardware | str, memory_limit: float | None) -> float:
-    """Returns the bytes of a device that tensors may take."""
+    """Returns the bytes of device memory that are available to tensors."""
     hardware = find_hardware(hardware) if isinstance(hardware, str) else hardware
     return hardware.memory * hardware.usable if memory_limit is None else memory_limit
 
@@ -134,7 +140,7 @@ def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
 def _searcher(
     step: TrainingStep, num_devices: int, hardware: Hardware | str, memory_limit: float | None, progress: bool
 ) -> Callable[..., Searched]:
-    """Returns a function (sizes, layouts, how many legal ones to look at) -> `Searched`."""
+    """Returns a function (sizes, layouts, maximum number of legal layouts to examine) -> `Searched`."""
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
     memory, recomputes = usable_memory(kind, memory_limit), recomputes_activations(step.task)
     devices = [f"device:{number}" for number in range(num_devices)]

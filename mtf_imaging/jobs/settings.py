@@ -1,4 +1,7 @@
-"""Settings that several jobs share, and their checks. Pure Python: mistakes are found before TensorFlow is imported."""
+"""Settings that several jobs share, and their checks.
+
+This module does not import TensorFlow, so that a mistake is reported without delay.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,20 +14,20 @@ from mtf_imaging.spelling import did_you_mean
 
 DTYPES = ("float32", "bfloat16", "float64")
 
-# Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or one number for each dimension.
+# Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or a sequence with one number per dimension.
 Resolution = str | int | Sequence[int]
-# The size of a voxel in mm: "1.5,1.5,2", a number for all, or one for each of x, y and z.
+# The voxel size in mm: "1.5,1.5,2", one number for all dimensions, or one number for each of x, y and z.
 Spacing = str | float | tuple[float, float, float]
 
 
 def check_count(name: str, value: object) -> None:
-    """Raises ConfigError unless a setting is a whole number from 1 up."""
+    """Raises ConfigError unless a setting is a positive integer; bools do not count as integers."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a whole number from 1 up, not {value!r}.", [name])
+        raise ConfigError(f"{name} must be a positive integer, not {value!r}.", [name])
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raises ConfigError unless a setting is one of the choices."""
+    """Raises ConfigError unless the value of a setting is one of its choices."""
     if value not in choices:
         hint = did_you_mean(str(value), choices)
         raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
@@ -34,11 +37,11 @@ def parse_resolution(resolution: Resolution, dims: int = 3) -> tuple[int, ...]:
     """Returns the voxels along each dimension.
 
     Args:
-      resolution: as given.
-      dims: the number of spatial dimensions.
+      resolution: the resolution in any of the forms of `Resolution`.
+      dims: number of spatial dimensions.
 
     Raises:
-      DataError, LayoutError: it cannot be read.
+      DataError, LayoutError: the resolution is malformed.
     """
     if isinstance(resolution, str | int):
         return parse_grid(resolution, dims=dims)
@@ -46,16 +49,16 @@ def parse_resolution(resolution: Resolution, dims: int = 3) -> tuple[int, ...]:
 
 
 def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> Sampling:
-    """Returns the sampling that a trained network works on: as asked for, otherwise that of its run.
+    """Returns the sampling of a trained network's input; a value of None is read from the run.
 
     Raises:
-      ConfigError: the resolution is known neither way.
+      ConfigError: the resolution is neither given nor stored in the run.
     """
     facts = read_facts(model_dir)
     if resolution is None:
         if facts is None:
             raise ConfigError(
-                "the resolution is not known. Fix: give resolution, or the model_dir of a run, whose records have one.",
+                "the resolution is not known. Fix: give resolution, or the model_dir of a run that has a run.json.",
                 ["resolution"],
             )
         resolution = facts.resolution

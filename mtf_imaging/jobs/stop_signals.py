@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: it saves a checkpoint first, so that the same command goes on from there."""
+"""Signals that stop a run: the run saves a checkpoint first, so the same command can resume it."""
 
 import os
 import signal
@@ -9,40 +9,41 @@ from typing import Any, Self
 
 from mtf_imaging.errors import Interrupted
 
-# What schedulers send before they take a machine away, and Ctrl-C.
-_CALLED = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGINT": "Ctrl-C"}
-# The same request often comes twice: from a scheduler to the process, and once more through its launcher.
+# The signals that schedulers send before they stop a job, and Ctrl-C.
+_NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGINT": "Ctrl-C"}
+# One request often arrives twice: from the scheduler directly, and again through the launcher of the process.
 _SAME_REQUEST = 1.0  # seconds
 
 
 class _Stop(BaseException):
-    """Ends what cannot be asked to. No `except Exception` on the way may take it for a failure of its own."""
+    """Stops code that does not poll for signals; a `BaseException`, so that no `except Exception` catches it."""
 
 
 class StopSignals:
-    """Handles the signals that ask a run to end, within the block.
+    """Handles the signals that stop a run, within the block.
 
-    The first ends the run at once as long as nobody has called `reason`: there is nothing to save yet. From then on it
-    is noted, for `training.loop.train` to ask before each step. A second one does what it does without this class.
+    Until the first call of `reason`, a signal ends the run at once, because there is nothing to save. Afterwards,
+    `reason` returns the name of the signal, and `training.loop.train` checks it before each step. A second signal has
+    the same effect as without this class.
 
-    The block raises `Interrupted`, or `KeyboardInterrupt` where it was Ctrl-C. Other threads than the main one get no
-    signals; in them it does nothing.
+    The block raises `Interrupted`, or `KeyboardInterrupt` for Ctrl-C. Python delivers signals only to the main thread,
+    so the class has no effect in other threads.
     """
 
     def __init__(self) -> None:
-        self._came: tuple[str, float] | None = None  # (name, when)
+        self._signal: tuple[str, float] | None = None  # (name, time of arrival)
         self._is_asked = False
         self._before: dict[int, Any] = {}
 
     def reason(self) -> str | None:
-        """Why to end, or None."""
+        """Returns the name of the signal that arrived, or None."""
         self._is_asked = True
-        return self._came and self._came[0]
+        return self._signal and self._signal[0]
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (getattr(signal, name) for name in _CALLED if hasattr(signal, name)):
-                # Shells have what they run in the background ignore Ctrl-C: it is meant for something else.
+            for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
+                # Shells make background processes ignore Ctrl-C, which is meant for the foreground process.
                 if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._handle)
         return self
@@ -52,23 +53,25 @@ class StopSignals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._came is not None and kind is _Stop:
-            error = Interrupted(f"{self._came[0]}: stopped before its first step. The same command starts it again.")
+        if self._signal is not None and kind is _Stop:
+            error = Interrupted(
+                f"{self._signal[0]}: stopped before the first step. Run the same command to start again."
+            )
         elif not isinstance(error, Interrupted):
             return
-        if self._came and self._came[0] == _CALLED["SIGINT"]:
+        if self._signal and self._signal[0] == _NAMES["SIGINT"]:
             raise KeyboardInterrupt(str(error)) from None
         raise error from None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self._came is None:
-            self._came = _CALLED[signal.Signals(number).name], time.monotonic()
+        if self._signal is None:
+            self._signal = _NAMES[signal.Signals(number).name], time.monotonic()
             if not self._is_asked:
                 raise _Stop
-            # Not through Python's own buffers, which the signal may have found half full; below the progress bar.
-            text = f"\n{self._came[0]}: saves a checkpoint after this step and ends; a second signal ends it at once.\n"
-            os.write(2, text.encode())
-        elif time.monotonic() - self._came[1] > _SAME_REQUEST:
+            # Write directly: the signal may have interrupted a write to Python's buffers. Start below the progress bar.
+            text = "the run saves a checkpoint after this step and ends; a second signal ends it at once."
+            os.write(2, f"\n{self._signal[0]}: {text}\n".encode())
+        elif time.monotonic() - self._signal[1] > _SAME_REQUEST:
             signal.signal(number, self._before[number])
             signal.raise_signal(number)

@@ -1,4 +1,4 @@
-"""One network at several resolutions, on the same cases: Dice against resolution."""
+"""A study of Dice against resolution: one network, trained at several resolutions on the same cases."""
 
 import concurrent.futures
 import functools
@@ -28,13 +28,13 @@ SEEDS = (1, 2, 3)
 
 
 class Steps(Protocol):
-    """The steps of a study, which run the other jobs."""
+    """The steps of a study, each of which runs one of the other jobs."""
 
     def say(self, text: str) -> None:
         """Announces the next step."""
 
     def phantom(self, output_dir: Path) -> None:
-        """Writes made-up cases."""
+        """Writes synthetic cases."""
 
     def convert(self, input_dir: Path, output_dir: Path, resolution: int) -> None:
         """Converts cases to records."""
@@ -66,32 +66,32 @@ def study(
 ) -> "list[Run]":
     """Trains one network at several resolutions on the same cases, and writes a table and a picture of the scores.
 
-    A study that was stopped continues where it was; more resolutions and seeds can be added. Every step runs in a
-    process of its own, so the task and the optimizer must be picklable.
+    An interrupted study resumes where it stopped, and you can add resolutions and seeds to a finished study. Every step
+    runs in a separate process, so the task and the optimizer must be picklable.
 
     Args:
       task: the network and its loss.
-      output_dir: the folder for everything that the study writes.
-      input_dir: the folder of cases; None for made-up abdomens.
-      held_out_dir: the folder of cases to score; None for every fourth of the cases.
-      num_cases: how many cases to make up.
-      resolutions: voxels along each axis.
-      seeds: one training per seed at every resolution.
-      num_steps: steps of each training.
-      optimizer: what moves the variables; None for Adam.
-      layout: the mesh of processors, and what is split over it.
-      devices: where the processors are; None for this process.
+      output_dir: the folder for all files of the study.
+      input_dir: the folder of cases; None for synthetic abdomens.
+      held_out_dir: the folder of cases to score; None to hold out every fourth case.
+      num_cases: number of synthetic cases to write.
+      resolutions: the resolutions, each in voxels along every axis.
+      seeds: the seeds; there is one run per seed and resolution.
+      num_steps: number of steps of each run.
+      optimizer: the optimizer; None for Adam.
+      layout: the mesh of processors and the dimensions to split over it.
+      devices: the devices that compute; None for the devices of this process.
       batch_size: volumes in a step.
-      micro_batches: equal pieces of a batch.
-      dtype: of images and activations.
-      progress: whether to show progress bars and print what is done.
+      micro_batches: number of equal pieces of a batch, computed one after the other.
+      dtype: the dtype of images and activations.
+      progress: whether to show progress bars and announce each step.
 
     Returns:
-      The scores of every training.
+      The scores of each run.
 
     Raises:
-      ConfigError: an argument that cannot be used, or the folder holds a study of other settings.
-      DataError: cases that cannot be used.
+      ConfigError: an argument is invalid, or the folder contains a study with other settings.
+      DataError: a case is unusable.
     """
     shared = {"task": task, "layout": layout, "devices": devices, "dtype": dtype, "progress": progress}
     training = {"optimizer": optimizer, "num_steps": num_steps, "batch_size": batch_size}
@@ -132,33 +132,34 @@ def run_study(
     settings: dict,
     progress: bool = True,
 ) -> "list[Run]":
-    """Runs a study by its steps.
+    """Runs the steps of a study.
 
     Args:
       steps: the steps.
-      output_dir, input_dir, held_out_dir, num_cases, resolutions, seeds, progress: as of `study`.
-      settings: what all runs of the study share, as JSON; a folder never mixes studies of different settings.
+      output_dir, input_dir, held_out_dir, num_cases, resolutions, seeds, progress: the same as in `study`.
+      settings: the settings that all runs of the study share, as a JSON object. One folder cannot contain studies
+        with different settings.
 
     Returns:
-      The scores of every training.
+      The scores of each run.
 
     Raises:
-      ConfigError: the arguments contradict each other, or the folder holds a study of other settings.
+      ConfigError: the arguments contradict each other, or the folder contains a study with other settings.
     """
-    from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study  # they bring matplotlib
+    from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study  # these import matplotlib
 
     if held_out_dir and not input_dir:
-        raise ConfigError("held_out_dir needs the cases to train on. Fix: give them as input_dir.", ["input_dir"])
+        raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
     out = Path(output_dir)
     _keep_settings(out, settings)
     cases = Path(input_dir or out / "cases")
     if not input_dir and not _has_cases(cases, num_cases):
-        steps.say("Write CT cases of made-up abdomens with many small lesions.")
+        steps.say("Write CT cases of synthetic abdomens with many small lesions.")
         steps.phantom(cases)
     train, held_out = cases, held_out_dir and Path(held_out_dir)
     if not held_out:
         train, held_out = out / "train", out / "held_out"
-        steps.say(f"Keep every {EVERY}th case for the test, in {held_out}; train on the others.")
+        steps.say(f"Hold out every {EVERY}th case for the test, in {held_out}; train on the others.")
         hold_out(cases, train, held_out)
     runs = []
     for resolution in sorted(resolutions):
@@ -168,9 +169,11 @@ def run_study(
             steps.convert(train, records, resolution)
         for seed in seeds:
             metrics = _metrics(out, resolution, seed)
-            if not metrics.is_file():  # written last; what was scored is not touched again
+            if not metrics.is_file():  # the file is written last, so it marks a finished run
                 model = metrics.parents[1] / "model"
-                steps.say(f"Train at {resolution}^3, seed {seed}, and score the held-out cases in their own voxels.")
+                steps.say(
+                    f"Train at {resolution}^3, seed {seed}, and score the held-out cases in their original voxels."
+                )
                 steps.train(records, model, seed)
                 steps.evaluate(model, held_out, metrics.parent)
             runs.append(read_run(resolution, seed, metrics))
@@ -181,7 +184,7 @@ def run_study(
 
 
 class _Processes:
-    """Steps that call the jobs of this package, each in a process of its own, whose memory is then free again."""
+    """Steps that call the jobs of this package, each in a separate process, which releases its memory when it ends."""
 
     def __init__(self, num_cases: int, shared: dict, training: dict) -> None:
         self._num_cases, self._shared, self._training = num_cases, shared, training
@@ -216,7 +219,7 @@ class _Processes:
 
 
 def _in_process(call: Callable[[], object]) -> None:
-    """Calls a function in a process of its own, for its effects on files."""
+    """Calls a function in a separate process; its return value is discarded."""
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
         process.submit(_for_effect, call).result()
@@ -227,7 +230,7 @@ def _for_effect(call: Callable[[], object]) -> None:
 
 
 def _has_cases(cases: Path, number: int) -> bool:
-    """Whether all made-up cases are there: each of their files is whole, or has another name."""
+    """Whether all synthetic cases exist. Incomplete files have other names, so they do not count."""
     return all(len(list(cases.glob(f"{kind}-*.nii.gz"))) == number for kind in ("volume", "segmentation"))
 
 
@@ -236,30 +239,31 @@ def _metrics(out: Path, resolution: int, seed: int) -> Path:
 
 
 def _title(input_dir: str | Path | None, runs: "Sequence[Run]") -> str:
-    what = input_dir or "made-up abdomens (phantoms)"
+    what = input_dir or "synthetic abdomens (phantoms)"
     number = len({run.seed for run in runs})
     return f"Dice of held-out cases against resolution: {what}, {number} seed{'s' * (number > 1)}"
 
 
 def _keep_settings(out: Path, settings: dict) -> None:
-    """Keeps what all runs of a study share, and refuses to mix it with another one's.
+    """Saves the settings of a study, or compares them with the settings that its folder already contains.
 
     Raises:
-      ConfigError: the folder holds a study of other settings, or something else.
+      ConfigError: the folder contains a study with other settings, or other files.
     """
     path = out / _SETTINGS
     if not path.is_file():
         if out.is_dir() and any(out.iterdir()):
             raise ConfigError(
-                f"{out}: holds files, and no study. Fix: give a folder of its own as output_dir.", ["output_dir"]
+                f"{out}: contains files that are not part of a study. Fix: give a new or empty folder as output_dir.",
+                ["output_dir"],
             )
         write_bytes(path, (json.dumps(settings, indent=1) + "\n").encode())
         return
-    found = json.loads(path.read_text())
+    saved = json.loads(path.read_text())
     for name, value in settings.items():
-        if found.get(name) != value:
+        if saved.get(name) != value:
             raise ConfigError(
-                f"{out}: holds a study with {name} {found.get(name)}, asked for was {value}. "
-                "Fix: ask for the same, or give another output_dir. More resolutions and seeds can be added.",
+                f"{out}: contains a study with {name} {saved.get(name)}, but {value} is given. "
+                "Fix: give the same value, or another output_dir. Only resolutions and seeds can be added.",
                 [name, "output_dir"],
             )

@@ -1,4 +1,4 @@
-"""Training, where data, network, program and loop meet."""
+"""Training of a network: combines data, network, program and training loop."""
 
 import contextlib
 import logging
@@ -61,44 +61,46 @@ def train(
     progress: bool = True,
     save_configuration: Callable[[run.Facts], str] | None = None,
 ) -> dict[str, float]:
-    """Trains a network, or continues a run in the same folder exactly where it stopped.
+    """Trains a network, or resumes the run in the folder exactly where it stopped.
 
-    The folder gets checkpoints, `losses.csv`, `progress.png`, TensorBoard events and, with held-out cases, their scores
-    and the best checkpoint.
+    The function writes checkpoints, `losses.csv`, `progress.png` and TensorBoard events to the folder of the run. With
+    held-out cases, it also writes their scores and the best checkpoint.
 
     Args:
       task: the network and its loss.
-      data: the images; a folder that `convert` wrote stands for its records.
+      data: the training data, or a folder of records that `convert` wrote.
       model_dir: the folder of the run.
-      optimizer: what moves the variables; None for Adam.
-      num_steps: steps of the run, those of earlier calls included.
-      layout: the mesh of processors, and what is split over it.
-      devices: where the processors are; None for this process.
-      resolution: voxels along x, y and z; None for those of the data.
-      batch_size: images in a step, over all processors.
-      micro_batches: equal pieces of a batch, computed one after the other in the memory of one.
-      dtype: of images and activations: "float32", "bfloat16" or "float64".
-      seed: of weights, data order and random operations.
-      checkpoint_every: steps between checkpoints.
-      checkpoints_kept: how many of the last checkpoints stay.
-      eval_every: steps between evaluations of held-out cases; None for `checkpoint_every`.
-      monitor: the measure of held-out cases by which the best checkpoint is chosen; more is better.
-      profile_steps: steps to trace for TensorBoard's profiler, "10:13" for steps 10, 11 and 12.
-      dry_run: whether to build everything, print what a step costs and what one processor holds, and train nothing.
-      stop: called before each step; a string ends the run with that reason after it saved a checkpoint.
-      handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C end the run in the same way; only in the main thread.
+      optimizer: the optimizer; None for Adam.
+      num_steps: total number of steps of the run, including the steps of earlier calls.
+      layout: the mesh of processors and the dimensions to split over it.
+      devices: the devices that compute; None for the devices of this process.
+      resolution: voxels along x, y and z; None for the resolution of the data.
+      batch_size: images in a step, summed over all processors.
+      micro_batches: number of equal pieces of a batch. The pieces are computed one after the other, so a step needs the
+        memory of one piece.
+      dtype: the dtype of images and activations: "float32", "bfloat16" or "float64".
+      seed: the seed of weights, data order and random operations.
+      checkpoint_every: number of steps between checkpoints.
+      checkpoints_kept: number of most recent checkpoints to keep.
+      eval_every: number of steps between evaluations of held-out cases; None for `checkpoint_every`.
+      monitor: the measure of held-out cases that selects the best checkpoint; higher is better.
+      profile_steps: steps to trace for TensorBoard's profiler, such as "10:13" for steps 10, 11 and 12.
+      dry_run: whether to print the cost of a step and the per-processor shape of every tensor instead of training.
+      stop: a function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
+        that reason.
+      handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C stop the run in the same way; only in the main thread.
       progress: whether to show progress bars.
-      save_configuration: called once, before the first step, with what the data decided; writes the configuration
-        into the folder and returns its text for TensorBoard.
+      save_configuration: a function that is called once, before the first step, with facts about the data. It writes
+        the configuration to the folder of the run and returns its text for TensorBoard.
 
     Returns:
-      The loss and the measures of the last step; an empty dict if nothing was left to do.
+      The loss and the measures of the last step; an empty dict if no steps are left or `dry_run` is set.
 
     Raises:
-      Interrupted: the run was asked to stop, and saved a checkpoint; the same call continues it.
-      ConfigError, DataError, LayoutError, CheckpointError: an argument or a folder that cannot be used.
+      Interrupted: the run was asked to stop and has saved a checkpoint; the same call resumes it.
+      ConfigError, DataError, LayoutError, CheckpointError: an argument or a folder is invalid.
       TrainingError: the loss is not finite.
-      OutOfMemoryError: a device cannot hold the step.
+      OutOfMemoryError: a device has too little memory for the step.
     """
     for name, value in {"num_steps": num_steps, "batch_size": batch_size, "micro_batches": micro_batches}.items():
         check_count(name, value)
@@ -111,19 +113,19 @@ def train(
         if handle_signals:
             signals, own_stop = stack.enter_context(StopSignals()), stop
             stop = lambda: signals.reason() or own_stop()  # noqa: E731
-        if not dry_run:  # a dry run writes nothing, so the folder may be in use
+        if not dry_run:  # a dry run writes nothing, so it needs no lock
             stack.enter_context(run.held(model_dir))
         stack.enter_context(devices.joined(layout))
 
         data = as_training_data(data)
-        parted = folds.part(data, model_dir)
-        data = parted.data if parted else data
+        fold = folds.resolve_fold(data, model_dir)
+        data = fold.data if fold else data
         sizes = data.sizes(resolution)
         step = TrainingStep(task, optimizer or Adam(), sizes, batch_size, micro_batches, dtype, seed)
         batches = _batches_of(data, step)
-        if not dry_run:  # mistakes in the folders are found before the network is built
+        if not dry_run:  # report mistakes in the folders before the network is built
             first = batches(0)
-            if not data.is_records:  # and mistakes in a user's own code with the first batch
+            if not data.is_records:  # mistakes in a custom data set show up with the first batch
                 next(first)
         held_out = open_held_out(data, step, monitor)
         with building("building the step", progress=progress):
@@ -150,15 +152,16 @@ def train(
             options |= {"every": eval_every, "num_steps": num_steps, "stop": stop, "progress": progress}
             observers.append(make_evaluator(held_out, step, program, checkpoints, **options))
         elif (folder / EVAL).is_dir():
-            warning = "%s: held-out cases are no longer scored. Fix: give eval_dir, to score them"
+            warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
         checkpoints.restore()
-        # Only now: what describes a run must not be replaced by what does not fit its checkpoints.
-        facts = _facts(data, sizes, parted)
+        # Write these files only after the checkpoint is restored: a configuration that does not match the run's
+        # checkpoints must not replace the old one.
+        facts = _facts(data, sizes, fold)
         configuration = save_configuration(facts) if save_configuration else str(step)
         facts.save(model_dir)
-        if parted:
-            parted.save(model_dir)
+        if fold:
+            fold.save(model_dir)
         texts = {"layout": describe_run(built.network, step.part_inputs), "config": "\n".join(fenced(configuration))}
         rate = step.optimizer.learning_rate
         observers.insert(1, TrainingEvents(folder / TRAIN, learning_rate=rate, batch_size=batch_size, texts=texts))
@@ -177,7 +180,7 @@ def train(
 
 
 def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Iterator[dict]]:
-    """Returns a function: number of the first step -> batches."""
+    """Returns a function that maps the number of the first step to an iterator of batches."""
 
     def make(batch_size: int, start_step: int, inputs: Inputs) -> Iterator[dict]:
         options: dict[str, Any] = {
@@ -188,11 +191,11 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
         }
         return data_batches(data.data_set, data.data_dir, inputs, **options)
 
-    # Only records are known to come in the same order whatever the batch size.
+    # Only records guarantee an order that does not depend on the batch size.
     return lambda start: step.batches(make, start, by_part=data.is_records)
 
 
-def _facts(data: TrainingData, sizes: tuple[int, ...], parted: folds.Parted | None) -> run.Facts:
+def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
     records = data.data_set if isinstance(data.data_set, Records) else None
     spacing = format_spacing(records.sampling(data.data_dir).spacing) if records else None
-    return run.Facts(format_grid(sizes), spacing, parted.digest if parted else None)
+    return run.Facts(format_grid(sizes), spacing, fold.digest if fold else None)

@@ -1,6 +1,7 @@
-"""The training loop, and what it is made of. It knows no model and no dataset: see `task.py` for what it needs.
+"""The training loop and its components, independent of any model and data set.
 
-Its modules are imported when they are first used: `mi.training.prediction.predictor`.
+The protocols `task.Task` and `data_set.DataSet` define what the loop requires of a model and a data set. Each module is
+imported when it is first used, for instance by `mi.training.prediction.predictor`.
 """
 
 import importlib

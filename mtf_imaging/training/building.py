@@ -1,4 +1,4 @@
-"""Shows progress while a program is built: TensorFlow takes seconds to minutes and prints nothing."""
+"""Shows progress while a program is built, which takes TensorFlow seconds to minutes."""
 
 import contextlib
 import sys
@@ -12,12 +12,12 @@ _EVERY = 1.0  # seconds between updates, on a terminal
 
 @contextlib.contextmanager
 def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Iterator[None]:
-    """Shows a description and the elapsed time on stderr, within the block.
+    """Shows a description and the elapsed time on stderr while the block runs.
 
     Args:
       what: the description, for instance "building the network".
-      bar: a progress bar to show the description in, after its title; its rate excludes the time of the block. None
-        shows a separate line, which disappears at the end of the block.
+      bar: a progress bar that shows the description after its title; the time of the block does not count in its rate.
+        None shows a separate line, which disappears at the end of the block.
       progress: whether to show anything.
     """
     if not progress or (bar is not None and bar.disable):
@@ -31,7 +31,7 @@ def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Itera
         bar.set_description_str(f"{title.removesuffix(': ')}: {what}")
     ended = threading.Event()
     ticker = threading.Thread(target=_tick, args=[shown, ended], daemon=True)
-    if sys.stderr.isatty():  # a log needs no updates
+    if sys.stderr.isatty():  # updates would fill a log file
         ticker.start()
     try:
         yield

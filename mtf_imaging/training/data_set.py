@@ -1,4 +1,4 @@
-"""What a data set offers to be trained on; it need not derive from anything here."""
+"""The protocol of data sets; a data set does not have to derive from it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
@@ -12,25 +12,25 @@ from mtf_imaging.training.task import Inputs
 
 
 class DataSet(Protocol):
-    """Images and what is to be learned of them, in batches."""
+    """Batches of images and labels."""
 
     def sizes(self, data_dir: str) -> tuple[int, ...]:
-        """Returns the voxels of the images along their one to three spatial dimensions, where nobody asks for others.
+        """Returns the default number of voxels of the images along each of their one to three spatial dimensions.
 
         Args:
           data_dir: the folder.
 
         Raises:
-          DataError: the folder cannot be used.
+          DataError: the folder is invalid.
         """
 
     def batches(
         self, data_dir: str, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
     ) -> Iterator[dict]:
-        """Yields batches without end, from that of step `start_step` on.
+        """Yields an endless sequence of batches, starting with the batch of step `start_step`.
 
-        Batch k must not depend on where the run began. Nor should the images, one batch after the other, depend on
-        `batch_size`: micro-batches are asked for as smaller ones, several a step.
+        Batch k must not depend on `start_step`. The sequence of images must not depend on `batch_size`, because
+        micro-batches may be read as several smaller batches per step.
 
         Args:
           data_dir: the folder.
@@ -40,24 +40,24 @@ class DataSet(Protocol):
           start_step: number of the first batch.
 
         Yields:
-          Arrays by the names of the task's inputs, and "cases", a list of names of what is in the batch, for messages;
-          it may be left out.
+          A dict with an array for each input of the task. Optionally, "cases" is a list with the names of the batch's
+          cases, for messages.
 
         Raises:
-          DataError: at once, before the first batch is asked for, if the folder cannot be used.
+          DataError: the folder is invalid. The error is raised by the call itself, not by the first batch.
         """
 
 
 def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
-    """Asks a data set for its sizes, and checks that it is one.
+    """Returns the default sizes of a data set, and checks that it follows the protocol.
 
     Args:
       data: the data set.
-      data_dir: its folder, as the data set takes it.
+      data_dir: the folder, in the form that the data set expects.
 
     Raises:
-      ConfigError: it is none.
-      DataError: it does not give one to three positive sizes.
+      ConfigError: `data` does not follow the protocol `DataSet`.
+      DataError: the data set does not return one to three positive sizes.
     """
     check_offers(data, DataSet, "data")
     sizes = data.sizes(data_dir)
@@ -73,27 +73,28 @@ def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
 def data_batches(
     data: DataSet, data_dir: Any, inputs: Inputs, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
 ) -> Iterator[dict[str, Any]]:
-    """Returns the batches of a data set, in the dtypes of a program's inputs; each is checked against them.
+    """Returns the batches of a data set, checked and converted to the dtypes of a program's inputs.
 
     Args:
       data: a `DataSet`.
-      data_dir: its folder, as the data set takes it.
-      inputs: {name: (shape string, tf.DType)}, those of `training.task.task_inputs`.
+      data_dir: the folder, in the form that the data set expects.
+      inputs: {name: (shape string, tf.DType)}, as returned by `training.task.task_inputs`.
       batch_size: images in a batch.
       sizes: voxels of the images along their spatial dimensions.
-      seed: as of `DataSet.batches`.
+      seed: seed of the order and of random changes to the images.
       start_step: number of the first batch.
 
     Returns:
-      An iterator of dicts: a tensor for each input, and "cases", a list of strings.
+      An iterator of dicts with a tensor for each input, and "cases", a list of strings.
 
     Raises:
-      ConfigError: what is no data set.
-      DataError: at once or with a batch: one that is not what the inputs are, or that there is none.
+      ConfigError: `data` does not follow the protocol `DataSet`.
+      DataError: the folder is invalid. The iterator raises the same error if a batch is missing or does not match the
+        inputs.
     """
     check_offers(data, DataSet, "data")
-    found = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))
-    return _endless(checked_batches(found, inputs, _title(data), start_step), _title(data), start_step)
+    batches = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))
+    return _endless(checked_batches(batches, inputs, _title(data), start_step), _title(data), start_step)
 
 
 def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterator[dict[str, Any]]:
@@ -106,30 +107,30 @@ def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterat
     )
 
 
-def checked_batches(found: Iterable[Any], inputs: Inputs, title: str, step: int = 0) -> Iterator[dict[str, Any]]:
+def checked_batches(batches: Iterable[Any], inputs: Inputs, title: str, step: int = 0) -> Iterator[dict[str, Any]]:
     """Checks batches one by one and converts them to tensors.
 
     Args:
-      found: an iterator of batches.
+      batches: an iterable of batches.
       inputs: {name: (shape string, tf.DType)}.
-      title: source of the batches, for error messages.
+      title: description of the source of the batches, for error messages.
       step: number of the first batch.
 
     Yields:
-      Dicts of a tensor for each input, and "cases", a list of strings.
+      Dicts with a tensor for each input, and "cases", a list of strings.
 
     Raises:
       DataError: a batch does not match the inputs.
     """
     shapes = {name: parse_shape(shape, what=f"shape of input '{name}'") for name, (shape, _) in inputs.items()}
     dtypes = {name: dtype for name, (_, dtype) in inputs.items()}
-    for batch in found:
+    for batch in batches:
         where = f"{title}: the batch of step {step}"
         if not isinstance(batch, dict):
             raise DataError(f"{where} must be a dict of arrays by input, not a {type(batch).__name__}.")
         missing, unknown = sorted(shapes.keys() - batch.keys()), sorted(batch.keys() - shapes.keys() - {"cases"})
         if missing or unknown:
-            faults = [f"has no '{name}'" for name in missing] + [f"has '{name}', which is none" for name in unknown]
+            faults = [f"has no '{name}'" for name in missing] + [f"has an unknown '{name}'" for name in unknown]
             raise DataError(f"{where} {' and '.join(faults)}; the task's inputs are {', '.join(shapes)}.")
         tensors = {name: _tensor(batch[name], shape, dtypes[name], name, where) for name, shape in shapes.items()}
         cases = batch.get("cases", ())
@@ -138,13 +139,13 @@ def checked_batches(found: Iterable[Any], inputs: Inputs, title: str, step: int 
 
 
 def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str) -> tf.Tensor:
-    """Returns an input as a tensor of its dtype."""
+    """Converts an input to a tensor of its dtype."""
     try:
-        with tf.device("CPU:0"):  # a whole tensor need not fit where its slices do
+        with tf.device("CPU:0"):  # a whole tensor may not fit on the device of its slices
             tensor = tf.cast(value, dtype)
     except (TypeError, ValueError, tf.errors.OpError) as error:
         why = str(error).splitlines()[0]
-        raise DataError(f"{where}: '{name}' cannot be made an array of {dtype.name}: {why}") from error
+        raise DataError(f"{where}: '{name}' cannot be converted to an array of {dtype.name}: {why}") from error
     if tensor.shape.as_list() != [size for _, size in shape]:
         raise DataError(
             f"{where}: '{name}' has the shape {tensor.shape.as_list()}, "

@@ -1,4 +1,4 @@
-"""What one processor holds of a program, as a table."""
+"""Tables of the per-processor slices of a program."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,13 @@ from mtf_imaging.training.task import Inputs
 
 
 def describe_slices(program: Program, inputs: Inputs) -> str:
-    """Returns a table of the whole and the per-processor shape of each input and each weight.
+    """Returns a table with the whole shape and the per-processor shape of each input and each weight.
 
-    Below, it lists each place where the layout changes within the program, with the shapes before and after.
+    The last rows list the operations at which the layout changes within the program, with the shapes before and after.
 
     Args:
       program: a `Program`.
-      inputs: {name: (shape string, dtype)} of its inputs, as of `training.task.task_inputs`.
+      inputs: {name: (shape string, dtype)}, as returned by `training.task.task_inputs`.
     """
     rows = [("input or weight", "whole", "slice of one processor")]
     for name, (shape, _) in inputs.items():
@@ -36,11 +36,11 @@ def _shape(sizes: Iterable[int]) -> str:
 
 
 def describe_run(program: Program, inputs: Inputs) -> str:
-    """Returns the mesh, the layout and the table of `describe_slices`, in Markdown.
+    """Returns the mesh, the layout and the table of `describe_slices` as Markdown.
 
     Args:
       program: a `Program`.
-      inputs: names of its inputs, with their (shape string, dtype).
+      inputs: {name: (shape string, dtype)}, as returned by `training.task.task_inputs`.
     """
     size, mesh = program.mesh_impl.size, program.layout.mesh_string
     devices = ", ".join(map(str, program.mesh_impl.devices))
@@ -55,5 +55,5 @@ def describe_run(program: Program, inputs: Inputs) -> str:
 
 
 def fenced(text: str) -> list[str]:
-    """Returns lines of Markdown that show a text as it is."""
+    """Returns a text as the lines of a Markdown code block."""
     return ["```", text, "```"]

@@ -1,40 +1,41 @@
-"""What an evaluation of held-out cases offers to be run while training; it need not derive from anything here."""
+"""The protocol of evaluations of held-out cases; an evaluation does not have to derive from it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
-# image [x, y, z, channels] -> what the task predicts of it, [x, y, z, classes]
+# Maps an image [x, y, z, channels] to the prediction of the task, [x, y, z, classes].
 Predict = Callable[[np.ndarray], np.ndarray]
-# What an evaluation measured by name, and pictures by name, uint8 [height, width, 3].
+# Measures by name, and pictures by name, uint8 [height, width, 3].
 Evaluated = tuple[dict[str, float], dict[str, np.ndarray]]
 
 
 class Evaluation(Protocol):
-    """Cases that are not trained on, and measures of what a network makes of them.
+    """Held-out cases, and measures of the predictions for them.
 
-    To compute a held-out loss, an evaluation may define one more method:
+    To compute a held-out loss, an evaluation may define an additional method:
 
-        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as from `DataSet.batches`
+        loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as in `DataSet.batches`
 
     It yields all cases, in the same order on every call. If the last batch is incomplete, the first cases fill it up.
 
     Attributes:
-      measures: their names; more is better.
+      measures: the names of the measures; higher is better.
     """
 
     measures: Sequence[str]
 
     def open(self, eval_dir: str, sizes: tuple[int, ...]) -> Callable[[Predict], Evaluated]:
-        """Returns the evaluation of the cases of a folder, as a function of the network.
+        """Returns a function that evaluates a network on the cases of a folder.
 
-        The network is to be called once a case; a run that is told to stop leaves the function from within that call.
+        The function should call the network once per case. If the run is asked to stop, the call of the network raises
+        an exception that ends the evaluation.
 
         Args:
           eval_dir: the folder.
-          sizes: voxels along the spatial dimensions of the images that the network takes.
+          sizes: voxels of the network's input along each spatial dimension.
 
         Raises:
-          DataError: the folder cannot be used.
+          DataError: the folder is invalid.
         """

@@ -1,4 +1,4 @@
-"""Loss, gradients and update of one pass through a network, as functions over named tensors."""
+"""Loss, gradients and update of a training step, as functions over named tensors."""
 
 from collections.abc import Callable
 
@@ -13,15 +13,16 @@ FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 def training_step(
     task: Task, optimizer: Optimizer, ends: Callable[[str, mtf.Graph], None] = lambda phase, graph: None
 ) -> Callable:
-    """Returns a function over named tensors that moves the variables down the loss's gradient, once a call.
+    """Returns a function over named tensors that updates the variables once per call.
 
     Args:
-      task: the network and its loss.
-      optimizer: what moves the variables.
-      ends: called with FORWARD and BACKWARD when the graph holds all operations of that phase.
+      task: a `Task`: the network and its loss.
+      optimizer: the optimizer.
+      ends: a function that is called with FORWARD and with BACKWARD once the graph contains all operations of that
+        phase.
 
     Returns:
-      A function (**inputs) -> dict of Tensors[]: "loss", and the task's measures, all from before the update.
+      A function (**inputs) -> dict of Tensors[]: "loss" and the task's measures, computed before the update.
     """
 
     def step(**inputs: mtf.Tensor) -> dict[str, mtf.Tensor]:
@@ -48,5 +49,7 @@ def gradients_of(loss: mtf.Tensor) -> tuple[list[mtf.Variable], list[mtf.Tensor]
     gradients = mtf.gradients([loss], [variable.outputs[0] for variable in variables])
     idle = [variable.name for variable, gradient in zip(variables, gradients) if gradient is None]
     if idle:
-        raise TrainingError(f"the loss does not depend on {', '.join(idle)}. Fix: use them, or make none of them.")
+        raise TrainingError(
+            f"the loss does not depend on {', '.join(idle)}. Fix: use these weights in the loss, or remove them."
+        )
     return variables, gradients

@@ -16,8 +16,8 @@ from mtf_imaging.training.task import Inputs, Task, loss_of
 class HeldOutLoss:
     """Computes the mean of a task's loss over batches, without changing any variable.
 
-    Dropout is off, and batch norms use their moving statistics: see `ops.inference.inference`. Batches and
-    micro-batches have the same size as in training, so a loss that depends on sums over a batch has the same meaning.
+    Dropout is off, and batch norms use their moving statistics; see `ops.inference.inference`. Batches and
+    micro-batches have the same size as in training, so a loss that depends on sums over a batch keeps its meaning.
 
     Args:
       task: a `Task`.
@@ -47,7 +47,7 @@ class HeldOutLoss:
         self._program = Program(loss_of_part, inputs | self._sums.specs, **options, part_of=part_of(count))
 
     def __call__(self, batches: Iterable[Any]) -> float:
-        """Returns the mean over batches. A batch is a dict of inputs, or a list of dicts, one per micro-batch."""
+        """Returns the mean loss over batches; each is a dict of inputs or a list of dicts, one per micro-batch."""
         return float(np.mean([self._of_batch(batch) for batch in batches], dtype=np.float64))
 
     def _of_batch(self, batch: Any) -> Any:

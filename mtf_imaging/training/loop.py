@@ -1,4 +1,4 @@
-"""The training loop: batches through a program, with checkpoints on the way."""
+"""The training loop, which runs the steps and saves checkpoints."""
 
 import collections
 import contextlib
@@ -33,28 +33,29 @@ def train(
     stop: Callable[[], str | None] = lambda: None,
     progress: bool = True,
 ) -> dict[str, float]:
-    """Trains until the program has made `num_steps` steps, beginning with the one that it is at.
+    """Trains from the current step of the program until `num_steps`.
 
-    A run that is stopped at any moment, restored and started again repeats an unbroken one exactly: the step says which
-    batch is next and what random operations draw, and the checkpoint holds everything else.
+    You can stop a run at any moment, restore its last checkpoint and start it again. It then computes exactly the same
+    steps as an uninterrupted run: the step number determines the batch and all random values, and the checkpoint
+    contains the rest of the state.
 
     Args:
-      program: a `Program` of `training_step`, or the one that holds the variables of `step`.
-      batches: a function of the first step's number -> iterator of dicts: the program's inputs, and "cases", the
-        keys of the cases of the batch.
-      num_steps: steps in all, with those of earlier runs.
-      checkpoints: `Checkpoints` of the program, restored if the run is to go on.
-      observers: `Observer`s. They also begin and close where the run has nothing left to do.
-      step: the function to call with the inputs of a batch; default: the program.
-      stop: a function that is called before each step; a string ends the run early, for that reason.
-      progress: whether to show a bar.
+      program: a `Program` of `training_step`, or the program that holds the variables of `step`.
+      batches: a function that maps the number of the first step to an iterator of dicts. Each dict contains the
+        program's inputs and "cases", the keys of the batch's cases.
+      num_steps: total number of steps, including the steps before a restart.
+      checkpoints: the `Checkpoints` of the program. To resume a run, restore them before.
+      observers: the `Observer`s of the run. Their `begin` and `close` are called even if no steps are left.
+      step: the function to call with the inputs of a batch; defaults to the program.
+      stop: a function that is called before each step. If it returns a string, the run stops for that reason.
+      progress: whether to show a progress bar.
 
     Returns:
-      The measures of the last step, floats by name; none where there was nothing to do.
+      The measures of the last step, floats by name; an empty dict if no steps are left.
 
     Raises:
-      TrainingError: a loss is not finite; names the step and the cases. The last checkpoint stays as it is.
-      Interrupted: it was asked to stop, and has saved a checkpoint.
+      TrainingError: a loss is not finite. The message names the step and the cases; the last checkpoint is kept.
+      Interrupted: the run was asked to stop and has saved a checkpoint.
     """
     start = int(program.step)
     measures: dict[str, float] = {}
@@ -62,9 +63,9 @@ def train(
         for observer in observers:
             observer.begin(start)
         if start >= num_steps:
-            _logger.info("all %d steps are done: nothing to train", num_steps)
+            _logger.info("all %d steps are done, so there is nothing to train", num_steps)
             return measures
-        found = iter(batches(start))
+        iterator = iter(batches(start))
         times: collections.deque[float] = collections.deque(maxlen=_TIMED_STEPS)
         with tqdm(
             total=num_steps, initial=start, desc="train", unit="step", disable=not progress, dynamic_ncols=True
@@ -73,12 +74,12 @@ def train(
                 _check_stop(stop, number, start, checkpoints)
                 is_first = number == start
                 with building("building the first step", bar) if is_first else contextlib.nullcontext():
-                    made = _compute(step or program, number, found)
-                measures = _tell(made, number, observers, checkpoints, bar, times)
+                    result = _compute(step or program, number, iterator)
+                measures = _report(result, number, observers, checkpoints, bar, times)
                 done = number + 1
                 if done % checkpoints.every == 0 or done == num_steps:
                     checkpoints.save_once()
-        _check_stop(stop, num_steps, start, checkpoints)  # an observer may have left something undone for it
+        _check_stop(stop, num_steps, start, checkpoints)  # an observer may have skipped work because of the stop
     finally:
         for observer in observers:
             observer.close()
@@ -86,20 +87,27 @@ def train(
 
 
 def _check_stop(stop: Callable[[], str | None], number: int, start: int, checkpoints: Checkpoints) -> None:
-    """Ends the run before step `number` if it is asked to."""
+    """Ends the run before step `number` if `stop` returns a reason."""
     why = stop()
     if why is None:
         return
     if number > start:
         checkpoints.save_once()
     raise Interrupted(
-        f"{why}: stopped after {number} steps; the last checkpoint is {checkpoints.last or 'none yet'}. "
-        "Started again, the run goes on from there."
+        f"{why}: stopped after {number} steps; last checkpoint: {checkpoints.last or 'none'}. "
+        "Start the run again to resume it."
     )
 
 
-class _Made(NamedTuple):
-    """A step: its values, the cases of its batch, its seconds, and the share of these spent waiting for the batch."""
+class _StepResult(NamedTuple):
+    """The result of a step.
+
+    Attributes:
+      values: the loss and the measures.
+      cases: names of the cases in the batch.
+      seconds: duration of the step.
+      waited: fraction of the duration that was spent waiting for the batch.
+    """
 
     values: dict[str, Any]
     cases: list[str]
@@ -107,29 +115,33 @@ class _Made(NamedTuple):
     waited: float
 
 
-def _compute(step: Callable[..., dict[str, tf.Tensor]], number: int, batches: Iterator[dict[str, Any]]) -> _Made:
+def _compute(step: Callable[..., dict[str, tf.Tensor]], number: int, batches: Iterator[dict[str, Any]]) -> _StepResult:
     """Computes one step."""
     began = time.perf_counter()
-    with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # by which a trace tells steps apart
+    with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # marks the step in a trace
         batch = next(batches)
-        came = time.perf_counter()
+        arrived = time.perf_counter()
         inputs = {name: value for name, value in batch.items() if name != "cases"}
         cases = batch.get("cases", [])
         values = {name: value.numpy() for name, value in step(**inputs).items()}
     ended = time.perf_counter()
-    return _Made(values, cases, ended - began, (came - began) / (ended - began))
+    return _StepResult(values, cases, ended - began, (arrived - began) / (ended - began))
 
 
-def _tell(
-    made: _Made,
+def _report(
+    result: _StepResult,
     number: int,
     observers: Sequence[Observer],
     checkpoints: Checkpoints,
     bar: tqdm,
     times: collections.deque[float],
 ) -> dict[str, float]:
-    """Reports a step to the observers and the progress bar; returns its measures if the loss is finite."""
-    values, cases, seconds, waited = made
+    """Passes a step to the observers and the progress bar, and returns its measures.
+
+    Raises:
+      TrainingError: the loss is not finite.
+    """
+    values, cases, seconds, waited = result
     times.append(seconds)
     seconds = statistics.median(times)
     for observer in observers:
@@ -138,14 +150,14 @@ def _tell(
         named = f" on case{'s' * (len(cases) > 1)} {', '.join(cases)}" if cases else ""
         raise TrainingError(
             f"step {number}: the loss is {values['loss']}{named}. "
-            f"Training stops; the last checkpoint stays as it is: {checkpoints.last or 'none yet'}. "
-            "Fix: a lower learning rate, or look at the images of these cases."
+            f"Training stops. Last checkpoint: {checkpoints.last or 'none'}. "
+            "Fix: lower the learning rate, or inspect the images of these cases."
         )
     measures = {name: float(value) for name, value in values.items()}
     shown = ", ".join(
         f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.3f}" for name, value in measures.items()
     )
     bar.update()
-    rate = f", {len(cases) / seconds:.2f} volumes/s" if cases else ""  # a data set need not name them
+    rate = f", {len(cases) / seconds:.2f} volumes/s" if cases else ""  # a data set may omit the names of its cases
     bar.set_postfix_str(f"{shown}{rate}", refresh=False)
     return measures

@@ -1,4 +1,4 @@
-"""A step of training in micro-batches, of which only one needs memory at a time."""
+"""Training steps in micro-batches, which need the memory of one micro-batch at a time."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ _BATCH = "batch"
 
 
 def part_of(count: int) -> tuple[str, int]:
-    """Returns the argument `part_of` of `Program` for one of `count` micro-batches."""
+    """Returns the value of `Program`'s argument `part_of` for one of `count` micro-batches."""
     return _BATCH, count
 
 
@@ -34,20 +34,20 @@ class SumsOverBatch:
       **options: keyword arguments for `Program`.
 
     Attributes:
-      program: the `Program` that computes the sums of one micro-batch; it has the variables of the loss, even if there
+      program: the `Program` that computes the sums of one micro-batch. It has the variables of the loss, even if there
         are no sums.
-      specs: {input name: (shape string, dtype)}, one input per sum.
+      specs: {input name: (shape string, dtype)}, with one input per sum.
     """
 
     def __init__(self, loss: Callable[..., mtf.Tensor], inputs: Inputs, count: int, **options: Any) -> None:
-        found = FirstPass()
+        first = FirstPass()
         collected: list[tuple[str, tf.DType]] = []
 
         def sums(**tensors: mtf.Tensor) -> Any:
-            with in_pass(found):
+            with in_pass(first):
                 value = loss(**tensors)
-            collected[:] = [(str(format_shape((d.name, d.size) for d in x.shape.dims)), x.dtype) for x in found.sums]
-            return tuple(found.sums) or value
+            collected[:] = [(str(format_shape((d.name, d.size) for d in x.shape.dims)), x.dtype) for x in first.sums]
+            return tuple(first.sums) or value
 
         self.program = Program(sums, inputs, part_of=part_of(count), **options | {"updates": "none"})
         self.specs = {f"sum_over_batch_{i}": spec for i, spec in enumerate(collected)}
@@ -57,7 +57,7 @@ class SumsOverBatch:
         return [tensors.pop(name) for name in self.specs]
 
     def __call__(self, parts: Sequence[dict[str, Any]]) -> dict[str, tf.Tensor]:
-        """Returns {input name: sum over the whole batch}, given the inputs of each micro-batch."""
+        """Returns {input name: sum over the whole batch} for a list with the inputs of each micro-batch."""
         if not self.specs:
             return {}
         values = [self.program.call_part(i, **inputs) for i, inputs in enumerate(parts)]
@@ -65,25 +65,27 @@ class SumsOverBatch:
 
 
 class MicroBatches:
-    """A `BuiltStep` of a batch in `count` equal micro-batches: it applies the mean of their gradients.
+    """A `BuiltStep` that divides a batch into `count` equal micro-batches and applies the mean of their gradients.
 
-    The gradient is that of the whole batch, whatever `count` is: dropout draws what it would for the whole, and the
-    sums over the batch that a loss depends on (`ops.over_batch`) are computed in a separate forward pass, if there are
-    any. Only batch norm differs: it normalizes each part by the statistics of that part, and moves its moving ones
-    `count` times a step. Instance and group norm are exact: they look at one case at a time.
+    The result is the gradient of the whole batch, whatever the number of micro-batches. Dropout draws the same values
+    as for the whole batch. If the loss depends on sums over the batch (`ops.over_batch`), a separate forward pass
+    computes them. Instance and group norm are exact, because they normalize each case separately. Only batch norm
+    differs: it normalizes each micro-batch by the statistics of that micro-batch, and updates its moving statistics
+    `count` times per step.
 
     Args:
       task: a `Task`.
       optimizer: an `Optimizer`.
-      inputs: {name: (shape string, dtype)} of one part, as `part_inputs` returns them.
-      count: number of parts.
+      inputs: {name: (shape string, dtype)} of one micro-batch, as returned by `part_inputs`.
+      count: number of micro-batches.
       layout: the layout.
       **options: keyword arguments for `Program`: seed, mesh_impl, devices.
 
     Attributes:
-      network: the `Program` of one part's gradients.
-      program: the `Program` of the update. It holds all variables and the step, as a program of the whole would.
-      calls: pairs (program, calls in one step).
+      network: the `Program` that computes the gradients of one micro-batch.
+      program: the `Program` that updates the variables. Like the program of a step without micro-batches, it holds all
+        variables and the step number.
+      calls: pairs (program, number of calls per step).
     """
 
     def __init__(
@@ -104,9 +106,9 @@ class MicroBatches:
         def gradients(**tensors: mtf.Tensor) -> dict[str, Any]:
             with in_pass(SecondPass(self._sums.pop(tensors), count)):
                 loss, measures = loss_of(task, tensors)
-            variables[:], found = gradients_of(loss)
-            found = [mtf.cast(gradient, variable.master_dtype) for variable, gradient in zip(variables, found)]
-            return {"measures": {"loss": loss, **measures}, "gradients": found}
+            variables[:], values = gradients_of(loss)
+            values = [mtf.cast(value, variable.master_dtype) for variable, value in zip(variables, values)]
+            return {"measures": {"loss": loss, **measures}, "gradients": values}
 
         options = {"updates": "variables", "variables": self._sums.program, "part_of": part_of(count)}
         self.network = Program(gradients, inputs | self._sums.specs, **options, **mesh)
@@ -120,7 +122,7 @@ class MicroBatches:
             optimizer.apply(list(gradients.values()), [_same_variable(mesh, v) for v in variables])
             return ops.step(mesh)
 
-        # A layout splits weights only where it has a rule for a dimension of theirs.
+        # The update needs only the rules for dimensions of the weights.
         dims = {dim.name for v in variables for dim in v.shape.dims}
         mesh["layout"] = layout.restrict(dims.__contains__)
         self.program = Program(update, shapes, variables=self.network, **mesh)
@@ -129,41 +131,41 @@ class MicroBatches:
         self.calls: Sequence[tuple[Program, int]] = [(self.program, 1), *((program, count) for program in of_each_part)]
 
     def __call__(self, *, parts: Sequence[dict[str, Any]]) -> dict[str, tf.Tensor]:
-        """Makes a step.
+        """Computes one training step.
 
         Args:
-          parts: the inputs of each part, a list of dicts.
+          parts: a list of dicts with the inputs of each micro-batch.
 
         Returns:
-          Tensors[] by name, from before the update: "loss" and the task's measures, means over the parts.
+          Tensors[] by name: "loss" and the task's measures from before the update, as means over the micro-batches.
         """
-        with tf.device(self.program.mesh_impl.host):  # where the results of programs lie; by default on the first GPU
+        with tf.device(self.program.mesh_impl.host):  # sum on the device of the results, not on the default GPU
             whole, total = self._sums(parts), None
             for i, inputs in enumerate(parts):
-                found = self.network.call_part(i, **inputs, **whole)
-                total = found if total is None else tf.nest.map_structure(tf.add, total, found)
+                result = self.network.call_part(i, **inputs, **whole)
+                total = result if total is None else tf.nest.map_structure(tf.add, total, result)
             mean = tf.nest.map_structure(lambda x: x / self._count, total)
             self.program(**dict(zip(self._wanted, mean["gradients"])))
             return mean["measures"]
 
 
 def part_inputs(inputs: Inputs, count: int) -> Inputs:
-    """Returns the inputs of one of `count` equal parts of a batch.
+    """Returns the inputs of one of `count` equal micro-batches.
 
     Args:
       inputs: {name: (shape string, dtype)} of the whole batch.
-      count: number of parts.
+      count: number of micro-batches.
 
     Raises:
-      ConfigError: `count` does not divide the batch.
+      ConfigError: `count` does not divide the batch size.
     """
     parts = {}
     for name, (shape, dtype) in inputs.items():
         dims = dict(parse_shape(shape, f"shape of input '{name}'"))
         if dims.get(_BATCH, 0) % count:
             raise ConfigError(
-                f"input '{name}': a batch of {dims[_BATCH]} cannot come in {count} micro-batches of one size. "
-                f"Fix: a number of micro_batches that divides {dims[_BATCH]}.",
+                f"input '{name}': a batch of {dims[_BATCH]} cannot be split into {count} equal micro-batches. "
+                f"Fix: set micro_batches to a divisor of {dims[_BATCH]}.",
                 settings=["micro_batches"],
             )
         parts[name] = (format_shape((dim, n // count if dim == _BATCH else n) for dim, n in dims.items()), dtype)
@@ -171,14 +173,14 @@ def part_inputs(inputs: Inputs, count: int) -> Inputs:
 
 
 def in_parts(batches: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str, Any]]:
-    """Groups batches by `count`, for a step of `MicroBatches`.
+    """Groups `count` micro-batches at a time into the input of a `MicroBatches` step.
 
     Args:
-      batches: an iterator of dicts: inputs of one part by name, and "cases".
-      count: number of parts.
+      batches: an iterator of dicts with the inputs of one micro-batch by name, and "cases".
+      count: number of micro-batches.
 
     Yields:
-      {"parts": list of dicts of inputs, "cases": those of all parts}.
+      {"parts": list of dicts of inputs, "cases": the cases of all micro-batches}.
     """
     while True:
         parts = list(itertools.islice(batches, count))
@@ -187,22 +189,23 @@ def in_parts(batches: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str
 
 
 def split_batches(batches: Iterator[dict[str, Any]], inputs: Inputs, count: int) -> Iterator[dict[str, Any]]:
-    """Cuts whole batches into `count` parts, for a step of `MicroBatches`.
+    """Cuts whole batches into `count` micro-batches for a `MicroBatches` step.
 
     Args:
-      batches: an iterator of dicts: tensors of a whole batch by name, and "cases".
-      inputs: {name: (shape string, dtype)} of the whole batch; one without a batch dimension goes to every part.
-      count: number of parts.
+      batches: an iterator of dicts with the tensors of a whole batch by name, and "cases".
+      inputs: {name: (shape string, dtype)} of the whole batch. An input without a batch dimension goes to every
+        micro-batch.
+      count: number of micro-batches.
 
     Yields:
-      As `in_parts`.
+      {"parts": list of dicts of inputs, "cases": the cases of all micro-batches}.
     """
     axes = {}
     for name, (shape, _) in inputs.items():
         names = [dim for dim, _ in parse_shape(shape, f"shape of input '{name}'")]
         axes[name] = names.index(_BATCH) if _BATCH in names else None
     for batch in batches:
-        with tf.device("CPU:0"):  # a whole batch need not fit on a GPU
+        with tf.device("CPU:0"):  # a whole batch may not fit on a GPU
             pieces = {
                 name: [batch[name]] * count if axis is None else tf.split(batch[name], count, axis)
                 for name, axis in axes.items()
@@ -211,8 +214,8 @@ def split_batches(batches: Iterator[dict[str, Any]], inputs: Inputs, count: int)
 
 
 def _same_variable(mesh: mtf.Mesh, variable: mtf.Variable) -> mtf.Variable:
-    """Returns a variable of another program's graph, in this one."""
+    """Returns the variable of the current graph that has the same name as a variable of another program."""
     dtype = mtf.VariableDType(variable.master_dtype, variable.slice_dtype, variable.activation_dtype)
-    zeros = tf.zeros_initializer()  # not used: the variable is there
+    zeros = tf.zeros_initializer()  # never called: the variable already has a value
     mtf.get_variable(mesh, variable.name, variable.shape, dtype=dtype, initializer=zeros)
     return mesh.graph.name_to_variable[variable.name]

@@ -1,4 +1,4 @@
-"""A trained network as a function of an image, on a layout of its own."""
+"""Trained networks as functions of an image, under any layout."""
 
 import logging
 from collections.abc import Sequence
@@ -30,30 +30,30 @@ def predictor(
     mesh_impl: str = "auto",
     progress: bool = False,
 ) -> Predict:
-    """Builds the network for one volume at a time, with the weights of a checkpoint.
+    """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
     Args:
       task: a `Task`.
       sizes: voxels along x, y and z.
       model_dir: folder of the checkpoints.
-      checkpoint: "last", or "best" for that of the best evaluation while training.
+      checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       dtype: dtype of images and activations.
-      layout: as of a `Program`; it may differ from training's. Rules for `batch` are dropped.
-      mesh_shape: as of a `Program`.
-      mesh_impl: as of a `Program`.
+      layout: the layout, as in `Program`. It may differ from the layout in training. A rule for `batch` is dropped.
+      mesh_shape: the mesh of processors, as in `Program`.
+      mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
 
     Returns:
-      A function: image, array [x, y, z, channels] -> probabilities, array [x, y, z, classes].
+      A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes].
 
     Raises:
-      CheckpointError: no checkpoint, or one of another network.
+      CheckpointError: there is no checkpoint, or it belongs to another network.
     """
     folder = weights_folder(model_dir, checkpoint)
     with building(_BUILDING, progress=progress):
         program = _program(task, sizes, dtype, Layout.of(layout, mesh_shape), mesh_impl)
     path = load_weights(folder, program)
-    _logger.info("weights of step %d, %s", int(program.step), path)
+    _logger.info("restored the weights of step %d from %s", int(program.step), path)
     return one_volume_at_a_time(program, progress)
 
 
@@ -67,16 +67,16 @@ def predictor_of(
     mesh_impl: str = "auto",
     progress: bool = False,
 ) -> Predict:
-    """Builds the network for one volume at a time, with the current weights of a program that trains.
+    """Builds a network that predicts one volume at a time, with the current weights of a training program.
 
     Args:
       program: the `Program` that holds the variables.
-      task: as of `predictor`.
-      sizes: as of `predictor`.
-      dtype: as of `predictor`.
-      layout: a `Layout`.
-      mesh_impl: as of `predictor`.
-      progress: as of `predictor`.
+      task: a `Task`.
+      sizes: voxels along x, y and z.
+      dtype: dtype of images and activations.
+      layout: the layout. A rule for `batch` is dropped.
+      mesh_impl: the mesh implementation, as in `Program`.
+      progress: whether to show progress on stderr while the network is built.
     """
     with building(_BUILDING, progress=progress):
         network = _program(task, sizes, dtype, layout, mesh_impl, variables=program)
@@ -91,17 +91,19 @@ def _program(
 
 
 def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
-    """Returns a program as a function of one image.
+    """Wraps a program for batches of one volume as a function of a single image.
 
     Args:
-      program: the program, with the input `image` of one volume.
-      progress: whether the first call shows on stderr that the network is built.
+      program: a program with the input `image` and a batch size of 1.
+      progress: whether the first call shows progress on stderr while the network is built.
     """
     is_built = False
 
     def predict(image: np.ndarray) -> np.ndarray:
         nonlocal is_built
-        with building(_BUILDING, progress=progress and not is_built):  # TensorFlow prepares its graph in the first call
+        with building(
+            _BUILDING, progress=progress and not is_built
+        ):  # TensorFlow optimizes the graph in the first call
             result = program(image=image[None]).numpy()[0]
         is_built = True
         return result
@@ -110,7 +112,9 @@ def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
 
 
 def for_one_volume(layout: Layout) -> Layout:
-    """Drops the rule for `batch`, which one volume cannot fill, and the mesh dimension that it alone used.
+    """Removes the rule for `batch` from a layout, because one volume has no batch to split.
+
+    The mesh dimension of the rule is removed, too, unless another rule uses it.
 
     >>> str(for_one_volume(Layout.parse("rows:16,cols:16,cores:2", "x:rows,y:cols,batch:cores")))
     'x:rows,y:cols on rows:16,cols:16'
@@ -118,8 +122,8 @@ def for_one_volume(layout: Layout) -> Layout:
     kept = layout.restrict(lambda dim: dim != "batch")
     if kept != layout:
         _logger.info(
-            "'%s' is dropped from the layout: volumes come one at a time, which no mesh dimension can split; "
-            "the layout is '%s' on '%s'",
+            "'%s' is dropped from the layout, because volumes are predicted one at a time; "
+            "the layout is now '%s' on '%s'",
             format_rules(rule for rule in layout.rules if rule not in kept.rules),
             kept.rules_string,
             kept.mesh_string,

@@ -1,4 +1,4 @@
-"""Checks that what a user wrote offers what is going to be called, before anything long begins."""
+"""Checks that custom classes have the required methods, before a long computation begins."""
 
 import inspect
 from collections.abc import Iterable
@@ -7,27 +7,28 @@ from mtf_imaging.errors import ConfigError
 
 
 def check_offers(thing: object, protocol: type, where: str) -> None:
-    """Checks that an object has the methods of a protocol, and that they take its arguments.
+    """Checks that an object has the methods of a protocol, with compatible parameters.
 
     Args:
       thing: the object.
-      protocol: a `typing.Protocol`; of its methods' parameters `**` stands for any.
-      where: the keyword argument that the object was given as, for instance "task".
+      protocol: a `typing.Protocol`. A parameter `**kwargs` of its methods stands for any keyword arguments.
+      where: the name of the keyword argument, for instance "task".
 
     Raises:
-      ConfigError: it is a class and no object, lacks a method, or has one that cannot be called as the protocol says.
+      ConfigError: `thing` is a class instead of an object, lacks a method, or has a method with other parameters.
     """
     if inspect.isclass(thing):
         raise ConfigError(
-            f"{where} is the class {thing.__name__}, not an object of it. Fix: {where}={_called(thing)}.",
+            f"{where} is the class {thing.__name__}, not an instance of it. Fix: {where}={_called(thing)}.",
             settings=[where],
         )
     methods = {name: method for name, method in vars(protocol).items() if inspect.isfunction(method) and name[0] != "_"}
     lacking = [name for name in methods if not callable(getattr(thing, name, None))]
     if lacking:
+        signatures = " and ".join(f"{name}{inspect.signature(methods[name])}" for name in lacking)
         raise ConfigError(
-            f"{where} is a {type(thing).__name__}, which has no method {' and no method '.join(lacking)}. "
-            f"Fix: write {' and '.join(f'{name}{inspect.signature(methods[name])}' for name in lacking)}.",
+            f"{where} is a {type(thing).__name__}, which lacks the method{'s' * (len(lacking) > 1)} "
+            f"{', '.join(lacking)}. Fix: define {signatures}.",
             settings=[where],
         )
     for name, method in methods.items():
@@ -39,17 +40,17 @@ def check_offers(thing: object, protocol: type, where: str) -> None:
 
 
 def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], by_name: Iterable[str]) -> None:
-    """Checks that a method can be called with these arguments.
+    """Checks that a method accepts the given arguments.
 
     Args:
       thing: the object.
       name: name of the method.
-      where: the keyword argument that the object was given as, for instance "task".
+      where: the name of the keyword argument for `thing`, for instance "task".
       by_place: names of the positional arguments, for the message.
       by_name: names of the keyword arguments.
 
     Raises:
-      ConfigError: it cannot.
+      ConfigError: the method does not accept them.
     """
     signature = inspect.signature(getattr(thing, name))
     try:
@@ -57,7 +58,8 @@ def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], b
     except TypeError as error:
         call = ", ".join([*by_place, *(f"{word}=..." for word in by_name)])
         raise ConfigError(
-            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}.",
+            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}. "
+            f"Fix: make {name} accept these arguments.",
             settings=[where],
         ) from error
 

@@ -1,4 +1,4 @@
-"""One step of training: described once, then built to be taken, or traced to be examined."""
+"""One training step, which can be built to train, or traced to examine its cost."""
 
 import dataclasses
 import functools
@@ -18,12 +18,12 @@ from mtf_imaging.training.task import Inputs, Task, loss_of, task_inputs
 
 
 class BuiltStep(Protocol):
-    """A step that can be taken: called with the inputs of a batch, it returns the loss and the task's measures.
+    """A callable training step, which maps the inputs of a batch to the loss and the task's measures.
 
     Attributes:
       program: the `Program` that holds all variables and the step number.
       network: the `Program` that computes the gradients.
-      calls: pairs (program, calls in one step), of all programs that a step calls.
+      calls: pairs (program, number of calls per step) for all programs of a step.
     """
 
     program: Program
@@ -34,13 +34,13 @@ class BuiltStep(Protocol):
 
 
 class TracedStep(NamedTuple):
-    """A step as a graph over named tensors, which allocates nothing.
+    """A training step as a graph over named tensors, without any allocated values.
 
     Attributes:
       traced: the graph.
-      phases: {operation: FORWARD, BACKWARD or UPDATE}, of the operations that are needed, in their order.
-      parts: passes through the network in one step: one for each micro-batch.
-      forward_passes: forward passes for each backward pass.
+      phases: {operation: FORWARD, BACKWARD or UPDATE} for all operations that the step needs, in graph order.
+      parts: number of passes through the network per step: one for each micro-batch.
+      forward_passes: number of forward passes for each backward pass.
     """
 
     traced: Traced
@@ -51,16 +51,17 @@ class TracedStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingStep:
-    """A step of training, under no layout yet. Training, the planner and the benchmarks all build theirs here.
+    """The description of a training step without a layout, for training, the planner and the benchmarks.
 
     Attributes:
-      task: the network and its loss.
-      optimizer: what moves the variables.
-      sizes: the voxels of an image along its spatial dimensions.
-      batch_size: images in a step, over all processors.
-      micro_batches: equal pieces of the batch, computed one after the other in the memory of one.
-      dtype: of images and activations.
-      seed: of variables and random operations.
+      task: a `Task`: the network and its loss.
+      optimizer: the optimizer.
+      sizes: voxels of an image along its spatial dimensions.
+      batch_size: images in a step, summed over all processors.
+      micro_batches: number of equal pieces of the batch. The pieces are computed one after the other, so a step needs
+        the memory of one piece.
+      dtype: the dtype of images and activations.
+      seed: the seed of variables and random operations.
 
     Raises:
       ConfigError: the optimizer is not an `Optimizer`.
@@ -84,15 +85,15 @@ class TrainingStep:
 
     @functools.cached_property
     def inputs(self) -> Inputs:
-        """The inputs of a whole batch: (shape string, dtype) by name."""
+        """The inputs of a whole batch, {name: (shape string, dtype)}."""
         return task_inputs(self.task, self.batch_size, self.sizes, dtype=self.dtype)
 
     @functools.cached_property
     def part_inputs(self) -> Inputs:
-        """The inputs of one pass through the network: of a batch, or of one micro-batch.
+        """The inputs of one micro-batch, {name: (shape string, dtype)}.
 
         Raises:
-          ConfigError: the batch does not come in that many micro-batches.
+          ConfigError: `micro_batches` does not divide the batch size.
         """
         return part_inputs(self.inputs, self.micro_batches)
 
@@ -107,8 +108,8 @@ class TrainingStep:
 
         Args:
           layout: the layout.
-          mesh_impl: as of a `Program`.
-          devices: as of a `Program`.
+          mesh_impl: the mesh implementation, as in `Program`.
+          devices: device strings, as in `Program`.
         """
         options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
         if self.micro_batches > 1:
@@ -116,11 +117,11 @@ class TrainingStep:
         return _WholeBatch(Program(training_step(self.task, self.optimizer), self.inputs, **options))
 
     def trace(self, layout: Layout = ONE_PROCESSOR, devices: Sequence[str] = ("CPU:0",)) -> TracedStep:
-        """Traces the step; nothing of its size is allocated.
+        """Traces the step without allocating its tensors.
 
         Args:
-          layout: the layout; it is not checked.
-          devices: names of the devices that variables are spread over.
+          layout: the layout, which is not checked.
+          devices: names of the devices that hold the variables.
         """
         ends: dict[str, int] = {}
         step = training_step(
@@ -136,7 +137,7 @@ class TrainingStep:
         return TracedStep(traced, phases, self.micro_batches, forward_passes)
 
     def _sums_over_batch(self, layout: Layout) -> bool:
-        """Whether the loss depends on sums over the whole batch, which micro-batches compute in a pass of their own."""
+        """Whether the loss depends on sums over the whole batch, which require a separate forward pass."""
         first = FirstPass()
 
         def loss(**tensors: mtf.Tensor) -> mtf.Tensor:
@@ -147,14 +148,14 @@ class TrainingStep:
         return bool(first.sums)
 
     def batches(self, make: Callable[[int, int, Inputs], Iterator[dict]], start: int, by_part: bool) -> Iterator[dict]:
-        """Returns the batches of a built step, from step `start` on.
+        """Returns an iterator of the inputs of a built step, starting with step `start`.
 
         Args:
-          make: a function (batch size, number of the first batch, inputs) -> an iterator of batches, as
-            `training.data_set.data_batches` returns it.
-          start: the number of the first step.
-          by_part: whether the images come in the same order whatever the batch size, so that micro-batches can be read
-            as small batches. Otherwise whole batches are read and cut.
+          make: a function (batch size, number of the first batch, inputs) -> iterator of batches, as returned by
+            `training.data_set.data_batches`.
+          start: number of the first step.
+          by_part: whether to read each micro-batch as a small batch, which requires that the order of the images does
+            not depend on the batch size. Otherwise, whole batches are read and cut.
         """
         count = self.micro_batches
         if count == 1:
@@ -164,12 +165,12 @@ class TrainingStep:
         return self.split(make(self.batch_size, start, self.inputs))
 
     def split(self, batches: Iterator[dict]) -> Iterator[dict]:
-        """Cuts whole batches into what a built step takes."""
+        """Converts whole batches to the inputs of a built step."""
         return batches if self.micro_batches == 1 else split_batches(batches, self.inputs, self.micro_batches)
 
 
 class _WholeBatch:
-    """A `BuiltStep` of one program."""
+    """A `BuiltStep` that consists of one program."""
 
     def __init__(self, program: Program) -> None:
         self.program = self.network = program

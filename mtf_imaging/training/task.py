@@ -1,4 +1,4 @@
-"""What a model offers to be trained and used; it need not derive from anything here."""
+"""The protocol of tasks: a network with its loss. A task does not have to derive from it."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.training.protocols import check_offers, check_takes
 
-# {name: (shape string, dtype)}, the inputs of a `Program`.
+# The inputs of a `Program`: {name: (shape string, dtype)}.
 Inputs = dict[str, tuple[str, tf.DType]]
 
 
@@ -19,45 +19,44 @@ class Task(Protocol):
     def inputs(self, batch_size: int, sizes: tuple[int, ...], *, dtype: str, labels: bool) -> dict:
         """Returns the inputs of a `Program`, {name: (shape string, dtype)}.
 
-        Names, sizes and number of dimensions are the task's own; only `batch` has a meaning elsewhere: the images that
-        are computed together.
+        The task chooses the names, sizes and number of dimensions. Only the name `batch` has a fixed meaning: the
+        images that are computed together.
 
         Args:
           batch_size: images in a batch.
           sizes: voxels of an image along its spatial dimensions.
-          dtype: dtype of images and activations; weights and losses are to be of `ops.master_dtype(dtype)`, float32
-            where it is bfloat16.
-          labels: whether to include what only `loss` takes.
+          dtype: dtype of images and activations. Weights and losses should have the dtype `ops.master_dtype(dtype)`,
+            which is float32 for bfloat16.
+          labels: whether to include the inputs that only `loss` needs.
         """
 
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
-        """Returns the loss, Tensor[], and measures to show beside it, Tensors[] by name."""
+        """Returns the loss, Tensor[], and additional measures to log, Tensors[] by name."""
 
     def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor:
-        """Returns the prediction for an image; to segment, probabilities Tensor[batch, x, y, z, classes].
+        """Returns the prediction for an image; for a segmentation, probabilities Tensor[batch, x, y, z, classes].
 
-        `training.prediction` passes `image`, Tensor[batch, x, y, z, channels], with as many spatial dimensions as it
-        has.
+        `training.prediction` passes `image`, Tensor[batch, x, y, z, channels], with one to three spatial dimensions.
         """
 
 
 def task_inputs(
     task: Task, batch_size: int, sizes: Sequence[int], dtype: str = "float32", labels: bool = True
 ) -> Inputs:
-    """Asks a task for its inputs, and checks that it is one.
+    """Returns the inputs of a task, and checks that the task follows the protocol.
 
     Args:
       task: a `Task`.
       batch_size: images in a batch.
       sizes: voxels along the spatial dimensions.
       dtype: dtype of images and activations.
-      labels: whether they are those of `loss`, or of `predict`.
+      labels: True for the inputs of `loss`; False for the inputs of `predict`.
 
     Returns:
-      {name: (shape string, tf.DType)}, as a `Program` takes them.
+      The inputs in the format of `Program`, {name: (shape string, tf.DType)}.
 
     Raises:
-      ConfigError: what is no task, or one whose methods do not fit each other.
+      ConfigError: `task` does not follow the protocol `Task`, or its methods do not accept its inputs.
     """
     where = "task"
     check_offers(task, Task, where)
@@ -72,13 +71,13 @@ def task_inputs(
 
 
 def _with_dtype(spec: Any) -> tuple[str, tf.DType]:
-    """Returns the shape and dtype of an input; a shape alone is float32, as to a `Program`."""
+    """Returns the shape and dtype of an input; the default dtype is float32, as in `Program`."""
     shape, dtype = spec if isinstance(spec, tuple | list) else (spec, tf.float32)
     return shape, tf.as_dtype(dtype)
 
 
 def loss_of(task: Task, inputs: dict[str, mtf.Tensor]) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
-    """Calls a task's loss, and checks what it returns.
+    """Calls the loss of a task, and checks its result.
 
     Args:
       task: a `Task`.
@@ -88,26 +87,28 @@ def loss_of(task: Task, inputs: dict[str, mtf.Tensor]) -> tuple[mtf.Tensor, dict
       The loss, Tensor[], and a dict of Tensors[].
 
     Raises:
-      ConfigError: it is not that.
-      ShapeError: a loss or measure that is more than a number.
+      ConfigError: the result has another type, or the task has no weights.
+      ShapeError: the loss or a measure is not a scalar.
     """
     result = task.loss(**inputs)
-    says = f"the loss of task {type(task).__name__}"
+    title = f"the loss of task {type(task).__name__}"
     if not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], dict)):
-        raise ConfigError(f"{says} must return a pair (loss, dict of measures, {{}} for none), not {_shown(result)}.")
+        raise ConfigError(f"{title} must return a pair (loss, dict of measures, {{}} for none), not {_shown(result)}.")
     loss, measures = result
     for name, value in {"loss": loss, **measures}.items():
         if not isinstance(value, mtf.Tensor):
-            raise ConfigError(f"{says} must return mtf.Tensors; '{name}' is {_shown(value)}.")
+            raise ConfigError(f"{title} must return mtf.Tensors; '{name}' is {_shown(value)}.")
         if value.shape.ndims:
             raise ShapeError(
-                f"{says} must return numbers; '{name}' has the dimensions {value.shape}. "
-                "Fix: mtf.reduce_mean of it, or mtf.reduce_sum."
+                f"{title} must return scalars; '{name}' has the dimensions {value.shape}. "
+                "Fix: apply mtf.reduce_mean or mtf.reduce_sum to it."
             )
     if "loss" in measures:
-        raise ConfigError(f"{says}: a measure cannot be called 'loss', too. Fix: give it another name.")
+        raise ConfigError(f"{title}: a measure cannot also be named 'loss'. Fix: rename the measure.")
     if not loss.graph.trainable_variables:
-        raise ConfigError(f"{says} has no weights to train. Fix: make them with mtf.get_variable(image.mesh, ...).")
+        raise ConfigError(
+            f"{title} has no weights to train. Fix: create weights with mtf.get_variable(image.mesh, ...)."
+        )
     return loss, measures
 
 

@@ -190,7 +190,7 @@ def test_a_server_that_goes_ends_the_run_soon_and_the_same_command_goes_on(whole
         with serving(tmp_path, 1, port=servers[1].split(":")[1]):
             code, _, err = chief(*common, f"--num_steps={last + 2}", cwd=tmp_path)
         assert code == 0, err
-        assert f"goes on from step {last}" in err
+        assert f"resuming from step {last}" in err
         assert processes[0].poll() is None, "the other server needs no restart"
         whole_losses = losses(whole / "whole-float64")
         np.testing.assert_allclose(losses(tmp_path / "run")[: len(whole_losses)], whole_losses, rtol=1e-9)
@@ -248,7 +248,7 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
     [
         ({"cluster": "host"}, "'host' is not host:port. Fix: write 'host:2222'."),
         ({"cluster": "a:1,b:1", "mesh_impl": "stacked"}, "Fix: mesh_impl 'placement', or one server."),
-        ({"cluster_timeout": 0}, "cluster_timeout must be above 0 seconds, not 0."),
+        ({"cluster_timeout": 0}, "cluster_timeout must be a positive number of seconds, not 0."),
     ],
 )
 def test_settings_that_cannot_be(fields, message):

@@ -43,7 +43,7 @@ def test_a_run_goes_on_with_its_fold_alone(folder, capsys, tmp_path):
     words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path / "run"]
     assert run(*words, "--num_steps", 4) == 0
     assert run(*words, "--fold", 0) == 2
-    text = "run: began with another fold, or with other cases in it ("
+    text = "run: this run began with another fold, or with other cases in it ("
     assert text in capsys.readouterr().err
     splits = json.loads((folder / "splits.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps(splits[::-1]))
@@ -66,12 +66,15 @@ def test_evaluate_takes_what_the_fold_holds_out(folder, tmp_path, capsys):
     [
         (
             ["--fold", 0, "--eval_dir", "held_out"],
-            "eval_dir held_out and fold 0: the fold is what is held out. Fix",
+            "eval_dir held_out and fold 0 both choose the held-out cases. Fix",
         ),
-        (["--num_folds", 3], "num_folds and splits_file say nothing without a fold. Fix: give fold, too."),
+        (["--num_folds", 3], "num_folds and splits_file have no effect without a fold. Fix: give fold, too."),
         (["--fold", 0, "--num_folds", 7], "num_folds = 7: 4 cases allow 2 to 4 folds"),
         (["--fold", 3, "--num_folds", 3], "fold: fold 3 does not exist; there are 3 folds. Fix: choose 0 to 2."),
-        (["--fold", 0, "--num_folds", 3, "--splits_file", "splits.json"], "splits.json: has 2 folds, num_folds is 3"),
+        (
+            ["--fold", 0, "--num_folds", 3, "--splits_file", "splits.json"],
+            "splits.json: has 2 folds, but num_folds is 3",
+        ),
         (["--fold", 0, "--splits_file", "wrong.json"], "wrong.json: the fold names cases that are not in "),
     ],
 )

@@ -131,7 +131,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
 def test_going_on_without_the_held_out_cases_is_warned_about(folder, tmp_path, caplog):
     shutil.copytree(folder / "run", tmp_path / "run")
     assert run("train", "--data_dir", folder / "train", "--model_dir", tmp_path / "run", "--num_steps", 5) == 0
-    assert "held-out cases are no longer scored. Fix: give eval_dir, to score them" in caplog.text
+    assert "held-out cases are no longer scored. Fix: give eval_dir to score them" in caplog.text
 
 
 def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, capsys):
@@ -152,11 +152,11 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
     [
         (
             ["--gin.train.monitor='lesoin'"],
-            "mtf-imaging: monitor = 'lesoin' is no measure of the evaluation, which has liver, lesion. "
+            "mtf-imaging: monitor = 'lesoin' is not a measure of the evaluation, which has liver, lesion. "
             "Did you mean 'lesion'? Fix: choose one of them.\n"
             """On the command line: --gin.train.monitor='"lesion"'.\n""",
         ),
-        (["--gin.train.eval_every=0"], "eval_every must be a whole number from 1 up, not 0"),
+        (["--gin.train.eval_every=0"], "eval_every must be a positive integer, not 0"),
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )
@@ -194,12 +194,12 @@ def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
 
 
 def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
-    with pytest.raises(ConfigError, match=r"the data set is a object, .* Fix: give an evaluation of your own"):
+    with pytest.raises(ConfigError, match=r"the data set is a object, .* Fix: give a custom evaluation"):
         open_own(None, tmp_path)
     held_out = open_own(OwnEvaluation(), tmp_path)
     assert held_out.evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
     assert held_out.batches is None
-    with pytest.raises(ConfigError, match="'liver' is no measure of the evaluation, which has lesion, sharpness"):
+    with pytest.raises(ConfigError, match="'liver' is not a measure of the evaluation, which has lesion, sharpness"):
         open_own(OwnEvaluation(), tmp_path, monitor="liver")
-    with pytest.raises(ConfigError, match=r"evaluation is a object, which has no method open"):
+    with pytest.raises(ConfigError, match=r"evaluation is a object, which lacks the method open"):
         open_own(object(), tmp_path)

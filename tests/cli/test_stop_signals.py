@@ -43,7 +43,7 @@ def test_before_a_step_is_made_the_run_ends_at_once(number, name):
         except Exception:  # as of a library that takes every failure for its own
             reached.append("a handler of errors")
 
-    with pytest.raises(Interrupted, match=f"{name}: stopped before its first step") as error:
+    with pytest.raises(Interrupted, match=f"{name}: stopped before the first step") as error:
         under_signals(build)
     assert not reached
     assert exit_code(error.value) == 75
@@ -56,7 +56,7 @@ def test_once_somebody_asks_it_is_noted(number, name, capfd):
         signal.raise_signal(number)
         assert signals.reason() == name
     assert capfd.readouterr().err == (
-        f"\n{name}: saves a checkpoint after this step and ends; a second signal ends it at once.\n"
+        f"\n{name}: the run saves a checkpoint after this step and ends; a second signal ends it at once.\n"
     )
 
 
@@ -69,7 +69,7 @@ def test_ctrl_c_is_told_as_such_and_keeps_its_exit_code(capfd):
     with pytest.raises(KeyboardInterrupt) as error:
         under_signals(train)
     assert (exit_code(error.value), explain(error.value)) == (130, "Ctrl-C: stopped after 3 steps.")
-    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: stopped before its first step"):
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: stopped before the first step"):
         under_signals(lambda signals: signal.raise_signal(signal.SIGINT))
 
 
@@ -99,7 +99,7 @@ with stop_signals.StopSignals() as signals:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -signal.SIGTERM
-    assert done.stderr.startswith("\nSIGTERM: saves a checkpoint")
+    assert done.stderr.startswith("\nSIGTERM: the run saves a checkpoint")
 
 
 def test_a_signal_while_training_is_prepared_leaves_no_folder_behind(tmp_path, monkeypatch, capsys):
@@ -107,7 +107,7 @@ def test_a_signal_while_training_is_prepared_leaves_no_folder_behind(tmp_path, m
     monkeypatch.setattr(train, "import_tensorflow", lambda: signal.raise_signal(signal.SIGTERM))
     assert main(["train", "--data_dir", "records", "--model_dir", str(tmp_path / "run")]) == 75
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == "mtf-imaging: SIGTERM: stopped before its first step. The same command starts it again."
+    assert last == "mtf-imaging: SIGTERM: stopped before the first step. Run the same command to start again."
     assert list(tmp_path.iterdir()) == []
 
 

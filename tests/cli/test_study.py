@@ -89,7 +89,7 @@ def test_held_out_cases_in_a_folder_of_their_own(tmp_path, lines, capsys):
     cases, held_out = make_cases(tmp_path / "cases", 4), make_cases(tmp_path / "other", 2)
     words = ["--held_out_dir", str(held_out), "--resolutions", "32", "--seeds", "1"]
     assert run(tmp_path / "study", *words) == 2
-    assert "held_out_dir needs the cases to train on. Fix: give them as input_dir." in capsys.readouterr().err
+    assert "held_out_dir requires a folder of training cases. Fix: give it as input_dir." in capsys.readouterr().err
     assert run(tmp_path / "study", "--input_dir", str(cases), *words) == 0
     (convert,) = [values for command, values in lines if command == "convert"]
     (evaluate,) = [values for command, values in lines if command == "evaluate"]
@@ -104,8 +104,8 @@ def test_what_cannot_be_is_told(tmp_path, lines, capsys):
     assert not out.exists()
     assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "5") == 0
     assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "6") == 2
-    assert "holds a study with num_steps 5, asked for was 6. Fix: ask for the same" in capsys.readouterr().err
+    assert "contains a study with num_steps 5, but 6 is given. Fix: give the same value" in capsys.readouterr().err
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     assert run(tmp_path / "other") == 2
-    assert "holds files, and no study. Fix" in capsys.readouterr().err
+    assert "contains files that are not part of a study. Fix" in capsys.readouterr().err

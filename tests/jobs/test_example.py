@@ -1,4 +1,4 @@
-"""The example of docs/guides/notebooks.md runs as it is printed."""
+"""The example in docs/guides/notebooks.md runs without changes."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ DOC = Path(__file__).parents[2] / "docs" / "guides" / "notebooks.md"
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
-    """The names that the example binds, and the folder that it ran in."""
+    """Runs the example; returns its folder and its global names."""
     (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
     folder, names = tmp_path_factory.mktemp("example"), {}
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The jobs do what the commands do, with objects in the place of flags and gin."""
+"""The jobs compute the same results as the commands, with objects instead of flags and gin files."""
 
 import ast
 import csv
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def words_of(folder, model_dir):
+def train_command(folder, model_dir):
     (folder / "job.gin").write_text(JOB)
     return ["train", "--data_dir", folder / "records", "--model_dir", model_dir, "--gin_file", folder / "job.gin"]
 
@@ -58,13 +58,13 @@ def losses(model_dir):
 
 def test_train_equals_the_command(folder, tmp_path):
     split = ["--mesh_shape=rows:2,cols:2", "--layout=x:rows,y:cols"]
-    assert run(*words_of(folder, tmp_path), "--num_steps", 4, *split) == 0
+    assert run(*train_command(folder, tmp_path), "--num_steps", 4, *split) == 0
     assert losses(tmp_path) == losses(folder / "run")
     assert (tmp_path / "run.json").read_text() == (folder / "run/run.json").read_text()
 
 
-def test_a_run_that_a_command_began_continues_here(folder, tmp_path):
-    assert run(*words_of(folder, tmp_path), "--num_steps", 2) == 0
+def test_a_job_resumes_a_run_of_the_command(folder, tmp_path):
+    assert run(*train_command(folder, tmp_path), "--num_steps", 2) == 0
     measures = mi.jobs.train(**settings(), data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT)
     np.testing.assert_allclose(losses(tmp_path), losses(folder / "run"), rtol=1e-9)
     assert measures["loss"] == pytest.approx(losses(folder / "run")[-1], rel=1e-9)
@@ -90,7 +90,7 @@ def test_held_out_cases_and_folds(folder, tmp_path):
     assert (tmp_path / "run/eval/scores.csv").is_file()
     assert list((tmp_path / "run/best").glob("ckpt-*.index"))
     other = mi.jobs.TrainingData(folder / "records", fold=1, num_folds=3)
-    with pytest.raises(mi.ConfigError, match=r"began with another fold.*Fix: another model_dir"):
+    with pytest.raises(mi.ConfigError, match=r"began with another fold.*Fix: give another model_dir"):
         mi.jobs.train(**options | {"data": other})
 
 
@@ -122,14 +122,14 @@ def test_stop_ends_a_run_with_a_checkpoint(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"num_steps": 0}, "num_steps must be a whole number from 1 up, not 0."),
-        ({"batch_size": True}, "batch_size must be a whole number from 1 up, not True."),
+        ({"num_steps": 0}, "num_steps must be a positive integer, not 0."),
+        ({"batch_size": True}, "batch_size must be a positive integer, not True."),
         ({"dtype": "float23"}, "dtype = 'float23' is not known. Did you mean 'float32'? Fix: choose one of float32, "),
         ({"data": "nowhere"}, "nowhere: this folder of records does not exist"),
-        ({"task": object()}, "task is a object, which has no method inputs"),
+        ({"task": object()}, "task is a object, which lacks the methods inputs, loss, predict"),
         ({"optimizer": Adam}, "optimizer must be an Optimizer, not <class "),
-        ({"profile_steps": "3"}, "profile_steps '3' is no range of steps"),
-        ({"monitor": "sharpness"}, "monitor = 'sharpness' is no measure of the evaluation, which has liver, lesion"),
+        ({"profile_steps": "3"}, "profile_steps '3' is not a range of steps"),
+        ({"monitor": "sharpness"}, "monitor = 'sharpness' is not a measure of the evaluation, which has liver, lesion"),
     ],
 )
 def test_mistakes_are_reported_by_the_names_of_arguments(folder, tmp_path, change, text):
@@ -144,7 +144,7 @@ def test_explain_search_and_bench_agree_with_one_another():
     shared = {"task": settings()["task"], "resolution": 16, "batch_size": 2}
     explained = mi.jobs.explain(**shared, layout=SPLIT, hardware="h200")
     searched = mi.jobs.search(**shared, num_devices=4, hardware="h200", progress=False)
-    (same,) = (found for found in searched.found if found.layout == SPLIT and not found.recompute)
+    (same,) = (result for result in searched.found if result.layout == SPLIT and not result.recompute)
     assert (same.plan.memory, same.plan.moved) == (explained.plan.memory, explained.plan.moved)
     assert same.time == explained.time
     assert "mesh rows:2,cols:2, layout x:rows,y:cols: 4 processors on 4 devices" in mi.jobs.report(explained)
@@ -153,7 +153,7 @@ def test_explain_search_and_bench_agree_with_one_another():
         mi.jobs.report("explained")
 
 
-def test_bench_says_whose_class_cannot_be_sent_to_a_process():
+def test_bench_names_a_class_that_cannot_be_pickled():
     class Local(LiverTumorSegmentation):
         pass
 
@@ -164,20 +164,20 @@ def test_bench_says_whose_class_cannot_be_sent_to_a_process():
 @pytest.mark.slow
 def test_bench_and_study(tmp_path):
     task = settings()["task"]
-    found = mi.jobs.bench(task=task, resolution=16, layouts=[mi.Layout(), SPLIT], steps=2, progress=False)
-    assert found.equal
-    assert [row.setup.name for row in found.rows] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]
-    assert "rows:2,cols:2/x:rows,y:cols" in mi.jobs.report(found)
+    result = mi.jobs.bench(task=task, resolution=16, layouts=[mi.Layout(), SPLIT], steps=2, progress=False)
+    assert result.equal
+    assert [row.setup.name for row in result.rows] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]
+    assert "rows:2,cols:2/x:rows,y:cols" in mi.jobs.report(result)
     options = {"num_cases": 2, "seeds": (1,), "num_steps": 2, "progress": False, "output_dir": tmp_path}
     runs = mi.jobs.study(task=task, resolutions=(16,), **options)
     assert [(one.resolution, one.seed) for one in runs] == [(16, 1)]
     again = mi.jobs.study(task=task, resolutions=(16,), **options)
     assert again == runs
-    with pytest.raises(mi.ConfigError, match="holds a study with num_steps 2, asked for was 3"):
+    with pytest.raises(mi.ConfigError, match="contains a study with num_steps 2, but 3 is given"):
         mi.jobs.study(task=task, resolutions=(16,), **options | {"num_steps": 3})
 
 
-def test_the_jobs_know_neither_flags_nor_gin():
+def test_the_jobs_import_neither_flags_nor_gin():
     for path in Path(mi.jobs.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

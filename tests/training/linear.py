@@ -1,4 +1,4 @@
-"""The smallest task there is: a weighted sum that is to meet a target. All that training needs of a network."""
+"""A minimal task for the tests of training: a weighted sum that should equal a target."""
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +39,7 @@ def program(optimizer, mesh_shape="", layout="", task=None, **kwargs):
 
 
 def batches(start, size=8):
-    """Batch k is a function of k alone."""
+    """Yields batches; batch k depends only on k."""
     step = start
     while True:
         rng = np.random.default_rng(step)
@@ -48,6 +48,6 @@ def batches(start, size=8):
 
 
 def take(number, start=0):
-    """The inputs of some batches, without their cases."""
+    """Yields the inputs of `number` batches, without their cases."""
     for _, batch in zip(range(number), batches(start)):
         yield {"image": batch["image"], "target": batch["target"]}

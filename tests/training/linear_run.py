@@ -1,4 +1,4 @@
-"""Trains the linear task in a process of its own, to be killed: `python -m tests.training.linear_run FOLDER STEPS`."""
+"""Trains the linear task in a process for tests to kill: `python -m tests.training.linear_run FOLDER STEPS`."""
 
 import sys
 import time
@@ -10,18 +10,18 @@ from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 
-STEP_SECONDS = 0.01  # slow enough for whoever waits for a moment, on a busy machine, too
+STEP_SECONDS = 0.01  # slow enough for a test to kill the process at a chosen step, even on a busy machine
 
 
 def batches(start_step):
-    """The task's batches, one at a time."""
+    """Yields the batches of the task slowly."""
     for batch in linear.batches(start_step):
         time.sleep(STEP_SECONDS)
         yield batch
 
 
 def run(folder, num_steps, every=3):
-    """Goes on with the run in a folder, as `mtf-imaging train` does."""
+    """Starts or resumes the run in a folder, as `mtf-imaging train` does."""
     program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(dropout_rate=0.4))
     checkpoints = Checkpoints(folder, program, every=every)
     checkpoints.restore()

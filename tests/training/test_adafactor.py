@@ -1,4 +1,4 @@
-"""Adafactor against its algorithm in numpy, and against mesh_tensorflow's."""
+"""Adafactor equals its algorithm in NumPy and mesh_tensorflow's Adafactor."""
 
 import numpy as np
 import pytest
@@ -20,9 +20,9 @@ SHAPES = {
 
 
 class Reference:
-    """The algorithm for one variable, from the paper (its algorithms 4 and 5), in float64.
+    """Algorithms 4 and 5 of the paper for one variable, in float64.
 
-    Of more than two dimensions the two largest make the matrices. `t` is 1 in the first step.
+    A variable with more than two dimensions is factored over the two largest. `t` is 1 in the first step.
     """
 
     def __init__(self, w, axes, scaled=True, decay_exponent=0.8, beta1=0.0, clipping_threshold=1.0):
@@ -49,7 +49,7 @@ class Reference:
 
 
 class Upstream:
-    """mesh_tensorflow's Adafactor with the arguments of ours, which computes and keeps float32 only."""
+    """mesh_tensorflow's Adafactor, with the arguments of ours. It computes and stores only float32."""
 
     def __init__(self, decay_exponent=0.8, **settings):
         self.decay_exponent, self.settings = decay_exponent, settings
@@ -63,7 +63,7 @@ class Upstream:
 
 
 def equal_in_float32(got, want, name):
-    atol = 1e-7 * np.max(np.abs(want))  # for weights near zero, which are small differences
+    atol = 1e-7 * np.max(np.abs(want))  # for weights near zero, which are differences of larger values
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=atol, err_msg=name)
 
 
@@ -80,17 +80,17 @@ def rms(x):
 
 
 def gradients(step):
-    """Of very different sizes, as those of layers are, with zeros among them."""
+    """Returns gradients of very different scales, as in the layers of a network; some values are zero."""
     rng = np.random.default_rng(step)
-    found = {}
+    values = {}
     for scale, (name, shape) in enumerate(SHAPES.items()):
         sizes = [int(dim.split(":")[1]) for dim in shape.split(",") if dim]
-        found[name] = 10.0 ** (1 - 2 * scale) * rng.standard_normal(sizes) * (rng.random(sizes) < 0.9)
-    return found
+        values[name] = 10.0 ** (1 - 2 * scale) * rng.standard_normal(sizes) * (rng.random(sizes) < 0.9)
+    return values
 
 
 def program(optimizer, dtype, mesh_shape="", layout=""):
-    """Variables with gradients from outside."""
+    """Builds a program of variables whose gradients are its inputs."""
 
     def fn(**inputs):
         variables = []
@@ -130,7 +130,7 @@ def test_a_run_equals_the_algorithm(settings, factored, layout):
         p(**given)
         for name, reference in references.items():
             reference.step(given[name], step + 1)
-            # Not bit for bit: sums are in another order, and mesh_tensorflow divides by multiplying with a reciprocal.
+            # Not bit for bit: the order of sums differs, and mesh_tensorflow multiplies by a reciprocal to divide.
             np.testing.assert_allclose(p.variables[name], reference.w, rtol=1e-12, err_msg=f"{name}, step {step}")
     assert {name for name in SHAPES if f"{name}_slot_vr" in p.variables} == set(factored)
 
@@ -143,17 +143,17 @@ def test_second_moments_of_a_factored_filter_are_a_row_and_a_column_for_each_tap
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_slots_are_of_the_variables_dtype_and_not_trained(dtype):
+def test_slots_have_the_dtype_of_the_variable_and_are_not_trained(dtype):
     p = program(Adafactor(beta1=0.5, min_dim_size_to_factor=4), dtype)
     assert {v.dtype.name for v in p.variables.values()} == {dtype}
     assert {name for name, v in p.variables.items() if v.trainable} == set(SHAPES)
 
 
 def test_a_run_that_is_restored_repeats_an_unbroken_one_exactly(tmp_path):
-    def made():
+    def make():
         return program(Adafactor(DECAY, beta1=0.5, min_dim_size_to_factor=4), "float32")
 
-    unbroken, broken, restored = made(), made(), made()
+    unbroken, broken, restored = make(), make(), make()
     for step in range(STEPS):
         unbroken(**gradients(step))
     for step in range(2):
@@ -193,7 +193,7 @@ def test_the_graph_is_no_larger_than_mesh_tensorflows(settings):
 
 
 def test_a_checkpoint_of_mesh_tensorflows_slots_is_resumed(tmp_path):
-    """Earlier versions called mesh_tensorflow's optimizer, whose names of slots their checkpoints contain."""
+    """Checkpoints of earlier versions contain the slot names of mesh_tensorflow's optimizer."""
     settings = {"min_dim_size_to_factor": 4, "beta1": 0.5}
     ours, upstream = program(Adafactor(DECAY, **settings), "float32"), program(Upstream(**settings), "float32")
     for step in range(2):
@@ -207,7 +207,7 @@ def test_a_checkpoint_of_mesh_tensorflows_slots_is_resumed(tmp_path):
         equal_in_float32(ours.variables[name], variable, name)
 
 
-def test_names_of_slots_stay_those_of_checkpoints():
+def test_slot_names_match_existing_checkpoints():
     names = set(program(Adafactor(beta1=0.5, min_dim_size_to_factor=4), "float32").variables) - set(SHAPES)
     factored = [f"{name}_slot_{slot}" for name in ("matrix", "filter", "wide_filter") for slot in ("vr", "vc", "m")]
     assert names == {*factored, *(f"{name}_slot_{slot}" for name in ("number", "bias") for slot in ("v", "m"))}

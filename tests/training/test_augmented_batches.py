@@ -1,4 +1,4 @@
-"""Augmentation happens before the layout: training sees the same under every layout, on all devices, and in parts."""
+"""Augmentation gives the same samples under every layout, on all devices and in micro-batches."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def store(path, array):
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """What the loop of training would make four steps on, by layout; of "parts" the last two as a run that goes on."""
+    """Returns the batches of four training steps by layout. For "parts", the run resumes after two steps."""
     folder = tmp_path_factory.mktemp("augmented")
     for number in range(2):
         hu = np.random.default_rng(number).normal(40, 50, (8, 8, 8)).astype(np.int16)
@@ -54,7 +54,7 @@ def seen(tmp_path_factory):
     recipe = itertools.chain(*(("--gin_param", text) for text in ["train.augmentation = @Augmentation()", *options]))
     common = ["--data_dir", folder / "records", "--batch_size", 2, *TINY, *recipe, "--seed", 3]
 
-    found = {}
+    batches_by_layout = {}
 
     def watched(*, batches, **rest):
         for start, count in ((0, 2), (2, 2)) if name == "parts" else ((0, 4),):
@@ -65,9 +65,9 @@ def seen(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job.loop, "train", watched)
         for name, layout in LAYOUTS.items():
-            steps = found[name] = []
+            steps = batches_by_layout[name] = []
             assert run("train", *common, "--model_dir", folder / name, *layout, "--num_steps", 4) == 0
-    return found
+    return batches_by_layout
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "whole"])
@@ -77,4 +77,4 @@ def test_every_layout_sees_the_same_samples(seen, name):
         for one, other in zip(step, whole):
             np.testing.assert_array_equal(one, other)
     images = {image.tobytes() for batch, _ in seen["whole"] for image in batch}
-    assert len(images) == 8  # of two cases: no sample is another's
+    assert len(images) == 8  # all samples of the two cases differ

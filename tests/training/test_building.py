@@ -1,4 +1,4 @@
-"""What is shown while TensorFlow builds a program: a bar that stands at 0 says why."""
+"""The description that is shown while TensorFlow builds a program and the progress bar is still at 0."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ def test_only_the_first_step_shows_that_it_is_built(tmp_path, capsys):
     assert [FIRST in text for text in shown] == [True, False, False, False]
     assert "train: 100%" in shown[-1]
     train(program=program, step=step, batches=linear.batches, num_steps=4, checkpoints=checkpoints, progress=False)
-    assert shown[-1] == "", "nothing where no progress is wanted"
+    assert shown[-1] == "", "progress=False shows nothing"
 
 
 def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
@@ -57,7 +57,7 @@ def test_on_a_terminal_the_seconds_count_up_until_it_ends(capsys, monkeypatch):
         time.sleep(0.2)
     first = capsys.readouterr().err
     assert first.count("building the network [00:00]") > 3
-    assert first.endswith("\r"), "the line is gone"
+    assert first.endswith("\r"), "the line disappears"
     time.sleep(0.05)
     assert capsys.readouterr().err == ""
 

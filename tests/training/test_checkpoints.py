@@ -1,4 +1,4 @@
-"""Checkpoints: the last whole one is taken, under any layout, and none of another network."""
+"""A run restores its last intact checkpoint under any layout, and refuses checkpoints of another network."""
 
 import logging
 
@@ -15,7 +15,7 @@ from tests.training import linear
 
 
 def trained(folder, steps, every=1, keep=3, **kwargs):
-    """A program after `steps` steps, with a checkpoint after each."""
+    """Trains a program and saves a checkpoint after each step."""
     program = linear.program(Adam(0.1), **kwargs)
     checkpoints = Checkpoints(folder, program, every=every, keep=keep)
     for batch in linear.take(steps):
@@ -38,7 +38,7 @@ def test_the_last_few_are_kept(tmp_path):
         np.testing.assert_array_equal(variable, other.variables[name], err_msg=name)
 
 
-def test_a_checkpoint_goes_on_under_another_layout(tmp_path):
+def test_a_run_resumes_under_another_layout(tmp_path):
     program, _ = trained(tmp_path, 4, mesh_shape="rows:2", layout="x:rows")
     other = linear.program(Adam(0.1), "cols:4,cores:2", "x:cols,batch:cores", mesh_impl="placement", seed=1)
     assert Checkpoints(tmp_path, other).restore() == 4
@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, damage, cap
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with caplog.at_level(logging.WARNING):
         assert Checkpoints(tmp_path, linear.program(Adam(0.1))).restore() == 1
-    assert "ckpt-2 is damaged, the one before is taken" in caplog.text
+    assert "ckpt-2 is damaged; using the previous one" in caplog.text
 
 
 @pytest.mark.parametrize("closed", ["ckpt-2.index", "ckpt-2.data-00000-of-00001", ""])
@@ -85,7 +85,7 @@ def test_an_unreadable_checkpoint_is_not_treated_as_damaged(open_folder, closed,
     assert not caplog.records
 
 
-def test_flipped_bits_are_found(tmp_path, caplog):
+def test_flipped_bits_are_detected(tmp_path, caplog):
     program, _ = trained(tmp_path, 2)
     path = tmp_path / "ckpt-2.data-00000-of-00001"
     data = bytearray(path.read_bytes())
@@ -108,7 +108,7 @@ def names(folder):
 
 
 def files(*steps):
-    """Names of all that is in a folder of checkpoints."""
+    """Returns the names of all files in a folder with these checkpoints."""
     each = [(f"ckpt-{step}.data-00000-of-00001", f"ckpt-{step}.index") for step in steps]
     return ["checkpoint", *(name for pair in each for name in pair)]
 
@@ -122,7 +122,7 @@ def files(*steps):
         (["ckpt-3.index", "ckpt-2.data-00000-of-00001"], 1),
     ],
 )
-def test_deleted_files_cost_what_they_held_and_old_ones_still_go(tmp_path, lost, last):
+def test_deleted_files_lose_only_their_steps(tmp_path, lost, last):
     trained(tmp_path, 3)
     for name in lost:
         (tmp_path / name).unlink()
@@ -135,7 +135,7 @@ def test_deleted_files_cost_what_they_held_and_old_ones_still_go(tmp_path, lost,
     assert names(tmp_path) == files(4, 5)
 
 
-def test_a_state_file_that_names_nothing_is_set_right(tmp_path):
+def test_a_wrong_state_file_is_corrected(tmp_path):
     trained(tmp_path, 2)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-7"')
     program = linear.program(Adam(0.1), seed=1)
@@ -145,7 +145,7 @@ def test_a_state_file_that_names_nothing_is_set_right(tmp_path):
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-2")
 
 
-def test_a_damaged_later_one_never_takes_the_place_of_one_to_keep(tmp_path):
+def test_a_damaged_later_checkpoint_does_not_count_as_kept(tmp_path):
     trained(tmp_path, 3)
     (tmp_path / "ckpt-3.data-00000-of-00001").write_bytes(b"")
     (tmp_path / "ckpt-2.index").write_bytes(b"")
@@ -158,7 +158,7 @@ def test_a_damaged_later_one_never_takes_the_place_of_one_to_keep(tmp_path):
     assert Checkpoints(tmp_path, program).restore() == 2
 
 
-def test_they_are_tensorflows_own(tmp_path):
+def test_tensorflow_reads_the_checkpoints(tmp_path):
     program, _ = trained(tmp_path / "a", 2)
     (tmp_path / "a").rename(tmp_path / "b")
     other = linear.program(Adam(0.1), seed=1)
@@ -167,7 +167,7 @@ def test_they_are_tensorflows_own(tmp_path):
     np.testing.assert_array_equal(weights(other), weights(program))
 
 
-def test_how_often_a_run_saved_is_not_seen_in_its_files(tmp_path):
+def test_files_do_not_depend_on_the_number_of_saves(tmp_path):
     trained(tmp_path / "often", 2)
     program = linear.program(Adam(0.1))
     for batch in linear.take(2):
@@ -177,7 +177,7 @@ def test_how_often_a_run_saved_is_not_seen_in_its_files(tmp_path):
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "often" / name).read_bytes(), name
 
 
-def test_a_run_that_saves_and_deletes_meanwhile_does_not_disturb_a_reader(tmp_path, monkeypatch, caplog):
+def test_a_reader_tolerates_a_run_that_saves_and_deletes_checkpoints(tmp_path, monkeypatch, caplog):
     trained(tmp_path, 1)
     load = tf.train.load_checkpoint
 
@@ -191,12 +191,12 @@ def test_a_run_that_saves_and_deletes_meanwhile_does_not_disturb_a_reader(tmp_pa
     assert "damaged" not in caplog.text
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path, monkeypatch):
-    """Whatever is being written: a file called as the folder that it needs is in the way."""
+def test_a_failed_write_keeps_the_earlier_checkpoints(tmp_path, monkeypatch):
+    """A file with the name of the temporary folder prevents the write."""
     program, checkpoints = trained(tmp_path, 2)
     (tmp_path / "ckpt-3_temp").write_text("in the way")
     program(**next(linear.take(1)))
-    text = r"the checkpoint of step 3 cannot be written: .*exists\. The last one is .*ckpt-2\. Fix: "
+    text = r"the checkpoint of step 3 cannot be written: .*exists\. Last checkpoint: .*ckpt-2\. Fix: "
     with pytest.raises(CheckpointError, match=text):
         checkpoints.save()
     (tmp_path / "ckpt-3_temp").unlink()
@@ -205,7 +205,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path, mo
     assert names(tmp_path) == files(1, 2, 3)
 
 
-def test_what_a_killed_save_leaves_is_swept_away(tmp_path):
+def test_temporary_folders_of_a_killed_save_are_deleted(tmp_path):
     trained(tmp_path, 2)
     leftover = tmp_path / "ckpt-3_temp"
     leftover.mkdir()
@@ -220,7 +220,7 @@ def test_what_a_killed_save_leaves_is_swept_away(tmp_path):
         (
             SGD(0.1),
             linear.Linear(),
-            r"'linear/weights/velocity' \[8\] is not in it; 'linear/weights/mean' \[8\] is only",
+            r"'linear/weights/velocity' \[8\] is missing from the checkpoint; 'linear/weights/mean' \[8\] is only",
         ),
         (
             Adam(0.1),
@@ -228,7 +228,7 @@ def test_what_a_killed_save_leaves_is_swept_away(tmp_path):
             r"it has \d variables, such as 'linear/weights', but none of the \d variables of this network, such as "
             r"'a\.b/weights'",
         ),
-        (Adam(0.1), linear.Linear(size=6), r"'linear/weights' is \[8\] in it, \[6\] here"),
+        (Adam(0.1), linear.Linear(size=6), r"'linear/weights' has shape \[8\] in the checkpoint, but \[6\] in"),
     ],
     ids=["optimizer", "name", "shape"],
 )
@@ -258,6 +258,8 @@ def test_weights_alone_are_enough_to_predict(tmp_path):
 def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
     program, checkpoints = trained(tmp_path, 1)
     program.variables["linear/weights"].assign(np.full(8, np.nan))
-    with pytest.raises(TrainingError, match=r"'linear/weights' is not finite after step 1; .* The last .*ckpt-1"):
+    with pytest.raises(
+        TrainingError, match=r"'linear/weights' is not finite after step 1; .* Last checkpoint: .*ckpt-1"
+    ):
         checkpoints.save()
     assert checkpoints_module.last_checkpoint(tmp_path) == str(tmp_path / "ckpt-1")

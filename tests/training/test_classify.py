@@ -1,4 +1,4 @@
-"""The job gin/classify_4way: it learns, and split four ways along the height it learns the same."""
+"""The job gin/classify_4way learns, and gives the same results when the height is split four ways."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ TASK = Classification(ResNet(classes=4, blocks=(1, 1, 1), base_filters=8))
 
 
 def train(model_dir, *words):
-    """Trains as a process of its own would; returns the table of its steps."""
+    """Trains as a new process would, with a clean gin configuration; returns the table of the steps."""
     gin.clear_config()
     try:
         argv = ["--gin_file=classify_4way", "--data_dir=none", f"--model_dir={model_dir}", *words]
@@ -43,10 +43,10 @@ def test_it_learns(split):
     assert np.mean(table["loss"][-10:]) < 0.5 * np.mean(table["loss"][:10])
 
 
-def test_what_was_learned_is_used_from_python(split):
-    tell = predictor(task=TASK, sizes=(64, 64), model_dir=split[0], mesh_shape="rows:2", layout="width:rows")
+def test_the_trained_weights_predict_in_python(split):
+    predict = predictor(task=TASK, sizes=(64, 64), model_dir=split[0], mesh_shape="rows:2", layout="width:rows")
     unseen = next(GeneratedImages().batches(None, batch_size=40, sizes=(64, 64), seed=9, start_step=0))
-    right = [np.argmax(tell(image)) == label for image, label in zip(unseen["image"], unseen["labels"].numpy())]
+    right = [np.argmax(predict(image)) == label for image, label in zip(unseen["image"], unseen["labels"].numpy())]
     assert np.mean(right) > 0.6
 
 
@@ -72,5 +72,5 @@ def test_a_layout_changes_no_loss(split):
 def test_the_numbers_of_the_example_give_the_same_layout(capsys):
     numbers = ["--input_partition_dims=[[1,4,1,1],None]", "--num_cores_per_replica=4"]
     assert dry_run("--gin_file=classify_4way", "--gin_file=single", *numbers) == 0
-    found = capsys.readouterr().out
-    assert re.search(r"^image +batch:16 height:64 width:64 channels:3 +16 x 16 x 64 x 3$", found, re.MULTILINE)
+    output = capsys.readouterr().out
+    assert re.search(r"^image +batch:16 height:64 width:64 channels:3 +16 x 16 x 64 x 3$", output, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Evaluation while training: a run that is killed or stopped anywhere ends with the scores of one that never was."""
+"""Evaluation during training: a killed or stopped run ends with the scores of an uninterrupted run."""
 
 import csv
 import itertools
@@ -24,11 +24,11 @@ from tests.training.test_events import open_events, read
 from tests.training.test_loop import Killed, killed_at
 
 CASES = 3
-BEST = 4  # of the evaluations after steps 2, 4, 6, 8, 9, by `evaluate`
+BEST = 4  # the step with the best score of `evaluate` among steps 2, 4, 6, 8 and 9
 
 
 def evaluate(predict):
-    """Measures of the weights: the first goes up and then down."""
+    """Returns measures of the weights; the first rises and then falls during training."""
     outputs = [predict(np.full(8, case + 1.0)) for case in range(CASES)]
     size = float(np.mean(outputs))
     return {"near": -abs(size - 12.0), "size": size}, {"case 0": np.zeros((4, 4, 3), np.uint8)}
@@ -45,7 +45,7 @@ def run(
     stop=lambda: None,
     loss=None,
 ):
-    """Trains a new program on the folder, as a new process would; checkpoints and evaluations are out of step."""
+    """Trains a new program in the folder, as a new process would; evaluates and saves at different steps."""
     program = linear.program(Adam(0.05))
     checkpoints = Checkpoints(folder, program, every=3)
 
@@ -89,7 +89,7 @@ def best_weights(folder):
 
 
 def check_same(folder, whole):
-    """Scores, losses, events and the best checkpoint are those of a run that nobody disturbed."""
+    """Checks that scores, losses, events and the best checkpoint equal those of an uninterrupted run."""
     for name in ("eval/scores.csv", "losses.csv"):
         assert (folder / name).read_text() == (whole / name).read_text()
     assert read(folder / "eval") == read(whole / "eval")
@@ -107,11 +107,11 @@ def whole(tmp_path_factory):
 
 
 def test_scores_and_events_of_every_few_steps_and_the_last_one(whole):
-    found = rows(whole)
-    assert [int(row["step"]) for row in found] == [2, 4, 6, 8, 9]
+    scores = rows(whole)
+    assert [int(row["step"]) for row in scores] == [2, 4, 6, 8, 9]
     shown = read(whole / "eval")
     for name in ("near", "size"):
-        assert shown[name] == [(int(row["step"]), np.float32(row[name])) for row in found]
+        assert shown[name] == [(int(row["step"]), np.float32(row[name])) for row in scores]
     assert [image.step for image in open_events(whole / "eval").Images("case 0")] == [2, 4, 6, 8, 9]
 
 
@@ -126,7 +126,7 @@ def test_the_score_is_that_of_the_weights_after_the_step(whole):
 
 def test_the_best_checkpoint_is_kept_beside_the_last(whole, tmp_path):
     scores = {int(row["step"]): float(row["near"]) for row in rows(whole)}
-    assert max(scores, key=scores.get) == BEST, "the test is of no use if the last is the best"
+    assert max(scores, key=scores.get) == BEST, "the test needs a best checkpoint that is not the last"
     assert {path.name for path in (whole / "best").iterdir()} == {
         "checkpoint",
         f"ckpt-{BEST}.index",
@@ -136,21 +136,21 @@ def test_the_best_checkpoint_is_kept_beside_the_last(whole, tmp_path):
     assert checkpoint_files.steps(whole) == [6, 8, 9]
 
 
-# What a run is killed before, and when that is called for the how-manieth time.
+# The call at which a run is killed: (owner, function, number of the call).
 KILLS = [
     (EventFile, "scalars", 1),
     (EventFile, "picture", 3),
-    (StepTable, "append", 4),  # rows of losses.csv are among them: before that of step 2, and so on
+    (StepTable, "append", 4),  # rows of losses.csv count, too: this call writes the row of step 2
     (StepTable, "append", 6),
     (StepTable, "append", 9),
-    (StepTable, "append", 14),  # the last
-    (BestCheckpoint, "keep", 1),  # it is asked once at the beginning
+    (StepTable, "append", 14),  # the last row
+    (BestCheckpoint, "keep", 1),  # the call at the start of the run
     (BestCheckpoint, "keep", 3),
     (BestCheckpoint, "keep", 6),
     (Checkpoints, "save", 1),
     (Checkpoints, "save", 3),
     (Checkpoints, "save", 4),
-    (checkpoint_files, "delete_old", 2),  # of the best: the checkpoint is whole
+    (checkpoint_files, "delete_old", 2),  # the best checkpoint is complete
     (checkpoint_files, "delete_old", 5),
     (checkpoint_files, "delete_others", 3),
 ]
@@ -158,7 +158,7 @@ KILLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name", "number"), KILLS, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_killed_anywhere_it_ends_as_an_unbroken_run(whole, tmp_path, monkeypatch, owner, name, number):
+def test_a_run_killed_anywhere_equals_an_uninterrupted_run(whole, tmp_path, monkeypatch, owner, name, number):
     real, calls = getattr(owner, name), []
 
     def kill(*args, **kwargs):
@@ -202,7 +202,7 @@ def test_killed_between_evaluations_again_and_again(whole, tmp_path):
 
 
 @pytest.mark.parametrize("calls", [2, 7, 13])  # in the first evaluation, in a later one, in the last
-def test_told_to_stop_it_leaves_the_evaluation_and_makes_up_for_it(whole, tmp_path, caplog, calls):
+def test_a_stopped_evaluation_is_repeated_when_the_run_resumes(whole, tmp_path, caplog, calls):
     cases = []
 
     def counted(predict):
@@ -213,32 +213,32 @@ def test_told_to_stop_it_leaves_the_evaluation_and_makes_up_for_it(whole, tmp_pa
         return evaluate(one)
 
     caplog.set_level(logging.INFO)
-    with pytest.raises(Interrupted, match=r"told to: stopped after [269] steps"):
-        run(tmp_path, evaluate=counted, stop=lambda: "told to" if len(cases) >= calls else None)
-    assert len(cases) == calls, "not one case more than was under way"
-    assert "the evaluation is left out, to be made when the run goes on: told to" in caplog.text
+    with pytest.raises(Interrupted, match=r"asked to: stopped after [269] steps"):
+        run(tmp_path, evaluate=counted, stop=lambda: "asked to" if len(cases) >= calls else None)
+    assert len(cases) == calls, "no further case is computed"
+    assert "the evaluation is postponed until the run resumes: asked to" in caplog.text
     assert len(rows(tmp_path)) == calls // CASES
     run(tmp_path)
     check_same(tmp_path, whole)
 
 
-def asked(number):
-    """Tells a run to stop when it asks for the `number`-th time."""
+def stop_at(number):
+    """Returns a stop function that asks the run to stop at its `number`-th call."""
     counter = itertools.count(1)
-    return lambda: "told to" if next(counter) >= number else None
+    return lambda: "asked to" if next(counter) >= number else None
 
 
-def test_told_to_stop_in_the_evaluation_that_it_makes_up_for(whole, tmp_path):
+def test_a_repeated_evaluation_can_be_stopped_too(whole, tmp_path):
     for number in (4, 2, 1):  # before step 0, step 1, and cases 0 and 1; then before the cases again
         with pytest.raises(Interrupted, match="stopped after 2 steps"):
-            run(tmp_path, stop=asked(number))
+            run(tmp_path, stop=stop_at(number))
         assert not rows(tmp_path)
     run(tmp_path)
     check_same(tmp_path, whole)
 
 
 def test_the_held_out_loss_is_logged_like_the_training_loss(whole, tmp_path):
-    """Also where the run began without one, as runs of earlier releases did."""
+    """The run begins without a held-out loss, like runs of earlier versions."""
     asked = []
 
     def loss(check_stop):
@@ -248,10 +248,10 @@ def test_the_held_out_loss_is_logged_like_the_training_loss(whole, tmp_path):
 
     run(tmp_path, 5)
     run(tmp_path, loss=loss)
-    found = rows(tmp_path)
-    assert [row["loss"] for row in found] == ["nan", "nan", "nan", "0.1", "1.1", "2.1"]
-    assert [int(row["step"]) for row in found] == [2, 4, 5, 6, 8, 9]
-    near = {row["step"]: row["near"] for row in found}
+    scores = rows(tmp_path)
+    assert [row["loss"] for row in scores] == ["nan", "nan", "nan", "0.1", "1.1", "2.1"]
+    assert [int(row["step"]) for row in scores] == [2, 4, 5, 6, 8, 9]
+    near = {row["step"]: row["near"] for row in scores}
     assert near.items() >= {row["step"]: row["near"] for row in rows(whole)}.items()
     assert read(tmp_path / "eval")["loss"] == [(6, np.float32(0.1)), (8, np.float32(1.1)), (9, np.float32(2.1))]
 
@@ -262,20 +262,20 @@ def test_a_stopped_run_computes_the_loss_when_it_resumes(tmp_path):
     def loss(check_stop):
         stopped.append(True)
         check_stop()
-        raise AssertionError("it went on")
+        raise AssertionError("the loss was computed after the stop")
 
     with pytest.raises(Interrupted, match="stopped after 2 steps"):
-        run(tmp_path, loss=loss, stop=lambda: "told to" if stopped else None)
+        run(tmp_path, loss=loss, stop=lambda: "asked to" if stopped else None)
     assert not rows(tmp_path)
 
 
-def test_a_longer_run_goes_on_from_a_finished_one(whole, tmp_path):
+def test_a_longer_run_resumes_a_finished_one(whole, tmp_path):
     run(tmp_path, 6)
     run(tmp_path, 9)
     check_same(tmp_path, whole)
 
 
-def test_a_loss_that_is_not_finite_is_told_as_such_and_not_evaluated(tmp_path):
+def test_a_loss_that_is_not_finite_is_reported_and_not_evaluated(tmp_path):
     def batches(start):
         for step, batch in enumerate(linear.batches(start), start):
             batch["image"][0, 0] = np.inf if step == 3 else batch["image"][0, 0]
@@ -286,18 +286,18 @@ def test_a_loss_that_is_not_finite_is_told_as_such_and_not_evaluated(tmp_path):
     assert [row["step"] for row in rows(tmp_path)] == ["2"]
 
 
-def test_scores_need_the_measure_that_the_best_is_chosen_by():
+def test_an_unknown_measure_is_reported():
     check_measure("lesion", ("liver", "lesion"))
     with pytest.raises(ConfigError) as error:
         check_measure("lesoin", ("liver", "lesion"))
     assert str(error.value) == (
-        "monitor = 'lesoin' is no measure of the evaluation, which has liver, lesion. Did you mean 'lesion'? "
+        "monitor = 'lesoin' is not a measure of the evaluation, which has liver, lesion. Did you mean 'lesion'? "
         "Fix: choose one of them."
     )
     assert error.value.settings == ("monitor",)
 
 
-def test_of_equal_scores_the_earlier_and_never_one_that_is_no_number(tmp_path):
+def test_the_earlier_of_equal_scores_is_best_and_nan_is_worst(tmp_path):
     program = linear.program(Adam(0.05))
     best = BestCheckpoint(tmp_path, program)
     scores, kept = {}, []
@@ -309,8 +309,8 @@ def test_of_equal_scores_the_earlier_and_never_one_that_is_no_number(tmp_path):
     assert kept == [1, 2, 2, 2, 5]
 
 
-def test_the_best_of_a_run_that_was_taken_back_gives_way(tmp_path):
-    """The last checkpoints were deleted, so the best is of a step that the run has not made."""
+def test_a_best_checkpoint_after_the_last_step_is_deleted(tmp_path):
+    """The last checkpoints were deleted, so the run has not reached the step of the best checkpoint."""
     run(tmp_path, 3)
     assert checkpoint_files.steps(tmp_path / "best") == [3]
     checkpoint_files.delete_others(tmp_path, 2)

@@ -1,4 +1,4 @@
-"""What TensorBoard reads back of a run: the numbers of losses.csv, once each, however often the run was killed."""
+"""TensorBoard shows each number of losses.csv once, however often the run is killed."""
 
 import csv
 
@@ -18,9 +18,9 @@ from tests.training.test_loop import Killed, killed_at
 
 
 def read(folder):
-    """The scalars that TensorBoard shows: {tag: [(step, value)]}."""
-    found = open_events(folder)
-    return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+    """Returns the scalars that TensorBoard shows: {tag: [(step, value)]}."""
+    events = open_events(folder)
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
 def read_texts(folder, tag):
@@ -29,9 +29,9 @@ def read_texts(folder, tag):
 
 
 def open_events(folder):
-    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0, "tensors": 0})
-    found.Reload()
-    return found
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0, "tensors": 0})
+    events.Reload()
+    return events
 
 
 def run(folder, num_steps, batches=linear.batches):
@@ -64,20 +64,20 @@ def check_equal_to_losses(folder, num_steps):
     assert all(0 < share < 1 for _, share in shown["data_wait"])
 
 
-def test_scalars_are_those_of_the_losses_also_where_the_run_was_killed(tmp_path):
+def test_scalars_equal_the_losses_of_a_killed_run(tmp_path):
     for step in (2, 5, 8):
         with pytest.raises(Killed):
             run(tmp_path, 10, killed_at(step))
     lost = read(tmp_path / "train")
     assert lost["loss"][-1][0] == 7
-    run(tmp_path, 10)  # it goes on from step 6: what was seen of steps 6 and 7 is taken back
+    run(tmp_path, 10)  # it resumes from step 6, so the earlier events of steps 6 and 7 disappear
     check_equal_to_losses(tmp_path, 10)
     assert read_texts(tmp_path / "train", "layout")[-1] == (6, "- layout `x:rows`")
-    run(tmp_path, 10)  # nothing is left to do, and nothing is written
+    run(tmp_path, 10)  # no steps are left, so nothing is written
     assert len(list((tmp_path / "train").iterdir())) == 4
 
 
-def test_speed_is_that_of_steps_alone(tmp_path):
+def test_speed_counts_only_the_time_of_steps(tmp_path):
     events = TrainingEvents(tmp_path, learning_rate=lambda step: 0.5, batch_size=3)
     events.begin(0)
     events.after(0, {"loss": np.float32(1)}, [], seconds=0.5, waited=0.25)
@@ -86,7 +86,7 @@ def test_speed_is_that_of_steps_alone(tmp_path):
     assert (shown["volumes_per_second"], shown["data_wait"]) == ([(0, 6.0)], [(0, 0.25)])
 
 
-def test_events_can_be_read_while_the_run_goes_on(tmp_path):
+def test_events_can_be_read_during_the_run(tmp_path):
     file = EventFile(tmp_path / "folder", 0)
     assert not (tmp_path / "folder").exists()
     file.scalars(3, {"loss": 0.25})

@@ -1,4 +1,4 @@
-"""The loss of held-out batches: that of training, by the network that predicts, whatever the layout."""
+"""The held-out loss is the training loss of the network in inference mode, under every layout."""
 
 import numpy as np
 import pytest
@@ -25,9 +25,9 @@ def test_it_is_the_loss_without_dropout_and_changes_nothing():
     task = linear.Linear(dropout_rate=0.5)
     program = linear.program(SGD(0.1), task=task)
     weights = program.variables["linear/weights"].numpy()
-    found = HeldOutLoss(task, task.inputs(2), variables=program)(linear.take(3))
+    loss = HeldOutLoss(task, task.inputs(2), variables=program)(linear.take(3))
     errors = [batch["image"] @ weights - batch["target"] for batch in linear.take(3)]
-    assert found == pytest.approx(np.mean(np.square(errors)), rel=1e-14)
+    assert loss == pytest.approx(np.mean(np.square(errors)), rel=1e-14)
     assert int(program.step) == 0
     np.testing.assert_array_equal(program.variables["linear/weights"], weights)
 
@@ -38,7 +38,7 @@ def test_it_follows_the_program_that_trains():
     loss = HeldOutLoss(task, task.inputs(2), variables=program)
     for batch in linear.take(3):
         before = loss([batch])
-        assert program(**batch)["loss"].numpy() == pytest.approx(before, rel=1e-14), "from before the update"
+        assert program(**batch)["loss"].numpy() == pytest.approx(before, rel=1e-14), "the loss before the update"
 
 
 def batches(number):
@@ -49,7 +49,7 @@ def batches(number):
 
 
 def trained(task, count, **setup):
-    """Programs after two steps, and the held-out loss of two more batches."""
+    """Trains two steps; returns the program and its held-out loss over two more batches."""
     inputs = part_inputs(task_inputs(task, BATCH, SIZES, dtype="float64"), count)
     if count == 1:
         program = step = mi.Program(training_step(task, SGD(0.01)), inputs, **setup)
@@ -69,7 +69,7 @@ def parts(batch, count):
 
 
 def unet(norm, **task):
-    """A loss of two levels; dropout is on all convolutions but the first and the last."""
+    """Returns a task with deep supervision at two levels, and dropout on all convolutions except the first and last."""
     network = {"base_filters": 2, "depth": 3, "convs": 1, "dropout_rate": 0.5, "deep_supervision": True}
     return LiverTumorSegmentation(UNet3D(norm=norm, **network), **task)
 
@@ -87,22 +87,22 @@ def test_it_is_the_same_under_every_layout(whole, name):
 
 @pytest.mark.slow
 def test_it_is_the_same_in_micro_batches():
-    """Its Dice has sums over the whole batch; batch norm moves its statistics more often, so it is left out here."""
+    """The Dice loss has sums over the whole batch. Batch norm is excluded, because it depends on the micro-batches."""
     task = unet("instance", dice_over="batch", dice_weight=0.9)
     assert trained(task, 2, **SETUPS["stacked"])[1] == pytest.approx(trained(task, 1)[1], rel=1e-9)
 
 
 @pytest.mark.slow
 def test_norms_use_what_they_have_learned_and_learn_nothing(whole):
-    program, found = whole
+    program, expected = whole
     moving = {name: value.numpy() for name, value in program.variables.items() if "moving" in name}
     again = HeldOutLoss(unet("batch"), task_inputs(unet("batch"), BATCH, SIZES, dtype="float64"), variables=program)
     first, second = list(batches(4))[2:]
-    assert again([first, second]) == found
+    assert again([first, second]) == expected
     for name, value in moving.items():
         np.testing.assert_array_equal(program.variables[name], value)
         program.variables[name].assign(value + 0.5)
-    assert again([first, second]) != pytest.approx(found, rel=1e-3)
+    assert again([first, second]) != pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("layout", ["", "x:rows", "batch:rows"])

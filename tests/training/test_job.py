@@ -1,4 +1,4 @@
-"""The job as the command line runs it, from made-up CTs to metrics, at 16^3 on both meshes."""
+"""The whole job on the command line, from synthetic CTs to metrics, at 16^3 on both meshes."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ LAYOUTS = {
 
 
 def run(*words):
-    """Runs a command as a process of its own would: nothing of gin stays from the one before."""
+    """Runs a command as a new process would, with a clean gin configuration."""
     gin.clear_config()
     try:
         return main([str(word) for word in words])
@@ -51,7 +51,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(data):
-    """A run of four steps a layout; that of "whole" ends after two and goes on, by what it saved alone."""
+    """Trains four steps under each layout. The run "whole" stops after two and resumes with its saved configuration."""
     common = ["--data_dir", data / "records", "--batch_size", 2]
     for name, layout in LAYOUTS.items():
         steps = 2 if name == "whole" else 4
@@ -66,14 +66,14 @@ def losses(folder):
 
 
 @pytest.mark.parametrize("name", ["stacked", "placement"])
-def test_losses_are_those_without_a_layout_also_where_that_run_was_resumed(runs, name):
+def test_losses_equal_those_of_a_resumed_run_without_a_layout(runs, name):
     whole = losses(runs / "whole")
     np.testing.assert_array_equal(whole[:, 0], range(4))
     np.testing.assert_allclose(losses(runs / name)[0], whole[0], rtol=1e-5)
     np.testing.assert_allclose(losses(runs / name), whole, rtol=5e-3)  # Adam amplifies rounding
 
 
-def test_evaluation_drops_the_batch_from_the_layout_which_changes_nothing(runs, caplog):
+def test_evaluation_drops_the_rule_for_batch_and_gives_the_same_metrics(runs, caplog):
     arguments = ["evaluate", "--model_dir", runs / "stacked", "--input_dir", runs / "cases", "--output_dir"]
     with caplog.at_level(logging.INFO):
         assert run(*arguments, runs / "a") == 0
@@ -101,7 +101,7 @@ def test_a_dry_run_prints_slices_and_writes_nothing(data, capsys):
     assert not (data / "dry").exists()
 
 
-def test_what_ran_is_saved_and_a_change_is_said(runs, caplog):
+def test_the_configuration_is_saved_and_a_change_is_logged(runs, caplog):
     text = (runs / "stacked/config.gin").read_text()
     for binding in (
         "setup.layout = 'x:rows,y:cols,batch:cores'",
@@ -127,7 +127,7 @@ def contents(folder):
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )
-def test_mistakes_are_told_without_a_traceback_and_leave_the_run_as_it_was(runs, change, text, capsys):
+def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(runs, change, text, capsys):
     before = contents(runs / "placement")
     arguments = ["train", "--data_dir", runs / "records", "--model_dir", runs / "placement", "--num_steps", 6]
     assert run(*arguments, *change) in (1, 2)
@@ -135,9 +135,9 @@ def test_mistakes_are_told_without_a_traceback_and_leave_the_run_as_it_was(runs,
     assert contents(runs / "placement") == before
 
 
-def test_a_folder_of_something_else_is_refused(data, capsys):
+def test_a_folder_with_other_files_is_refused(data, capsys):
     (data / "other").mkdir()
     (data / "other/notes.txt").write_text("mine")
     words = ["train", "--data_dir", data / "records", "--model_dir", data / "other", *TINY, "--num_steps", 1]
     assert run(*words) == 2
-    assert "holds notes.txt and neither config.gin nor run.json" in capsys.readouterr().err
+    assert "contains notes.txt but neither config.gin nor run.json" in capsys.readouterr().err

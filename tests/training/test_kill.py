@@ -1,4 +1,4 @@
-"""A process that is killed at any moment loses nothing: the next one ends with the weights of a run that never was."""
+"""A killed process loses nothing: the resumed run ends with the weights of an uninterrupted run."""
 
 import os
 import random
@@ -27,7 +27,7 @@ TINY_UNET = [
 
 
 def start(module, *words):
-    """Starts a module in a process of its own. (What it says is shown where the test fails.)"""
+    """Starts a module in a new process, whose output pytest shows if the test fails."""
     command = [sys.executable, "-m", module, *map(str, words)]
     return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
 
@@ -38,11 +38,10 @@ def rows(folder):
 
 
 class Moments:
-    """Random moments to kill a run at, each a kind and a number that repeat with the seed.
+    """Random moments at which to kill a run, each a pair (kind, number) that the seed determines.
 
-    "build": so far on the way to the first step, as a part of the time that took the run that is not killed, or at
-    that step where the machine is faster now. "step": so many steps later, and as many milliseconds. "save": as many
-    milliseconds after it began to write a checkpoint.
+    "build": after a fraction of the time that the uninterrupted run needed for its first step, but no later than the
+    first step. "step": a number of steps plus a delay. "save": a delay after the run begins to write a checkpoint.
     """
 
     def __init__(self, seed, number):
@@ -54,7 +53,7 @@ class Moments:
 
     @staticmethod
     def wait(process, folder, kind, number, build_seconds):
-        """Waits for the moment, or for the end of the process."""
+        """Waits for the moment or for the end of the process."""
         began, before = time.monotonic(), rows(folder)
 
         def is_there():
@@ -72,7 +71,7 @@ class Moments:
 
 
 def train_whole(folder, *command):
-    """Trains to the end, and says how many seconds it took to the first step."""
+    """Trains to the end; returns the seconds until the first step."""
     began = time.monotonic()
     with start(*command) as process:
         while process.poll() is None and not rows(folder):
@@ -83,7 +82,7 @@ def train_whole(folder, *command):
 
 
 def train_with_kills(folder, moments, build_seconds, *command):
-    """Trains to the end through as many kills as there are moments."""
+    """Trains to the end; kills and restarts the run at each moment."""
     for kind, number in moments.all:
         with start(*command) as process:
             Moments.wait(process, folder, kind, number, build_seconds)
@@ -93,7 +92,7 @@ def train_with_kills(folder, moments, build_seconds, *command):
 
 
 def variables(folder):
-    """Every variable of the last checkpoint, by its key."""
+    """Returns the variables of the last checkpoint by key."""
     reader = tf.train.load_checkpoint(str(folder))
     names = [name for name in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name]
     assert len(names) > 3
@@ -101,7 +100,7 @@ def variables(folder):
 
 
 def assert_same_run(first, second):
-    """Losses, weights and the names of all files."""
+    """Checks that two runs have equal losses, equal weights and the same file names."""
     assert (first / "losses.csv").read_bytes() == (second / "losses.csv").read_bytes()
     one, two = variables(first), variables(second)
     assert one.keys() == two.keys()
@@ -113,7 +112,7 @@ def assert_same_run(first, second):
 @pytest.mark.parametrize(
     ("kills", "num_steps", "seed"), [(2, 100, 1), pytest.param(10, 600, 2, marks=pytest.mark.slow)]
 )
-def test_killed_at_random_moments_it_ends_as_a_run_that_never_was(tmp_path, kills, num_steps, seed):
+def test_a_run_killed_at_random_moments_equals_an_uninterrupted_run(tmp_path, kills, num_steps, seed):
     command = "tests.training.linear_run"
     build_seconds = train_whole(tmp_path / "whole", command, tmp_path / "whole", num_steps)
     train_with_kills(tmp_path / "killed", Moments(seed, kills), build_seconds, command, tmp_path / "killed", num_steps)
@@ -121,7 +120,7 @@ def test_killed_at_random_moments_it_ends_as_a_run_that_never_was(tmp_path, kill
 
 
 @pytest.mark.slow
-def test_the_command_line_killed_at_random_moments_ends_as_a_run_that_never_was(tmp_path):
+def test_a_command_killed_at_random_moments_equals_an_uninterrupted_run(tmp_path):
     command = "mtf_imaging.cli.main"
     assert start(command, "phantom", "--output_dir", tmp_path / "cases", "--num_cases", 2).wait() == 0
     convert = ["convert", "--input_dir", tmp_path / "cases", "--output_dir", tmp_path / "records", "--resolution", 16]

@@ -1,4 +1,4 @@
-"""The loop: a run that stops and goes on is the run that never stopped."""
+"""The training loop: an interrupted run that resumes equals an uninterrupted run."""
 
 import csv
 import itertools
@@ -20,7 +20,7 @@ class Killed(Exception):
 
 
 def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kwargs):
-    """Trains a new program on the folder, as a new process would."""
+    """Trains a new program in the folder, as a new process would."""
     program = linear.program(optimizer or Adam(0.05), task=linear.Linear(dropout_rate=0.4), **kwargs)
     checkpoints = Checkpoints(folder, program, every=every)
     checkpoints.restore()
@@ -36,7 +36,7 @@ def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kw
 
 
 def killed_at(step):
-    """Batches that end in a kill before `step`."""
+    """Returns a `batches` function that raises `Killed` before `step`."""
 
     def batches(start):
         yield from itertools.islice(linear.batches(start), step - start)
@@ -55,29 +55,29 @@ def assert_same(first, second):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-def test_killed_and_started_again_it_repeats_an_unbroken_run_exactly(tmp_path, caplog):
+def test_a_killed_and_restarted_run_equals_an_uninterrupted_run(tmp_path, caplog):
     whole = run(tmp_path / "whole", 10)
     for step in (2, 5, 8):  # before the first checkpoint, and between others
         with pytest.raises(Killed):
             run(tmp_path / "broken", 10, batches=killed_at(step))
     with caplog.at_level(logging.INFO):
         broken = run(tmp_path / "broken", 10)
-    assert "goes on from step 6" in caplog.text
+    assert "resuming from step 6" in caplog.text
     assert_same(state(whole), state(broken))
     assert (tmp_path / "whole/losses.csv").read_text() == (tmp_path / "broken/losses.csv").read_text()
 
 
-def test_a_longer_run_goes_on_from_a_finished_one(tmp_path, caplog):
+def test_a_longer_run_resumes_a_finished_one(tmp_path, caplog):
     run(tmp_path / "once", 7)
     run(tmp_path / "twice", 4)
     run(tmp_path / "twice", 7)
     assert (tmp_path / "once/losses.csv").read_text() == (tmp_path / "twice/losses.csv").read_text()
     with caplog.at_level(logging.INFO):
         run(tmp_path / "twice", 7)
-    assert "all 7 steps are done" in caplog.text
+    assert "all 7 steps are done, so there is nothing to train" in caplog.text
 
 
-def test_it_goes_on_under_another_layout_with_the_same_losses(tmp_path):
+def test_a_run_resumes_under_another_layout_with_the_same_losses(tmp_path):
     run(tmp_path / "one", 8)
     run(tmp_path / "two", 4)
     run(tmp_path / "two", 8, mesh_shape="rows:4", layout="x:rows")
@@ -107,11 +107,11 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(t
             batch["image"][0, 0] = np.inf if step == 7 else batch["image"][0, 0]
             yield batch
 
-    text = r"step 7: the loss is (inf|nan) on cases 7a, 7b\. Training stops; .*ckpt-6\. Fix: a lower learning rate"
+    text = r"step 7: the loss is (inf|nan) on cases 7a, 7b\. Training stops\. .*ckpt-6\. Fix: lower the learning rate"
     with pytest.raises(TrainingError, match=text):
         run(tmp_path, 10, batches=batches)
     assert sorted(path.name for path in tmp_path.glob("*.index")) == ["ckpt-3.index", "ckpt-6.index"]
-    run(tmp_path, 10)  # with sound images it goes on from there
+    run(tmp_path, 10)  # with valid images, the run resumes
     assert np.isfinite(losses(tmp_path)).all()
 
 

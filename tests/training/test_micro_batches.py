@@ -1,4 +1,4 @@
-"""A batch in parts trains as the batch at once: the same losses and variables, for any number, under any layout."""
+"""Micro-batches give the same losses and variables as the whole batch, for any number and under any layout."""
 
 import numpy as np
 import pytest
@@ -30,18 +30,18 @@ def batches(number, batch_size=BATCH):
     rng = np.random.default_rng(5)
     for _ in range(number):
         labels = rng.integers(0, 3, (batch_size, *SIZES)).astype(np.int32)
-        labels[0] = 0  # a case without a lesion weighs otherwise in the Dice of the batch
+        labels[0] = 0  # a case without a lesion has another weight in the Dice of the batch
         yield {"image": rng.random((batch_size, *SIZES, 1)), "labels": labels}
 
 
 def parts_of(batch, count):
-    """A batch as a list of `count` parts."""
+    """Splits a batch into a list of `count` micro-batches."""
     split = {name: np.split(value, count) for name, value in batch.items()}
     return [{name: value[i] for name, value in split.items()} for i in range(count)]
 
 
 def train(count, number=3, task=None, inputs=None, given=None, **layout):
-    """Trains; returns the losses and measures of each step, and the variables at the end."""
+    """Trains; returns the losses and measures of each step, the final variables and the step number."""
     task = task or unet()
     inputs = inputs or task.inputs(BATCH, SIZES, dtype="float64")
     optimizer = SGD(0.1, momentum=0.9)
@@ -63,7 +63,7 @@ def at_once():
 
 
 @pytest.mark.parametrize(("count", "layout"), [(2, "whole"), (4, "whole"), (2, "stacked"), (2, "placement")])
-def test_a_batch_in_parts_trains_as_the_batch_at_once(at_once, count, layout):
+def test_micro_batches_train_like_the_whole_batch(at_once, count, layout):
     rows, variables, step = train(count, **LAYOUTS[layout])
     np.testing.assert_allclose(rows, at_once[0], rtol=1e-9)
     assert variables.keys() == at_once[1].keys()
@@ -73,18 +73,18 @@ def test_a_batch_in_parts_trains_as_the_batch_at_once(at_once, count, layout):
 
 
 @pytest.mark.parametrize(("norm", "layout"), [("group", "stacked"), ("instance", "whole")])
-def test_norms_of_cases_are_exact_in_parts(norm, layout):
+def test_norms_per_case_are_exact_in_micro_batches(norm, layout):
     task = unet(norm)
     whole, one, _ = train(1, number=1, task=task)
     parts, two, _ = train(2, number=1, task=task, **LAYOUTS[layout])
     np.testing.assert_allclose(parts, whole, rtol=1e-9)
-    for name, value in two.items():  # all moved by the gradient of the whole batch
+    for name, value in two.items():  # the update uses the gradient of the whole batch
         np.testing.assert_allclose(value, one[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once_a_part():
+def test_batch_norm_normalizes_and_updates_its_statistics_per_micro_batch():
     batch = next(batches(1))
-    image = np.concatenate([batch["image"][:2]] * 2)  # parts with equal statistics
+    image = np.concatenate([batch["image"][:2]] * 2)  # micro-batches with equal statistics
     twice = [{"image": image, "labels": np.concatenate([batch["labels"][:2]] * 2)}]
     task = unet(norm="batch", dropout_rate=0.0)
     whole, before, _ = train(1, task=task, given=twice)
@@ -93,17 +93,17 @@ def test_batch_norm_normalises_each_part_by_itself_and_moves_its_statistics_once
     initial = {"mean": 0.0, "variance": 1.0}
     for name in before:
         kind = name.split("moving_")[-1]
-        if kind in initial:  # m + (1 - 0.9) (s - m), once and twice; what s is, the first tells
+        if kind in initial:  # m + (1 - 0.9) (s - m), applied once and twice; derive s from the first
             statistic = (before[name] - 0.9 * initial[kind]) / 0.1
             np.testing.assert_allclose(after[name], 0.81 * initial[kind] + 0.19 * statistic, rtol=1e-9, atol=1e-12)
         else:
             np.testing.assert_allclose(after[name], before[name], rtol=1e-9, atol=1e-12)
 
 
-def test_a_loss_without_sums_over_the_batch_needs_no_pass_of_its_own():
+def test_a_loss_without_sums_over_the_batch_needs_no_extra_pass():
     task = linear.Linear(dropout_rate=0.4)
     assert len(MicroBatches(task, SGD(0.1), task.inputs(1), 2).calls) == 2
-    given, split = list(linear.take(3)), {"layout": Layout.parse("rows:2", "x:rows")}  # the weights, too
+    given, split = list(linear.take(3)), {"layout": Layout.parse("rows:2", "x:rows")}  # splits the weights, too
     whole, one, _ = train(1, task=task, inputs=task.inputs(2), given=given)
     parts, two, _ = train(2, task=task, inputs=task.inputs(2), given=given, **split)
     np.testing.assert_allclose(parts, whole, rtol=1e-9)
@@ -111,7 +111,7 @@ def test_a_loss_without_sums_over_the_batch_needs_no_pass_of_its_own():
 
 
 class Nested(linear.Linear):
-    """A loss with a sum over the batch of what depends on another."""
+    """A loss whose sum over the batch depends on another sum over the batch."""
 
     def loss(self, image, target):
         loss, measures = super().loss(image, target)
@@ -119,17 +119,17 @@ class Nested(linear.Linear):
         return mi.ops.over_batch(loss * total), measures
 
 
-def test_what_cannot_come_in_parts_is_refused():
+def test_a_batch_that_cannot_be_split_is_refused():
     task = linear.Linear()
     with pytest.raises(
-        ConfigError, match=r"a batch of 4 cannot come in 3 .* Fix: a number of micro_batches that divides 4\.$"
+        ConfigError, match=r"a batch of 4 cannot be split into 3 .* Fix: set micro_batches to a divisor of 4\.$"
     ):
         part_inputs(task.inputs(4), 3)
     with pytest.raises(NotSupportedError, match="depends on another sum over the batch"):
         MicroBatches(Nested(), SGD(0.1), task.inputs(1), 2)
 
 
-def test_a_part_is_told_which_it_is():
+def test_random_values_of_a_micro_batch_match_the_whole_batch():
     def noise(image):
         return image + mi.mtf.random_uniform(image.mesh, image.shape, dtype=tf.float64)
 
@@ -141,7 +141,7 @@ def test_a_part_is_told_which_it_is():
         program(image=np.zeros((2, 3)))
 
 
-def test_batches_are_grouped_and_none_is_left_out():
+def test_all_batches_are_grouped():
     small = ({"x": i, "cases": [str(i)]} for i in range(6))
     grouped = in_parts(small, 3)
     assert next(grouped) == {"parts": [{"x": 0}, {"x": 1}, {"x": 2}], "cases": ["0", "1", "2"]}

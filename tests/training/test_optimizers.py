@@ -1,4 +1,4 @@
-"""Optimizers against their formulas in numpy, and what one's own may build on."""
+"""Optimizers equal their formulas in NumPy, and the base class supports custom optimizers."""
 
 import numpy as np
 import pytest
@@ -63,14 +63,14 @@ def test_a_run_equals_the_formula(optimizer, formula, layout):
     ],
     ids=["sgd", "momentum", "adam"],
 )
-def test_names_of_slots_stay_those_of_checkpoints(optimizer, names):
+def test_slot_names_match_existing_checkpoints(optimizer, names):
     variables = linear.program(optimizer).variables
     assert set(variables) - {"linear/weights"} == names
     assert [name for name, variable in variables.items() if variable.trainable] == ["linear/weights"]
 
 
 class Adagrad(optimizers.Optimizer):
-    """An optimizer with all that the base class offers: shared values, slots, and slots of another shape."""
+    """A custom optimizer with shared values, slots, and slots of another shape than the variable."""
 
     def __init__(self, learning_rate, power):
         super().__init__(learning_rate)
@@ -89,7 +89,7 @@ class Adagrad(optimizers.Optimizer):
 
 
 @pytest.mark.parametrize("layout", [("", ""), ("rows:2,cores:2", "x:rows,batch:cores")], ids=str)
-def test_an_optimizer_of_ones_own_overrides_public_methods_only(tmp_path, layout):
+def test_a_custom_optimizer_overrides_only_public_methods(tmp_path, layout):
     program = linear.program(Adagrad(DECAY, 0.5), *layout)
     w, total = program.variables["linear/weights"].numpy(), 0.0
     for step, batch in enumerate(linear.take(STEPS)):
@@ -113,7 +113,7 @@ def test_an_optimizer_without_update_is_refused():
 
     with pytest.raises(ConfigError) as error:
         linear.program(Idle(0.1))
-    assert str(error.value) == ("Idle has no method update. Fix: write Idle.update(self, gradient, variable, step).")
+    assert str(error.value) == ("Idle has no method update. Fix: define Idle.update(self, gradient, variable, step).")
 
 
 @pytest.mark.parametrize(
@@ -121,18 +121,18 @@ def test_an_optimizer_without_update_is_refused():
     [
         ("fast", "learning rate 'fast': it must be a number, or a function of the step such as CosineDecay."),
         (None, "learning rate None: it must be a number, or a function of the step such as CosineDecay."),
-        (optimizers.StepDecay, "learning rate StepDecay: it is a class. Fix: give an object of it, StepDecay(...)."),
+        (optimizers.StepDecay, "learning rate StepDecay: it is a class. Fix: give an instance, StepDecay(...)."),
     ],
     ids=str,
 )
-def test_a_learning_rate_that_cannot_be(rate, text):
+def test_an_invalid_learning_rate_is_refused(rate, text):
     for optimizer in (optimizers.SGD, optimizers.Adam, optimizers.Adafactor):
         with pytest.raises(ConfigError) as error:
             optimizer(rate)
         assert str(error.value) == text
 
 
-def test_a_weight_that_the_loss_does_not_use():
+def test_a_weight_that_the_loss_does_not_use_is_reported():
     class Idle(linear.Linear):
         def loss(self, image, target):
             linear.Linear(name="unused").loss(image, target)

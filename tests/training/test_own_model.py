@@ -1,4 +1,4 @@
-"""A network and a data set of one's own: those of docs/guides/own_network.md, as they stand there, on 2-D images."""
+"""The custom network and data set of docs/guides/own_network.md work without changes, on 2-D images."""
 
 import runpy
 import sys
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "own_network.md"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the files of the page and its images; the working folder, as long as these tests run."""
+    """Writes the files and the images of the page to a folder, which is the working directory of these tests."""
     folder = tmp_path_factory.mktemp("own_model")
     pages.write_files(PAGE, folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 def train(model_dir, *words):
-    """Trains as a process of its own would; returns the exit code."""
+    """Trains as a new process would, with a clean gin configuration; returns the exit code."""
     gin.clear_config()
     try:
         return main(["train", "--data_dir=images", f"--model_dir={model_dir}", *words])
@@ -41,15 +41,15 @@ def losses(model_dir):
     return np.loadtxt(f"{model_dir}/losses.csv", delimiter=",", skiprows=1, usecols=1)
 
 
-def test_it_takes_no_more_lines_than_the_page_says():
+def test_the_network_has_no_more_lines_than_the_page_states():
     assert sum(bool(line.strip()) for line in pages.files(PAGE)["my_net.py"].splitlines()[1:]) <= 40
 
 
 def test_it_learns_and_its_weights_are_used_from_python(folder, capsys):
     assert train("run", "--gin_file=my_job") == 0
-    found = losses("run")
-    assert len(found) == 100
-    assert np.mean(found[-10:]) < 0.2 * found[0]
+    values = losses("run")
+    assert len(values) == 100
+    assert np.mean(values[-10:]) < 0.2 * values[0]
     capsys.readouterr()
     runpy.run_path("use.py")
     dice = float(capsys.readouterr().out.removeprefix("Dice: "))
@@ -82,7 +82,7 @@ def test_a_layout_changes_no_loss(folder, mesh_shape, layout, mesh_impl):
     np.testing.assert_allclose(losses(name), losses("whole"), rtol=1e-9)
 
 
-def test_micro_batches_are_parts_of_the_same_batches(folder):
+def test_micro_batches_have_the_same_losses_and_cases(folder):
     setup = ("--gin_file=my_job", "--gin.job.dtype='float64'", "--num_steps=12")
     assert train("at once", *setup) == 0
     assert train("in parts", *setup, "--micro_batches=2") == 0
@@ -91,7 +91,7 @@ def test_micro_batches_are_parts_of_the_same_batches(folder):
     np.testing.assert_array_equal(*cases)
 
 
-def test_a_run_goes_on_by_what_it_saved_alone(folder):
+def test_a_run_resumes_with_its_saved_configuration(folder):
     assert train("broken", "--gin_file=my_job", "--num_steps=3") == 0
     assert "import my_net" in Path("broken/config.gin").read_text()
     assert "setup.resolution = 'x:64,y:64'" in Path("broken/config.gin").read_text()
@@ -103,13 +103,13 @@ def test_a_run_goes_on_by_what_it_saved_alone(folder):
 OWN_OPTIMIZER = ("--gin_file=my_job", "--gin_file=my_optimizer", "--num_steps=20")
 
 
-def test_an_optimizer_and_a_schedule_of_ones_own(folder):
+def test_a_custom_optimizer_and_schedule_learn(folder):
     assert train("lion", *OWN_OPTIMIZER) == 0
-    found = losses("lion")
-    assert np.mean(found[-5:]) < 0.4 * found[0]
+    values = losses("lion")
+    assert np.mean(values[-5:]) < 0.4 * values[0]
 
 
-def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
+def test_a_custom_optimizer_gives_the_same_losses_under_every_layout(folder):
     exact = (*OWN_OPTIMIZER, "--gin.job.dtype='float64'")
     assert train("lion whole", *exact, "--mesh_shape=", "--layout=") == 0
     assert train("lion split", *exact, "--mesh_shape=rows:2,cols:2", "--layout=x:rows,filters:cols") == 0
@@ -134,15 +134,15 @@ def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
         ),
         (
             ["--gin_param=job.task = @FindBlobs"],
-            "mtf-imaging: task is the class FindBlobs, not an object of it. Fix: task=FindBlobs().\n"
+            "mtf-imaging: task is the class FindBlobs, not an instance of it. Fix: task=FindBlobs().\n"
             "On the command line: job.task in a --gin_file (a run keeps its own in config.gin).\n",
         ),
-        (["--gin_param=job.task = @Images()"], "task is a Images, which has no method inputs and no method loss"),
+        (["--gin_param=job.task = @Images()"], "task is a Images, which lacks the methods inputs, loss"),
         (["--gin_param=train.data = @FindBlobs()"], "\nOn the command line: --gin.train.data='@NAME()'.\n"),
         (["--gin_param=FindBlobs.filter = 3"], "doesn't have a parameter named 'filter'. Did you mean 'filters'?"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_written(folder, capsys, words, message):
+def test_mistakes_are_reported_before_anything_is_written(folder, capsys, words, message):
     assert train("mistake", "--gin_file=my_job", *words) in (1, 2)
     assert message in capsys.readouterr().err
     assert not list(Path("mistake").glob("*.gin"))

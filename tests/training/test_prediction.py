@@ -1,4 +1,4 @@
-"""The network for one volume at a time: with the weights of a program that trains, and with those that it saved."""
+"""Prediction of one volume at a time, with the current weights of a training program and with saved weights."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     program(**batch)
     after = predict(image)
     assert np.abs(after - before).max() > 1e-3
-    assert int(program.step) == 1, "a prediction is no step"
+    assert int(program.step) == 1, "a prediction does not count as a step"
     Checkpoints(tmp_path, program).save()
     np.testing.assert_array_equal(predictor(model_dir=tmp_path, **network)(image), after)
     whole = network | {"layout": ONE_PROCESSOR}

@@ -1,4 +1,4 @@
-"""What is said of tasks and data sets that are not what they should be."""
+"""Error messages for tasks and data sets that do not follow their protocols."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ mtf = mi.mtf
 
 
 class Sum:
-    """The simplest task: `weight sum(image)`."""
+    """A minimal task: `weight sum(image)`."""
 
     def inputs(self, batch_size, sizes, dtype, labels):
         return {"image": f"batch:{batch_size},x:{sizes[0]}"}
@@ -39,7 +39,7 @@ def program(task):
     return mi.Program(training_step(task, SGD(0.1)), inputs), inputs
 
 
-def test_inputs_that_are_shapes_alone_are_float32():
+def test_inputs_without_a_dtype_are_float32():
     made, inputs = program(Sum())
     assert inputs == {"image": ("batch:2,x:4", tf.float32)}
     assert made(image=np.ones((2, 4)))["loss"].numpy() == 8
@@ -68,9 +68,9 @@ class OtherNames(Sum):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (None, "task is a NoneType, which has no method inputs and no method loss and no method predict. Fix: "),
-        (Sum, "task is the class Sum, not an object of it. Fix: task=Sum()."),
-        (NoPredict(), "task is a NoPredict, which has no method predict. Fix: write predict(self, **inputs"),
+        (None, "task is a NoneType, which lacks the methods inputs, loss, predict. Fix: "),
+        (Sum, "task is the class Sum, not an instance of it. Fix: task=Sum()."),
+        (NoPredict(), "task is a NoPredict, which lacks the method predict. Fix: define predict(self, **inputs"),
         (
             NoDtype(),
             "task, a NoDtype: inputs(batch_size, sizes) will be called as "
@@ -83,13 +83,13 @@ class OtherNames(Sum):
         ),
     ],
 )
-def test_a_task_that_is_none(task, message):
+def test_an_invalid_task_is_refused(task, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as error:
         task_inputs(task, 2, (4,))
     assert error.value.settings == ("task",)
 
 
-def test_predict_is_checked_where_it_is_to_be_called():
+def test_predict_is_checked_before_it_is_called():
     task = Sum()
     task.predict = lambda picture: picture
     task_inputs(task, 2, (4,))
@@ -105,12 +105,16 @@ def test_predict_is_checked_where_it_is_to_be_called():
         (lambda loss, image: None, ConfigError, "must return a pair (loss, dict of measures, {} for none), not None"),
         (lambda loss, image: (1.0, {}), ConfigError, "must return mtf.Tensors; 'loss' is float."),
         (lambda loss, image: (loss, {"dice": 0.5}), ConfigError, "must return mtf.Tensors; 'dice' is float."),
-        (lambda loss, image: (image * loss, {}), ShapeError, "'loss' has the dimensions Shape[batch=2, x=4]. Fix: mtf"),
-        (lambda loss, image: (loss, {"dice": image}), ShapeError, "must return numbers; 'dice' has the dimensions"),
-        (lambda loss, image: (loss, {"loss": loss}), ConfigError, "a measure cannot be called 'loss', too."),
+        (
+            lambda loss, image: (image * loss, {}),
+            ShapeError,
+            "'loss' has the dimensions Shape[batch=2, x=4]. Fix: apply mtf",
+        ),
+        (lambda loss, image: (loss, {"dice": image}), ShapeError, "must return scalars; 'dice' has the dimensions"),
+        (lambda loss, image: (loss, {"loss": loss}), ConfigError, "a measure cannot also be named 'loss'."),
     ],
 )
-def test_a_loss_that_is_none(loss, error, message):
+def test_an_invalid_loss_is_refused(loss, error, message):
     class Other(Sum):
         def loss(self, image):
             return loss(super().loss(image)[0], image)
@@ -120,19 +124,19 @@ def test_a_loss_that_is_none(loss, error, message):
     assert "the loss of task Other" in str(raised.value)
 
 
-def test_a_loss_without_weights():
+def test_a_loss_without_weights_is_refused():
     class Fixed(Sum):
         def loss(self, image):
             return mtf.reduce_sum(image), {}
 
     with pytest.raises(
-        ConfigError, match=r"the loss of task Fixed has no weights to train\. Fix: make them with mtf\.get"
+        ConfigError, match=r"the loss of task Fixed has no weights to train\. Fix: create weights with mtf\.get"
     ):
         program(Fixed())
 
 
 class Ones:
-    """Batches of ones; a test changes them."""
+    """A data set of ones; `change` modifies each batch."""
 
     def __init__(self, change=lambda batch: batch, count=None):
         self.change, self.count = change, count
@@ -150,7 +154,7 @@ def batches(data, start_step=0):
     return data_batches(data, "folder", inputs, batch_size=2, sizes=(4,), seed=0, start_step=start_step)
 
 
-def test_batches_come_in_the_dtype_of_the_input_with_the_names_of_their_cases():
+def test_batches_have_the_dtype_of_the_input_and_the_names_of_their_cases():
     assert data_sizes(Ones(), "folder") == (4,)
     batch = next(batches(Ones()))
     assert batch["image"].dtype == tf.float64
@@ -167,14 +171,14 @@ def test_batches_come_in_the_dtype_of_the_input_with_the_names_of_their_cases():
         (lambda batch: {}, "the batch of step 5 has no 'image'; the task's inputs are image."),
         (
             lambda batch: {"picture": 1, "cases": []},
-            "has no 'image' and has 'picture', which is none; the task's inputs are image.",
+            "has no 'image' and has an unknown 'picture'; the task's inputs are image.",
         ),
         (
             lambda batch: {"image": batch["image"][:1]},
             "the batch of step 5: 'image' has the shape [1, 4], but the task's input is [batch:2,x:4].",
         ),
-        (lambda batch: {"image": [["a"]]}, "'image' cannot be made an array of float64: "),
-        (lambda batch: {"image": [[1], [1, 2]]}, "'image' cannot be made an array of float64: "),
+        (lambda batch: {"image": [["a"]]}, "'image' cannot be converted to an array of float64: "),
+        (lambda batch: {"image": [[1], [1, 2]]}, "'image' cannot be converted to an array of float64: "),
     ],
 )
 def test_a_batch_that_does_not_fit_names_the_data_set_and_the_step(change, message):
@@ -183,15 +187,15 @@ def test_a_batch_that_does_not_fit_names_the_data_set_and_the_step(change, messa
     assert str(error.value).startswith("data set Ones: the batch of step 5")
 
 
-def test_batches_that_end_end_no_run_in_silence():
-    found = batches(Ones(count=7), start_step=5)
-    next(found), next(found)
+def test_batches_that_end_are_reported():
+    iterator = batches(Ones(count=7), start_step=5)
+    next(iterator), next(iterator)
     with pytest.raises(DataError, match=re.escape("data set Ones: there is no batch for step 7; `batches` must")):
-        next(found)
+        next(iterator)
 
 
 @pytest.mark.parametrize("sizes", [None, (), (4, 0), (1, 2, 3, 4), ("a",), 64])
-def test_sizes_that_are_none(sizes):
+def test_invalid_sizes_are_refused(sizes):
     data = Ones()
     data.sizes = lambda data_dir: sizes
     with pytest.raises(
@@ -200,13 +204,14 @@ def test_sizes_that_are_none(sizes):
         data_sizes(data, "folder")
 
 
-def test_a_data_set_that_is_none():
+def test_an_invalid_data_set_is_refused():
     data = Ones()
     data.batches = lambda data_dir, batch_size: None
     with pytest.raises(ConfigError) as error:
         batches(data)
     assert str(error.value) == (
         "data, a Ones: batches(data_dir, batch_size) will be called as batches(data_dir, batch_size=..., sizes=..., "
-        "seed=..., start_step=...): got an unexpected keyword argument 'sizes'."
+        "seed=..., start_step=...): got an unexpected keyword argument 'sizes'. "
+        "Fix: make batches accept these arguments."
     )
     assert error.value.settings == ("data",)

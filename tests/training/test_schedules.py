@@ -1,4 +1,4 @@
-"""Schedules against their closed formulas, on Python numbers, on TensorFlow's scalars, and within a program."""
+"""Schedules equal their closed formulas for Python numbers, for tensors and within a program."""
 
 import math
 
@@ -36,18 +36,20 @@ STEPS = (0, 1, 3, 4, 7, 8, 20, 39, 40, 41, 100)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_values_are_those_of_the_formula(name):
+def test_values_equal_the_formula(name):
     schedule, formula = SCHEDULES[name]
     want = [formula(step) for step in STEPS]
     np.testing.assert_allclose([schedule(step) for step in STEPS], want, rtol=1e-12, atol=1e-16)
     tensors = [schedule(tf.constant(step, tf.float64)) for step in STEPS]
     np.testing.assert_allclose(tensors, want, rtol=1e-12, atol=1e-16)
     assert {tensor.dtype for tensor in tensors} == {tf.float64}
-    np.testing.assert_allclose(schedule(tf.constant(STEPS, tf.float64)), want, rtol=1e-12, atol=1e-16)  # of a stack
+    np.testing.assert_allclose(
+        schedule(tf.constant(STEPS, tf.float64)), want, rtol=1e-12, atol=1e-16
+    )  # a tensor of several steps
 
 
 @pytest.mark.parametrize("name", ["cosine", "warm-up, then cosine"])
-def test_a_program_steps_by_it(name):
+def test_a_program_uses_the_schedule(name):
     schedule, formula = SCHEDULES[name]
     optimizer = SGD(schedule, momentum=0.0)
     program = linear.program(optimizer, "rows:2,cores:2", "x:rows,batch:cores")
@@ -65,28 +67,28 @@ def test_a_program_steps_by_it(name):
     [
         (
             lambda: CosineDecay(0.1, steps=0),
-            "CosineDecay.steps = 0: it must be a number of steps from 1 up, as num_st",
+            "CosineDecay.steps = 0: it must be a positive number of steps, usually num_st",
         ),
         (lambda: CosineDecay(0.1, steps="all"), "CosineDecay.steps = 'all': it must be"),
-        (lambda: CosineDecay(-0.1, steps=10), "CosineDecay.initial = -0.1: it must be a learning rate above 0."),
+        (lambda: CosineDecay(-0.1, steps=10), "CosineDecay.initial = -0.1: it must be a positive learning rate."),
         (
             lambda: CosineDecay(0.1, steps=10, final=0.2),
-            "CosineDecay.final = 0.2: it must be from 0 to the initial rate, 0.1.",
+            "CosineDecay.final = 0.2: it must be between 0 and the initial rate, 0.1.",
         ),
         (lambda: PolyDecay(0.1, steps=-5), "PolyDecay.steps = -5: it must be"),
         (lambda: PolyDecay(float("nan"), steps=5), "PolyDecay.initial = nan: it must be"),
-        (lambda: PolyDecay(0.1, steps=5, power=0), "PolyDecay.power = 0: it must be a number above 0."),
-        (lambda: WarmUp(0.1, 0), "WarmUp.steps = 0: it must be a number of steps from 1 up."),
+        (lambda: PolyDecay(0.1, steps=5, power=0), "PolyDecay.power = 0: it must be a positive number."),
+        (lambda: WarmUp(0.1, 0), "WarmUp.steps = 0: it must be a positive number of steps."),
         (lambda: WarmUp("CosineDecay"), "WarmUp.schedule = 'CosineDecay': it must be a learning rate, or a schedule"),
     ],
 )
-def test_parameters_that_cannot_be(make, text):
+def test_invalid_parameters_are_refused(make, text):
     with pytest.raises(ConfigError) as error:
         make()
     assert text in str(error.value)
 
 
-def test_defaults_are_those_of_the_paper():
+def test_defaults_are_the_values_of_the_paper():
     assert [StepDecay()(step) for step in (0, 19_999, 20_000)] == [0.003, 0.003, 0.3 * 0.003]
     assert ExponentialDecay(2.0, 0.25, 10)(5) == 1.0
     assert as_schedule(0.1)(7) == 0.1

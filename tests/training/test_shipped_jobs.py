@@ -1,4 +1,4 @@
-"""Every shipped job is built under every shipped layout, at the smallest resolution that the largest mesh divides."""
+"""Every shipped job builds under every shipped layout, at the smallest resolution that the largest mesh divides."""
 
 import gin
 import numpy as np
@@ -14,7 +14,7 @@ from mtf_imaging.training.optimizers import Adafactor
 
 SHIPPED = list(resources.shipped_files())
 JOBS = [name for name in SHIPPED if name.startswith("gin/")]
-# Those for a number of GPUs are a job with another setup: they are built with that alone.
+# Jobs for a fixed number of GPUs, which are built only with their own layout.
 FOR_GPUS = {
     "gin/unet3d_lits_1gpu.gin": "1 x 192 x 192 x 192 x 1",
     "gin/unet3d_lits_8gpu.gin": "1 x 128 x 256 x 512 x 1",
@@ -24,10 +24,10 @@ OWN_LAYOUT = {
     "gin/unet3d_tpu_256.gin": "4 x 16 x 256 x 256 x 1",
 }
 LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
-# Those of images: they are built under the same layouts, by what x and y are called there.
+# Jobs for 2-D images, which are built under the same layouts with their own names for x and y.
 OF_IMAGES = {"gin/classify_4way.gin": ({"x": "height", "y": "width"}, 29)}
 OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
-# The network halves three times, so the 16 slices along x and y are of 8 voxels.
+# The network halves the image three times, so each of the 16 slices along x and y needs 8 voxels.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
 
@@ -60,11 +60,11 @@ def test_it_builds_for_images(job, layout, capsys):
     gin.clear_config()
     gin_config.bind([gin_config.find_gin_file(layout)], [], {})
     setup = JobSetup()
-    of_volumes = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*names, "batch"}]
-    layout_of_images = setup.parsed_layout.restrict(lambda dim: dim not in of_volumes)
+    volume_dims = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*names, "batch"}]
+    layout_of_images = setup.parsed_layout.restrict(lambda dim: dim not in volume_dims)
     mesh = layout_of_images.mesh_string
     rules = format_rules((names.get(dim, dim), onto) for dim, onto in layout_of_images.rules)
-    # The network halves four times, so each of 16 slices is of 16 pixels.
+    # The network halves the image four times, so each of the 16 slices needs 16 pixels.
     words = ["--resolution", "256", "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
     assert dry_run("--gin_file", job, *words) == 0
     assert f"weights in {variables} variables" in capsys.readouterr().out
@@ -74,13 +74,13 @@ def test_it_builds_for_images(job, layout, capsys):
 
 
 @pytest.mark.parametrize(("job", "image"), [*OWN_LAYOUT.items(), *FOR_GPUS.items()])
-def test_a_job_brings_its_own_layout(job, image, capsys):
+def test_a_job_has_its_own_layout(job, image, capsys):
     small = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1", "--gin.UNet3D.depth=2"]
     assert dry_run("--gin_file", job, *small) == 0
     assert next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image")).endswith(f" {image}")
 
 
-def test_a_mesh_too_large_for_deep_levels_builds_where_these_are_gathered_and_shows_it(capsys):
+def test_a_mesh_too_large_for_deep_levels_builds_if_they_are_gathered(capsys):
     job = ["--gin_file", "unet3d_demo", "--gin_file", "16x16x2", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1"]
     sizes = ["--resolution", "x:64,y:64,z:16", "--batch_size", "2"]
     assert dry_run(*job, *sizes) == 2
@@ -93,7 +93,7 @@ def test_a_mesh_too_large_for_deep_levels_builds_where_these_are_gathered_and_sh
 
 
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])
-def test_what_the_papers_job_is(job):
+def test_the_job_of_the_paper_has_its_settings(job):
     gin.clear_config()
     try:
         gin_config.bind([gin_config.find_gin_file(job)], [], {})

@@ -1,4 +1,4 @@
-"""A table that is rewritten appears whole or stays as it was."""
+"""A table is rewritten atomically: completely or not at all."""
 
 import errno
 
@@ -12,7 +12,7 @@ STEPS = 50
 
 @pytest.fixture
 def path(tmp_path):
-    """A table of 50 rows, in a folder of its own."""
+    """Writes a table of 50 rows in a new folder; returns its path."""
     table = StepTable(tmp_path / "run/losses.csv")
     table.begin(0)
     for step in range(STEPS):

@@ -1,4 +1,4 @@
-"""Disks that are full, folders that cannot be written, records that are damaged: a message, and nothing is lost."""
+"""A full disk, a read-only folder or a damaged record gives an error message and loses no data."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ TINY = [
 
 
 def run(*words):
-    """Runs a command as a process of its own would: nothing of gin stays from the one before."""
+    """Runs a command as a new process would, with a clean gin configuration."""
     gin.clear_config()
     try:
         return main([str(word) for word in words])
@@ -30,7 +30,7 @@ def run(*words):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Cases, records, and `whole`, a run that nothing disturbed."""
+    """Writes cases, records, and `whole`, an uninterrupted run."""
     folder = tmp_path_factory.mktemp("data")
     assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
     words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16]
@@ -56,7 +56,7 @@ def content(folder):
         (2**14, "the checkpoint of step 4 cannot be written: "),
     ],
 )
-def test_a_full_disk_loses_nothing_and_training_goes_on_when_there_is_room(data, mounted, capfd, leave, text):
+def test_a_full_disk_loses_nothing_and_training_resumes_when_there_is_room(data, mounted, capfd, leave, text):
     disk = mounted("size=1m")
     assert train(data, disk / "run", num_steps=2) == 0
     fill(disk, leave)
@@ -75,15 +75,15 @@ def test_a_full_disk_loses_nothing_and_training_goes_on_when_there_is_room(data,
     assert content(disk / "run") == content(data / "whole")
 
 
-def test_a_checkpoint_that_does_not_fit_is_told_and_not_left_half_written(data, tmp_path, capsys):
-    """The same without a disk of one's own: files may not grow beyond a limit."""
+def test_a_checkpoint_that_does_not_fit_is_reported_and_leaves_no_partial_file(data, tmp_path, capsys):
+    """Like the test above, but with a limit on the file size instead of a separate disk."""
     assert train(data, tmp_path / "run", num_steps=2) == 0
     before = content(tmp_path / "run")
     with no_file_larger_than(2**14):
         assert train(data, tmp_path / "run") == 1
     message = capsys.readouterr().err
     assert "the checkpoint of step 4 cannot be written: " in message
-    assert "; File too large. The last one is " in message
+    assert "File too large. Last checkpoint: " in message
     assert "Traceback" not in message
     after = content(tmp_path / "run")
     assert after.keys() == before.keys()
@@ -94,20 +94,20 @@ def test_a_checkpoint_that_does_not_fit_is_told_and_not_left_half_written(data, 
 
 @pytest.fixture
 def read_only(data, mounted, tmp_path):
-    """The folder of a run that can be read only."""
+    """A read-only folder of a run."""
     if os.getuid():
         shutil.copytree(data / "whole", tmp_path / "run")
         (tmp_path / "run").chmod(0o555)
         yield tmp_path / "run"
         (tmp_path / "run").chmod(0o755)
-    else:  # who may do anything is kept out by the file system alone
+    else:  # root ignores permissions, so mount the file system read-only
         disk = mounted("size=1m")
         shutil.copytree(data / "whole", disk / "run")
         mounted("remount,ro")
         yield disk / "run"
 
 
-def test_a_read_only_folder_is_told_at_once_and_can_be_predicted_from(data, read_only, tmp_path, capsys):
+def test_a_read_only_folder_is_reported_at_once_and_can_be_used_to_predict(data, read_only, tmp_path, capsys):
     before = content(read_only)
     assert train(data, read_only, num_steps=STEPS + 1) == 1
     message = capsys.readouterr().err
@@ -119,10 +119,10 @@ def test_a_read_only_folder_is_told_at_once_and_can_be_predicted_from(data, read
 
 
 @pytest.mark.slow
-def test_a_damaged_record_is_named_when_it_comes_and_training_goes_on_when_it_is_whole(data, tmp_path, capsys):
+def test_a_damaged_record_is_reported_and_training_resumes_when_it_is_repaired(data, tmp_path, capsys):
     records = shutil.copytree(data / "records", tmp_path / "records")
     rows = (data / "whole/losses.csv").read_text().splitlines()[1:]
-    third = rows[2].split(",")[-1]  # the case of the first step after a checkpoint
+    third = rows[2].split(",")[-1]  # the case of the first step after the checkpoint
     (path,) = [path for path in records.rglob(f"*{third}*") if path.suffix != ".json"]
     whole, damaged = path.read_bytes(), bytearray(path.read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -138,7 +138,7 @@ def test_a_damaged_record_is_named_when_it_comes_and_training_goes_on_when_it_is
     assert content(tmp_path / "run") == content(data / "whole")
 
 
-def test_a_signal_in_a_step_saves_it_and_the_same_command_goes_on(data, tmp_path, capfd, monkeypatch):
+def test_a_signal_saves_the_step_and_the_same_command_resumes(data, tmp_path, capfd, monkeypatch):
     after = losses.LossLog.after
 
     def signalled(self, step, *args):
@@ -149,10 +149,10 @@ def test_a_signal_in_a_step_saves_it_and_the_same_command_goes_on(data, tmp_path
     monkeypatch.setattr(losses.LossLog, "after", signalled)
     assert train(data, tmp_path / "run") == 75
     message = capfd.readouterr().err
-    assert "\nSIGTERM: saves a checkpoint after this step and ends" in message
+    assert "\nSIGTERM: the run saves a checkpoint after this step and ends" in message
     assert message.splitlines()[-1] == (
-        "mtf-imaging: SIGTERM: stopped after 3 steps; the last checkpoint is "
-        f"{tmp_path}/run/ckpt-3. Started again, the run goes on from there."
+        "mtf-imaging: SIGTERM: stopped after 3 steps; last checkpoint: "
+        f"{tmp_path}/run/ckpt-3. Start the run again to resume it."
     )
     assert train(data, tmp_path / "run") == 0
     ends = [name for name in content(data / "whole") if name.startswith(("losses", f"ckpt-{STEPS}"))]
@@ -160,7 +160,7 @@ def test_a_signal_in_a_step_saves_it_and_the_same_command_goes_on(data, tmp_path
     assert all(content(tmp_path / "run")[name] == content(data / "whole")[name] for name in ends)
 
 
-def test_while_one_trains_a_second_is_refused_and_the_weights_can_be_used(data, tmp_path, capsys):
+def test_a_second_run_is_refused_while_the_first_trains_but_prediction_works(data, tmp_path, capsys):
     with lock.held(data / "whole"):
         before = content(data / "whole")
         assert train(data, data / "whole", num_steps=STEPS + 1) == 2

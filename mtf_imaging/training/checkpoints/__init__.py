@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written whole, checked before they are restored, the best one kept."""
+"""Checkpoints of a run: atomic writes, checks before a restore, and the best checkpoint."""
 
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 

@@ -1,4 +1,4 @@
-"""The checkpoint that scored best."""
+"""The checkpoint with the best score."""
 
 import math
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 
 
 class BestCheckpoint:
-    """Keeps one checkpoint in a folder, `ckpt-STEP`: that of the highest score, the earliest of equal ones.
+    """Keeps the checkpoint with the highest score in a folder, as `ckpt-STEP`.
 
-    The one before is deleted when the new one is whole.
+    Of equal scores, the earliest wins. The previous best checkpoint is deleted once the new one is complete.
 
     Args:
-      directory: the folder; made with the first checkpoint.
+      directory: the folder, which is created with the first checkpoint.
       program: the `Program`.
     """
 
@@ -23,21 +23,23 @@ class BestCheckpoint:
         self._directory, self._program = Path(directory), program
 
     def keep(self, scores: Mapping[int, float]) -> int | None:
-        """Saves the program if no kept checkpoint scored as high.
+        """Saves the program if its score is higher than that of the kept checkpoint.
 
         Args:
-          scores: {step: score} of all evaluations of the run so far. A checkpoint of another step belongs to a run
-            that was started over, and is deleted.
+          scores: {step: score} of all evaluations of the run so far. A checkpoint of a step without a score is a
+            leftover of a run that was started over, and is deleted.
 
         Returns:
-          The step of the best checkpoint, or None where there is none.
+          The step of the best checkpoint, or None if there is no checkpoint.
         """
         now = int(self._program.step)
         kept = checkpoint_files.steps(self._directory)
         candidates = sorted(step for step in {*kept, now} if step in scores)
         best = max(candidates, key=lambda step: _comparable(scores[step]), default=None)
         if best is not None and best not in kept:
-            Checkpoints(self._directory, self._program, keep=2).save()  # the one before goes only now
+            Checkpoints(
+                self._directory, self._program, keep=2
+            ).save()  # the previous one is deleted below, after the new one is complete
         checkpoint_files.sweep(self._directory)
         checkpoint_files.delete_others(self._directory, best)
         return best

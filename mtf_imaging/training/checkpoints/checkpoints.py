@@ -1,4 +1,4 @@
-"""Checkpoints of a program: whole variables by name, so that any layout can go on from those of any other."""
+"""Checkpoints of a program: whole variables by name, so that a run can resume under any layout."""
 
 import logging
 from pathlib import Path
@@ -12,25 +12,25 @@ from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.contents import check_contents
 
 _logger = logging.getLogger(__name__)
-# This process reads and writes all files, on a disk that it sees, wherever the variables are.
+# This process reads and writes all files on its own file system, even if the variables are on a server.
 _OPTIONS = tf.train.CheckpointOptions(experimental_io_device="/job:localhost/replica:0/task:0/device:CPU:0")
 
 
 class Checkpoints:
-    """The checkpoints of a program in a folder, `ckpt-STEP`.
+    """The checkpoints of a program in a folder, named `ckpt-STEP`.
 
-    They are those of `tf.train.Checkpoint(program=program)`, and `tf.train.latest_checkpoint` finds the last. A run
-    that is killed while it writes one, or finds the disk full, leaves the one before as the last. Which there are is
-    read from the folder each time, so files that somebody deletes put nothing out of order.
+    The files are the same as those of `tf.train.Checkpoint(program=program)`, and `tf.train.latest_checkpoint` returns
+    the last one. If a run is killed while it writes a checkpoint, or if the disk is full, the previous checkpoint
+    remains the last. The class lists the folder each time, so it tolerates files that a user deletes.
 
     Args:
-      directory: the folder; made where it is missing.
+      directory: the folder, which is created if it is missing.
       program: the `Program`.
-      every: steps between checkpoints.
-      keep: how many of the last stay.
+      every: number of steps between checkpoints.
+      keep: number of most recent checkpoints to keep.
 
     Raises:
-      ConfigError: fewer than 1 of either.
+      ConfigError: `every` or `keep` is below 1.
     """
 
     def __init__(self, directory: str | Path, program: Program, every: int = 100, keep: int = 3) -> None:
@@ -45,61 +45,63 @@ class Checkpoints:
 
     @property
     def last(self) -> str | None:
-        """The path of the last checkpoint, or None."""
+        """The path of the last checkpoint; None if there is no checkpoint."""
         return last_checkpoint(self._directory)
 
     def save_once(self) -> None:
-        """Saves the program, unless it has made no step since the last time."""
+        """Saves the program, unless it has not made a step since it was last saved."""
         if int(self._program.step) != self._saved:
             self.save()
 
     def save(self) -> None:
-        """Saves the program as it is.
+        """Saves the program.
 
         Raises:
           TrainingError: a variable is not finite; nothing is saved.
-          CheckpointError: it cannot be written, for instance because the disk is full; the ones before stay.
+          CheckpointError: the checkpoint cannot be written, for instance because the disk is full. Earlier checkpoints
+            remain.
         """
         step = int(self._program.step)
         for name, variable in self._program.variables.items():
             if variable.dtype.is_floating and not np.isfinite(tf.reduce_sum(tf.abs(variable)).numpy()):
                 raise TrainingError(
                     f"variable '{name}' is not finite after step {step}; this state is not saved. "
-                    f"The last checkpoint is {self.last or 'none yet'}. Fix: a lower learning rate."
+                    f"Last checkpoint: {self.last or 'none'}. Fix: lower the learning rate."
                 )
         try:
-            # TensorFlow counts saves; a run that was stopped has one more, which its files should not tell.
+            # TensorFlow counts the saves of a run. Store the step instead, so that the files of an interrupted run are
+            # equal to those of an uninterrupted one.
             self._checkpoint.save_counter.assign(step)
             checkpoint_files.write(self._directory, step, lambda path: self._checkpoint.write(path, _OPTIONS))
         except (tf.errors.OpError, OSError) as error:
             raise CheckpointError(
-                f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. The last one is "
-                f"{self.last or 'none yet'}. Fix: what keeps it from being written (space on the disk, a quota, "
-                "permissions). Started again, the run goes on from there."
+                f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. "
+                f"Last checkpoint: {self.last or 'none'}. Fix: free disk space, raise the quota or correct the "
+                "permissions, then start the run again to resume it."
             ) from error
         checkpoint_files.delete_old(self._directory, step, self._keep)
         self._saved = step
 
     def restore(self) -> int:
-        """Restores the last checkpoint that is whole, if there is any, and says so.
+        """Restores the last intact checkpoint, if there is one, and logs its step.
 
         Returns:
-          The step to go on with; 0 where there is no checkpoint.
+          The step to resume with; 0 if there is no checkpoint.
 
         Raises:
-          CheckpointError: there are checkpoints, but all are damaged, or the last whole one is of another network.
+          CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
         """
         path = restore_last(self._directory, self._checkpoint, self._program, everything=True)
         checkpoint_files.sweep(self._directory)
         if path is None:
             return 0
         step = int(self._program.step)
-        _logger.info("goes on from step %d, %s", step, path)
+        _logger.info("resuming from step %d, %s", step, path)
         return step
 
 
 def load_weights(directory: str | Path, program: Program) -> str:
-    """Restores the variables that a program has from the last whole checkpoint; what else is in it is left out.
+    """Restores the variables of a program from the last intact checkpoint, and ignores its other variables.
 
     Args:
       directory: the folder of checkpoints.
@@ -109,7 +111,8 @@ def load_weights(directory: str | Path, program: Program) -> str:
       The path of the checkpoint.
 
     Raises:
-      CheckpointError: there is none, all are damaged, or it lacks a variable or has it in another shape.
+      CheckpointError: there is no checkpoint, all checkpoints are damaged, or a variable of the program is missing from
+        the last intact checkpoint or has another shape there.
     """
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
     if path is None:
@@ -121,19 +124,19 @@ def load_weights(directory: str | Path, program: Program) -> str:
 
 
 def last_checkpoint(directory: str | Path) -> str | None:
-    """Returns the path of the last checkpoint in a folder, or None."""
+    """Returns the path of the last checkpoint in a folder; None if there is no checkpoint."""
     paths = checkpoint_files.paths(Path(directory))
     return paths[0] if paths else None
 
 
 def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, everything: bool) -> str | None:
-    """Restores the last whole checkpoint and returns its path, or None where there is no checkpoint.
+    """Restores the last intact checkpoint and returns its path; returns None if there is no checkpoint.
 
     Args:
       directory: the folder.
       checkpoint: a `tf.train.Checkpoint(program=program)`.
       program: the `Program`.
-      everything: whether the checkpoint must hold no other variables than the program's.
+      everything: whether to refuse a checkpoint with variables that the program lacks.
 
     Raises:
       CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
@@ -147,15 +150,15 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
             check_contents(path, reader.get_variable_to_shape_map(), program, everything)
             checkpoint.restore(path, _OPTIONS).expect_partial()
             return path
-        except tf.errors.ResourceExhaustedError:  # too little memory is no damage
+        except tf.errors.ResourceExhaustedError:  # out of memory, not damaged
             raise
-        except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow has no one error for damage
-            # A run that trains meanwhile may have saved the next one and deleted this one.
+        except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow's errors for damaged files
+            # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
             if checkpoint_files.paths(directory)[:1] != paths[:1]:
                 return restore_last(directory, checkpoint, program, everything)
-            _logger.warning("checkpoint %s is damaged, the one before is taken: %s", path, reason(error))
+            _logger.warning("checkpoint %s is damaged; using the previous one: %s", path, reason(error))
     if paths:
         raise CheckpointError(
-            f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train anew elsewhere."
+            f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train again in another model_dir."
         )
     return None

@@ -1,4 +1,4 @@
-"""Whether a checkpoint is of the network that it is to be restored into."""
+"""Checks that a checkpoint belongs to a network before it is restored."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.program.program import Program
 
-# How tf.train.Checkpoint(program=...) calls a variable of a program; in names, "/" is written ".S" and "." "..".
+# The key of a variable in tf.train.Checkpoint(program=...), which escapes "/" as ".S" and "." as "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SHOWN = 4
-_FIX = "Fix: use the task and the optimizer that it was trained with, or another model_dir."
+_FIX = "Fix: use the task and the optimizer that the checkpoint was trained with, or another model_dir."
 _SETTINGS = ("task", "optimizer", "model_dir")
 
 
 def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Program, everything: bool) -> None:
-    """Compares the variables of a checkpoint and of a program.
+    """Compares the variables of a checkpoint with the variables of a program.
 
     Args:
       path: path of the checkpoint.
-      shapes: its shapes by key, as TensorFlow's reader gives them.
+      shapes: the shape of each variable by its key, as returned by TensorFlow's checkpoint reader.
       program: the `Program`.
-      everything: whether variables of the checkpoint that the program lacks are a fault.
+      everything: whether to refuse a checkpoint with variables that the program lacks.
 
     Raises:
-      CheckpointError: they are not of one network; names the first variables that differ.
+      CheckpointError: the variables differ; the message names the first few that do.
     """
     saved = {_name(match[1]): list(shape) for key, shape in shapes.items() if (match := _VARIABLE.match(key))}
     wanted = {name: variable.shape.as_list() for name, variable in program.variables.items()}
@@ -34,13 +34,13 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
             settings=_SETTINGS,
         )
     faults = [
-        f"'{name}' is {saved[name]} in it, {wanted[name]} here"
+        f"'{name}' has shape {saved[name]} in the checkpoint, but {wanted[name]} in the network"
         for name in wanted
         if wanted[name] != saved.get(name, wanted[name])
     ]
-    faults += [f"'{name}' {wanted[name]} is not in it" for name in wanted if name not in saved]
+    faults += [f"'{name}' {wanted[name]} is missing from the checkpoint" for name in wanted if name not in saved]
     if everything:
-        faults += [f"'{name}' {saved[name]} is only in it" for name in sorted(saved) if name not in wanted]
+        faults += [f"'{name}' {saved[name]} is only in the checkpoint" for name in sorted(saved) if name not in wanted]
     if faults:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""The files of checkpoints in a folder: which there are, how one appears whole, how old ones go."""
+"""The checkpoint files in a folder: lists, writes and deletes them."""
 
 import contextlib
 import re
@@ -8,13 +8,16 @@ from pathlib import Path
 
 _NAME = re.compile(r"ckpt-(\d+)\.(index|data-\d+-of-\d+)$")
 _TEMPORARY = "_temp"
-_STATE = "checkpoint"  # where TensorFlow looks for the name of the last one
+_STATE = "checkpoint"  # the file in which TensorFlow looks up the name of the last checkpoint
 
 
 def paths(directory: Path) -> list[str]:
-    """Returns the paths of the checkpoints, newest first. One is there when its index is: that is written last."""
-    found = [(step, str(path.with_suffix(""))) for step, suffix, path in _files(directory) if suffix == "index"]
-    return [path for _, path in sorted(found, reverse=True)]
+    """Returns the paths of the checkpoints, newest first.
+
+    A checkpoint counts only if its index exists, because the index is written last.
+    """
+    indexes = [(step, str(path.with_suffix(""))) for step, suffix, path in _files(directory) if suffix == "index"]
+    return [path for _, path in sorted(indexes, reverse=True)]
 
 
 def steps(directory: Path) -> list[int]:
@@ -23,25 +26,25 @@ def steps(directory: Path) -> list[int]:
 
 
 def check_access(directory: Path) -> None:
-    """Checks that all checkpoint files can be opened. TensorFlow reports a file without read permission as damaged.
+    """Checks that all checkpoint files can be opened, because TensorFlow reports an unreadable file as damaged.
 
     Raises:
       OSError: a file cannot be opened.
     """
     for _, _, path in _files(directory):
-        with contextlib.suppress(FileNotFoundError):  # a run that is training has deleted it
+        with contextlib.suppress(FileNotFoundError):  # deleted by a run that is training
             path.open("rb").close()
 
 
 def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None:
-    """Writes a checkpoint, `ckpt-STEP`, whole or not at all.
+    """Writes the checkpoint `ckpt-STEP` atomically.
 
-    It is written in a folder of its own, `ckpt-STEP_temp`, from where its files are moved when all are whole.
+    The files are written to a temporary folder, `ckpt-STEP_temp`, and moved once all are complete.
 
     Args:
-      directory: the folder of checkpoints; made where it is missing.
-      step: its number.
-      write_to: a function of the path to write to, such as `tf.train.Checkpoint.write`.
+      directory: the folder of checkpoints, which is created if it is missing.
+      step: the step number of the checkpoint.
+      write_to: a function that writes the checkpoint to a given path, such as `tf.train.Checkpoint.write`.
     """
     name = f"ckpt-{step}"
     temporary = directory / f"{name}{_TEMPORARY}"
@@ -49,7 +52,7 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
         temporary.mkdir(parents=True, exist_ok=True)
         write_to(str(temporary / name))
         (temporary / _STATE).write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
-        (directory / f"{name}.index").unlink(missing_ok=True)  # of a damaged one, whose files are replaced one by one
+        (directory / f"{name}.index").unlink(missing_ok=True)  # of a damaged checkpoint of the same step
         for path in sorted(temporary.glob(f"{name}.*")):  # data, then index
             path.replace(directory / path.name)
         (temporary / _STATE).replace(directory / _STATE)
@@ -58,44 +61,47 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
 
 
 def delete_old(directory: Path, step: int, keep: int) -> None:
-    """Deletes all but the last `keep` checkpoints up to that of `step`, and data that has no index.
+    """Deletes all but the last `keep` checkpoints up to `step`, and data files without an index.
 
-    Later ones stay: they are damaged, or the run would have gone on from them, and it writes them anew in time.
+    Checkpoints after `step` remain. They must be damaged, because the run did not resume from them, and the run will
+    overwrite them.
 
     Args:
       directory: the folder of checkpoints.
-      step: the step of the last checkpoint that counts.
-      keep: how many stay.
+      step: the step of the run's last checkpoint.
+      keep: number of checkpoints to keep.
     """
-    found = [file for file in _files(directory) if file[0] <= step]
-    kept = sorted(number for number, suffix, _ in found if suffix == "index")[-keep:]
-    _delete(file for file in found if file[0] not in kept)
+    files = [file for file in _files(directory) if file[0] <= step]
+    kept = sorted(number for number, suffix, _ in files if suffix == "index")[-keep:]
+    _delete(file for file in files if file[0] not in kept)
 
 
 def delete_others(directory: Path, step: int | None) -> None:
-    """Deletes all checkpoints but one, and data that has no index.
+    """Deletes all checkpoints except one, and data files without an index.
 
     Args:
       directory: the folder of checkpoints.
-      step: the step of the checkpoint that stays; None to keep none.
+      step: the step of the checkpoint to keep; None to delete all.
     """
     _delete(file for file in _files(directory) if file[0] != step)
 
 
 def sweep(directory: Path) -> None:
-    """Deletes what is left of checkpoints that were being written when their run was killed."""
+    """Deletes the temporary folders of killed runs."""
     for leftover in directory.glob(f"ckpt-*{_TEMPORARY}"):
         shutil.rmtree(leftover)
 
 
 def _delete(files: Iterable[tuple[int, str, Path]]) -> None:
-    for _, _, path in sorted(files, key=lambda file: file[1] != "index"):  # a checkpoint ends with its index
+    for _, _, path in sorted(
+        files, key=lambda file: file[1] != "index"
+    ):  # without its index, a checkpoint no longer exists
         path.unlink(missing_ok=True)
 
 
 def _files(directory: Path) -> list[tuple[int, str, Path]]:
-    """Returns the files of checkpoints: (step, "index" or "data-...", path)."""
+    """Returns the checkpoint files as tuples (step, "index" or "data-...", path)."""
     if not directory.is_dir():
         return []
-    # `glob` would return nothing for a folder without read permission.
+    # Not `glob`, which returns nothing for a folder without read permission.
     return [(int(match[1]), match[2], path) for path in directory.iterdir() if (match := _NAME.match(path.name))]

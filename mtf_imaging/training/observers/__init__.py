@@ -1,1 +1,1 @@
-"""Observers of a run: they receive every step and write tables, events, traces and scores."""
+"""Observers of a run, which receive every step and write tables, events, traces and scores."""

@@ -1,4 +1,4 @@
-"""Evaluation of held-out cases while a network trains."""
+"""Evaluation of held-out cases during training."""
 
 import logging
 import time
@@ -19,33 +19,34 @@ from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.step_table import StepTable
 
 _logger = logging.getLogger(__name__)
-LOSS = "loss"  # the name of the training loss, so that TensorBoard shows both in one chart
+LOSS = "loss"  # the same name as the training loss, so that TensorBoard shows both in one chart
 
 
 class _Stopped(Exception):
-    """The run was told to stop while it evaluated."""
+    """The run was asked to stop during an evaluation."""
 
 
 class Evaluator(Observer):
-    """Evaluates every so many steps and after the last; keeps `scores.csv`, events, and the best checkpoint.
+    """Evaluates held-out cases at regular steps; writes `scores.csv`, TensorBoard events and the best checkpoint.
 
-    A step that is evaluated has a checkpoint first, and a row in `scores.csv` last of all but the best checkpoint. So
-    a run that is killed anywhere between knows what it has still to do when it goes on, and ends with the scores and
-    the best checkpoint of a run that never stopped. For that, the evaluator must be the last of a run's observers.
+    An evaluation saves a checkpoint of its step, writes events and a row of `scores.csv`, and then updates the best
+    checkpoint. A run that is killed in between resumes with the missing part, so it ends with the same scores and the
+    same best checkpoint as an uninterrupted run. This requires that the evaluator is the last observer of the run.
 
     Args:
-      folder: folder of `scores.csv` and events.
-      evaluate: a function of `predict`, as `Evaluation.open` returns it.
+      folder: folder of `scores.csv` and the events.
+      evaluate: a function of `predict`, as returned by `Evaluation.open`.
       predict: the network with the weights of the program.
       program: the `Program` that is trained.
-      checkpoints: its `Checkpoints`.
-      best: its `BestCheckpoint`.
-      best_by: the measure by which the best checkpoint is chosen; more is better.
-      every: steps between evaluations.
-      num_steps: steps of the run.
-      stop: as of `loop.train`: asked before each case; an evaluation that is stopped leaves no row.
-      loss: a function that returns the held-out loss, or None for no held-out loss. Its argument is a function that it
-        must call before each batch.
+      checkpoints: the `Checkpoints` of the program.
+      best: the `BestCheckpoint` of the program.
+      best_by: the measure that selects the best checkpoint; higher is better.
+      every: number of steps between evaluations. The last step is always evaluated.
+      num_steps: total number of steps of the run.
+      stop: the stop function, as in `loop.train`. It is called before each case, and an evaluation that it ends leaves
+        no row.
+      loss: a function that returns the held-out loss, or None to skip it. Its argument is a function that it must call
+        before each batch.
     """
 
     def __init__(
@@ -91,17 +92,17 @@ class Evaluator(Observer):
             self._events.close()
 
     def _is_due(self, steps: int) -> bool:
-        """Whether the weights after so many steps are to be evaluated."""
+        """Whether to evaluate the weights after this number of steps."""
         return steps > 0 and (steps % self._every == 0 or steps == self._num_steps)
 
     def _run(self, step: int) -> None:
-        assert self._events is not None, "begin opens the file"
+        assert self._events is not None, "begin must be called first"
         began = time.monotonic()
         try:
             loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
             scores, pictures = self._evaluate(self._predict_unless_stopped)
         except _Stopped as why:
-            _logger.info("step %d: the evaluation is left out, to be made when the run goes on: %s", step, why)
+            _logger.info("step %d: the evaluation is postponed until the run resumes: %s", step, why)
             return
         scores = loss | scores
         self._events.scalars(step, scores)
@@ -134,11 +135,11 @@ def check_measure(name: str, measures: Sequence[str]) -> None:
       measures: the measures of the evaluation.
 
     Raises:
-      ConfigError: it is none of them.
+      ConfigError: the evaluation does not have the measure.
     """
     if name not in measures:
         raise ConfigError(
-            f"monitor = {name!r} is no measure of the evaluation, which has {', '.join(measures) or 'none'}."
+            f"monitor = {name!r} is not a measure of the evaluation, which has {', '.join(measures) or 'none'}."
             f"{did_you_mean(str(name), measures)} Fix: choose one of them.",
             settings=["monitor"],
         )

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, one a run; it hides what a killed run wrote past its last checkpoint."""
+"""TensorBoard event files that hide the steps which a killed run made after its last checkpoint."""
 
 import os
 import socket
@@ -17,12 +17,13 @@ _value = v1.Summary.Value
 class EventFile:
     """Writes scalars, pictures and texts for TensorBoard; the first of them creates the file.
 
-    An event file is a TFRecord file of `Event`s. They are written here, because TensorFlow 2's own writer has no way to
-    say where a run begins again; and as plain numbers and images, because some readers cannot read its tensors.
+    An event file is a TFRecord file of `Event`s. TensorFlow 2's own writer cannot mark the step at which a run resumes,
+    and it writes tensors, which some readers cannot read. This class marks the step, and writes plain numbers and
+    images.
 
     Args:
-      folder: folder of the events of a run; made where it is missing.
-      step: first step of the run; TensorBoard drops what earlier files hold of this step and later.
+      folder: folder of the events of a run, which is created if it is missing.
+      step: first step of the run. TensorBoard drops the events of this step and later from earlier files.
     """
 
     def __init__(self, folder: str | Path, step: int) -> None:
@@ -30,10 +31,10 @@ class EventFile:
         self._file: tf.io.TFRecordWriter | None = None
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Writes numbers, in float32.
+        """Writes numbers as float32.
 
         Args:
-          step: the step that they belong to.
+          step: number of the step.
           values: the numbers by name.
         """
         self._write(step, [_value(tag=name, simple_value=float(number)) for name, number in values.items()])
@@ -42,8 +43,8 @@ class EventFile:
         """Writes a picture.
 
         Args:
-          step: the step that it belongs to.
-          name: its name.
+          step: number of the step.
+          name: name of the picture.
           pixels: array `[height, width, 3]` of uint8.
         """
         height, width, channels = pixels.shape
@@ -56,8 +57,8 @@ class EventFile:
         """Writes a text, which TensorBoard shows as Markdown.
 
         Args:
-          step: the step that it belongs to.
-          name: its name.
+          step: number of the step.
+          name: name of the text.
           markdown: the text.
         """
         metadata = v1.SummaryMetadata(plugin_data={"plugin_name": "text"})
@@ -75,7 +76,7 @@ class EventFile:
 
     def _open(self) -> tf.io.TFRecordWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
-        # Files are read in the order of their names: nanoseconds tell two runs of one second apart.
+        # TensorBoard reads files in the order of their names. Nanoseconds order two runs that begin in one second.
         name = f"events.out.tfevents.{time.time_ns():020d}.{socket.gethostname()}.{os.getpid()}"
         self._file = file = tf.io.TFRecordWriter(str(self._folder / name))
         self._event(file, file_version="brain.Event:2")

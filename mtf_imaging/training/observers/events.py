@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a training run."""
+"""TensorBoard events of a training run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,14 @@ from mtf_imaging.training.observers.observer import Observer
 class TrainingEvents(Observer):
     """Writes TensorBoard events of every step, and texts about the run.
 
-    The events of a step are the loss, the task's measures, the learning rate, the speed, and the share of the step that
-    was spent waiting for data.
+    The events of a step are the loss, the task's measures, the learning rate, the speed, and the fraction of the step
+    that was spent waiting for data.
 
     Args:
       folder: folder of the events.
-      learning_rate: a function of the step's number.
+      learning_rate: a function that maps the step number to the learning rate.
       batch_size: volumes in a step.
-      texts: Markdown by name, written where the run begins.
+      texts: Markdown texts by name, written with the first step.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TrainingEvents(Observer):
         self._file = EventFile(self._folder, step)
 
     def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
-        assert self._file is not None, "begin opens the file"
+        assert self._file is not None, "begin must be called first"
         for name in list(self._texts):
             self._file.text(step, name, self._texts.pop(name))
         speed = {"volumes_per_second": self._batch_size / seconds, "data_wait": waited}

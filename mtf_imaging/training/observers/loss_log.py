@@ -1,4 +1,4 @@
-"""`losses.csv`: what every step measured, in full precision, so that two runs can be compared digit by digit."""
+"""`losses.csv`: the loss and the measures of every step, in full precision, so that runs can be compared exactly."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,10 @@ from mtf_imaging.training.observers.step_table import StepTable
 
 
 class LossLog(Observer):
-    """Writes a row a step to a CSV file: step, loss, the task's measures, cases.
+    """Writes one row per step to a CSV file, with the step, the loss, the task's measures and the cases.
 
     Args:
-      path: the file; made where it is missing.
+      path: the file, which is created if it is missing.
     """
 
     def __init__(self, path: str | Path) -> None:

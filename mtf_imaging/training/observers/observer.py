@@ -1,35 +1,35 @@
-"""The base class of observers, which receive every step of a run, for instance to write it down."""
+"""The base class of observers, which receive every step of a run, for instance to log it."""
 
 from typing import Any
 
 
 class Observer:
-    """Base class of the observers of a run: each writes the methods that it needs.
+    """Base class of the observers of a run; a subclass overrides the methods that it needs.
 
-    Observers are called in the order in which the run has them. A checkpoint of a step is saved after `after`, so what
-    is written there is on disk before the run can go on from that step.
+    Observers are called in the order of the list that is passed to the loop. The checkpoint of a step is saved after
+    all calls of `after`, so the output of `after` is on disk before a run can resume from that step.
     """
 
     def begin(self, step: int) -> None:
         """Prepares for a run that begins with this step.
 
-        An observer drops what it wrote of this step and later ones, in a run that was killed before it saved.
+        If an earlier run was killed after its last checkpoint, the observer deletes its output for this step and later.
 
         Args:
           step: number of the first step, from 0.
         """
 
     def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
-        """Receives a step that was computed. If its loss is not finite, the run ends afterwards.
+        """Receives the result of a step. If its loss is not finite, the run ends afterwards.
 
         Args:
-          step: its number, from 0.
-          values: numpy scalars by name, "loss" and the task's measures.
-          cases: names of the cases of its batch.
-          seconds: the median time of the last steps, with the wait for their batches, without observers and
-            checkpoints.
-          waited: the part of this step's time, 0..1, that was spent waiting for its batch.
+          step: number of the step, from 0.
+          values: NumPy scalars by name: "loss" and the task's measures.
+          cases: names of the cases in the batch.
+          seconds: median duration of the most recent steps in seconds. It includes the wait for their batches, but not
+            observers and checkpoints.
+          waited: fraction of this step's duration, 0 to 1, that was spent waiting for the batch.
         """
 
     def close(self) -> None:
-        """Ends the observation: the run is over, well or not."""
+        """Releases resources at the end of the run, whether it succeeded or failed."""

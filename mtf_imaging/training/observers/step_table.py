@@ -1,4 +1,4 @@
-"""A CSV file with a row a step, in full precision, which a resumed run continues from the right row."""
+"""A CSV file with one row per step, in full precision, which a resumed run continues at the right row."""
 
 import csv
 import math
@@ -11,10 +11,10 @@ from mtf_imaging.files.atomic import atomic_path
 
 
 class StepTable:
-    """Appends rows that begin with a step; drops the rows that a killed run wrote past its last checkpoint.
+    """Appends one row per step, and drops the rows that a killed run wrote after its last checkpoint.
 
     Args:
-      path: the file; made, with its folder, where it is missing.
+      path: the file, which is created with its folder if it is missing.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -22,13 +22,13 @@ class StepTable:
         self._file: TextIO | None = None
 
     def begin(self, step: int) -> list[dict[str, str]]:
-        """Opens the file without its rows of `step` and later, and without a row that is not whole.
+        """Opens the file, and drops its rows for `step` and later as well as incomplete rows.
 
         Args:
           step: the first step that the run will append.
 
         Returns:
-          The rows that remain: dicts of strings by column, in the order of the file.
+          The remaining rows in the order of the file: dicts of strings by column.
         """
         rows: list[list[str]] = []
         if self._path.is_file():
@@ -44,20 +44,20 @@ class StepTable:
         self.close()
         with atomic_path(self._path) as temporary, open(temporary, "w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
-        self._file = open(self._path, "a", newline="")  # noqa: SIM115  open as long as the run
+        self._file = open(self._path, "a", newline="")  # noqa: SIM115  it stays open during the run
 
     def append(self, step: int, values: Mapping[str, Any]) -> None:
-        """Writes a row at once.
+        """Writes a row and flushes the file.
 
         Args:
-          step: its number.
-          values: numbers and strings by column. New columns are "nan" in earlier rows; columns that are missing
-            here are "nan" in this row.
+          step: number of the step.
+          values: numbers and strings by column. Earlier rows get "nan" in new columns, and this row gets "nan" in
+            columns that are missing from `values`.
         """
         if set(values) - set(self._columns):
             self._add_columns(["step", *values])
-        assert self._file is not None, "begin opens the file"
-        # str of a number has as many digits as tell it from its neighbors.
+        assert self._file is not None, "begin must be called first"
+        # str of a number has enough digits to identify it uniquely.
         row = [step, *(str(values.get(name, math.nan)) for name in self._columns[1:])]
         csv.writer(self._file, lineterminator="\n").writerow(row)
         with about(self._path):
@@ -65,7 +65,7 @@ class StepTable:
 
     def _add_columns(self, columns: Sequence[str]) -> None:
         rows = []
-        if self._columns:  # an earlier release or configuration wrote fewer columns
+        if self._columns:  # an earlier version or configuration wrote fewer columns
             with open(self._path, newline="") as file:
                 rows = [{name: row[name] for name in self._columns} for row in csv.DictReader(file)]
         self._columns = [*columns, *(name for name in self._columns if name not in columns)]

@@ -1,4 +1,4 @@
-"""A trace of some steps for TensorBoard's profiler: what each device did when, and where it waited."""
+"""Traces of selected steps for TensorBoard's profiler, which shows the work and the idle time of each device."""
 
 import logging
 from pathlib import Path
@@ -23,45 +23,47 @@ def parse_steps(steps: str, num_steps: int) -> range:
       num_steps: steps of the whole run.
 
     Raises:
-      ConfigError: it is no such string, or the run has no such steps.
+      ConfigError: the string is not a range of steps, or the range exceeds the steps of the run.
     """
     first, colon, end = steps.partition(":")
     if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
-        raise ConfigError(f"profile_steps '{steps}' is no range of steps. Fix: as 10:13 for steps 10, 11 and 12.")
-    found = range(int(first), int(end))
-    if not found:
+        raise ConfigError(f"profile_steps '{steps}' is not a range of steps. Fix: give 10:13 for steps 10, 11 and 12.")
+    parsed = range(int(first), int(end))
+    if not parsed:
         raise ConfigError(
-            f"profile_steps '{steps}' holds no step: its end, {found.stop}, is not one of them and must be above its "
-            f"first, {found.start}. Fix: {found.start}:{found.start + 3} for 3 steps."
+            f"profile_steps '{steps}' is an empty range: its exclusive end, {parsed.stop}, must be above its first "
+            f"step, {parsed.start}. Fix: give {parsed.start}:{parsed.start + 3} for 3 steps."
         )
-    if found.stop > num_steps:
+    if parsed.stop > num_steps:
         raise ConfigError(
-            f"profile_steps '{steps}' goes on to step {found.stop - 1}, but of {num_steps} steps the last is "
-            f"{num_steps - 1}. Fix: an end of at most {num_steps}, or more num_steps.",
+            f"profile_steps '{steps}' ends with step {parsed.stop - 1}, but the last of {num_steps} steps is "
+            f"{num_steps - 1}. Fix: give an end of at most {num_steps}, or increase num_steps.",
             settings=["num_steps"],
         )
-    return found
+    return parsed
 
 
 class StepTrace(Observer):
     """Traces steps with TensorFlow's profiler.
 
-    It should be the last of the observers; otherwise the trace contains what the others do after the step before it.
+    It should be the last observer. Otherwise, the trace also contains the work of later observers for the preceding
+    step.
 
     Args:
-      folder: the trace is written to its `plugins/profile`; TensorBoard shows it beside the events in the folder.
+      folder: the folder of the run's events. The trace is written to `plugins/profile` in it, where TensorBoard reads
+        it.
       steps: the steps to trace.
     """
 
     def __init__(self, folder: str | Path, steps: range) -> None:
         self._folder, self._steps = str(folder), steps
-        self._first: int | None = None  # first step of the trace that is being made
+        self._first: int | None = None  # first step of the current trace
         self._next = 0
 
     def begin(self, step: int) -> None:
         if step >= self._steps.stop:
             last = self._steps.stop - 1
-            _logger.warning("nothing is traced: of the steps to trace %d is the last, and the run is at %d", last, step)
+            _logger.warning("nothing to trace: the last step to trace is %d, but the run is at step %d", last, step)
         elif step >= self._steps.start:
             self._start(step)
 
@@ -85,5 +87,5 @@ class StepTrace(Observer):
             return
         tf.profiler.experimental.stop()
         if self._next > self._first:
-            _logger.info("steps %d to %d are traced in %s", self._first, self._next - 1, self._folder)
+            _logger.info("wrote a trace of steps %d to %d to %s", self._first, self._next - 1, self._folder)
         self._first = None

@@ -1,4 +1,4 @@
-"""Adafactor: second moments in the memory of a row and a column, and steps in proportion to the weights."""
+"""Adafactor, which stores second moments as a row and a column and scales steps with the weights."""
 
 import functools
 from collections.abc import Callable
@@ -10,26 +10,26 @@ from mtf_imaging.training.optimizers.optimizer import Optimizer
 class Adafactor(Optimizer):
     """Adafactor (Shazeer and Stern 2018, arXiv:1804.04235, algorithms 4 and 5).
 
-    For a variable w with the gradient g, in step t = 1, 2, ... with `b = 1 - t^-decay_exponent`:
+    For a variable w with the gradient g, it computes in step t = 1, 2, ..., with `b = 1 - t^-decay_exponent`:
 
     `v = b v + (1 - b) (g^2 + epsilon1);`
     `u = g / sqrt(v); u = u / max(1, rms(u) / clipping_threshold);`
     `m = beta1 m + (1 - beta1) learning_rate max(rms(w), epsilon2) u; w -= m`
 
-    Factored, only the means of v over each of the two largest dimensions are kept, `r` and `c`, and v is
-    `r c / mean(r)`. The defaults are those of mesh_tensorflow, which Hou et al. 2019 use with `StepDecay`. If a layout
-    splits a dimension of w, processors exchange their sums over it, and nothing else.
+    If v is factored, the optimizer stores only `r` and `c`, the means of v over each of the two largest dimensions, and
+    approximates v by `r c / mean(r)`. The defaults are the same as in mesh_tensorflow; Hou et al. 2019 use them with
+    `StepDecay`. If a layout splits a dimension of w, processors exchange only their sums over it.
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
-      multiply_by_parameter_scale: whether steps are in proportion to rms(w); otherwise to 1.
-      decay_exponent: the larger it is, the longer v remembers.
-      beta1: the fraction of the momentum m that a step keeps; 0 needs no m.
-      clipping_threshold: largest rms(u), or None for no limit.
-      factored: whether v is factored where possible.
-      min_dim_size_to_factor: smallest size of a variable's second largest dimension for which v is factored.
-      epsilon1: a number added to g^2.
-      epsilon2: smallest scale of a variable.
+      multiply_by_parameter_scale: whether to scale steps with rms(w).
+      decay_exponent: exponent of the decay of v; a larger value averages over more steps.
+      beta1: the fraction of the momentum m that a step keeps; 0 stores no m.
+      clipping_threshold: maximum of rms(u); None for no limit.
+      factored: whether to factor v where possible.
+      min_dim_size_to_factor: v is factored only if the variable's second largest dimension has at least this size.
+      epsilon1: a constant added to g^2.
+      epsilon2: minimum scale of a variable.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Adafactor(Optimizer):
         mtf.assign_sub(variable, change)
 
     def slot_name(self, variable: mtf.Variable, name: str) -> str:
-        """Returns the name that mesh_tensorflow gives the slot, which checkpoints of earlier versions contain."""
+        """Returns mesh_tensorflow's name for the slot, which checkpoints of earlier versions contain."""
         return f"{variable.name}_slot_{name}"
 
     def _direction(self, gradient: mtf.Tensor, variable: mtf.Variable, kept: mtf.Tensor, new: mtf.Tensor) -> mtf.Tensor:
@@ -89,7 +89,7 @@ class Adafactor(Optimizer):
         return gradient * mtf.rsqrt(rows / mean) * mtf.rsqrt(columns)
 
     def _factored_dims(self, shape: mtf.Shape) -> list[mtf.Dimension] | None:
-        """Returns the largest and the second largest dimension, the earlier of equal ones first; None if unfactored."""
+        """Returns the two largest dimensions, largest first, or None to keep v unfactored; ties keep their order."""
         largest = sorted(shape.dims, key=lambda dim: -dim.size)[:2]
         can_be = len(largest) == 2 and largest[1].size >= self._min_dim_size_to_factor
         return largest if self._factored and can_be else None
@@ -97,7 +97,7 @@ class Adafactor(Optimizer):
     def _moving_mean(
         self, variable: mtf.Variable, name: str, value: mtf.Tensor, kept: mtf.Tensor, new: mtf.Tensor
     ) -> mtf.Tensor:
-        """Returns the moving mean of a value, `kept slot + new value`, and keeps it in the slot."""
+        """Returns the moving mean of a value, `kept slot + new value`, and assigns it to the slot."""
         slot = self.slot(variable, name, value.shape)
         mean = slot * kept + value * new
         mtf.assign(slot, mean)

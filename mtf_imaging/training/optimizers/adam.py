@@ -7,7 +7,7 @@ from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 
 class Adam(Optimizer):
-    """Adam with bias correction (Kingma and Ba 2015, algorithm 1), which mesh_tensorflow's own lacks.
+    """Adam with bias correction (Kingma and Ba 2015, algorithm 1), which mesh_tensorflow's Adam lacks.
 
     `m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;`
     `variable -= learning_rate m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon)` in step t = 1, 2, ...
@@ -16,7 +16,7 @@ class Adam(Optimizer):
       learning_rate: a number, or a function of the step; see `schedules`.
       beta1: b1, the fraction of the mean gradient m that a step keeps.
       beta2: b2, the fraction of the mean squared gradient v that a step keeps.
-      epsilon: a number added to the square root of v.
+      epsilon: a constant added to the square root of the corrected v.
     """
 
     def __init__(

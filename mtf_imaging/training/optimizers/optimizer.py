@@ -1,4 +1,4 @@
-"""The base class of optimizers: derive from it to write your own."""
+"""The base class of optimizers."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,15 +11,16 @@ from mtf_imaging.training.optimizers.schedules import as_schedule
 
 
 class Optimizer:
-    """Base class of optimizers: a subclass overrides `update`, and `prepare` if the updates share something.
+    """Base class of optimizers; derive from it to write your own.
 
-    Neither has to call the method of the base class.
+    A subclass overrides `update`, and `prepare` if the updates share values. Neither method has to call the method of
+    the base class.
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
 
     Attributes:
-      rate: learning rate of the step as Tensor[], float64; set before `prepare` and `update` are called.
+      rate: learning rate of the step, Tensor[] of float64; set before `prepare` and `update` are called.
     """
 
     rate: mtf.Tensor
@@ -35,51 +36,51 @@ class Optimizer:
         """Updates all variables once.
 
         Args:
-          gradients: a Tensor for each variable, of its shape.
+          gradients: one Tensor for each variable, with the variable's shape.
           variables: the variables; a layout may split their dimensions.
         """
         own = dict(vars(self))
         try:
-            # Scalars in float64: 1 - 0.999^step has few digits left in float32.
+            # Scalars are float64, because 1 - 0.999^step loses most of its digits in float32.
             step = ops.step(variables[0].mesh, tf.float64)
             self.rate = mtf.cwise(self._schedule, [step], name="learning_rate")
             self.prepare(step)
             for gradient, variable in zip(gradients, variables, strict=True):
                 self.update(mtf.cast(gradient, variable.master_dtype), variable, step)
-        finally:  # no tensor of this graph stays: the optimizer serves other graphs, and can be pickled
+        finally:  # drop the tensors of this graph, so that the optimizer can be pickled and used with other graphs
             vars(self).clear()
             vars(self).update(own)
 
     def prepare(self, step: mtf.Tensor) -> None:
-        """Computes what the updates of all variables share, before the first of them.
+        """Computes the values that the updates of all variables share; called before the first update.
 
         Args:
-          step: number of steps before this one: Tensor[], float64.
+          step: number of steps before this one, Tensor[] of float64.
         """
 
     def update(self, gradient: mtf.Tensor, variable: mtf.Variable, step: mtf.Tensor) -> None:
-        """Updates one variable: assigns to it, and to its slots.
+        """Updates one variable and its slots.
 
         Args:
           gradient: gradient of the loss, in `variable.master_dtype`.
-          variable: the variable; `variable.value` is its Tensor, `mtf.assign_sub(variable, change)` updates it.
-          step: number of steps before this one: Tensor[], float64.
+          variable: the variable; `variable.value` is its Tensor, and `mtf.assign_sub(variable, change)` updates it.
+          step: number of steps before this one, Tensor[] of float64.
         """
         name = type(self).__name__
-        raise ConfigError(f"{name} has no method update. Fix: write {name}.update(self, gradient, variable, step).")
+        raise ConfigError(f"{name} has no method update. Fix: define {name}.update(self, gradient, variable, step).")
 
     def slot(self, variable: mtf.Variable, name: str, shape: mtf.Shape | None = None) -> mtf.Tensor:
-        """Returns a tensor that the optimizer keeps for a variable from step to step, and that checkpoints contain.
+        """Returns a slot: a tensor that the optimizer keeps for a variable between steps and in checkpoints.
 
-        It starts at zero, is not trained, and is split as the variable is. `mtf.assign(slot, value)` updates it.
+        A slot is zero at first, is not trainable, and is split like the variable. `mtf.assign(slot, value)` updates it.
 
         Args:
           variable: the variable.
           name: name of the slot, unique among the slots of the variable.
-          shape: shape of the slot; default: that of the variable.
+          shape: shape of the slot; defaults to the shape of the variable.
 
         Returns:
-          The value before this step, in `variable.master_dtype`.
+          The value of the slot before this step, in `variable.master_dtype`.
         """
         return mtf.get_variable(
             variable.mesh,

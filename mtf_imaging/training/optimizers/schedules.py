@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step: plain arithmetic that works on Python numbers and tensors alike."""
+"""Learning-rate schedules: functions of the step that accept Python numbers and tensors."""
 
 import math
 from collections.abc import Callable
@@ -10,20 +10,22 @@ import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
 
-Step: TypeAlias = float | tf.Tensor  # of a tensor, any shape
+Step: TypeAlias = float | tf.Tensor  # a tensor of any shape
 
 
 @dataclass(frozen=True)
 class StepDecay:
-    """`initial factor^floor(step / every)`; the defaults are those of Hou et al. 2019.
+    """Step decay: `initial factor^floor(step / every)`.
+
+    The defaults are the values of Hou et al. 2019.
 
     >>> StepDecay(1.0, factor=0.5, every=10)(25)
     0.25
 
     Attributes:
       initial: learning rate of the first steps.
-      factor: the number that multiplies the learning rate after every `every` steps.
-      every: number of steps with the same learning rate.
+      factor: factor by which the learning rate is multiplied every `every` steps.
+      every: number of steps between two changes of the learning rate.
     """
 
     initial: float = 0.003
@@ -39,15 +41,17 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class ExponentialDecay:
-    """`initial factor^(step / every)`: `StepDecay` without the jumps.
+    """Exponential decay: `initial factor^(step / every)`.
+
+    It decays continuously where `StepDecay` decays in steps.
 
     >>> ExponentialDecay(1.0, factor=0.25, every=10)(5)
     0.5
 
     Attributes:
       initial: learning rate of the first step.
-      factor: the number that multiplies the learning rate over `every` steps, gradually.
-      every: number of steps after which the learning rate is multiplied by `factor`.
+      factor: factor by which the learning rate is multiplied over `every` steps.
+      every: number of steps over which the learning rate is multiplied by `factor`.
     """
 
     initial: float = 0.003
@@ -63,17 +67,18 @@ class ExponentialDecay:
 
 @dataclass(frozen=True)
 class CosineDecay:
-    """`final + (initial - final) (1 + cos(pi step / steps)) / 2`; `final` from step number `steps` on.
+    """Cosine decay: `final + (initial - final) (1 + cos(pi step / steps)) / 2`.
 
-    That is one period of SGDR (Loshchilov and Hutter 2017, arXiv:1608.03983, equation 5).
+    From step `steps` on, the learning rate is `final`. The formula is one period of SGDR (Loshchilov and Hutter 2017,
+    arXiv:1608.03983, equation 5).
 
     >>> CosineDecay(1.0, steps=10)(5)
     0.5
 
     Attributes:
       initial: learning rate of the first step.
-      steps: number of steps until `final`, usually num_steps.
-      final: learning rate of the last step and all later ones.
+      steps: number of steps until the learning rate is `final`, usually num_steps.
+      final: learning rate from step `steps` on.
     """
 
     initial: float = 0.003
@@ -82,8 +87,10 @@ class CosineDecay:
 
     def __post_init__(self) -> None:
         _check_initial(self)
-        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as num_steps")
-        _check(self, "final", lambda final: 0 <= final <= self.initial, f"from 0 to the initial rate, {self.initial}")
+        _check(self, "steps", lambda steps: steps >= 1, "a positive number of steps, usually num_steps")
+        _check(
+            self, "final", lambda final: 0 <= final <= self.initial, f"between 0 and the initial rate, {self.initial}"
+        )
 
     def __call__(self, step: Step) -> Step:
         return self.final + (self.initial - self.final) * (1 + _cos(math.pi * _share(step, self.steps))) / 2
@@ -91,17 +98,18 @@ class CosineDecay:
 
 @dataclass(frozen=True)
 class PolyDecay:
-    """`initial (1 - step / steps)^power`; 0 from step number `steps` on.
+    """Polynomial decay: `initial (1 - step / steps)^power`.
 
-    The power of nnU-Net (Isensee et al. 2021, its `PolyLRScheduler`) is the default.
+    From step `steps` on, the learning rate is 0. The default power is that of nnU-Net (Isensee et al. 2021,
+    `PolyLRScheduler`).
 
     >>> PolyDecay(1.0, steps=10, power=2)(5)
     0.25
 
     Attributes:
       initial: learning rate of the first step.
-      steps: number of steps until 0, usually num_steps.
-      power: exponent of the fraction of remaining steps; 1 decays linearly.
+      steps: number of steps until the learning rate is 0, usually num_steps.
+      power: exponent of the fraction of remaining steps; 1 is a linear decay.
     """
 
     initial: float = 0.01
@@ -110,8 +118,8 @@ class PolyDecay:
 
     def __post_init__(self) -> None:
         _check_initial(self)
-        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up, as num_steps")
-        _check(self, "power", lambda power: 0 < power < math.inf, "a number above 0")
+        _check(self, "steps", lambda steps: steps >= 1, "a positive number of steps, usually num_steps")
+        _check(self, "power", lambda power: 0 < power < math.inf, "a positive number")
 
     def __call__(self, step: Step) -> Step:
         return self.initial * (1 - _share(step, self.steps)) ** self.power
@@ -119,24 +127,25 @@ class PolyDecay:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """`schedule(step) min((step + 1) / steps, 1)`: a linear ramp over the first steps of any schedule.
+    """Linear warm-up of any schedule: `schedule(step) min((step + 1) / steps, 1)`.
 
-    That is the gradual warm-up of Goyal et al. 2017 (arXiv:1706.02677). The first step has a rate above 0. From step
-    number `steps - 1` on, the rate is the schedule's. The schedule counts all steps, including those of the ramp.
+    This is the gradual warm-up of Goyal et al. 2017 (arXiv:1706.02677). The learning rate is positive in the first
+    step, and equal to the rate of the schedule from step `steps - 1` on. The schedule counts all steps, including the
+    steps of the warm-up.
 
     >>> [WarmUp(1.0, steps=4)(step) for step in (0, 1, 3, 9)]
     [0.25, 0.5, 1.0, 1.0]
 
     Attributes:
       schedule: a learning rate, or a function of the step.
-      steps: number of steps of the ramp.
+      steps: number of warm-up steps.
     """
 
     schedule: Callable | float
     steps: int = 1000
 
     def __post_init__(self) -> None:
-        _check(self, "steps", lambda steps: steps >= 1, "a number of steps from 1 up")
+        _check(self, "steps", lambda steps: steps >= 1, "a positive number of steps")
         if not (callable(self.schedule) or _is_number(self.schedule)):
             raise ConfigError(
                 f"WarmUp.schedule = {self.schedule!r}: it must be a learning rate, or a schedule such as CosineDecay."
@@ -147,17 +156,17 @@ class WarmUp:
 
 
 def as_schedule(learning_rate: float | Callable) -> Callable:
-    """Returns a schedule as it is, and a number as a schedule that always returns that number.
+    """Returns a schedule unchanged; converts a number to a schedule that always returns it.
 
     Args:
       learning_rate: a number, or a function of the step.
 
     Raises:
-      ConfigError: `learning_rate` is neither.
+      ConfigError: `learning_rate` is neither a number nor a function.
     """
     if isinstance(learning_rate, type):
         name = learning_rate.__name__
-        raise ConfigError(f"learning rate {name}: it is a class. Fix: give an object of it, {name}(...).")
+        raise ConfigError(f"learning rate {name}: it is a class. Fix: give an instance, {name}(...).")
     if callable(learning_rate):
         return learning_rate
     if not _is_number(learning_rate):
@@ -169,7 +178,7 @@ def as_schedule(learning_rate: float | Callable) -> Callable:
 
 @dataclass(frozen=True)
 class _Constant:
-    """A schedule that always returns one rate; unlike a lambda, it can be pickled."""
+    """A constant learning rate; unlike a lambda, it can be pickled."""
 
     rate: float
 
@@ -193,7 +202,7 @@ def _check_every(schedule: StepDecay | ExponentialDecay) -> None:
 
 
 def _check_initial(schedule: CosineDecay | PolyDecay) -> None:
-    _check(schedule, "initial", lambda rate: 0 < rate < math.inf, "a learning rate above 0")
+    _check(schedule, "initial", lambda rate: 0 < rate < math.inf, "a positive learning rate")
 
 
 def _check(schedule: object, name: str, is_right: Callable[[float], bool], what: str) -> None:

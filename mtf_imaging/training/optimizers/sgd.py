@@ -7,13 +7,13 @@ from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 
 class SGD(Optimizer):
-    """`velocity = momentum velocity + gradient; variable -= learning_rate velocity`.
+    """SGD with momentum: `velocity = momentum velocity + gradient; variable -= learning_rate velocity`.
 
-    mesh_tensorflow's own applies the velocity of the step before.
+    mesh_tensorflow's momentum optimizer instead applies the velocity of the previous step.
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
-      momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 needs no velocity.
+      momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 stores no velocity.
     """
 
     def __init__(self, learning_rate: float | Callable = 0.01, momentum: float = 0.9) -> None:
