@@ -33,9 +33,7 @@ def test_every_python_block_has_its_output_below_it():
 def test_the_command_draws_all_pictures(tmp_path):
     layout_pictures.main(tmp_path)
     pictures = {
-        page.parent / target
-        for page in PAGES
-        for target in re.findall(r"!\[.+?\]\(([\w./]+\.png)\)", page.read_text())
+        page.parent / target for page in PAGES for target in re.findall(r"!\[.+?\]\(([\w./]+\.png)\)", page.read_text())
     }
     assert sorted(path.name for path in pictures) == sorted(file.name for file in tmp_path.iterdir())
     for path in pictures:
