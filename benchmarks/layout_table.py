@@ -1,4 +1,4 @@
-"""Prints the table "I have N GPUs of M GiB and volumes of R^3" in docs/concepts/layouts.md.
+"""Prints the table "I have N GPUs of M GiB and volumes of R^3" in docs/guides/gpus.md.
 
 The network is the paper's, in bfloat16.
 

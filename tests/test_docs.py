@@ -56,8 +56,9 @@ def test_every_command_line_is_one():
     assert {"mtf-imaging", "make"} <= seen
 
 
-def test_the_error_in_the_readme_is_the_one_that_is_given():
-    shown = re.search(r"```text\n(layout .*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+def test_the_layout_error_in_the_documentation_is_real():
+    page = ROOT / "docs/reference/errors.md"
+    shown = re.search(r"```text\n(layout .*?)\n```", page.read_text(), re.DOTALL).group(1)
     inputs = {
         "image": "batch:1,x:5",
         "other": "batch:1,x:4,y:6,z:4,channels:3",

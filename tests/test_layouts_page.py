@@ -1,4 +1,4 @@
-"""The code blocks of docs/concepts/layouts.md print the output on the page, and its rules match the arithmetic."""
+"""The blocks of the pages on layouts print what the pages show, and the rules match the arithmetic."""
 
 import re
 from pathlib import Path
@@ -9,30 +9,39 @@ from matplotlib.image import imread
 from benchmarks import layout_pictures
 from mtf_imaging.layout.windows import Window, check_split
 
-PAGE = Path(__file__).parents[1] / "docs/concepts/layouts.md"
-PRINTED = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [DOCS / name for name in ("concepts/layouts.md", "concepts/halos.md", "guides/from_tpu_estimator.md")]
+BLOCKS = [
+    pytest.param(code, text, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, (code, text) in enumerate(
+        re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page.read_text(), re.DOTALL)
+    )
+]
 
 
-@pytest.mark.parametrize(("code", "text"), PRINTED, ids=range(len(PRINTED)))
-def test_blocks_print_the_output_on_the_page(code, text, capsys):
-    exec(compile(code, PAGE.name, "exec"), {"__name__": "documentation"})
+@pytest.mark.parametrize(("code", "text"), BLOCKS)
+def test_blocks_print_the_text_below_them(code, text, capsys):
+    exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
     assert capsys.readouterr().out == text
 
 
-def test_every_block_has_its_output():
-    assert len(PRINTED) == PAGE.read_text().count("```python\n") == 4
+def test_every_python_block_has_its_output_below_it():
+    assert len(BLOCKS) == sum(page.read_text().count("```python\n") for page in PAGES) == 4
 
 
-def test_the_command_draws_the_pictures_of_the_page(tmp_path):
+def test_the_command_draws_all_pictures(tmp_path):
     layout_pictures.main(tmp_path)
-    pictures = re.findall(r"!\[.+?\]\((\w+\.png)\)", PAGE.read_text())
-    assert sorted(pictures) == sorted(file.name for file in tmp_path.iterdir())
-    for name in pictures:
-        assert (PAGE.parent / name).stat().st_size < 100_000
-        assert imread(PAGE.parent / name).shape == imread(tmp_path / name).shape
+    pictures = {
+        page.parent / target for page in PAGES for target in re.findall(r"!\[.+?\]\(([\w./]+\.png)\)", page.read_text())
+    }
+    assert sorted(path.name for path in pictures) == sorted(file.name for file in tmp_path.iterdir())
+    for path in pictures:
+        assert path.stat().st_size < 100_000
+        assert imread(path).shape == imread(tmp_path / path.name).shape
 
 
-def test_valid_windows_of_stride_1_are_split_by_divisors_of_the_lost_voxels():
+def test_valid_windows_of_stride_1_are_split_by_divisors_of_what_they_lose():
     for kernel in range(1, 8):
         for parts in range(2, 9):
             legal = [n for n in range(kernel, 200) if not check_split(Window(kernel, padding="VALID"), n, parts)]
