@@ -72,8 +72,8 @@ def _summary(explained, paint):
     if moved:
         yield f"  gathered slices: each processor sends {format_bytes(moved)}"
     if plan.devices > 1:
-        state = f"; optimizer state: {format_bytes(plan.state_sent)}" if plan.state_sent else ""
-        yield f"  each device receives weights: {format_bytes(plan.weights_sent)}{state}"
+        state = f" and {format_bytes(plan.state_sent)} of optimizer state" if plan.state_sent else ""
+        yield f"  each device receives {format_bytes(plan.weights_sent)} of weights{state}"
     if time is not None:
         total = f"{format_seconds(time.total)} per step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
         parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in time._asdict().items())
