@@ -78,7 +78,7 @@ class HeldOutRecords:
     def _score_case(self, path, manifest, predict, pictures):
         """Returns the overlaps of one case and draws it if it is the first.
 
-        A separate function, so that the arrays of a case are freed before the next one is read.
+        This is a separate function so that the arrays of a case are freed before the next one is read.
         """
         record = read_record(path, manifest.sampling)
         manifest.check(path, record.key, record.source)

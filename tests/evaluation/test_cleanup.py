@@ -26,7 +26,7 @@ def mask(**blocks):
 
 
 def components(mask):
-    """Returns the sets of voxels connected through faces, ordered by their first voxel; a plain flood fill."""
+    """Returns the sets of voxels connected through faces, ordered by their first voxel, found by a flood fill."""
     left, result = dict.fromkeys(map(tuple, np.argwhere(mask).tolist())), []
     while left:
         component, front = set(), [next(iter(left))]

@@ -13,7 +13,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
     Args:
       name: the name of the element.
       children: contents of the element. `Markup` is inserted unchanged; other objects are converted to escaped text.
-      attributes: HTML attributes: `class_` stands for class and `data_x` for data-x. None omits an attribute, and True
+      attributes: HTML attributes, with `class_` for class and `data_x` for data-x. None omits an attribute, and True
         writes it without a value.
 
     >>> tag("td", "a < b", tag("br"), class_="wide", data_value=0.5, hidden=None)

@@ -71,7 +71,7 @@ class Focus:
     """The voxel where the slices of a case meet.
 
     Attributes:
-      point: the voxel, x, y, z.
+      point: the index of the voxel along x, y and z.
       what: a description for the report.
     """
 
@@ -105,7 +105,7 @@ def find_focus(reference: np.ndarray, prediction: np.ndarray) -> Focus:
 def _largest_lesion(labels: np.ndarray) -> tuple[int, int, int] | None:
     """Returns the middle of the largest lesion, or None; the first of several equal lesions wins.
 
-    Lesions are connected through faces, as in scoring.
+    The voxels of a lesion are connected through faces, as in scoring.
     """
     mask = MASKS["lesion"](labels)
     box = bounding_box(mask)

@@ -85,7 +85,7 @@ def label_overlaps(prediction: np.ndarray, reference: np.ndarray) -> dict[str, O
 
 
 def mean(values: Iterable[float]) -> float:
-    """Returns the mean of at least one number; their order does not change the result."""
+    """Returns the mean of one or more numbers; their order does not change the result."""
     values = list(values)
     return math.fsum(values) / len(values)
 

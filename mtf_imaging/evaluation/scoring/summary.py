@@ -45,7 +45,7 @@ def summarize(cases: list[CaseScore]) -> dict:
 
     Returns:
       `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden": {...}}`. A
-      mean leaves out undefined values and is None if no value is left; `undefined` counts the omitted values.
+      mean omits undefined values and is None if all values are undefined; `undefined` counts the omitted values.
     """
     overlaps = [case.overlaps for case in cases]
     summary = {}

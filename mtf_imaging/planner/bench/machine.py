@@ -46,8 +46,8 @@ def measure_machine(image: Sequence[int], kernel: Sequence[int], dtype: str) -> 
       dtype: dtype of the image and the filter.
 
     Returns:
-      The achieved rates, with a share of 1. The link is the rate of a copy to another GPU, or within the memory of the
-      device if there are fewer than two GPUs.
+      A `Hardware` with the achieved rates, so its `share` is 1. The rate of the link is measured by a copy to another
+      GPU, or within the memory of the device if there are fewer than two GPUs.
     """
     devices = default_devices()
     with tf.device(devices[0]):

@@ -13,8 +13,8 @@ class Explained:
 
     Attributes:
       plan: the plan of the job.
-      other: the plan with the other choice of recomputing or keeping activations; None if the network does not offer
-        this choice.
+      other: the plan with recomputation turned off if the job recomputes activations, and turned on otherwise; None if
+        the network does not support recomputation.
       recomputes: whether `plan` recomputes activations in the backward pass.
       hardware: the kind of device, or None.
       dtype: the dtype of the activations.

@@ -13,9 +13,9 @@ class StepTime(NamedTuple):
     """The seconds of a step on one device.
 
     Attributes:
-      compute: seconds of computation.
-      links: seconds of sending bytes to other devices.
-      latency: seconds of latency, which do not depend on the size of the exchanges.
+      compute: seconds spent on operations.
+      links: seconds spent on sending bytes to other devices.
+      latency: seconds spent on waiting for exchanges, independent of their size.
     """
 
     compute: float

@@ -39,7 +39,7 @@ class Cuts:
         return {dim: slices.get(dim, 1) for dim, _ in self.volume}
 
     def coarser(self, least: dict[str, float]) -> "Cuts":
-        """Returns only every 2nd, 4th, ... cut, so that slices have at least `least` voxels if possible.
+        """Keeps only every 2nd, 4th, ... cut, so that slices have at least `least` voxels if possible.
 
         >>> Cuts((("x", 512),), Layout.parse("rows:128", "x:rows")).coarser({"x": 12}).parts
         {'x': 32}
