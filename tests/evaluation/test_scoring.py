@@ -112,7 +112,7 @@ def test_surfaces_end_at_the_edge_of_the_volume():
 
 
 def test_the_surface_includes_voxels_with_an_outside_neighbor_across_an_edge():
-    """A cube of 5 voxels a side lacks one edge; with 18 neighbors, the voxels behind that edge are surface."""
+    """A cube with 5 voxels per side lacks one edge; with 18 neighbors, the voxels behind this edge are surface."""
     cube = np.ones((5, 5, 5), bool)
     notched = cube.copy()
     notched[0, 0, :] = False

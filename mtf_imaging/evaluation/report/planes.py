@@ -14,7 +14,7 @@ _LETTERS = ("RL", "AP", "SI")  # for each canonical axis, the side of its high a
 
 @dataclass(frozen=True)
 class Plane:
-    """A plane through a canonical volume `[x, y, z]`, seen as radiology shows it.
+    """A plane through a canonical volume `[x, y, z]`, oriented by the conventions of radiology.
 
     Attributes:
       name: the name of the plane.

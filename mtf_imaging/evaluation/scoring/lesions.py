@@ -42,7 +42,7 @@ class Lesion:
 
 
 def find_lesions(components: Components, spacing: tuple[float, float, float]) -> list[Lesion]:
-    """Pairs predicted lesions with reference lesions, and merges lesions that a lesion of the other mask connects.
+    """Pairs predicted lesions with reference lesions, and merges lesions that one lesion of the other mask spans.
 
     First, reference components that have their largest overlap with the same predicted component are merged. Each
     predicted component is then assigned to the reference lesion with which it shares the most voxels, and all

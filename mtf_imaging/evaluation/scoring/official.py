@@ -27,7 +27,7 @@ _MISSED = {
     "rmsd": _LARGE,
     "msd": _LARGE,
 }
-OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # of liver and lesion each, as the program names them
+OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # the program's names, for both liver and lesion
 _DETECTION = {0.5: "", 0.0: "_greater_zero"}  # intersection over union -> suffix of its precision and recall
 
 
