@@ -1,4 +1,4 @@
-"""Segment and score the cases of a folder."""
+"""Segmentation and scoring of the cases in a folder."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -38,29 +38,30 @@ def evaluate(
     known: SpacingTable = NO_TABLE,
     cases: Sequence[Case] | None = None,
 ) -> list[CaseScore]:
-    """Segments each case, scores it at its own resolution while the next is segmented, and writes what came out.
+    """Segments and scores the cases of a folder, and writes the results.
 
-    Written are `predictions/segmentation-N.nii.gz` in the geometry of each volume, `pictures/case-N.png` of the first
-    cases, and, when all cases are done, `metrics.json`, `metrics.csv` and `report.html`. Evaluating the same cases
-    again replaces them.
+    Each case is scored at its own resolution while the next one is segmented. The output folder receives
+    `predictions/segmentation-N.nii.gz` in the geometry of each volume and `pictures/case-N.png` for the first cases.
+    After the last case, `metrics.json`, `metrics.csv` and `report.html` are written. Evaluating the same cases again
+    replaces these files.
 
     Args:
-      input_dir: folder of labelled cases.
-      output_dir: folder to write to; made where it is missing.
-      sampling: the voxels that the network works on.
+      input_dir: folder of labeled cases.
+      output_dir: folder to write to, created if missing.
+      sampling: the voxel grid of the network.
       predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> class probabilities `[x, y, z, classes]`.
       window: (low, high) in HU, as in training.
-      num_pictures: how many cases get a picture.
+      num_pictures: the number of cases that get a picture.
       progress: whether to show a progress bar and print the tables.
-      cleanup: what is removed of what the network finds, before it is scored and written.
-      known: voxel sizes of files whose headers have lost them.
-      cases: the cases to evaluate, as `cases_to_evaluate` returns them; None for all cases of the input folder.
+      cleanup: rules that the predicted labels must obey before they are scored and written.
+      known: voxel sizes of files whose headers lack them.
+      cases: the cases to evaluate, as returned by `cases_to_evaluate`; None evaluates all cases of the input folder.
 
     Returns:
       The scores.
 
     Raises:
-      DataError: as `cases_to_evaluate`; or a case cannot be used.
+      DataError: `cases_to_evaluate` refuses the folders, or a case cannot be used.
       ConfigError: another process is writing to the output folder.
     """
     output_dir = Path(output_dir)
@@ -93,40 +94,40 @@ def cases_to_evaluate(
     only: Collection[str] | None = None,
     known: SpacingTable = NO_TABLE,
 ) -> list[Case]:
-    """Finds the cases to evaluate, and checks them and the output folder before a network is built.
+    """Finds the cases to evaluate and checks them and the output folder before a network is built.
 
     Args:
-      input_dir: as for `evaluate`.
-      output_dir: as for `evaluate`.
-      only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None for all.
-      known: as for `evaluate`.
+      input_dir: folder of labeled cases.
+      output_dir: folder that `evaluate` will write to.
+      only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
+      known: voxel sizes of files whose headers lack them.
 
     Returns:
       The cases.
 
     Raises:
-      DataError: the input is missing, or the header of a volume cannot be read; or the output folder holds results of
+      DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
         other cases, lies in the input folder, or is the folder of a run.
     """
-    cases = find_cases(input_dir) if only is None else _those(find_cases(input_dir), only, input_dir)
+    cases = find_cases(input_dir) if only is None else _select_cases(find_cases(input_dir), only, input_dir)
     _check_output(Path(output_dir), Path(input_dir), cases)
     for case in cases:
         read_geometry(case.volume, known)
     return cases
 
 
-def _those(cases: list[Case], only: Collection[str], input_dir: str | Path) -> list[Case]:
+def _select_cases(cases: list[Case], only: Collection[str], input_dir: str | Path) -> list[Case]:
     unknown = sorted({*only} - {case.key for case in cases}, key=natural_key)
     if unknown:
         raise DataError(
-            f"{input_dir}: has no case {', '.join(unknown)}, which is asked for. "
-            "Fix: the folder, or the file of splits, that they are in."
+            f"{input_dir}: the folder has no case {', '.join(unknown)}. "
+            "Fix: name the folder that holds these cases, or the splits file that matches the folder."
         )
     return [case for case in cases if case.key in only]
 
 
 def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
-    """Refuses an output folder that holds references, a run, or results of other cases."""
+    """Raises DataError if the output folder holds references, a run, or results of other cases."""
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
     predictions = output_dir / "predictions"
@@ -134,12 +135,12 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     foreign = sorted(p.name for p in predictions.glob("*.nii*") if p.name not in ours and not is_partial(p))
     if foreign:
         raise DataError(
-            f"{predictions}: holds {len(foreign)} prediction(s) of cases that {input_dir} does not have, such as "
-            f"{foreign[0]}. Fix: write to another folder, or delete this one."
+            f"{predictions}: the folder holds {len(foreign)} prediction(s) for cases that {input_dir} does not have, "
+            f"such as {foreign[0]}. Fix: write to another folder, or delete this one."
         )
     there = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
     if there and not any((predictions / name).exists() for name in ours):
         raise DataError(
-            f"{there[0]}: already exists and belongs to other cases: {predictions} holds no predictions of these "
-            "cases. Fix: write to another folder, or delete the old results."
+            f"{there[0]}: the file already exists and belongs to other cases, because {predictions} has no "
+            "predictions for these cases. Fix: write to another folder, or delete the old results."
         )

@@ -1,4 +1,4 @@
-"""Scores of held-out records, as a network that is being trained segments them."""
+"""Scoring of held-out records during training."""
 
 import itertools
 import math
@@ -24,15 +24,15 @@ from mtf_imaging.evaluation.segment.predict import PredictProbabilities
 
 @dataclass(frozen=True)
 class HeldOutRecords:
-    """Dice of liver and lesions of the records of a folder, means of cases; see `mtf_imaging.training.evaluation`.
+    """Mean liver and lesion Dice of the records in a folder, for `mtf_imaging.training.evaluation`.
 
-    They are scored on the grid of the records. `mtf_imaging.evaluation.evaluate` scores at the cases' own resolution,
-    by the same rules.
+    Scores are computed on the grid of the records. `mtf_imaging.evaluation.evaluate` applies the same rules at the
+    cases' own resolution.
 
     Attributes:
       window: (low, high) in HU, as in training.
-      spacing: that the records must have, as `open_records` takes it.
-      progress: whether to show a bar while it evaluates.
+      spacing: the spacing that the records must have, in the format of `open_records`.
+      progress: whether to show a progress bar.
     """
 
     window: Window = DEFAULT_WINDOW
@@ -42,7 +42,14 @@ class HeldOutRecords:
     measures = tuple(MASKS)
 
     def open(self, eval_dir: str | Path, sizes: Grid) -> Callable:
-        """Returns a function of the network: -> Dice by mask, and a picture of the first case.
+        """Opens the records and returns a function that scores a network on them.
+
+        Args:
+          eval_dir: folder of the held-out records.
+          sizes: voxels of the records along x, y and z.
+
+        Returns:
+          A function of the network that returns the mean Dice by mask and a picture of the first case.
 
         Raises:
           DataError: the folder does not hold finished records of this sampling.
@@ -62,14 +69,17 @@ class HeldOutRecords:
         return score
 
     def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: Grid) -> Iterator[dict]:
-        """Returns all cases in batches, in the order of their keys; the first cases fill up the last batch."""
+        """Returns an iterator over all cases in batches, ordered by key; the first cases fill up the last batch."""
         number = len(open_records(eval_dir, tuple(sizes), self.spacing).cases)
         options = {"resolution": format_grid(sizes), "spacing": self.spacing, "window": self.window}
-        found = training_batches(eval_dir, batch_size, seed=0, shuffle=False, **options)
-        return itertools.islice(found, math.ceil(number / batch_size))
+        batches = training_batches(eval_dir, batch_size, seed=0, shuffle=False, **options)
+        return itertools.islice(batches, math.ceil(number / batch_size))
 
     def _score_case(self, path, manifest, predict, pictures):
-        """The overlaps of a case; the first is added to the pictures. Its arrays are gone before the next is read."""
+        """Returns the overlaps of one case and draws it if it is the first.
+
+        This is a separate function so that the arrays of a case are freed before the next one is read.
+        """
         record = read_record(path, manifest.sampling)
         manifest.check(path, record.key, record.source)
         prediction = _labels(predict(apply_window(record.hu, self.window)[..., np.newaxis]), record.hu.shape, path)
@@ -80,17 +90,20 @@ class HeldOutRecords:
 
 
 def _labels(probabilities: np.ndarray, grid: Grid, path: Path) -> np.ndarray:
-    """The most probable class, uint8 `[x, y, z]`; by planes, because numpy's argmax takes 8 bytes a voxel."""
+    """Returns the most probable class, uint8 `[x, y, z]`.
+
+    The loop handles one plane at a time because NumPy's argmax needs 8 bytes per voxel.
+    """
     if probabilities.shape != (*grid, NUM_CLASSES):
         raise ShapeError(
-            f"{path}: the network returned an array of shape {probabilities.shape}, needed are probabilities of shape "
-            f"{(*grid, NUM_CLASSES)} for the grid {format_grid(grid)}."
+            f"{path}: the network returned an array of shape {probabilities.shape}; the grid {format_grid(grid)} needs "
+            f"probabilities of shape {(*grid, NUM_CLASSES)}. Fix: return one probability per class for every voxel."
         )
     labels = np.empty(grid, np.uint8)
     for x, plane in enumerate(probabilities):
         plane = np.asarray(plane, np.float32)
         if not np.isfinite(plane).all():
-            raise DataError(f"{path}: the network returned NaN or infinity. Fix: a lower learning rate.")
+            raise DataError(f"{path}: the network returned NaN or infinity. Fix: lower the learning rate.")
         labels[x] = plane.argmax(axis=-1)
     return labels
 

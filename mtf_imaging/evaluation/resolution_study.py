@@ -1,4 +1,4 @@
-"""Dice against resolution: what runs of one job at several resolutions scored, as a table, a CSV and a picture."""
+"""Tables and plots of the Dice that one job reaches at several resolutions."""
 
 import csv
 import io
@@ -22,14 +22,15 @@ _COLORS = ("#4477aa", "#cc3311", "#ee7733", "#009988", "#aa3377")
 
 @dataclass(frozen=True)
 class Run:
-    """One training and its evaluation.
+    """The scores of one run.
 
     Attributes:
       resolution: voxels along each axis.
-      seed: of the training.
-      dice: by the names of `MEASURES`: liver and lesion are means of cases of the whole masks; lesions of a size are
-        means of the reference's lesions, one by one, 0 for each that is missed; None where there is no such lesion.
-      count: how many lesions of the reference that is, by name.
+      seed: the seed of the training.
+      dice: Dice by the names of `MEASURES`. The values of liver and lesion compare whole masks and are means over
+        cases. The value of a lesion size is the mean over the reference lesions of that size, with 0 for each missed
+        lesion, and None if the references have no lesion of that size.
+      count: the number of reference lesions of each size, by name.
     """
 
     resolution: int
@@ -39,10 +40,17 @@ class Run:
 
 
 def read_run(resolution: int, seed: int, metrics: str | Path) -> Run:
-    """Reads what `evaluate` wrote of a run, its `metrics.json`."""
-    found = json.loads(Path(metrics).read_text())
-    lesions = [lesion for case in found["cases"].values() for lesion in case["lesions"] if lesion["reference_voxels"]]
-    dice, count = {name: found[name]["dice_per_case"] for name in (LIVER, LESION)}, {}
+    """Reads the scores of a run from the `metrics.json` that `evaluate` wrote.
+
+    Args:
+      resolution: voxels along each axis.
+      seed: the seed of the training.
+      metrics: the path of `metrics.json`.
+    """
+    contents = json.loads(Path(metrics).read_text())
+    cases = contents["cases"].values()
+    lesions = [lesion for case in cases for lesion in case["lesions"] if lesion["reference_voxels"]]
+    dice, count = {name: contents[name]["dice_per_case"] for name in (LIVER, LESION)}, {}
     for size, (low, high) in SIZE_BINS.items():
         these = [lesion["dice"] for lesion in lesions if low <= lesion["diameter_mm"] < high]
         dice[f"lesions {size}"] = mean(these) if these else None
@@ -67,14 +75,17 @@ def read_study(path: str | Path) -> list[Run]:
 
 
 def rises(runs: Sequence[Run], measure: str) -> bool:
-    """Whether every seed at a resolution scores above every seed at the one below: more than seeds alone spread."""
+    """Returns whether a measure rises with the resolution by more than the spread of the seeds.
+
+    At each resolution, the worst seed must score higher than the best seed at the resolution below.
+    """
     by_resolution = [dice_values(runs, resolution, measure) for resolution in resolutions(runs)]
     pairs = itertools.pairwise(by_resolution)
     return all(low and high and max(low) < min(high) for low, high in pairs)
 
 
 def study_table(runs: Sequence[Run]) -> str:
-    """A plain-text table: a row a resolution, the mean of the seeds, and lowest to highest of them."""
+    """Returns a plain-text table with one row per resolution: the mean of the seeds and their range."""
     lines = [f"{'Dice':>8}" + "".join(f"{name:>26}" for name in MEASURES)]
     for resolution in resolutions(runs):
         cells = (mean_and_range(dice_values(runs, resolution, name)) for name in MEASURES)
@@ -87,7 +98,7 @@ def study_table(runs: Sequence[Run]) -> str:
 
 
 def write_study(output_dir: str | Path, runs: Sequence[Run], title: str) -> None:
-    """Writes `study.csv`, a row a run, and `study.png`, each whole or not at all."""
+    """Writes `study.csv`, with one row per run, and `study.png`; each file is replaced atomically."""
     rows = io.StringIO()
     writer = csv.writer(rows, lineterminator="\n")
     writer.writerow(["resolution", "seed", *MEASURES, *(f"number of {name}" for name in runs[0].count)])
@@ -99,18 +110,18 @@ def write_study(output_dir: str | Path, runs: Sequence[Run], title: str) -> None
 
 
 def resolutions(runs: Sequence[Run]) -> list[int]:
-    """The resolutions of the runs, the coarsest first."""
+    """Returns the resolutions of the runs, the coarsest first."""
     return sorted({run.resolution for run in runs})
 
 
 def dice_values(runs: Sequence[Run], resolution: int, measure: str) -> list[float]:
-    """The Dice of each seed at a resolution, without undefined ones."""
-    found = (run.dice[measure] for run in runs if run.resolution == resolution)
-    return [dice for dice in found if dice is not None]
+    """Returns the Dice of each seed at a resolution, without undefined values."""
+    values = (run.dice[measure] for run in runs if run.resolution == resolution)
+    return [dice for dice in values if dice is not None]
 
 
 def mean_and_range(values: Sequence[float]) -> str:
-    """Formats the mean of the seeds with their range.
+    """Formats the mean of the seeds and their range.
 
     >>> mean_and_range([0.25, 0.5, 0.75])
     '0.500 (0.250 to 0.750)'
@@ -122,11 +133,14 @@ def mean_and_range(values: Sequence[float]) -> str:
 
 
 def _plot(runs, title) -> FigureCanvasAgg:
-    """Left the masks of cases, right lesions by size; a line through the means of the seeds, a dot each seed."""
+    """Draws whole masks on the left and lesions by size on the right.
+
+    Lines connect the means of the seeds; each seed is a dot.
+    """
     figure = Figure(figsize=(9, 4.8), dpi=110, layout="constrained")
     figure.suptitle(title, fontsize=11)
     sizes = resolutions(runs)
-    panels = (("whole masks, mean of cases", MEASURES[:2]), ("lesion by lesion, 0 where missed", MEASURES[2:]))
+    panels = (("whole masks, mean over cases", MEASURES[:2]), ("single lesions, 0 if missed", MEASURES[2:]))
     colors = iter(_COLORS)
     for axes, (name, measures) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
         for measure in measures:
@@ -135,7 +149,7 @@ def _plot(runs, title) -> FigureCanvasAgg:
             if not points:
                 continue
             color, count = next(colors), runs[0].count.get(measure)
-            label = f"{measure}, {count} of them" if count is not None else measure
+            label = f"{measure} (n = {count})" if count is not None else measure
             axes.plot([r for r, _ in points], [mean(values) for _, values in points], color=color, label=label)
             for r, values in points:
                 axes.plot([r] * len(values), values, "o", color=color, markersize=4)
@@ -146,7 +160,7 @@ def _plot(runs, title) -> FigureCanvasAgg:
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("voxels")
         axes.grid(alpha=0.3)
-        # Below the curves, where it hides none.
+        # Below the axes, so that the legend hides no curve.
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     figure.axes[0].set_ylabel("Dice")
     return FigureCanvasAgg(figure)

@@ -1,1 +1,4 @@
-"""What a layout costs, before any device is used: a model of a training step, of the geometry that it is lowered by."""
+"""Cost estimates of layouts without a device.
+
+The model of a training step uses the same geometry as the lowering.
+"""

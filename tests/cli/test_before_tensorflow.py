@@ -61,14 +61,14 @@ MISTAKES = [
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
     (
         "predict --model_dir run --input cases --output there",
-        "mtf-imaging: there/segmentation-4.nii.gz: already exists. Fix: give another output, or set overwrite.\n"
+        "mtf-imaging: there/segmentation-4.nii.gz: already exists. Fix: name another output, or set overwrite.\n"
         "On the command line: --overwrite.\n",
     ),
     (
         f"{PREDICT} --input cases --submission",
-        "mtf-imaging: cases/volume-3.nii.gz: is no test case of the challenge, which are test-volume-N.nii or "
-        "test-volume-N.nii.gz, N = 0..69. Fix: give a folder of these alone, not cases, or predict without "
-        "submission.\nOn the command line: --submission.\n",
+        "mtf-imaging: cases/volume-3.nii.gz: is not a test case of the challenge. Test cases are named "
+        "test-volume-N.nii or test-volume-N.nii.gz, N = 0..69. Fix: name a folder with only test cases instead of "
+        "cases, or predict without submission.\nOn the command line: --submission.\n",
     ),
     ("predict --model_dir run --input cases --output cases/out", "lies in the folder of the cases"),
     ("predict --model_dir run --input cases --output run", "is the folder of a run. Fix: choose a separate folder"),
@@ -87,7 +87,7 @@ MISTAKES = [
     ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: contains no NIfTI file."),
     (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder, because "),
-    (f"{EVALUATE} --output_dir scores", "scores/metrics.json: already exists and belongs to other cases: "),
+    (f"{EVALUATE} --output_dir scores", "scores/metrics.json: the file already exists and belongs to other cases"),
     (
         "evaluate --model_dir untrained --input_dir cases --output_dir out",
         "mtf-imaging: untrained: this folder holds no checkpoint. Fix: train there first, or give another model_dir.\n"

@@ -142,8 +142,8 @@ def test_the_jobs_own_layout_is_held_against_one_processor(capsys):
     assert "one device, /device:CPU:0: all processors share it" in out
     assert "\none processor " in out
     assert "\nrows:2,cols:2/x:rows,y:cols " in out
-    assert "model / measured, over all: step " in out
-    assert "the same first loss" in out
+    assert "model / measured, mean of all setups: step " in out
+    assert "all setups agree: first loss " in out
 
 
 @pytest.mark.slow

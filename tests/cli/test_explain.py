@@ -35,8 +35,8 @@ def test_the_papers_job_at_512_is_explained_in_seconds_without_memory_for_it(run
     assert time.monotonic() - began < 60, "a few seconds on a machine that has nothing else to do"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20, "KiB: less than one slice takes"
     assert "512 processors on 512 devices" in out
-    assert out.count(": fits 75% of h200's 131.0 GiB") == 2
-    assert "assumed: 297 TFLOP/s of bfloat16 (30% of what the maker states), 450 GB/s" in out
+    assert out.count(": fits in 75% of h200's 131.0 GiB") == 2
+    assert "assumed: 297 TFLOP/s in bfloat16 (30% of the data sheet), 450 GB/s" in out
     assert (
         "unet3d/up0/conv0/conv0    batch:32,x:512,y:512,z:512,filters:32   16 x 32 x 32 x 512 x 32  x:1,1 y:1,1" in out
     )
@@ -46,8 +46,8 @@ def test_the_papers_job_at_512_is_explained_in_seconds_without_memory_for_it(run
 def test_what_does_not_fit_is_said(run):
     code, out, _ = run("explain", "--gin_file", "unet3d_lits_1gpu", "--resolution", "512", "--hardware", "l4")
     assert code == 0
-    assert out.count(": does not fit 75% of l4's 22.4 GiB") == 2
-    assert "a batch of 32 in 32 parts, one after the other, with a forward pass more" in out
+    assert out.count(": does not fit in 75% of l4's 22.4 GiB") == 2
+    assert "a batch of 32 in 32 micro-batches, with an extra forward pass for sums over the batch" in out
 
 
 def test_json_says_the_same(run, tmp_path):
@@ -74,25 +74,27 @@ def test_weights_are_the_same_in_the_table_and_in_json(run):
     said = json.loads(run(*words, "--json")[1])["step"]
     assert said["weight_bytes_read_a_device"] == 4 * 19_071_459
     assert said["optimizer_bytes_read_a_device"] == 0
-    assert "  weights: 72.8 MiB sent to each device\n" in out
+    assert "  each device receives 72.8 MiB of weights\n" in out
 
 
 def test_verbose_shows_every_operation(run):
     _, short, _ = run("explain", *SMALL, *TWO_BY_TWO)
     _, long, _ = run("explain", *SMALL, *TWO_BY_TWO, "--verbose")
-    assert "\nverbose shows every operation\n" in short
+    assert "\nverbose lists every operation\n" in short
     assert " others" in short
     assert "unet3d/pool1" not in short
     assert "unet3d/pool1" in long
     assert "the optimizer" in long
-    assert "With hardware, for instance h200, this also says how long a step takes and whether it fits." in short
+    assert (
+        "Set hardware, for example h200, to estimate the step time and to check whether the memory suffices." in short
+    )
 
 
 def test_one_processor_exchanges_nothing(run):
     code, out, _ = run("explain", *SMALL, "--gin_file", "unet3d_demo", "--gin_file", "single")
     assert code == 0
     assert out.startswith("one processor: 1 processor on 1 device\n")
-    assert "0 bytes sent by an interior processor, 0 bytes by one at a corner, in 0 exchanges; 0 all-reduces" in out
+    assert "an interior processor sends 0 bytes, a corner processor 0 bytes, in 0 exchanges; 0 all-reduces" in out
 
 
 def test_a_dry_run_of_train_prints_the_same(run):
@@ -115,9 +117,9 @@ def test_every_fault_is_told_at_once(run):
     [
         (
             ["--hardware", "h20"],
-            "mtf-imaging: hardware 'h20': no such device is known. Did you mean 'h200'? Known: h200, h100, a100, "
-            "a100_40gb, v100, l40s, a10, l4, t4, rtx4090. Fix: one of these, or hardware of your own: its name, memory "
-            "(bytes), flops and flops_float32 (operations a second), link (bytes a second) and latency (seconds).\n"
+            "mtf-imaging: hardware 'h20' is unknown. Did you mean 'h200'? Known: h200, h100, a100, a100_40gb, v100, "
+            "l40s, a10, l4, t4, rtx4090. Fix: use one of these, or define your own hardware by its name, memory "
+            "(bytes), flops and flops_float32 (operations per second), link (bytes per second) and latency (seconds).\n"
             "On the command line: --hardware (for instance h200, or a gin file: docs/concepts/layouts.md).\n",
         ),
         (["--hardware", "nosuch.gin"], "there is no gin file 'nosuch.gin'"),
@@ -146,11 +148,11 @@ def test_hardware_of_ones_own(run, tmp_path):
     mine.write_text("\n".join(lines))
     code, out, _ = run("explain", *SMALL, *TWO_BY_TWO, "--hardware", str(mine))
     assert code == 0
-    assert "assumed: 0.5 TFLOP/s of float32 (50% of what the maker states), 1 GB/s from a device, 20 us" in out
+    assert "assumed: 0.5 TFLOP/s in float32 (50% of the data sheet), 1 GB/s sent per device, 20 us per exchange" in out
     for change, message in (
         (lines[:4], "does not say hardware.link. Fix"),
         ([*lines, "hardware.memory = -1"], "hardware mine: memory must be a number above 0, not -1."),
-        ([*lines, "hardware.share = 3"], "hardware mine: share is a share, at most 1, not 3."),
+        ([*lines, "hardware.share = 3"], "hardware mine: share must be at most 1, not 3. Fix: "),
         ([*lines, "hardware.speed = 3"], "doesn't have a parameter named 'speed'"),
         ([*lines, "hardware.name = 'm"], "gin file "),
     ):

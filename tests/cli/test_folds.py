@@ -58,7 +58,7 @@ def test_evaluate_takes_what_the_fold_holds_out(folder, tmp_path, capsys):
     assert json.loads((tmp_path / "out/metrics.json").read_text())["cases"].keys() == {*splits[1]["val"]}
     (tmp_path / "other.json").write_text('[{"train": ["1"], "val": ["0", "7"]}]')
     assert run(*words, tmp_path / "none", "--fold", 0, "--splits_file", tmp_path / "other.json") == 1
-    assert "cases: has no case 7, which is asked for. Fix: the folder, or the file of splits" in capsys.readouterr().err
+    assert "cases: the folder has no case 7. Fix: name the folder that holds these cases" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

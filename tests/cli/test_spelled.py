@@ -106,7 +106,7 @@ def test_an_error_that_passes_through_gin_keeps_its_settings(configurables):
         gin.get_configurable("job")()
     gin.clear_config()
     assert explain(error.value) == (
-        "lesions_in_liver = 'yes' is neither True nor False. Fix: one of them.\n"
+        "lesions_in_liver = 'yes' is neither True nor False. Fix: set it to one of these.\n"
         "On the command line: --gin.job.lesions_in_liver=True."
     )
 

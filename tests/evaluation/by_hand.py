@@ -1,4 +1,4 @@
-"""Pairs lesions voxel by voxel on sets of tuples: slow, but independent of the code of the package."""
+"""A slow reference implementation of lesion pairing on sets of voxels, independent of the package."""
 
 import itertools
 
@@ -13,8 +13,8 @@ def neighbors(voxel):
 
 
 def components(mask):
-    """Sets of voxels that touch by faces, ordered by their first voxel."""
-    left, found = voxels(mask), []
+    """Returns the sets of voxels connected through faces, ordered by their first voxel."""
+    left, result = voxels(mask), []
     while left:
         group, edge = set(), [min(left)]
         while edge:
@@ -23,26 +23,26 @@ def components(mask):
                 left.remove(voxel)
                 group.add(voxel)
                 edge += neighbors(voxel)
-        found.append(group)
-    return sorted(found, key=min)
+        result.append(group)
+    return sorted(result, key=min)
 
 
 def lesions(prediction, reference):
-    """Pairs (voxels predicted, voxels of the reference) after merging."""
-    found, real = components(prediction), components(reference)
+    """Returns pairs (voxels of the prediction, voxels of the reference) after merging."""
+    predicted, real = components(prediction), components(reference)
 
     def most(group, others):
-        """Number of the first of the others with the largest overlap, or None."""
+        """Returns the index of the group in `others` with the largest overlap, or None; the first wins a tie."""
         shared = [len(group & other) for other in others]
         return shared.index(max(shared)) if any(shared) else None
 
     merged = {}
     for number, group in enumerate(real):
-        best = most(group, found)
+        best = most(group, predicted)
         merged.setdefault(("alone", number) if best is None else best, set()).update(group)
     merged = list(merged.values())
     pairs = [(set(), group) for group in merged]
-    for group in found:
+    for group in predicted:
         best = most(group, merged)
         if best is None:
             pairs.append((group, set()))

@@ -1,4 +1,4 @@
-"""A page as a tree, by the parser of the standard library."""
+"""An HTML page as a tree, built with the parser of the standard library."""
 
 from html.parser import HTMLParser
 
@@ -6,7 +6,7 @@ _VOID = {"br", "img", "input", "meta"}
 
 
 class Node:
-    """An element: its tag, attributes and children, of which some are text."""
+    """An element with its tag, attributes and children; text children are strings."""
 
     def __init__(self, tag="", attributes=()):
         self.tag, self.attributes, self.children = tag, dict(attributes), []
@@ -26,7 +26,12 @@ class Node:
         return self.get("class", "").split()
 
     def all(self, tag=None, **attributes):
-        """Elements below of this tag and these attributes; `data_x` is data-x, `class_` one of its classes."""
+        """Yields all descendants with a tag and attributes.
+
+        Args:
+          tag: the tag, or None for any tag.
+          attributes: `data_x` stands for data-x; `class_` matches one of the element's classes.
+        """
         wanted_class = attributes.pop("class_", None)
         wanted = {name.replace("_", "-"): value for name, value in attributes.items()}
         for child in self.children:
@@ -37,8 +42,8 @@ class Node:
                 yield from child.all(tag, **attributes, **({"class_": wanted_class} if wanted_class else {}))
 
     def one(self, tag=None, **attributes):
-        (found,) = self.all(tag, **attributes)
-        return found
+        (node,) = self.all(tag, **attributes)
+        return node
 
 
 class _Parser(HTMLParser):
@@ -60,7 +65,7 @@ class _Parser(HTMLParser):
 
 
 def parse(text):
-    """The root of a page, of which every element that was opened was closed."""
+    """Returns the root of a page and checks that every open element is closed."""
     parser = _Parser()
     parser.feed(text)
     parser.close()

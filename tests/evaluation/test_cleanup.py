@@ -1,4 +1,4 @@
-"""The largest liver, and lesions in it: made on small masks, and by a plain flood fill on random ones."""
+"""Clean-up rules on small masks, and on random masks against a plain flood fill."""
 
 import itertools
 import logging
@@ -18,16 +18,16 @@ FUNCTIONS = (keep_largest_liver, drop_lesions_outside)
 
 
 def mask(**blocks):
-    """Labels 8 x 8 x 8 with cubes: name=(label, corner, size); the later ones over the earlier."""
+    """Returns labels 8 x 8 x 8 with cubes name=(label, corner, size); later cubes overwrite earlier ones."""
     labels = np.zeros((8, 8, 8), np.uint8)
     for label, corner, size in blocks.values():
         labels[tuple(slice(at, at + size) for at in corner)] = label
     return labels
 
 
-def components(found):
-    """Sets of voxels that touch by faces, in the order of their first, by flood fill."""
-    left, result = dict.fromkeys(map(tuple, np.argwhere(found).tolist())), []
+def components(mask):
+    """Returns the sets of voxels connected through faces, ordered by their first voxel, found by a flood fill."""
+    left, result = dict.fromkeys(map(tuple, np.argwhere(mask).tolist())), []
     while left:
         component, front = set(), [next(iter(left))]
         while front:
@@ -35,12 +35,12 @@ def components(found):
             if voxel in left:
                 del left[voxel]
                 component.add(voxel)
-                front += beside(voxel)
+                front += neighbors(voxel)
         result.append(component)
     return result
 
 
-def beside(voxel):
+def neighbors(voxel):
     for axis, step in itertools.product(range(3), (-1, 1)):
         yield tuple(at + step * (a == axis) for a, at in enumerate(voxel))
 
@@ -49,7 +49,7 @@ def test_the_largest_component_of_liver_and_lesions_stays():
     labels = mask(liver=(1, (0, 0, 0), 4), lesion=(2, (1, 1, 3), 2), other=(1, (6, 6, 6), 2), far=(2, (0, 6, 6), 1))
     kept = keep_largest_liver(labels)
     np.testing.assert_array_equal(kept, mask(liver=(1, (0, 0, 0), 4), lesion=(2, (1, 1, 3), 2)))
-    assert labels[7, 7, 7] == 1, "the argument is left as it was"
+    assert labels[7, 7, 7] == 1, "the argument is unchanged"
     # Lesions count: 8 + 1 voxels are more than 8.
     labels = mask(a=(1, (0, 0, 0), 2), b=(1, (4, 4, 4), 2), lesion=(2, (6, 4, 4), 1))
     np.testing.assert_array_equal(keep_largest_liver(labels), mask(b=(1, (4, 4, 4), 2), lesion=(2, (6, 4, 4), 1)))
@@ -69,7 +69,7 @@ def test_of_equal_components_the_first_along_x_then_y_then_z_stays(first, second
     np.testing.assert_array_equal(keep_largest_liver(labels), mask(b=(1, first, 2)))
 
 
-def test_lesions_stay_that_touch_liver_by_a_face():
+def test_lesions_that_share_a_face_with_the_liver_stay():
     within, rim = (2, (2, 2, 2), 1), (2, (1, 1, 5), 2)
     labels = mask(liver=(1, (0, 0, 0), 5), within=within, rim=rim, outside=(2, (6, 6, 6), 2))
     np.testing.assert_array_equal(drop_lesions_outside(labels), mask(liver=(1, (0, 0, 0), 5), within=within, rim=rim))
@@ -78,16 +78,16 @@ def test_lesions_stay_that_touch_liver_by_a_face():
     assert only.any()
 
 
-def test_masks_with_nothing_to_remove_are_returned_as_they_are():
+def test_masks_with_nothing_to_remove_are_returned_unchanged():
     liver = mask(liver=(1, (0, 0, 0), 8), lesion=(2, (0, 0, 0), 2))
     for function, labels in itertools.product(FUNCTIONS, (mask(), liver, mask(liver=(1, (7, 7, 7), 1)))):
         assert function(labels) is labels
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_masks_by_flood_fill(seed):
+def test_random_masks_against_a_flood_fill(seed):
     labels = np.random.default_rng(seed).choice(3, (9, 8, 7), p=[0.7, 0.15, 0.15]).astype(np.uint8)
-    largest = max(components(labels > 0), key=len)  # the first of equal ones
+    largest = max(components(labels > 0), key=len)  # the first component wins a tie
     expected = np.zeros_like(labels)
     expected[tuple(np.transpose(list(largest)))] = 1
     np.testing.assert_array_equal(keep_largest_liver(labels), labels * expected)
@@ -95,15 +95,15 @@ def test_random_masks_by_flood_fill(seed):
     expected = labels.copy()
     at = {tuple(voxel): labels[tuple(voxel)] for voxel in np.argwhere(labels).tolist()}
     for lesion in components(labels == 2):
-        if not any(at.get(other) == 1 for voxel in lesion for other in beside(voxel)):
+        if not any(at.get(other) == 1 for voxel in lesion for other in neighbors(voxel)):
             expected[tuple(np.transpose(list(lesion)))] = 0
     np.testing.assert_array_equal(drop_lesions_outside(labels), expected)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_it_does_not_depend_on_orientation_or_memory(function):
+def test_results_do_not_depend_on_orientation_or_memory_order(function):
     labels = np.random.default_rng(3).choice(3, (9, 8, 7), p=[0.8, 0.1, 0.1]).astype(np.uint8)
-    labels[2:7, 2:7, 2:7] = 1  # one is larger than all others, so no tie turns with the axes
+    labels[2:7, 2:7, 2:7] = 1  # one component is the largest, so the order of the axes decides no tie
     expected = function(labels)
     for axes in itertools.permutations(range(3)):
         for flips in itertools.product((1, -1), repeat=3):
@@ -111,7 +111,7 @@ def test_it_does_not_depend_on_orientation_or_memory(function):
             np.testing.assert_array_equal(function(labels.transpose(axes)[turn]), expected.transpose(axes)[turn])
 
 
-def test_both_in_order_and_what_they_remove_is_logged(caplog):
+def test_the_rules_apply_in_order_and_log_what_they_remove(caplog):
     caplog.set_level(logging.INFO)
     labels = mask(liver=(1, (0, 0, 0), 3), outside=(2, (4, 4, 4), 2), small=(1, (7, 7, 0), 1), its=(2, (7, 7, 1), 1))
     path, spacing = Path("volume-3.nii"), (0.5, 0.5, 2.0)
@@ -119,24 +119,24 @@ def test_both_in_order_and_what_they_remove_is_logged(caplog):
     assert not caplog.records
     kept = Cleanup(lesions_in_liver=True)(labels, spacing, path)
     np.testing.assert_array_equal(kept, np.where(mask(outside=(1, (4, 4, 4), 2)), 0, labels))
-    assert "volume-3.nii: removed 8 voxels, 4 mm^3, of lesions that touch no liver" in caplog.text
+    assert "volume-3.nii: removed 8 voxels, 4 mm^3, of lesions that do not touch the liver" in caplog.text
     kept = Cleanup(True, True)(labels, spacing, path)
     np.testing.assert_array_equal(kept, mask(liver=(1, (0, 0, 0), 3)))
-    assert "removed 10 voxels, 5 mm^3, of liver and lesions apart from the largest liver" in caplog.text
-    # A largest "liver" that is all lesion goes with the second rule, which comes after.
+    assert "removed 10 voxels, 5 mm^3, of liver and lesions outside the largest liver" in caplog.text
+    # If the largest "liver" consists of lesion alone, the second rule removes it.
     only = mask(lesion=(2, (0, 0, 0), 3), liver=(1, (6, 6, 6), 1))
     assert not Cleanup(True, True)(only, spacing, path).any()
 
 
-def test_only_true_and_false_are_choices():
+def test_rules_must_be_true_or_false():
     with pytest.raises(ConfigError) as error:
         Cleanup(largest_liver="no")
-    assert str(error.value) == "largest_liver = 'no' is neither True nor False. Fix: one of them."
+    assert str(error.value) == "largest_liver = 'no' is neither True nor False. Fix: set it to one of these."
     assert error.value.settings == ("largest_liver",)
 
 
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL"])
-def test_predictions_are_cleaned_up_however_they_are_stored(tmp_path, codes):
+def test_predictions_are_cleaned_up_in_any_orientation(tmp_path, codes):
     labels = mask(liver=(1, (0, 0, 0), 4), lesion=(2, (1, 1, 1), 1), tie=(1, (4, 4, 4), 4), far=(2, (0, 6, 6), 1))
     canonical = nibabel.Nifti1Image(np.int16(labels) * 400 - 400, np.diag([1.5, 1.5, 1.5, 1]))
     stored = canonical.as_reoriented(
@@ -155,5 +155,5 @@ def test_predictions_are_cleaned_up_however_they_are_stored(tmp_path, codes):
         out = tmp_path / "out.nii"
         options = {"progress": False, "overwrite": True, "cleanup": cleanup}
         predict_cases(tmp_path / "volume-1.nii", out, Sampling((8, 8, 8)), network, **options)
-        found = np.asarray(nibabel.as_closest_canonical(nibabel.load(out)).dataobj)
-        np.testing.assert_array_equal(found, expected)
+        written = np.asarray(nibabel.as_closest_canonical(nibabel.load(out)).dataobj)
+        np.testing.assert_array_equal(written, expected)

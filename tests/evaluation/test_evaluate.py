@@ -1,4 +1,4 @@
-"""Prediction and evaluation with a network that is known: it reads the labels off the image."""
+"""Prediction and evaluation with an oracle network that reads the labels off the image."""
 
 import json
 
@@ -22,7 +22,7 @@ HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 
 
 def case(seed=0, shape=(24, 20, 16)):
-    """A block of liver with a block of lesion in it, and the CT that shows them."""
+    """Returns the CT and the labels of a cuboid liver with a cuboid lesion."""
     labels = np.zeros(shape, np.uint8)
     x, y, z = (size // 4 for size in shape)
     labels[x : 3 * x, y : 2 * y, z : 3 * z] = 1
@@ -31,7 +31,7 @@ def case(seed=0, shape=(24, 20, 16)):
 
 
 def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
-    """Writes a case whose axes are stored along `codes`; returns its labels as stored."""
+    """Writes a case whose axes are stored along `codes`, and returns the stored labels."""
     folder.mkdir(parents=True, exist_ok=True)
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     affine = np.diag([2.0, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, shape)
@@ -42,7 +42,7 @@ def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentat
 
 
 def oracle(image):
-    """Class probabilities `[x, y, z, classes]` of an image whose window is (-512, 512)."""
+    """Returns class probabilities `[x, y, z, classes]` of an image with the window (-512, 512)."""
     assert image.dtype == np.float32
     assert image.shape[3:] == (1,)
     hu = image * 1024 - 512
@@ -83,7 +83,7 @@ def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, ca
 
 
 def test_scores_are_taken_at_the_volumes_own_resolution(tmp_path, folder):
-    """On a grid half as fine, borders blur: the score falls below 1, as it would not on the grid."""
+    """A grid with half the resolution blurs borders, so the score falls below 1; on the grid it would be 1."""
     scores = evaluate(folder, tmp_path / "out", Sampling((12, 10, 8)), oracle, num_pictures=0, progress=False)
     assert 0.7 < dice_per_case([case.overlaps for case in scores], "liver") < 1.0
     assert scores[0].overlaps["liver"].reference == case(0)[1].astype(bool).sum()  # voxels of the volume
@@ -116,7 +116,7 @@ def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
     assert nibabel.load(kept).shape == (24, 20, 16)
 
 
-def test_a_folder_of_predictions_is_cleared_of_what_a_killed_run_left(tmp_path, folder):
+def test_partial_files_of_a_killed_process_are_removed(tmp_path, folder):
     out = tmp_path / "out"
     out.mkdir()
     (out / ".partial-1-segmentation-0.nii.gz").write_bytes(b"half")
@@ -125,7 +125,7 @@ def test_a_folder_of_predictions_is_cleared_of_what_a_killed_run_left(tmp_path, 
     assert sorted(path.name for path in out.iterdir()) == sorted(["notes.txt", *(path.name for path in written)])
 
 
-def test_predictions_never_land_among_the_input(tmp_path, folder):
+def test_predictions_are_not_written_to_the_input_folder(tmp_path, folder):
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         predict_cases(folder, folder, GRID, oracle)
     with pytest.raises(DataError, match="lies in the folder of the cases"):
@@ -135,7 +135,7 @@ def test_predictions_never_land_among_the_input(tmp_path, folder):
         predict_cases(volume, volume, GRID, oracle)
     with pytest.raises(DataError, match=r"needs a name that ends in \.nii or \.nii\.gz"):
         predict_cases(volume, tmp_path / "out.png", GRID, oracle)
-    with pytest.raises(DataError, match=r"out\.nii\.gz: is to hold what is found in a folder, .* name a folder"):
+    with pytest.raises(DataError, match=r"out\.nii\.gz: the input .* is a folder, so .* Fix: name a folder"):
         predict_cases(folder, tmp_path / "out.nii.gz", GRID, oracle)
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
@@ -144,14 +144,14 @@ def test_an_evaluation_of_other_cases_is_refused(tmp_path, folder):
     evaluate(folder, tmp_path / "out", GRID, oracle, num_pictures=0, progress=False)
     store(tmp_path / "others", 7, "RAS")
     before = (tmp_path / "out/metrics.json").read_bytes()
-    with pytest.raises(DataError, match=r"holds 3 prediction\(s\) of cases that .* such as segmentation-12"):
+    with pytest.raises(DataError, match=r"holds 3 prediction\(s\) for cases that .* such as segmentation-12"):
         evaluate(tmp_path / "others", tmp_path / "out", GRID, oracle)
     assert (tmp_path / "out/metrics.json").read_bytes() == before
 
 
-def test_a_network_that_answers_wrongly(folder):
+def test_wrong_results_of_a_network_are_refused(folder):
     volume = read_volume(folder / "volume-3.nii.gz")
-    with pytest.raises(ShapeError, match=r"shape \(24, 20, 16, 2\), needed is \(24, 20, 16, 3\)"):
+    with pytest.raises(ShapeError, match=r"shape \(24, 20, 16, 2\); .* needs \(24, 20, 16, 3\)"):
         segment_volume(volume, GRID, lambda image: oracle(image)[..., :2])
     with pytest.raises(DataError, match=r"volume-3.*NaN or infinity"):
         segment_volume(volume, GRID, lambda image: oracle(image) * np.nan)
@@ -165,7 +165,7 @@ def test_the_window_reaches_the_network(folder):
 
 
 def test_the_last_bits_of_the_layout_do_not_change_a_picture(monkeypatch):
-    """The layout engine's last bits differ from process to process, and outlines are sensitive to them."""
+    """The last bits of the layout engine's result differ between processes, and outlines are sensitive to them."""
     distance = np.sqrt(sum(axis**2 for axis in np.mgrid[-30:30, -25:25, -20:20]))
     labels = (distance < 17).astype(np.uint8) + (distance < 6)
     hu = (-10 * distance).astype(np.int16)
@@ -184,9 +184,9 @@ def test_the_last_bits_of_the_layout_do_not_change_a_picture(monkeypatch):
     np.testing.assert_array_equal(draw(), expected)
 
 
-def test_pictures_show_the_largest_lesion_else_the_liver(tmp_path):
+def test_pictures_show_the_largest_lesion_or_the_liver(tmp_path):
     hu, labels = case()
-    labels[0, 0, 0] = 2  # a smaller one
+    labels[0, 0, 0] = 2  # a smaller lesion
     empty, liver = np.zeros_like(labels), np.minimum(labels, 1)
     assert labels[find_focus(labels, liver).point] == 2
     assert find_focus(labels, liver).point != (0, 0, 0)
@@ -232,7 +232,7 @@ def test_results_of_other_cases_are_not_replaced(tmp_path, folder):
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.html").write_text("of something else")
-    with pytest.raises(DataError, match=r"report\.html: already exists and belongs to other cases"):
+    with pytest.raises(DataError, match=r"report\.html: the file already exists and belongs to other cases"):
         evaluate(folder, out, GRID, oracle, progress=False)
     assert (out / "report.html").read_text() == "of something else"
 

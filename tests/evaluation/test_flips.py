@@ -1,4 +1,4 @@
-"""Averages over flips, of networks whose answers are known."""
+"""Averages over flips for networks with known results."""
 
 import itertools
 import tracemalloc
@@ -22,12 +22,12 @@ PLACES = np.arange(24, dtype=np.float32).reshape(SIZES)
 
 
 def oracle(image):
-    """Its first class is the image times the place, its second the place: exact in float32."""
+    """Returns the image times the position as class 0 and the position as class 1; both are exact in float32."""
     return np.stack([image[..., 0] * PLACES, PLACES + 0 * image[..., 0]], axis=-1)
 
 
 def by_hand(image, flips):
-    """The mean at every voxel, by indices: seen from a flipped image, a voxel is at the mirrored place."""
+    """Computes the mean at every voxel by index: in a flipped image, a voxel has the mirrored position."""
     expected = np.zeros((*SIZES, 2))
     mirrors = [(False, True) if name in flips else (False,) for name in "xyz"]
     subsets = list(itertools.product(*mirrors))
@@ -46,31 +46,31 @@ def test_the_mean_is_exact(flips):
         calls.append(image)
         return oracle(image)
 
-    found = over_flips(network, flips)(IMAGE)
-    np.testing.assert_array_equal(found, by_hand(IMAGE, flips))
-    assert found.dtype == np.float32
+    result = over_flips(network, flips)(IMAGE)
+    np.testing.assert_array_equal(result, by_hand(IMAGE, flips))
+    assert result.dtype == np.float32
     assert len(calls) == 2 ** len(flips)
 
 
-def test_a_network_that_no_flip_changes_is_as_it_was():
+def test_flips_do_not_change_a_symmetric_network():
     symmetric = over_flips(lambda image: np.concatenate([image, image**2], axis=-1), ("x", "y", "z"))
     np.testing.assert_array_equal(symmetric(IMAGE), np.concatenate([IMAGE, IMAGE**2], axis=-1))
     assert over_flips(oracle, ()) is oracle
 
 
-def test_what_the_network_returned_is_left_alone():
-    kept = oracle(IMAGE)
-    kept.flags.writeable = False  # as an array of TensorFlow's
-    over_flips(lambda image: kept, ("x",))(IMAGE)
-    np.testing.assert_array_equal(kept, oracle(IMAGE))
+def test_the_result_of_the_network_is_not_modified():
+    result = oracle(IMAGE)
+    result.flags.writeable = False  # like the arrays of TensorFlow
+    over_flips(lambda image: result, ("x",))(IMAGE)
+    np.testing.assert_array_equal(result, oracle(IMAGE))
 
 
 @pytest.mark.parametrize(("dtype", "sum_dtype"), [("float16", "float32"), ("float64", "float64")])
-def test_the_sum_has_float32_at_least(dtype, sum_dtype):
+def test_the_sum_is_float32_or_wider(dtype, sum_dtype):
     assert over_flips(lambda image: oracle(image).astype(dtype), ("x",))(IMAGE).dtype == sum_dtype
 
 
-def test_memory_is_one_sum_beside_what_the_network_returns():
+def test_memory_is_one_sum_and_one_result():
     shape = (64, 64, 32, 3)
     image = np.zeros((64, 64, 32, 1), np.float32)
     averaged = over_flips(lambda image: np.ones(shape, np.float32), ("x", "y", "z"))
@@ -81,7 +81,7 @@ def test_memory_is_one_sum_beside_what_the_network_returns():
     assert peak < 2.1 * 4 * np.prod(shape)
 
 
-def test_evaluate_and_predict_use_it(monkeypatch, tmp_path):
+def test_evaluate_and_predict_average_over_flips(monkeypatch, tmp_path):
     monkeypatch.setattr("mtf_imaging.training.prediction.predictor", lambda **options: oracle)
     job, setup = jobs.Job(task=object(), flips=("x", "z")), JobSetup(resolution="16")
     options = {"layout": setup.parsed_layout, "mesh_impl": "auto", "dtype": job.dtype, "progress": False}
@@ -98,15 +98,18 @@ def test_a_real_network_under_a_layout():
     np.testing.assert_allclose(over_flips(network, ("x",))(image), (network(image) + mirrored) / 2, rtol=1e-6)
 
 
+FIX = "Fix: list each of x, y, z at most once, as in ('x', 'y')."
+
+
 @pytest.mark.parametrize(
     ("flips", "text"),
     [
-        (("x", "w"), "flips = ('x', 'w'): 'w' is no axis. Fix: some of x, y, z, as ('x', 'y')."),
-        (("x", "x"), "flips = ('x', 'x'): an axis is there twice. Fix: some of x, y, z, as ('x', 'y')."),
-        (True, "flips = True: True is no axis. Fix: some of x, y, z, as ('x', 'y')."),
+        (("x", "w"), f"flips = ('x', 'w'): 'w' is not an axis. {FIX}"),
+        (("x", "x"), f"flips = ('x', 'x'): an axis is repeated. {FIX}"),
+        (True, f"flips = True: True is not an axis. {FIX}"),
     ],
 )
-def test_what_is_no_axis(flips, text):
+def test_invalid_axes_are_refused(flips, text):
     with pytest.raises(ConfigError) as error:
         check_flips(flips)
     assert str(error.value) == text

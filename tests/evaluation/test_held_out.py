@@ -1,4 +1,4 @@
-"""Held-out records are scored on their grid by the rules of the evaluation, and one of them is drawn."""
+"""Scoring of held-out records on their grid by the rules of the evaluation, and the picture of one record."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two cases: a liver with a lesion; a liver without."""
+    """A folder with the records of a liver with a lesion and a liver without."""
     sampling = Sampling(GRID, None)
     for key in ("3", "12"):
         labels = np.zeros(GRID, np.uint8)
@@ -45,7 +45,7 @@ def folder(tmp_path):
 
 
 def oracle(image):
-    """Reads the labels off an image whose window is (-500, 500)."""
+    """Reads the labels off an image with the window (-500, 500)."""
     assert image.shape == (*GRID, 1)
     return np.exp(-np.abs(image * 1000 - 500 - HU_OF_LABEL) / 100)
 
@@ -61,11 +61,11 @@ def score(folder, predict):
 def test_scores_are_means_of_cases(folder):
     assert score(folder, oracle)[0] == {"liver": 1.0, "lesion": 1.0}
     scores, _ = score(folder, all_liver)
-    # The liver is 4 x 4 x 4 of 8 x 6 x 4 voxels. No lesion is found: right in the one case, wrong in the other.
+    # The liver has 4 x 4 x 4 of 8 x 6 x 4 voxels. No lesion is predicted, which is right in one of the two cases.
     assert scores == {"liver": 2 * 64 / (64 + 192), "lesion": 0.5}
 
 
-def test_scores_are_those_of_an_evaluation_where_the_cases_are_on_the_grid_already(tmp_path):
+def test_scores_equal_an_evaluation_of_cases_on_the_same_grid(tmp_path):
     cases, sampling = tmp_path / "cases", test_evaluate.GRID
     for number, axes in ((3, "RAS"), (4, "LPS")):
         test_evaluate.store(cases, number, axes)
@@ -93,7 +93,7 @@ def test_the_first_case_is_drawn_with_reference_and_prediction(folder):
     assert (wrong["case 3"] != pixels).any(axis=2).sum() > 50
 
 
-def test_one_case_at_a_time_is_asked_for(folder):
+def test_the_network_gets_one_case_at_a_time(folder):
     asked = []
     score(folder, lambda image: asked.append(image.dtype) or oracle(image))
     assert asked == [np.float32, np.float32]
@@ -107,16 +107,16 @@ def test_probabilities_in_half_precision(folder):
 @pytest.mark.parametrize(
     ("predict", "error", "text"),
     [
-        (lambda image: image, ShapeError, r"case-3\.tfrecord: .* of shape \(8, 6, 4, 1\), needed .* \(8, 6, 4, 3\)"),
+        (lambda image: image, ShapeError, r"case-3\.tfrecord: .* of shape \(8, 6, 4, 1\); .* needs .* \(8, 6, 4, 3\)"),
         (lambda image: oracle(image) + np.nan, DataError, r"case-3\.tfrecord: the network returned NaN"),
     ],
 )
-def test_what_is_no_probability(folder, predict, error, text):
+def test_invalid_probabilities_are_refused(folder, predict, error, text):
     with pytest.raises(error, match=text):
         score(folder, predict)
 
 
 @pytest.mark.parametrize(("sizes", "spacing"), [((8, 8, 4), None), (GRID, "1,1,1")])
-def test_records_of_another_sampling_are_refused_before_anything_is_done(folder, sizes, spacing):
+def test_records_of_another_sampling_are_refused_first(folder, sizes, spacing):
     with pytest.raises(DataError, match="the records have resolution x:8,y:6,z:4, not "):
         HeldOutRecords(spacing=spacing).open(folder, sizes)

@@ -1,4 +1,4 @@
-"""What is written of scores: their shape is kept, and everything in it is what the measures say."""
+"""The files and tables of scores: their structure, and their values against hand-computed ones."""
 
 import csv
 import json
@@ -18,13 +18,15 @@ from mtf_imaging.evaluation.scoring.metrics import (
 
 
 def score(*cases):
-    """Scores of rows of labels along x."""
+    """Scores cases given as rows of labels along x."""
     rows = [[np.array(labels, np.uint8).reshape(-1, 1, 1) for labels in case] for case in cases]
     return [score_case(str(number), *row, (2.0, 1.0, 1.0)) for number, row in enumerate(rows)]
 
 
-def test_a_case_of_another_shape():
-    with pytest.raises(DataError, match=r"case '0': prediction of shape \(2, 1, 1\), reference of \(3, 1, 1\)"):
+def test_a_prediction_of_another_shape_is_refused():
+    with pytest.raises(
+        DataError, match=r"case '0': the prediction has shape \(2, 1, 1\) and the reference \(3, 1, 1\)"
+    ):
         score(([1, 2], [1, 2, 0]))
 
 
@@ -33,7 +35,7 @@ def test_files_and_tables(tmp_path):
     write_metrics(tmp_path, scores)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics == json.loads(json.dumps(metrics_dict(scores)))
-    # The shape that scripts rely on.
+    # Scripts rely on this structure.
     dice = {key: {mask: case[mask]["dice"] for mask in ("liver", "lesion")} for key, case in metrics["cases"].items()}
     assert dice == {
         "0": {"liver": 1.0, "lesion": 1.0},

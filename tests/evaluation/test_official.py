@@ -1,4 +1,4 @@
-"""Compares the official scores with those of the challenge's original program for the same files."""
+"""Compares the official scores with the output of the challenge's original program for the same files."""
 
 import csv
 import json
@@ -49,9 +49,10 @@ def test_the_csv_has_the_scores_of_each_case(metrics):
         assert found == pytest.approx(expected, abs=1e-6)
 
 
-def test_lesions_count_one_by_one_over_all_cases(metrics):
+def test_means_over_cases_weigh_each_lesion_equally(metrics):
     official = metrics[1]["official"]
-    lesions = [pair for name, pair in EXPECTED.items() for _ in range(3 if name == "13_diag_touch" else 1)]  # 3 lesions
+    # 13_diag_touch has 3 lesions; every other pair has one.
+    lesions = [pair for name, pair in EXPECTED.items() for _ in range(3 if name == "13_diag_touch" else 1)]
     lesions = [pair for pair in lesions if pair["lesion_assd"] != 9001]
     for measure in ("dice", "rvd", "assd", "msd"):
         expected = np.mean([pair[f"liver_{measure}"] for pair in EXPECTED.values()])
@@ -63,7 +64,7 @@ def test_lesions_count_one_by_one_over_all_cases(metrics):
 
 
 def random_lesions(seed):
-    """Returns a prediction and a reference `[5, 4, 3]` with many lesions that connect each other."""
+    """Returns a prediction and a reference `[5, 4, 3]` with many overlapping lesions."""
     rng = np.random.default_rng(seed)
     reference, prediction = (np.where(rng.random((5, 4, 3)) < 0.35, 2, 1).astype(np.uint8) for _ in range(2))
     return prediction, reference
@@ -97,7 +98,7 @@ def test_official_distances_use_the_header_of_the_reference():
     )
 
 
-def test_scores_are_none_where_the_program_stops_with_an_error():
+def test_scores_are_none_if_the_program_stops_with_an_error():
     empty, liver = np.zeros((3, 3, 3), np.uint8), np.ones((3, 3, 3), np.uint8)
     no_lesion = official_scores([official_case(liver, liver, (1, 1, 1))])
     assert (no_lesion["lesion_dice_per_case"], no_lesion["lesion_dice_global"]) == (1, None)

@@ -1,4 +1,4 @@
-"""Overlays show the right slices the right way round, with outlines where the masks are."""
+"""Overlays: the choice of slices, their orientation, and the position of the outlines."""
 
 import io
 import re
@@ -17,7 +17,7 @@ from mtf_imaging.evaluation.report.planes import PLANES, find_focus
 
 SHAPE, SPACING, ORIGIN = (60, 50, 24), (0.7, 0.7, 5.0), (-20.0, 30.0, -40.0)
 AFFINE = nibabel.affines.from_matvec(np.diag(SPACING), ORIGIN)
-# boxes along x, y, z; the lesion lies to the right, in front and above the liver's middle
+# Boxes along x, y, z; the lesion lies to the right of, in front of and above the middle of the liver.
 LIVER = (slice(24, 52), slice(12, 40), slice(6, 18))
 LESION = (slice(44, 50), slice(30, 37), slice(13, 16))
 
@@ -30,7 +30,7 @@ def labels_of(*boxes):
 
 
 def corners(path):
-    """Points `[n, 2]` of a path of closed lines in half voxels, by a reader that knows M, l, h, v and z."""
+    """Returns the points `[n, 2]` of closed lines in half voxels; understands the commands M, l, h, v and z."""
     points, here = [], None
     for command, numbers in re.findall(r"([Mlhvz])([^Mlhvz]*)", path):
         values = [int(n) for n in re.findall(r"-?\d+", numbers)]
@@ -43,13 +43,13 @@ def corners(path):
 
 
 def edges_in_mm(view, kind):
-    """Left, right, top, bottom of an outline, in mm from the picture's top left corner."""
+    """Returns the left, right, top and bottom of an outline in mm from the top left corner of the picture."""
     points = corners(view.outlines[kind]) / (2 * np.array(view.voxels)) * view.mm
     return points[:, 0].min(), points[:, 0].max(), points[:, 1].min(), points[:, 1].max()
 
 
 def expected_edges(plane, box, shown):
-    """The same of a box of voxels: pictures show the high end of their axes at the left and at the top."""
+    """Returns the left, right, top and bottom of a box in mm; axes increase to the left and upward in pictures."""
     (_, high_left), (low_left, from_left), (_, high_up), (low_up, from_up) = (
         (shown[plane.left].start, shown[plane.left].stop),
         (box[plane.left].start, box[plane.left].stop),
@@ -83,7 +83,7 @@ def test_outlines_lie_on_the_edges_of_voxels():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_outline_has_the_area_of_its_mask(seed):
-    """By the shoelace formula: that of marching squares, which take or give an eighth of a voxel at a corner."""
+    """The shoelace formula gives the area of marching squares, which change each corner by an eighth of a voxel."""
     mask = np.random.default_rng(seed).random((12, 15)) < 0.5
     area = 0.0
     for part in outline(mask).split("M")[1:]:
@@ -95,11 +95,11 @@ def test_an_outline_has_the_area_of_its_mask(seed):
     diagonal = (corner_sums == 2) & (padded[:-1, :-1] == padded[1:, 1:])
     weights = np.array([0, 1 / 8, 1 / 2, 7 / 8, 1])
     least = weights[corner_sums][~diagonal].sum() + diagonal.sum() / 4
-    assert least <= abs(area) <= least + diagonal.sum() / 2  # a diagonal may be joined or not
+    assert least <= abs(area) <= least + diagonal.sum() / 2  # the outline may join diagonal neighbors
 
 
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "LAS", "SAL", "PIR"])
-def test_a_box_is_outlined_where_it_lies_however_it_is_stored(tmp_path, codes):
+def test_outlines_do_not_depend_on_the_stored_orientation(tmp_path, codes):
     reference, prediction = labels_of(LIVER, LESION), labels_of(LIVER)
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     affine = AFFINE @ orientations.inv_ornt_aff(turn, SHAPE)
@@ -117,7 +117,7 @@ def test_a_box_is_outlined_where_it_lies_however_it_is_stored(tmp_path, codes):
         for who in ("reference", "prediction"):
             assert edges_in_mm(view, (who, "liver")) == pytest.approx(expected_edges(plane, LIVER, box))
         assert ("prediction", "lesion") not in view.outlines
-        # The middle of the lesion, by the affine alone.
+        # The expected position follows from the affine alone.
         middle = (LESION[plane.across].start + LESION[plane.across].stop - 1) / 2
         in_mm = ORIGIN[plane.across] + middle * SPACING[plane.across]
         assert view.position == pytest.approx(in_mm, abs=0.51 * SPACING[plane.across])
@@ -126,7 +126,7 @@ def test_a_box_is_outlined_where_it_lies_however_it_is_stored(tmp_path, codes):
 
 
 def test_the_patients_right_is_on_the_left_and_the_front_and_the_head_on_top():
-    """The lesion lies right, in front and above of the liver's middle; so it does in the pictures."""
+    """The lesion lies to the right of, in front of and above the middle of the liver, in the pictures as well."""
     reference = labels_of(LIVER, LESION)
     views = {view.plane.name: view for view in make_overlays(None, reference, reference, AFFINE).views}
     for name, letters, left, high in (
@@ -141,7 +141,7 @@ def test_the_patients_right_is_on_the_left_and_the_front_and_the_head_on_top():
         assert ((x0 + x1 < lx0 + lx1), (y0 + y1 < ly0 + ly1)) == (left, high)
 
 
-def test_positions_are_said_as_radiology_does():
+def test_positions_follow_the_conventions_of_radiology():
     reference = labels_of(LIVER, LESION)
     axial, coronal, sagittal = make_overlays(None, reference, reference, AFFINE).views
     assert position_text(axial) == "S 30.0 mm, slice 15 of 24 from the feet"
@@ -151,7 +151,7 @@ def test_positions_are_said_as_radiology_does():
     assert position_text(sagittal).startswith("L 37.8 mm, slice 47 of 60 from the left")
 
 
-def test_the_ct_is_cut_as_the_outlines_are():
+def test_the_ct_is_aligned_with_the_outlines():
     reference = labels_of(LIVER, LESION)
     hu = np.array([-1000, 40, 2000], np.int16)[reference]
     for view in make_overlays(hu, reference, reference, AFFINE).views:
@@ -167,7 +167,12 @@ def test_the_ct_is_cut_as_the_outlines_are():
 @pytest.mark.parametrize(
     ("reference", "prediction", "what", "inside"),
     [
-        (labels_of(LIVER), labels_of(LIVER, LESION), "the largest predicted lesion; the reference has none", LESION),
+        (
+            labels_of(LIVER),
+            labels_of(LIVER, LESION),
+            "the largest predicted lesion; the reference has no lesion",
+            LESION,
+        ),
         (labels_of(LIVER), labels_of(LIVER), "the middle of the liver; there is no lesion", LIVER),
         (labels_of(LIVER), labels_of(), "the middle of the liver; there is no lesion", LIVER),
         (labels_of(), labels_of(LIVER), "the middle of the predicted liver; the reference is empty", LIVER),
@@ -181,7 +186,7 @@ def test_the_ct_is_cut_as_the_outlines_are():
     ],
     ids=["no lesion in the reference", "no lesion", "empty prediction", "empty reference", "both empty", "one slice"],
 )
-def test_cases_without_something(reference, prediction, what, inside):
+def test_cases_without_lesions_or_liver(reference, prediction, what, inside):
     overlays = make_overlays(np.zeros(SHAPE, np.int16), reference, prediction, AFFINE)
     assert overlays.what == what
     point = find_focus(reference, prediction).point
@@ -200,7 +205,7 @@ def test_cases_without_something(reference, prediction, what, inside):
         assert edges_in_mm(view, (who, "liver")) == pytest.approx(edges)
 
 
-def test_a_bent_lesion_is_cut_through_itself():
+def test_slices_go_through_a_voxel_of_a_bent_lesion():
     labels = labels_of(LIVER)
     labels[26:50, 14, 10] = labels[26:50, 38, 10] = labels[26, 14:39, 10] = 2
     point = find_focus(labels, labels).point

@@ -1,4 +1,4 @@
-"""The picture of a run's curves: what it reads, when it is drawn, and that it ends no run."""
+"""The picture of a run's curves: its tables, when it is drawn, and that a failure does not end the run."""
 
 import logging
 
@@ -12,10 +12,10 @@ from mtf_imaging.training.observers.loss_log import LossLog
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The tables of each picture, which is not made."""
-    found = []
-    monkeypatch.setattr(progress, "draw", lambda path, train, held_out, **options: found.append((train, held_out)))
-    return found
+    """The tables of each picture; the pictures themselves are not drawn."""
+    tables = []
+    monkeypatch.setattr(progress, "draw", lambda path, train, held_out, **options: tables.append((train, held_out)))
+    return tables
 
 
 def observers(folder, **options):
@@ -40,15 +40,18 @@ def test_it_is_drawn_after_checkpoints_and_evaluations_and_at_the_end(drawn, tmp
     assert [train["step"].tolist()[-1] for train, _ in drawn] == [2, 3, 4, 5]
     np.testing.assert_array_equal(drawn[-1][0]["loss"], [2.0, 1.9, 1.8, 1.7, 1.6, 1.5])
     assert set(drawn[-1][0]) == {"step", "loss", "lesion"}
-    run([4, 5, 6, 7], *observers(tmp_path))  # a run that goes on, from two steps before: with the curves of all
+    run([4, 5, 6, 7], *observers(tmp_path))  # a run resumed two steps earlier draws the curves of all steps
     np.testing.assert_array_equal(drawn[-1][0]["step"], range(8))
 
 
-def test_it_takes_no_more_of_a_run_than_its_share(drawn, tmp_path, monkeypatch):
-    times = iter([0.0, 100.0, 101.0, 120.0, *[9000.0] * 9])  # asked whether to draw, begun, ended; asked again
+def test_drawing_takes_at_most_its_share_of_the_run(drawn, tmp_path, monkeypatch):
+    times = iter([0.0, 100.0, 101.0, 120.0, *[9000.0] * 9])  # check, start and end of drawing; second check
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
     run(range(5), *observers(tmp_path, every=[2]))
-    assert [train["step"].tolist()[-1] for train, _ in drawn] == [2, 4]  # the second because the run ends
+    assert [train["step"].tolist()[-1] for train, _ in drawn] == [
+        2,
+        4,
+    ]  # the second picture is drawn because the run ends
 
 
 @pytest.mark.parametrize("steps", [1, 2, 40, 3000])
@@ -79,25 +82,25 @@ def test_a_loss_that_is_not_finite_is_a_gap(tmp_path):
     assert np.isnan(progress.running_mean(np.array([np.nan, 1.0, np.nan, np.nan]), 2)[2])
 
 
-def test_tables_as_they_are_found(tmp_path):
+def test_tables_may_be_missing_empty_or_incomplete(tmp_path):
     path = tmp_path / "losses.csv"
     assert progress.read_table(path) == {}
     path.write_text("")
     assert progress.read_table(path) == {}
-    path.write_text("step,loss,cases\n0,1.5,3 4\n1,nan,5\n2,0.")  # the last is being written
+    path.write_text("step,loss,cases\n0,1.5,3 4\n1,nan,5\n2,0.")  # the last row is incomplete
     table = progress.read_table(path)
     np.testing.assert_array_equal(table["loss"], [1.5, np.nan])
     assert table.keys() == {"step", "loss"}
 
 
-def test_a_picture_that_cannot_be_written_ends_no_run(tmp_path, caplog, monkeypatch):
+def test_a_run_continues_if_the_picture_cannot_be_written(tmp_path, caplog, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device", "progress.png")
 
     monkeypatch.setattr(progress, "draw", full)
     with caplog.at_level(logging.WARNING):
         run(range(4), *observers(tmp_path))
-    assert "progress.png: is not drawn: [Errno 28] No space left on device" in caplog.text
+    assert "progress.png: the picture could not be written: [Errno 28] No space left on device" in caplog.text
 
 
 def test_a_run_without_steps_draws_nothing(drawn, tmp_path):

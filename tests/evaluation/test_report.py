@@ -1,4 +1,4 @@
-"""`report.html`: every number of `metrics.json`, every case, nothing from elsewhere, and the same bytes each time."""
+"""`report.html`: complete numbers and cases, no external resources, and reproducible bytes."""
 
 import csv
 import json
@@ -31,7 +31,7 @@ def labels_of(*lesions, liver=True):
 
 
 FIRST, SECOND, THIRD = np.s_[4:8, 4:8, 4:6], np.s_[10:13, 8:12, 5:8], np.s_[4:6, 10:12, 7:9]
-# case -> prediction, reference: found; missed, and a false one; none there; nothing predicted; right; nothing at all
+# case -> (prediction, reference)
 CASES = {
     ODD: (labels_of(FIRST), labels_of(FIRST)),
     "missed_1": (labels_of(THIRD), labels_of(FIRST, SECOND)),
@@ -58,7 +58,7 @@ def write_cases(folder, cases, with_ct=False):
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
-    """The folder of a report of all kinds of cases, with their CTs."""
+    """The folder of a report that covers all kinds of cases, with their CTs."""
     folder = write_cases(tmp_path_factory.mktemp("report"), CASES, with_ct=True)
     score_folders(folder / "r", folder / "p", folder / "out", 1, progress=False, volume_dir=folder / "ct")
     return folder / "out"
@@ -100,7 +100,7 @@ def test_the_worst_lesion_dice_comes_first(page, metrics):
     assert page.one("table", id="cases")["data-sorted"] == "lesion_dice"
 
 
-def test_rows_hold_the_numbers_of_the_csv_in_full(page, scored):
+def test_rows_contain_the_full_numbers_of_the_csv(page, scored):
     with open(scored / "metrics.csv", newline="") as file:
         table = {row.pop("case"): row for row in csv.DictReader(file)}
     for key, row in rows_of(page).items():
@@ -115,14 +115,14 @@ def test_rows_hold_the_numbers_of_the_csv_in_full(page, scored):
                 )
 
 
-def test_what_is_undefined_is_a_dash_that_says_why(page):
+def test_an_undefined_value_is_a_dash_with_a_reason(page):
     rows = rows_of(page)
     for key, name, why in (
         ("missed_2", "lesion_assd", "undefined: no lesion in the reference"),
         ("missed_2", "lesion_rvd", "undefined: no lesion in the reference"),
         ("missed_2", "largest_mm", "undefined: the reference has no lesion"),
         ("missed_10", "liver_hd95", "undefined: no liver in the prediction"),
-        ("missed_10", "burden", "undefined: no liver in reference or prediction"),
+        ("missed_10", "burden", "undefined: no liver in the reference or in the prediction"),
         ("empty", "lesion_mssd", "undefined: no lesion in the reference and the prediction"),
     ):
         cell = rows[key].one("td", data_key=name)
@@ -131,7 +131,7 @@ def test_what_is_undefined_is_a_dash_that_says_why(page):
     assert "marks an undefined value" in page.text
 
 
-def test_the_summary_holds_all_numbers_of_metrics_json(page, metrics):
+def test_the_summary_contains_all_numbers_of_metrics_json(page, metrics):
     found = {node["data-metric"]: node for node in page.all() if node.get("data-metric")}
 
     def leaves(value, path):
@@ -165,8 +165,8 @@ def test_the_summary_holds_all_numbers_of_metrics_json(page, metrics):
     ]
 
 
-def test_each_lesion_is_a_mark_of_its_kind_that_leads_to_its_case(page, metrics):
-    chart = next(page.all("svg", aria_label="Dice of lesions over their size"))
+def test_each_lesion_has_a_mark_that_links_to_its_case(page, metrics):
+    chart = next(page.all("svg", aria_label="Lesion Dice by size"))
     marks = [(link.one("title").text, next(link.all()).classes[0], link["href"]) for link in chart.all("a")]
     assert len(marks) == sum(len(case["lesions"]) for case in metrics["cases"].values())
     kinds = [kind for _, kind, _ in marks]
@@ -192,7 +192,7 @@ def test_histograms_count_every_case():
             assert int(bar.one("title").text.split()[0]) == inside
 
 
-def test_nothing_comes_from_elsewhere(page, scored):
+def test_the_page_loads_no_external_resources(page, scored):
     for node in page.all():
         for name in ("src", "href", "xlink:href", "action", "srcset", "data", "poster"):
             target = node.get(name)
@@ -231,13 +231,13 @@ def test_the_same_input_gives_the_same_bytes_anywhere(tmp_path, scored):
     assert (folder / "o/report.html").read_bytes() == (scored / "report.html").read_bytes()
 
 
-def test_without_a_ct_outlines_are_drawn_on_grey(tmp_path):
+def test_without_a_ct_outlines_are_drawn_on_gray(tmp_path):
     folder = write_cases(tmp_path, CASES)
     score_folders(folder / "r", folder / "p", folder / "out", 1, progress=False)
     page = parse((folder / "out/report.html").read_text())
-    assert "No CT was found for all cases" in page.one("p", id="without_ct").text
+    assert "No CT was found for any case" in page.one("p", id="without_ct").text
     assert not list(page.all("img"))
-    assert len(list(page.all("div", class_="grey"))) == 3 * len(CASES)
+    assert len(list(page.all("div", class_="gray"))) == 3 * len(CASES)
 
 
 def test_evaluate_writes_the_report_that_score_writes(tmp_path):
@@ -253,7 +253,7 @@ def test_evaluate_writes_the_report_that_score_writes(tmp_path):
     assert not list(page.all("p", id="without_ct"))
 
 
-def test_a_ct_that_does_not_fit_is_left_out_with_a_warning(tmp_path, caplog):
+def test_a_ct_of_the_wrong_shape_is_omitted_with_a_warning(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     cases = {"segmentation-1": CASES["right"], "segmentation-2": CASES["missed_1"]}
     folder = write_cases(tmp_path, cases)

@@ -1,4 +1,4 @@
-"""The report in a real browser: its script runs, sorts and complains of nothing."""
+"""The report in a real browser: the script sorts, hides and logs no errors."""
 
 import shutil
 import subprocess
@@ -27,7 +27,7 @@ def report(tmp_path_factory):
 
 
 def browse(report, *words, fragment=""):
-    """Opens the report; returns what the browser printed and what it logged."""
+    """Opens the report and returns the output and the log of the browser."""
     profile = report.parent / "profile"
     command = [
         CHROMIUM,
@@ -52,15 +52,15 @@ def dom(report, fragment=""):
     return page
 
 
-def test_it_is_shown_as_written_where_nothing_is_asked_for(report):
+def test_the_default_order_is_the_order_of_the_file(report):
     written = parse(report.read_text())
     page = dom(report)
     assert list(rows_of(page)) == list(rows_of(written))
-    assert page.one("html")["data-ready"] == ""  # said at the end of the script
+    assert page.one("html")["data-ready"] == ""  # set at the end of the script
 
 
 @pytest.mark.parametrize("column", ["liver_dice", "-liver_dice", "lesion_assd", "-lesion_assd", "case"])
-def test_it_is_sorted_by_what_the_address_says(report, column):
+def test_the_address_determines_the_order(report, column):
     page = dom(report, f"#sort={column}")
     table = page.one("table", id="cases")
     assert table["data-sorted"] == column
@@ -71,14 +71,14 @@ def test_it_is_sorted_by_what_the_address_says(report, column):
         assert list(rows) == ['<b>&"x', "empty", "missed_1", "missed_2", "missed_10", "right"]
         return
     values = [row.one("td", data_key=key).get("data-value") for row in rows.values()]
-    known = [float(value) for value in values if value is not None]
-    assert known == sorted(known, reverse=column.startswith("-"))
-    assert values[len(known) :] == [None] * (len(values) - len(known))  # undefined ones come last
+    numbers = [float(value) for value in values if value is not None]
+    assert numbers == sorted(numbers, reverse=column.startswith("-"))
+    assert values[len(numbers) :] == [None] * (len(values) - len(numbers))  # undefined values come last
     assert [section["data-case"] for section in page.all("section", class_="case")] == list(rows)
 
 
 def test_clicks_sort_and_boxes_hide(report):
-    """The script of a visitor: a click, another one, a box; what came of them is written into the page."""
+    """A script clicks twice on a column and once on a checkbox, and stores the results in the page."""
     visit = """<script>
         const head = document.querySelector('[data-key="liver_voe"]');
         head.querySelector("button").click();
@@ -96,15 +96,15 @@ def test_clicks_sort_and_boxes_hide(report):
 
 
 @pytest.mark.parametrize("width", [500, 1400])
-def test_it_fits_the_window_and_shows_the_ct(report, width):
-    """Nothing makes the page wider than its window; images are there and drawn."""
+def test_the_page_fits_the_window_and_shows_the_ct(report, width):
+    """No element makes the page wider than the window, and all images are loaded."""
     look = """<script>
         addEventListener("load", () => {
           const root = document.documentElement;
           root.dataset.overflow = root.scrollWidth - root.clientWidth;
           const images = [...document.images];
           root.dataset.images = images.filter((image) => image.complete && image.naturalWidth > 0).length;
-          // the outlines lie on their images, to a hundredth of a pixel
+          // the distance between outlines and images, in pixels
           root.dataset.apart = Math.max(...images.map((image) => {
             const [a, b] = [image, image.nextElementSibling].map((part) => part.getBoundingClientRect());
             return Math.max(...["left", "top", "right", "bottom"].map((side) => Math.abs(a[side] - b[side])));
@@ -112,7 +112,7 @@ def test_it_fits_the_window_and_shows_the_ct(report, width):
         });
     </script></body>"""
     copy = report.with_name("looked.html")
-    # eager, so that the page is not loaded before its last image is
+    # Without lazy loading, the load event waits for the last image.
     copy.write_text(report.read_text().replace("</body>", look).replace('loading="lazy"', ""))
     text, _ = browse(copy, f"--window-size={width},2000", "--dump-dom")
     root = parse(text).one("html")
@@ -131,7 +131,7 @@ def test_a_screenshot_has_the_colors_of_both_outlines(report, tmp_path):
 
 @pytest.mark.parametrize(("width", "some"), [(420, True), (1400, False)])
 def test_tables_show_that_they_scroll(report, width, some):
-    """The headless browser has no window below 500 px, so the page is narrowed."""
+    """The page is narrowed because windows of the headless browser have at least 500 px."""
     look = """<script>
         document.body.style.maxWidth = "%dpx";
         dispatchEvent(new Event("resize"));

@@ -1,4 +1,4 @@
-"""Dice against resolution: the numbers of `metrics.json`, by size of the lesion, and whether they rise."""
+"""Resolution studies: reading `metrics.json`, Dice by lesion size, and the test for a rise."""
 
 import csv
 import dataclasses
@@ -18,15 +18,15 @@ def make_run(resolution, seed, **dice):
     return Run(resolution, seed, values, dict.fromkeys(MEASURES[2:], 3))
 
 
-def test_a_run_is_read_from_its_metrics(tmp_path):
+def test_read_run_reads_metrics_json(tmp_path):
     reference = np.zeros((30, 12, 12), np.uint8)
     reference[1:29, 1:11, 1:11] = 1
-    reference[2:4, 2:4, 2:4] = 2  # 8 voxels of 2 mm: a sphere of 5 mm; missed
-    reference[10:14, 4:8, 4:8] = 2  # 64: 9.9 mm; found, half of it
-    reference[20:26, 3:9, 3:9] = 2  # 216: 14.9 mm; found
+    reference[2:4, 2:4, 2:4] = 2  # 8 voxels of 2 mm: a sphere of 5 mm, missed
+    reference[10:14, 4:8, 4:8] = 2  # 64 voxels: a sphere of 9.9 mm, half of it predicted
+    reference[20:26, 3:9, 3:9] = 2  # 216 voxels: a sphere of 14.9 mm, predicted
     prediction = reference.copy()
     prediction[2:4, 2:4, 2:4] = prediction[10:12, 4:8, 4:8] = 1
-    prediction[17, 9, 9] = 2  # in no lesion: false, and none of the reference's
+    prediction[17, 9, 9] = 2  # a false positive, which does not count as a reference lesion
     write_metrics(tmp_path, [score_case("1", prediction, reference, (2.0, 2.0, 2.0))])
     run = read_run(64, 7, tmp_path / "metrics.json")
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -39,18 +39,18 @@ def test_a_run_is_read_from_its_metrics(tmp_path):
     assert list(run.count.values()) == [2, 1, 0]
 
 
-def test_a_rise_is_more_than_seeds_spread():
+def test_a_rise_exceeds_the_spread_of_the_seeds():
     low = [make_run(32, seed, lesion=dice) for seed, dice in ((1, 0.2), (2, 0.3))]
     high = [make_run(64, seed, lesion=dice) for seed, dice in ((1, 0.31), (2, 0.5))]
     assert rises([*low, *high], "lesion")
     assert not rises([*low, *high], "liver")  # equal
     assert not rises([*low, *high, make_run(64, 3, lesion=0.29)], "lesion")
     assert not rises([*low, *high, make_run(128, 1, lesion=0.4)], "lesion")
-    assert rises([*reversed(high), make_run(128, 1, lesion=0.6), *low], "lesion")  # in whatever order
+    assert rises([*reversed(high), make_run(128, 1, lesion=0.6), *low], "lesion")  # the order does not matter
     assert not rises([*low, make_run(64, 1, lesion=None)], "lesion")
 
 
-def test_what_is_written(tmp_path):
+def test_table_csv_and_picture(tmp_path):
     runs = [make_run(32, 1, lesion=0.1), make_run(32, 2, lesion=0.2), make_run(64, 1, lesion=0.4)]
     runs[0].dice["lesions above 20 mm"] = None
     text = study_table(runs)

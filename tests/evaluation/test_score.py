@@ -1,4 +1,4 @@
-"""Folders of segmentations, of whatever names and axes, are paired and scored as `evaluate` scores its own."""
+"""Pairing and scoring of folders with arbitrary file names and axes; the scores equal those of `evaluate`."""
 
 import errno
 import json
@@ -42,14 +42,14 @@ def test_pairs(tmp_path, references, predictions, keys):
 @pytest.mark.parametrize(
     ("references", "predictions", "message"),
     [
-        (["s-1.nii", "s-2.nii"], ["s-2.nii"], r"1 file\(s\) without their partner in .*s-1\.nii has no prediction"),
+        (["s-1.nii", "s-2.nii"], ["s-2.nii"], r"1 file\(s\) have no partner in .*s-1\.nii has no prediction"),
         (["s-1.nii"], ["s-1.nii", "s-3.nii"], r"s-3\.nii has no reference"),
         (["s-1.nii"], ["a-1.nii", "b-01.nii"], r"a-1\.nii and b-01\.nii are both case 1"),
-        (["anna.nii"], ["p1.nii"], r"anna\.nii: has no number"),
+        (["anna.nii"], ["p1.nii"], r"anna\.nii: the file name has no number"),
         ([], ["p1.nii"], r"r: holds no \.nii or \.nii\.gz file"),
     ],
 )
-def test_what_cannot_be_paired(tmp_path, references, predictions, message):
+def test_files_without_a_partner_are_refused(tmp_path, references, predictions, message):
     with pytest.raises(DataError, match=message):
         find_pairs(touch(tmp_path / "r", *references), touch(tmp_path / "p", *predictions))
 
@@ -63,7 +63,7 @@ def test_broken_links_are_named(tmp_path):
 
 
 def test_an_unreadable_folder_is_named(tmp_path, monkeypatch):
-    """Simulates the error, so that it occurs for every user; `tests/data` tests a real one."""
+    """Simulates the error, because root can read every folder; `tests/data` tests a real error."""
     folders = [touch(tmp_path / name, "s-1.nii") for name in "rp"]
 
     def scandir(path):
@@ -74,7 +74,7 @@ def test_an_unreadable_folder_is_named(tmp_path, monkeypatch):
         find_pairs(*folders)
 
 
-def test_a_folder_that_is_not_there(tmp_path, capsys):
+def test_a_missing_folder_is_reported(tmp_path, capsys):
     words = ["--reference_dir", tmp_path / "no", "--prediction_dir", tmp_path, "--output_dir", tmp_path / "out"]
     assert main(["score", *map(str, words)]) == 1
     assert "no: this folder of segmentations does not exist" in capsys.readouterr().err
@@ -83,7 +83,7 @@ def test_a_folder_that_is_not_there(tmp_path, capsys):
     assert "no: this folder of segmentations is a file, not a folder." in capsys.readouterr().err
 
 
-def test_scores_of_predictions_are_those_of_their_evaluation(tmp_path, capsys):
+def test_score_and_evaluate_give_equal_scores(tmp_path, capsys):
     for number, codes in ((3, "RAS"), (12, "SAL")):
         store(tmp_path / "cases", number, codes)
     evaluate(tmp_path / "cases", tmp_path / "e", GRID, lambda image: oracle(np.roll(image, 1, 1)), progress=False)
@@ -95,7 +95,7 @@ def test_scores_of_predictions_are_those_of_their_evaluation(tmp_path, capsys):
     assert "tumor burden: RMSE" in capsys.readouterr().out
 
 
-def test_predictions_stored_along_other_axes_are_turned(tmp_path):
+def test_predictions_stored_along_other_axes_are_reoriented(tmp_path):
     store(tmp_path / "cases", 3, "RAS")
     image = nibabel.load(tmp_path / "cases/segmentation-3.nii.gz")
     turned = image.as_reoriented(orientations.axcodes2ornt("SAL"))
@@ -106,7 +106,7 @@ def test_predictions_stored_along_other_axes_are_turned(tmp_path):
     assert case.distances["liver"].mssd == 0
 
 
-def test_scores_never_land_among_the_references(tmp_path):
+def test_scores_are_not_written_to_the_folder_of_the_references(tmp_path):
     store(tmp_path / "cases", 3, "RAS")
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         score_folders(tmp_path / "cases", tmp_path / "cases", tmp_path / "cases/out", progress=False)

@@ -1,4 +1,4 @@
-"""Pairs are scored as they come, in a thread or in processes, and come back in order; CTs are found where they lie."""
+"""Scoring of pairs in a thread or in processes, the order of the results, and the lookup of CTs."""
 
 import dataclasses
 import functools
@@ -20,19 +20,19 @@ from mtf_imaging.files.workers import in_parallel
 from tests.evaluation.test_evaluate import store
 
 
-def pairs_of(folder, *numbers):
+def store_pairs(folder, *numbers):
     for number in numbers:
         store(folder, number, "RAS")
     files = {number: folder / f"segmentation-{number}.nii.gz" for number in numbers}
     return [Pair(str(number), file, file, folder / f"volume-{number}.nii.gz") for number, file in files.items()]
 
 
-def test_each_item_is_worked_on_while_the_next_is_made():
+def test_each_item_is_processed_while_the_next_is_produced():
     begun, made = threading.Event(), []
 
     def items():
         yield 1
-        assert begun.wait(60), "the first waits for the second"
+        assert begun.wait(60), "item 1 is processed before item 2 exists"
         yield from (2, 3)
 
     def work(item):
@@ -45,13 +45,13 @@ def test_each_item_is_worked_on_while_the_next_is_made():
     assert threading.current_thread() not in made
 
 
-def test_the_first_error_ends_it():
+def test_the_first_error_stops_the_items():
     made = []
 
     def endless():
         while True:
             made.append(len(made))
-            assert len(made) < 1000, "the error is never seen"
+            assert len(made) < 1000, "the error is never raised"
             time.sleep(0.01)
             yield made[-1]
 
@@ -63,7 +63,7 @@ def test_the_first_error_ends_it():
         list(in_thread(work, endless()))
 
 
-def test_what_has_not_begun_is_left_where_making_ends_in_an_error():
+def test_an_error_in_the_items_cancels_pending_work():
     release, worked = threading.Event(), []
 
     def items():
@@ -82,20 +82,20 @@ def test_what_has_not_begun_is_left_where_making_ends_in_an_error():
 
 @pytest.mark.parametrize("run", [in_thread, functools.partial(in_parallel, workers=1)])
 def test_pairs_come_back_in_natural_order(tmp_path, run, capsys):
-    pairs = pairs_of(tmp_path, 2, 10, 9)
+    pairs = store_pairs(tmp_path, 2, 10, 9)
     result = score_pairs(pairs, 3, run, "test")
     assert [one.score.key for one in result] == ["2", "9", "10"]
     assert "9: liver 1.000, lesion 1.000" in capsys.readouterr().err
 
 
-def test_what_a_process_logs_is_logged_here(tmp_path, caplog):
-    pairs = pairs_of(tmp_path, 1, 2)
+def test_the_log_of_a_worker_reaches_the_parent(tmp_path, caplog):
+    pairs = store_pairs(tmp_path, 1, 2)
     nibabel.save(nibabel.Nifti1Image(np.zeros((24, 20, 15), np.int16), np.diag([2.0, 2, 3, 1])), pairs[0].volume)
     score_pairs(pairs, 2, functools.partial(in_parallel, workers=2), "test", progress=False)
-    assert "volume-1.nii.gz: is left out of the report of case 1" in caplog.text
+    assert "volume-1.nii.gz: the report of case 1 does not show this CT: " in caplog.text
 
 
-def test_one_process_writes_to_a_folder_and_clears_what_a_killed_one_left(tmp_path):
+def test_one_process_writes_to_a_folder_and_removes_partial_files(tmp_path):
     for folder in (tmp_path, tmp_path / "predictions", tmp_path / "others"):
         touch(folder, ".partial-1-report.html", "kept.txt")
     with writing_to(tmp_path, "predictions", "pictures"):
@@ -108,17 +108,17 @@ def test_one_process_writes_to_a_folder_and_clears_what_a_killed_one_left(tmp_pa
 
 def test_a_ct_of_another_shape_is_left_out(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
-    (pair,) = pairs_of(tmp_path, 1)
+    (pair,) = store_pairs(tmp_path, 1)
     nibabel.save(nibabel.Nifti1Image(np.zeros((24, 20, 15), np.int16), np.diag([2.0, 2, 3, 1])), pair.volume)
     scored = score_pair(pair)
     assert scored.score.overlaps["lesion"].dice == 1
     assert all(view.image is None for view in scored.overlays.views)
-    assert "volume-1.nii.gz: is left out of the report of case 1, because: " in caplog.text
+    assert "volume-1.nii.gz: the report of case 1 does not show this CT: " in caplog.text
     assert "(24, 20, 15)" in caplog.text
 
 
-def test_a_reference_that_cannot_be_read_is_an_error_all_the_same(tmp_path):
-    (pair,) = pairs_of(tmp_path, 1)
+def test_an_unreadable_reference_is_an_error_even_with_a_ct(tmp_path):
+    (pair,) = store_pairs(tmp_path, 1)
     image = nibabel.load(pair.reference)
     nibabel.save(nibabel.Nifti1Image(np.full(image.shape, 7, np.uint8), image.affine), tmp_path / "r.nii")
     with pytest.raises(DataError, match=r"r\.nii: labels range from 7 to 7"):
@@ -145,7 +145,7 @@ def touch(folder, *names):
         (["r/liver_007.nii"], ["ct/scan_7_0000.nii.gz", "ct/scan_8_0000.nii.gz"], "ct", "scan_7_0000.nii.gz"),
     ],
 )
-def test_cts_are_found_where_they_lie(tmp_path, references, volumes, volume_dir, found):
+def test_cts_are_found_by_folder_and_name(tmp_path, references, volumes, volume_dir, found):
     for path in (*references, *volumes):
         touch(tmp_path / path.split("/")[0], path.split("/")[1])
     reference_dir = tmp_path / references[0].split("/")[0]
@@ -161,15 +161,15 @@ def test_a_folder_of_other_cts(tmp_path, caplog):
     with pytest.raises(DataError, match=r"ct: this folder of CTs does not exist"):
         add_volumes(pairs, tmp_path / "ct")
     touch(tmp_path / "ct", "b-3.nii")
-    with pytest.raises(DataError, match=r"ct: holds 1 NIfTI file\(s\), none of which is the CT of a-1\.nii"):
+    with pytest.raises(DataError, match=r"ct: holds 1 NIfTI file\(s\), but no CT of a-1\.nii"):
         add_volumes(pairs, tmp_path / "ct")
     touch(tmp_path / "ct", "b-2.nii")
     assert [pair.volume and pair.volume.name for pair in add_volumes(pairs, tmp_path / "ct")] == [None, "b-2.nii"]
-    assert "ct: no CT of 1 reference(s): a-1.nii" in caplog.text
+    assert "ct: no CT found for 1 reference(s): a-1.nii" in caplog.text
 
 
 def test_an_empty_reference_is_scored_with_a_warning(tmp_path, caplog):
-    (pair,) = pairs_of(tmp_path, 7)
+    (pair,) = store_pairs(tmp_path, 7)
     empty = tmp_path / "segmentation-07.nii.gz"
     mask = nibabel.load(pair.reference)
     nibabel.save(nibabel.Nifti1Image(np.zeros(mask.shape, np.uint8), mask.affine), empty)
@@ -185,7 +185,7 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, monkeypatch):
     def too_large(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
-    (pair,) = pairs_of(tmp_path, 7)
+    (pair,) = store_pairs(tmp_path, 7)
     monkeypatch.setattr("mtf_imaging.evaluation.pairs.score_pairs.score_case", too_large)
     with pytest.raises(DataError, match=r"segmentation-7\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         score_pair(pair)

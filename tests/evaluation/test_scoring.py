@@ -1,4 +1,4 @@
-"""Compares our own measures with voxel counts, on random and empty masks; see `test_official` for official scores."""
+"""Compares our own measures with voxel counts on random and empty masks; see `test_official` for official scores."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ spacings = st.tuples(*[st.sampled_from([0.5, 0.7, 1.0, 2.5])] * 3)
 
 @st.composite
 def label_arrays(draw, number=2):
-    """Arrays of labels 0, 1 and 2 of one shape, from empty to full, in blobs and in single voxels."""
+    """Draws label arrays of one shape with values 0, 1 and 2, from empty to almost full."""
     shape = draw(st.tuples(*[st.integers(1, 6)] * 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     arrays = []
@@ -61,7 +61,7 @@ def shape_of(overlap):
 
 
 def row(text):
-    """A mask along x from a row of dots and crosses."""
+    """Returns a mask along x from a row of dots and crosses."""
     return np.array([c != "." for c in text])[:, None, None]
 
 
@@ -69,9 +69,9 @@ def row(text):
     ("prediction", "reference", "expected"),
     [
         ("xxx.xxx..", "xx.xxxx..", [(2, 3, 2), (3, 3, 4)]),
-        ("xxxxxxx..", "xxx.xxx..", [(6, 7, 6)]),  # one spans two of the reference: these are one
-        ("xxx.xxx..", "xxxxxxx..", [(6, 6, 7)]),  # and the other way
-        (".xxxx.xx.", "xx.xxxxx.", [(5, 6, 7)]),  # both at once; of equal overlaps the first counts
+        ("xxxxxxx..", "xxx.xxx..", [(6, 7, 6)]),  # a predicted lesion merges two reference lesions
+        ("xxx.xxx..", "xxxxxxx..", [(6, 6, 7)]),  # a reference lesion merges two predicted lesions
+        (".xxxx.xx.", "xx.xxxxx.", [(5, 6, 7)]),  # both at once; the first lesion wins a tie
         ("xx...x...", "xx......x", [(0, 0, 1), (0, 1, 0), (2, 2, 2)]),  # missed, false, found
         (".........", ".........", []),
     ],
@@ -112,7 +112,7 @@ def test_surfaces_end_at_the_edge_of_the_volume():
 
 
 def test_the_surface_includes_voxels_with_an_outside_neighbor_across_an_edge():
-    """A cube of 5 voxels a side lacks one edge; with 18 neighbors, the voxels behind that edge are surface."""
+    """A cube with 5 voxels per side lacks one edge; with 18 neighbors, the voxels behind this edge are surface."""
     cube = np.ones((5, 5, 5), bool)
     notched = cube.copy()
     notched[0, 0, :] = False
@@ -147,8 +147,8 @@ def test_empty_masks():
     assert wrong["tumor_burden"] == {"rmse": None, "max_error": None, "undefined": 2}
 
 
-def test_means_of_cases_and_of_all_as_one():
-    """A small case that is wrong weighs as much as a large one in the one, and little in the other."""
+def test_dice_per_case_and_global_dice():
+    """A wrong small case counts as much as a large case in the mean over cases, but little in the global Dice."""
     large = np.full((8, 1, 1), 2, np.uint8)
     small = [np.array(labels, np.uint8)[:, None, None] for labels in ([2, 0, 0, 0], [0, 0, 0, 2])]
     found = summarize([score_case("0", large, large, (1, 1, 1)), score_case("1", *small, (1, 1, 1))])["lesion"]

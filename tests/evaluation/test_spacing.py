@@ -1,4 +1,4 @@
-"""Prediction on voxels of a fixed size in mm: what is found lies where it was, however the file is stored."""
+"""Prediction on voxels of a fixed size in mm: positions are preserved in any stored orientation."""
 
 import logging
 
@@ -19,20 +19,20 @@ HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SPACING = (1.5, 1.5, 2.0)
 BOXES = {"padded": (32, 32, 32), "cropped along z": (32, 32, 12), "odd": (31, 27, 17)}
 SHAPE, OWN = (41, 38, 13), (0.8, 0.9, 2.5)
-# In mm from the centre of the first voxel, along the axes of the volume; neither near the middle.
+# (center, radius) in mm from the center of the first voxel, along the axes of the volume; both off the middle.
 LIVER, LESION = ((20.0, 12.0, 16.0), 9.0), ((24.0, 9.0, 18.0), 4.0)
 
 
 def oracle(image):
-    """Class probabilities of an image whose window is (-512, 512)."""
+    """Returns class probabilities of an image with the window (-512, 512)."""
     return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
 
 
 def canonical_labels():
     positions = np.stack(np.meshgrid(*(np.arange(n) * mm for n, mm in zip(SHAPE, OWN, strict=True)), indexing="ij"), -1)
     labels = np.zeros(SHAPE, np.uint8)
-    for label, (centre, radius) in ((1, LIVER), (2, LESION)):
-        labels[np.linalg.norm(positions - centre, axis=-1) < radius] = label
+    for label, (center, radius) in ((1, LIVER), (2, LESION)):
+        labels[np.linalg.norm(positions - center, axis=-1) < radius] = label
     return labels
 
 
@@ -42,7 +42,7 @@ def affine_of(degrees):
 
 
 def store(folder, codes="RAS", degrees=(0, 0, 0)):
-    """Writes case 1, turned in space by `degrees` and stored along `codes`."""
+    """Writes case 1, rotated in space by `degrees` and stored along `codes`."""
     folder.mkdir()
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     affine = affine_of(degrees) @ orientations.inv_ornt_aff(turn, SHAPE)
@@ -53,25 +53,25 @@ def store(folder, codes="RAS", degrees=(0, 0, 0)):
     return folder
 
 
-def centre_in_mm(path, label):
-    """Centre of mass of a label and its volume, by nibabel and the file alone."""
+def center_in_mm(path, label):
+    """Returns the center of mass of a label in mm and its volume in mm^3, computed from the file with nibabel."""
     image = nibabel.load(path)
     voxels = np.argwhere(np.asarray(image.dataobj) == label)
-    voxel_ml = abs(np.linalg.det(image.affine[:3, :3]))
-    return nibabel.affines.apply_affine(image.affine, voxels).mean(0), len(voxels) * voxel_ml
+    voxel_volume = abs(np.linalg.det(image.affine[:3, :3]))
+    return nibabel.affines.apply_affine(image.affine, voxels).mean(0), len(voxels) * voxel_volume
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL"])
 @pytest.mark.parametrize("degrees", [(0, 0, 0), (12, -17, 25)], ids=["straight", "oblique"])
-def test_a_lesion_comes_back_at_its_place_in_mm(tmp_path, codes, degrees, box):
+def test_a_predicted_lesion_has_the_right_position_in_mm(tmp_path, codes, degrees, box):
     folder = store(tmp_path / "cases", codes, degrees)
     sampling = Sampling(box, SPACING)
     (written,) = predict_cases(folder, tmp_path / "out", sampling, oracle, progress=False)
     expected = nibabel.affines.apply_affine(affine_of(degrees), np.divide(LESION[0], OWN))
     for path in (folder / "segmentation-1.nii.gz", written):
-        centre, volume = centre_in_mm(path, 2)
-        np.testing.assert_allclose(centre, expected, atol=0.5)
+        center, volume = center_in_mm(path, 2)
+        np.testing.assert_allclose(center, expected, atol=0.5)
         assert volume == pytest.approx(4 / 3 * np.pi * LESION[1] ** 3, rel=0.2)
     reference, prediction = (nibabel.load(p) for p in (folder / "segmentation-1.nii.gz", written))
     np.testing.assert_array_equal(prediction.affine, reference.affine)
@@ -82,24 +82,24 @@ def test_a_lesion_comes_back_at_its_place_in_mm(tmp_path, codes, degrees, box):
 
 @pytest.mark.parametrize("codes", ["RAS", "LPS"])
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-def test_records_hold_it_at_the_same_place(tmp_path, codes, box):
-    """A voxel of the record is of SPACING mm: its place in the patient follows from the record's spans and affine."""
+def test_a_lesion_in_a_record_has_the_right_position_in_mm(tmp_path, codes, box):
+    """The position of a voxel in the patient follows from the spans and the affine of the record."""
     degrees = (12, -17, 25)
     (case,) = find_cases(store(tmp_path / "cases", codes, degrees))
     record = make_record(case, Sampling(box, SPACING))
     spans = record.sampling.spans(record.shape, record.spacing)
     voxels = np.argwhere(record.labels == 2)
     in_volume = np.stack([s.start + (voxels[:, i] + 0.5) * s.step - 0.5 for i, s in enumerate(spans)], axis=-1)
-    centre = nibabel.affines.apply_affine(record.affine, in_volume).mean(0)
+    center = nibabel.affines.apply_affine(record.affine, in_volume).mean(0)
     expected = nibabel.affines.apply_affine(affine_of(degrees), np.divide(LESION[0], OWN))
-    np.testing.assert_allclose(centre, expected, atol=0.75)  # labels of slices 2.5 mm apart, on voxels of 2 mm
+    np.testing.assert_allclose(center, expected, atol=0.75)  # labels of slices 2.5 mm apart on voxels of 2 mm
     assert len(voxels) * np.prod(SPACING) == pytest.approx(4 / 3 * np.pi * LESION[1] ** 3, rel=0.2)
     inside = tuple(span.inside(n) for span, n in zip(spans, record.shape, strict=True))
     assert np.all(record.hu[inside] >= -400)
     assert np.count_nonzero(record.hu == -1024) == record.hu.size - record.hu[inside].size > 0
 
 
-def test_what_is_cropped_away_is_background_and_said(tmp_path, caplog):
+def test_cropped_voxels_are_background_with_a_warning(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     folder = store(tmp_path / "cases")
     box = Sampling((12, 32, 32), SPACING)  # 18 of 32.8 mm along x
@@ -124,7 +124,7 @@ def test_what_is_cropped_away_is_background_and_said(tmp_path, caplog):
     assert "liver voxels" in caplog.text
 
 
-def test_a_box_that_holds_the_volume_says_nothing(tmp_path, caplog):
+def test_a_box_larger_than_the_volume_gives_no_warning(tmp_path, caplog):
     folder = store(tmp_path / "cases", "LPS")
     predict_cases(folder, tmp_path / "out", Sampling((32, 32, 32), SPACING), oracle, progress=False)
     scores = evaluate(folder, tmp_path / "scores", Sampling((32, 32, 32), SPACING), oracle, progress=False)

@@ -1,4 +1,4 @@
-"""Evaluation onto disks that are full or read-only: a message that names the file, and nothing is lost."""
+"""Evaluation on full or read-only disks: the message names the file, and no data is lost."""
 
 import os
 
@@ -27,7 +27,7 @@ def content(folder):
 
 
 @pytest.mark.parametrize("room", [0, 4096, 12288])
-def test_a_full_disk_loses_nothing_and_evaluation_goes_on_when_there_is_room(cases, tmp_path, mounted, room):
+def test_a_full_disk_loses_nothing_and_evaluation_resumes_when_there_is_room(cases, tmp_path, mounted, room):
     run(cases, tmp_path / "whole")
     whole = content(tmp_path / "whole")
     disk = mounted("size=1m")
@@ -44,7 +44,7 @@ def test_a_full_disk_loses_nothing_and_evaluation_goes_on_when_there_is_room(cas
     assert content(disk / "out") == whole
 
 
-def test_scores_that_were_there_stay_where_new_ones_do_not_fit(cases, tmp_path, mounted):
+def test_old_scores_stay_if_new_ones_do_not_fit(cases, tmp_path, mounted):
     disk = mounted("size=1m")
     run(cases, disk / "out")
     before = content(disk / "out")
@@ -56,7 +56,7 @@ def test_scores_that_were_there_stay_where_new_ones_do_not_fit(cases, tmp_path, 
     assert content(disk / "out") == before
 
 
-def test_a_read_only_folder_is_told_before_anything_is_segmented(cases, tmp_path, mounted):
+def test_a_read_only_folder_is_reported_before_segmentation(cases, tmp_path, mounted):
     out = mounted("size=1m") / "out"
     run(cases, out)
     before = content(out)

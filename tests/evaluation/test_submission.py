@@ -1,4 +1,4 @@
-"""What is sent to the challenge: names, files, and a zip of them."""
+"""Submissions to the challenge: file names, file contents and the zip."""
 
 import shlex
 import subprocess
@@ -41,14 +41,14 @@ def submit(folder, output, progress=False, **options):
     return predict_cases(folder, output, GRID, oracle, progress=progress, submission=True, **options)
 
 
-def test_files_are_as_the_challenge_takes_them(tmp_path):
+def test_files_have_the_format_of_the_challenge(tmp_path):
     folder = store(tmp_path / "test", "test-volume-3.nii", "test-volume-12.nii.gz")
     written = submit(folder, tmp_path / "submission")
     assert [path.name for path in written] == ["test-segmentation-3.nii", "test-segmentation-12.nii"]
     assert sorted(path.name for path in (tmp_path / "submission").iterdir()) == sorted(path.name for path in written)
     for path, source, number in zip(written, ("test-volume-3.nii", "test-volume-12.nii.gz"), (3, 12)):
         image, volume = nibabel.load(path), nibabel.load(folder / source)
-        assert path.stat().st_size == 352 + 8 * 7 * 6  # a byte a voxel
+        assert path.stat().st_size == 352 + 8 * 7 * 6  # the header and one byte per voxel
         assert image.get_data_dtype() == np.uint8
         assert (image.shape, image.header["descrip"]) == (volume.shape, volume.header["descrip"])
         np.testing.assert_array_equal(image.affine, volume.affine)
@@ -66,22 +66,22 @@ def test_files_are_as_the_challenge_takes_them(tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_other_cases_are_refused_by_the_name_of_the_first(tmp_path, names, offender):
+def test_other_cases_are_refused_with_the_name_of_the_first(tmp_path, names, offender):
     folder = store(tmp_path / "cases", *names)
     with pytest.raises(DataError) as error:
         submit(folder, tmp_path / "out")
     assert str(error.value) == (
-        f"{folder / offender}: is no test case of the challenge, which are test-volume-N.nii or "
-        f"test-volume-N.nii.gz, N = 0..69. Fix: give a folder of these alone, not {folder}, or predict without "
-        "submission."
+        f"{folder / offender}: is not a test case of the challenge. Test cases are named test-volume-N.nii or "
+        f"test-volume-N.nii.gz, N = 0..69. Fix: name a folder with only test cases instead of {folder}, or predict "
+        "without submission."
     )
     assert error.value.settings == ("submission",)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_submission_is_of_a_folder_and_replaced_only_when_asked(tmp_path):
+def test_a_submission_needs_a_folder_and_is_replaced_only_on_request(tmp_path):
     folder = store(tmp_path / "test", "test-volume-3.nii")
-    with pytest.raises(DataError, match=r"test-volume-3\.nii: is one file; a submission is of the"):
+    with pytest.raises(DataError, match=r"test-volume-3\.nii: is one file; a submission needs the folder"):
         submit(folder / "test-volume-3.nii", tmp_path / "out.nii")
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         submit(folder, folder / "out")
@@ -91,15 +91,14 @@ def test_a_submission_is_of_a_folder_and_replaced_only_when_asked(tmp_path):
     submit(folder, tmp_path / "out", overwrite=True)
 
 
-def test_the_command_that_is_printed_makes_the_zip(tmp_path, capsys, monkeypatch):
-    """In a folder with a space in its name, as a user would type it."""
+def test_the_printed_command_makes_the_zip(tmp_path, capsys, monkeypatch):
+    """The folder has a space in its name, so the command must quote it."""
     folder = store(tmp_path / "test", "test-volume-3.nii", "test-volume-12.nii.gz")
     monkeypatch.chdir(tmp_path)
     submit(folder, Path("my submission"), progress=True)
     out = capsys.readouterr().out
     assert (
-        "2 segmentations in my submission; the challenge has 70 test cases, missing are 0, 1, 2, 4, 5, 6, 7, 8, ..."
-        in out
+        "2 segmentations in my submission; the challenge has 70 test cases, missing: 0, 1, 2, 4, 5, 6, 7, 8, ..." in out
     )
     command = out.splitlines()[-1].strip()
     assert command == "python3 -m zipfile -c submission.zip 'my submission'/test-segmentation-*.nii"
@@ -111,7 +110,7 @@ def test_the_command_that_is_printed_makes_the_zip(tmp_path, capsys, monkeypatch
 
 
 def test_a_submission_is_scored_by_the_numbers_of_its_files(tmp_path):
-    """For whoever has references, of a split of their own that is named as the challenge's."""
+    """Users can score a custom split whose files are named like the test cases of the challenge."""
     submit(store(tmp_path / "test", "test-volume-3.nii", "test-volume-4.nii"), tmp_path / "out")
     (tmp_path / "references").mkdir()
     for n in (3, 4):

@@ -1,4 +1,4 @@
-"""A whole volume in its own voxels: the plain formula everywhere, in bounded memory, in whatever slabs."""
+"""Segmentation of whole volumes: equality with the plain formula, bounded memory, and independence of slabs."""
 
 import tracemalloc
 
@@ -34,7 +34,7 @@ def case(folder, dtype=np.int16, shape=SHAPE, suffix="nii.gz"):
 
 
 class Network:
-    """Random probabilities, those of the borders unlike their neighbours; it keeps what it saw and gave."""
+    """A network that returns random probabilities, and stores its input and output."""
 
     def __init__(self, dtype=np.float32):
         self.dtype = dtype
@@ -47,10 +47,10 @@ class Network:
 
 
 def hats(span, n):
-    """`[size, n]` float64: the weights of an axis's voxels in those of a span, as the text of `resample` has it."""
+    """Returns the resampling weights `[size, n]` float64 along one axis, by the formula in `resample`."""
     radius = max(1.0, span.length / span.size)
-    centres = np.clip(span.start + (np.arange(span.size) + 0.5) * span.length / span.size, 0, n)
-    weights = np.maximum(0, 1 - np.abs(np.arange(n) + 0.5 - centres[:, None]) / radius)
+    centers = np.clip(span.start + (np.arange(span.size) + 0.5) * span.length / span.size, 0, n)
+    weights = np.maximum(0, 1 - np.abs(np.arange(n) + 0.5 - centers[:, None]) / radius)
     return weights / weights.sum(1, keepdims=True)
 
 
@@ -62,8 +62,8 @@ def dense(data, spans):
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("slab", [1, 3000, 1 << 25], ids=lambda slab: f"{slab} bytes")
-def test_a_prediction_is_the_plain_formula_everywhere(tmp_path, sampling, slab, monkeypatch):
-    """One network over the whole volume, so no tiles and no seams; and no trace of the slabs that it is computed in."""
+def test_a_prediction_equals_the_plain_formula(tmp_path, sampling, slab, monkeypatch):
+    """The network runs once on the whole volume, so there are no tiles or seams, and slabs leave no trace."""
     monkeypatch.setattr(resample, "_SLAB_BYTES", slab)
     monkeypatch.setattr(stored_values, "_SLAB_VOXELS", slab)
     volume, network = read_volume(case(tmp_path)), Network()
@@ -79,9 +79,9 @@ def test_a_prediction_is_the_plain_formula_everywhere(tmp_path, sampling, slab, 
     covered = np.zeros(SHAPE, bool)
     covered[tuple(s.inside(part.stop - part.start) for s, part in zip(back, inside))] = True
     second, first = np.sort(probabilities, axis=-1)[..., 1:].transpose(3, 0, 1, 2)
-    told = first - second > 1e-6  # not by rounding alone
-    assert told.mean() > 0.999
-    np.testing.assert_array_equal(labels[told], np.where(covered, probabilities.argmax(-1), 0)[told])
+    is_clear = first - second > 1e-6  # rounding does not decide the class
+    assert is_clear.mean() > 0.999
+    np.testing.assert_array_equal(labels[is_clear], np.where(covered, probabilities.argmax(-1), 0)[is_clear])
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
@@ -97,8 +97,8 @@ def test_slabs_change_no_bit(tmp_path, sampling, monkeypatch):
         np.testing.assert_array_equal(labels, results[0][1])
 
 
-def test_resampling_leaves_its_input_alone():
-    """Also where nothing is to do: the image is windowed in place."""
+def test_resampling_does_not_return_its_input():
+    """Even an identity resampling makes a copy, because the image is windowed in place."""
     data = np.ones((4, 4, 4), np.float32)
     result = resample_linear(data, whole_field(data.shape, data.shape))
     assert not np.shares_memory(data, result)
@@ -115,7 +115,7 @@ def test_probabilities_of_any_float_type(tmp_path, dtype):
 
 
 def peak_bytes(function):
-    """Bytes that a call holds at most, of numpy and Python; and its result."""
+    """Returns the peak bytes that NumPy and Python allocate in a call, and its result."""
     tracemalloc.start()
     try:
         result = function()
@@ -125,7 +125,7 @@ def peak_bytes(function):
 
 
 TALL = (64, 64, 1026)  # 4.2 million voxels
-SLABS = 4 << 20  # for all that is made by slabs, at the size that they have below
+SLABS = 4 << 20  # allowance for slabs of the size set below
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_labels_are_read_into_a_byte_a_voxel(tmp_path, small_slabs, dtype, caplo
     volume = read_volume(case(tmp_path, shape=TALL))
     path = store(tmp_path / "labels.nii.gz", np.random.default_rng(0).integers(0, 3, TALL).astype(dtype))
     bare = volume.without_voxels()
-    assert bare.hu.base is None, "a view would keep them in memory"
+    assert bare.hu.base is None, "a view would keep the voxels in memory"
     peak, labels = peak_bytes(lambda: read_labels(path, bare))
     assert peak < np.prod(TALL) + SLABS
     peak, _ = peak_bytes(lambda: resample_nearest(labels, whole_field(TALL, (32, 32, 64))))
@@ -159,11 +159,11 @@ def test_labels_are_read_into_a_byte_a_voxel(tmp_path, small_slabs, dtype, caplo
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_segmenting_holds_no_second_copy_of_anything_large(tmp_path, small_slabs, dtype):
-    """The volume, or the image and the probabilities, or these and the labels: never all of them."""
+    """Memory holds the volume, or the image and the probabilities, or the probabilities and the labels."""
     path, grid = case(tmp_path, shape=TALL), (64, 64, 256)
     probabilities = Network(dtype)(np.empty((*grid, 1), np.float32))
     peak, _ = peak_bytes(
         lambda: predict_cases(path, tmp_path / "out.nii", Sampling(grid), lambda image: probabilities, progress=False)
     )
-    # The image, and what it is made of before z is resampled, are float32.
+    # The image and its intermediate before the resampling along z are float32.
     assert peak < 2 * np.prod(TALL) + 2 * 4 * np.prod(grid) + SLABS

@@ -1,4 +1,4 @@
-"""Workers for tests of the bench: they build nothing, and answer what they are told to, or die."""
+"""Fake workers for tests of the bench, which give fixed answers or die."""
 
 import os
 import signal
@@ -26,17 +26,17 @@ def good(connection, log, make):
 
 
 def wrong(connection, log, make):
-    """Finds another loss."""
+    """Returns a different loss."""
     _serve(connection, lambda word, answer, arguments: answer | ({"loss": 2.1} if word == "first" else {}))
 
 
 def short_of_memory(connection, log, make):
-    """Says that memory was too small for the build."""
+    """Reports that the memory is too small."""
     _serve(connection, lambda word, answer, arguments: {"error": "out of memory: so it is.\n  Fix: ..."})
 
 
 def killed(connection, log, make):
-    """Is killed in the middle of a step, as by a system short of memory."""
+    """Dies of SIGKILL in the middle of a step, as if the system were out of memory."""
 
     def die(word, answer, arguments):
         if word == "step":
@@ -47,6 +47,6 @@ def killed(connection, log, make):
 
 
 def failing(connection, log, make):
-    """Raises what nobody foresaw."""
+    """Raises an unexpected exception."""
     sys.stderr = open(log, "a")  # noqa: SIM115  multiprocessing writes the traceback there
     raise KeyError("bug")

@@ -1,4 +1,4 @@
-"""Setups side by side: what their processes answer, where they die, and what is made of it."""
+"""The bench: the answers and failures of worker processes, comparisons and tables."""
 
 import functools
 import json
@@ -45,19 +45,19 @@ def plan():
 
 
 def measured(*workers, rounds=2):
-    """Rows of setups that are named and served by these."""
+    """Measures one setup for each worker function and returns the rows."""
     rows = [Row(Setup(serve.__name__)) for serve in workers]
     processes = iter([functools.partial(Process, dict, serve) for serve in workers])
     measure(rows, lambda: next(processes)(), rounds, 0, say=lambda text: None, done=lambda: None)
     return rows
 
 
-def test_a_worker_that_dies_is_a_row_with_the_reason_and_the_others_go_on(plan):
+def test_a_dead_worker_becomes_an_error_and_the_others_continue(plan):
     workers = (bench_workers.killed, bench_workers.failing, bench_workers.short_of_memory, bench_workers.good)
     killed, failing, short, good = measured(*workers)
     assert killed.error == (
-        "its process was ended by SIGKILL, mostly of a system that is short of memory. Fix: fewer setups at a time, "
-        "for all are held side by side; or a lower resolution"
+        "its process was ended by SIGKILL, usually because the system ran out of memory. Fix: measure fewer setups at "
+        "a time, because all of them stay in memory, or lower the resolution"
     )
     assert failing.error == "KeyError: 'bug'"
     assert short.error.startswith("out of memory")
@@ -72,7 +72,8 @@ def test_a_wrong_result_is_caught():
     rows = measured(bench_workers.good, bench_workers.wrong, rounds=1)
     (difference,) = unequal(rows, "float32")
     assert difference == (
-        "the first loss is 2.1 under wrong and 2 under good: 5.0e-02 of it, more than 1e-05, the tolerance of float32"
+        "the first loss is 2.1 under wrong and 2 under good: the relative difference is 5.0e-02, above the tolerance "
+        "1e-05 of float32"
     )
     assert as_dict(Bench(rows, HARDWARE, "float32", 1, 1, (difference,)))["equal"] is False
 
@@ -89,13 +90,13 @@ def test_a_wrong_result_is_caught():
         ("float32", (0, math.inf), 1),
     ],
 )
-def test_how_equal_is_equal(dtype, off, caught):
+def test_tolerances_depend_on_the_dtype(dtype, off, caught):
     rows = [Row(SPLIT, loss=2.0, gradient_norm=5.0), Row(SPLIT), Row(SPLIT, loss=2 + 2 * off[0])]
     rows[2].gradient_norm = 5 + 5 * off[1]
     assert len(unequal(rows, dtype)) == caught
 
 
-def test_the_table_holds_the_model_against_what_was_measured(plan):
+def test_the_table_compares_the_model_with_the_measurements(plan):
     row = Row(
         SPLIT, plan=plan, build=1.5, devices=["/device:CPU:0"], held=108, moved=plan.moved, peak=4000, tensors=2000
     )
@@ -104,14 +105,14 @@ def test_the_table_holds_the_model_against_what_was_measured(plan):
     (found,) = json.loads(json.dumps(as_dict(bench)))["setups"]
     assert (found["step_seconds"], found["ratio"], found["memory_bytes"]) == (0.3, 1.0, 4000)
     assert found["modelled"]["moved_bytes"] == found["moved_bytes"] > 0
-    assert found["modelled"]["memory_bytes"] == plan.peak.nbytes  # all of the weights are held before
+    assert found["modelled"]["memory_bytes"] == plan.peak.nbytes  # the weights exist before the step
     errors = {"step": found["modelled"]["seconds"] / 0.3}
     errors |= {"tensors": plan.peak.nbytes / 2000, "memory": plan.peak.nbytes / 4000}
     assert found["modelled_by_measured"] == errors
     shown = text(bench)
     said = ", ".join(f"{what} {error:.2f}" for what, error in errors.items())
-    assert f"model / measured, over all: {said}" in shown
-    assert "all processors share it, so the model has nothing go over links" in shown
+    assert f"model / measured, mean of all setups: {said}" in shown
+    assert "all processors share it, so the model counts no traffic over links" in shown
 
 
 def test_random_batches_are_the_same_for_all():
@@ -133,7 +134,7 @@ class _Broken:
         raise MtfImagingError("so it is.\n  Fix: none")
 
 
-def test_a_worker_says_what_went_wrong_and_goes_on(monkeypatch, tmp_path):
+def test_a_worker_reports_errors_and_continues(monkeypatch, tmp_path):
     (tmp_path / "log").touch()
     monkeypatch.setattr(worker, "Answers", lambda subject: subject)
     monkeypatch.setattr(worker, "prepare", lambda log: None)

@@ -1,4 +1,4 @@
-"""Pictures of layouts: where slices and halos are, what is said and drawn, and that no half of a file has its name."""
+"""Pictures of layouts: positions of slices and halos, texts, bars, and atomic writing."""
 
 import math
 
@@ -41,11 +41,11 @@ def picture_of(volume, mesh_shape="", layout="", **more):
 
 
 def texts(drawn):
-    """The texts of a drawn picture and the pixels that each takes."""
+    """Returns the texts of a picture with their extents in pixels."""
     canvas = picture._canvas(drawn)
     canvas.draw()
-    found = [text for axes in canvas.figure.axes for text in axes.texts] + list(canvas.figure.texts)
-    return {text: text.get_window_extent() for text in found if text.get_text()}
+    all_texts = [text for axes in canvas.figure.axes for text in axes.texts] + list(canvas.figure.texts)
+    return {text: text.get_window_extent() for text in all_texts if text.get_text()}
 
 
 @pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
@@ -63,19 +63,19 @@ def test_every_layout_is_drawn(volume, mesh_shape, layout, tmp_path):
 
 
 @pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
-def test_texts_are_on_the_paper_and_hide_none(volume, mesh_shape, layout):
+def test_texts_are_on_the_paper_and_do_not_overlap(volume, mesh_shape, layout):
     memory = (("weights and optimizer", 340 * 2**20), ("activations at the peak", 1380 * GIB))
     drawn = picture_of(volume, mesh_shape, layout, memory=memory, memory_recomputed=memory, device_memory=24 * GIB)
-    found = texts(drawn)
-    width, height = next(iter(found)).get_figure().bbox.size
-    boxes = [(text, box) for text, box in found.items() if text.get_rotation() in (0, 90)]
+    extents = texts(drawn)
+    width, height = next(iter(extents)).get_figure().bbox.size
+    boxes = [(text, box) for text, box in extents.items() if text.get_rotation() in (0, 90)]
     for i, (text, box) in enumerate(boxes):
         assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0, text.get_text()
         for other, its_box in boxes[:i]:
             assert not box.padded(-1).overlaps(its_box.padded(-1)), (text.get_text(), other.get_text())
 
 
-def test_slices_are_what_processors_hold():
+def test_slices_equal_those_of_a_program():
     volume, mesh_shape, layout = "x:12,y:8,z:6", "rows:2,cols:4", "x:rows,y:cols"
     program = mi.Program(lambda image: image * 2, {"image": volume}, mesh_shape, layout)
     cuts = cuts_of(volume, mesh_shape, layout)
@@ -88,13 +88,13 @@ def test_slices_are_what_processors_hold():
 
 
 @pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
-def test_the_slice_that_is_shown_can_be_seen(volume, mesh_shape, layout):
+def test_the_shown_slice_is_visible(volume, mesh_shape, layout):
     cuts = cuts_of(volume, mesh_shape, layout)
     assert cuts.shown_place() in list(cuts.surface_places())
     assert Paper(cuts.volume, 400, 300).outer_faces(cuts.box(cuts.shown_place()))
 
 
-def test_a_shown_slice_has_neighbours_on_all_sides_that_can_be_seen():
+def test_the_shown_slice_has_visible_neighbors_on_all_sides():
     place = cuts_of(CUBE, "rows:4,cols:4,planes:4", "x:rows,y:cols,z:planes").shown_place()
     assert place == {"x": 1, "y": 2, "z": 0}
     assert cuts_of(CUBE, "rows:8", "z:rows").shown_place()["z"] == 3
@@ -105,11 +105,11 @@ def test_halos_end_at_the_border_of_the_volume():
     assert widened({"x": (0, 4), "y": (4, 8)}, {"x": (1, 2), "y": (1, 2)}, volume) == {"x": (0, 6), "y": (3, 8)}
 
 
-def test_halos_are_drawn_wide_enough_to_be_seen_and_no_wider_than_they_can_be():
+def test_halos_are_visible_and_do_not_reach_the_border():
     volume, box = (("x", 512), ("y", 512)), {"x": (128, 256), "y": (0, 512)}
     assert visible_halo({"x": (1, 0)}, box, {"x": 8, "y": 8}, volume) == {"x": (8, 0), "y": (0, 0)}
     assert visible_halo({"x": (40, 40)}, box, {"x": 8, "y": 8}, volume)["x"] == (40, 40)
-    near = {"x": (6, 256), "y": (0, 512)}  # does not reach the border, which it is near to
+    near = {"x": (6, 256), "y": (0, 512)}  # near the border, but the halo does not reach it
     assert visible_halo({"x": (1, 1)}, near, {"x": 8, "y": 8}, volume)["x"] == (3, 8)
 
 
@@ -124,17 +124,17 @@ def test_volumes_are_drawn_to_scale():
     assert max(paper.size[0] / 400, paper.size[1] / 300) == pytest.approx(1)
 
 
-def test_memory_is_told_in_numbers():
+def test_the_memory_table_has_the_numbers_of_the_bars():
     rows = memory_rows(MEMORY, [("weights", 60 * 2**20), ("activations", 20 * GIB), ("halos", GIB)])
     assert rows == [
         ("weights", "60.0 MiB", "60.0 MiB"),
         ("activations", "38.0 GiB", "20.0 GiB"),
         ("halos", "0 bytes", "1.0 GiB"),
-        ("in all", "38.1 GiB", "21.1 GiB"),
+        ("total", "38.1 GiB", "21.1 GiB"),
     ]
     drawn = picture_of(CUBE, memory=MEMORY, device_memory=80 * GIB, device_name="H100")
     said = [text.get_text() for text in texts(drawn)]
-    assert {"weights", "60.0 MiB", "activations", "38.0 GiB", "in all", "38.1 GiB", "H100:\n80.0 GiB"} <= set(said)
+    assert {"weights", "60.0 MiB", "activations", "38.0 GiB", "total", "38.1 GiB", "H100:\n80.0 GiB"} <= set(said)
     assert "recomputed" not in said
 
 
@@ -147,19 +147,19 @@ def test_bars_are_as_high_as_their_bytes():
     assert line - bottom == pytest.approx(2 * kept)
 
 
-def test_words_say_what_cuts_no_slice():
-    said = picture_words.processors_in_words(cuts_of(CUBE, "rows:2,a:4,b:2,c:3", "x:rows,batch:a,channels:b"))
-    assert said == (
-        "48 processors, rows 2 x a 4 x b 2 x c 3. 'batch' over a: 4 such sets of slices, each of its part of "
-        "the batch. 'channels' over b: 2 processors share each slice, each with its part of 'channels'. no rule uses "
-        "c: the same work is done 3 times."
+def test_texts_describe_mesh_dimensions_that_do_not_split_the_volume():
+    text = picture_words.describe_processors(cuts_of(CUBE, "rows:2,a:4,b:2,c:3", "x:rows,batch:a,channels:b"))
+    assert text == (
+        "48 processors, rows 2 x a 4 x b 2 x c 3. 'batch' is split over a: 4 sets of these slices, each with its own "
+        "images. 'channels' is split over b: 2 processors share each of these slices. No rule uses c: 3 processors "
+        "repeat the same work."
     )
-    assert picture_words.processors_in_words(cuts_of(CUBE)) == "1 processor."
+    assert picture_words.describe_processors(cuts_of(CUBE)) == "1 processor."
 
 
-def test_true_voxels_are_said_where_the_halo_is_drawn_wider():
+def test_texts_have_the_true_voxels_of_a_widened_halo():
     said = [text.get_text() for text in texts(picture_of(CUBE, "rows:4,cols:4", "x:rows,y:cols"))]
-    assert "its halo, of its neighbours (drawn thicker than it is):\nx: 1 before, 2 after\ny: 1 before, 2 after" in said
+    assert "its halo, from its neighbors (not to scale):\nx: 1 before, 2 after\ny: 1 before, 2 after" in said
     assert "slice of rows 1, cols 2:\nx 128, y 128, z 512 voxels" in said
 
 
@@ -172,7 +172,7 @@ def test_ticks_have_the_first_and_the_last():
             assert sorted(set(ticks)) == ticks
 
 
-def test_a_picture_that_fails_leaves_the_older_one(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_picture(tmp_path, monkeypatch):
     path = tmp_path / "layout.png"
     path.write_bytes(b"older")
 
@@ -188,6 +188,6 @@ def test_a_picture_that_fails_leaves_the_older_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("volume", ["", "a:2,b:2,c:2,d:2"])
-def test_only_what_can_be_drawn_is(volume, tmp_path):
+def test_volumes_of_0_or_4_dimensions_are_refused(volume, tmp_path):
     with pytest.raises(mi.ShapeError, match="a picture has 1 to 3 spatial dimensions, not"):
         write_picture(tmp_path / "layout.png", picture_of(volume))

@@ -1,4 +1,4 @@
-"""What explain adds up, beside numbers found by hand and by measurement."""
+"""The cost model of `explain`, compared with hand-computed and measured numbers."""
 
 import math
 
@@ -39,9 +39,9 @@ def plan_of(
 
 
 def convolutions(plan):
-    """Of the forward pass, those of 3 x 3 x 3."""
-    found = [op for op in plan.ops if op.phase == "forward" and op.kind == "conv3d"]
-    return [op for op in found if any(map(sum, op.halo.values()))]
+    """Returns the 3 x 3 x 3 convolutions of the forward pass."""
+    convs = [op for op in plan.ops if op.phase == "forward" and op.kind == "conv3d"]
+    return [op for op in convs if any(map(sum, op.halo.values()))]
 
 
 @pytest.mark.parametrize(
@@ -49,72 +49,72 @@ def convolutions(plan):
     [(512, "rows:16,cols:16", "x:rows,y:cols", 64.4), (128, "rows:8", "x:rows", 30.4)],
 )
 def test_halos_of_the_papers_network(size, mesh_shape, layout, mib):
-    """Of what goes into its convolutions, forward and once more backward; here the thinner side goes backward."""
+    """The expected bytes send the inputs of all convolutions forward and backward; the plan may send less backward."""
     plan = plan_of(size, mesh_shape, layout)
     of_inputs = sum(op.sent(plan.interior, plan.grid.mesh) for op in convolutions(plan))
     assert 2 * of_inputs / MIB == pytest.approx(mib, abs=0.05)
     sent = plan.sent(plan.interior) / MIB
     assert 0.9 * mib < sent < mib
-    assert plan.sent(plan.border) == plan.sent(plan.interior) / 2, "a corner has half the neighbours"
+    assert plan.sent(plan.border) == plan.sent(plan.interior) / 2, "a corner has half the neighbors"
     assert len(convolutions(plan)) == 14
 
 
-def test_operations_are_those_of_convolutions_three_times_over():
-    channels = [(1, 4), (4, 4), (4, 8), (8, 8), (12 - 4, 4), (4, 4)]  # up0: 4 of the skip and 4 grown
+def test_a_step_computes_each_convolution_three_times():
+    channels = [(1, 4), (4, 4), (4, 8), (8, 8), (12 - 4, 4), (4, 4)]  # up0: 4 from the skip and 4 upsampled
     by_hand = sum(2 * 27 * i * o * (32**3 if o == 4 else 16**3) for i, o in channels)
     by_hand += 2 * 8 * 8 * 4 * 16**3 + 2 * 4 * 3 * 32**3  # transposed convolution, classes
     plan = plan_of(32, base_filters=4, depth=2, dropout_rate=0.0)
-    found = {
+    flops = {
         phase: plan.total(lambda op: op.flops if op.kind.startswith("conv") else 0, phase)
         for phase in ("forward", "backward")
     }
-    assert found["forward"] == by_hand
-    assert found["backward"] == 2 * by_hand - 2 * 27 * 4 * 32**3, "nobody asks for the image's gradient"
+    assert flops["forward"] == by_hand
+    assert flops["backward"] == 2 * by_hand - 2 * 27 * 4 * 32**3, "the gradient of the image is not computed"
 
 
-def test_a_layout_shares_work_and_memory_out():
+def test_a_layout_splits_work_and_memory():
     options = {"base_filters": 4, "depth": 3, "dtype": "float32"}
     whole, split = plan_of(64, **options), plan_of(64, "rows:2,cols:2", "x:rows,y:cols", **options)
     convs = [plan.total(lambda op: op.flops if op.kind.startswith("conv") else 0) for plan in (whole, split)]
     assert convs[0] == 4 * convs[1]
-    assert whole.peak.nbytes / 4 < split.peak.nbytes < whole.peak.nbytes / 4 * 1.2, "halos are held, too"
+    assert whole.peak.nbytes / 4 < split.peak.nbytes < whole.peak.nbytes / 4 * 1.2, "halos take memory, too"
     assert (whole.sent(whole.interior), whole.count(("sum",))) == (0, 0)
     together = plan_of(64, "rows:2,cols:2", "x:rows,y:cols", devices=1, **options)
     assert (together.devices, together.grid.stack_size) == (1, 4)
-    assert 3.9 * split.peak.nbytes < together.peak.nbytes <= 4 * split.peak.nbytes, "weights are held once"
+    assert 3.9 * split.peak.nbytes < together.peak.nbytes <= 4 * split.peak.nbytes, "a device keeps its weights once"
 
 
 @pytest.mark.parametrize(
     ("dtype", "recompute", "gib"), [("float32", False, 2.06), ("bfloat16", False, 1.35), ("bfloat16", True, 0.97)]
 )
 def test_memory_is_near_what_was_measured(dtype, recompute, gib):
-    """The peaks at 96^3 are those of docs/evidence/memory.md.
+    """The measured peaks at 96^3 are from docs/evidence/memory.md.
 
-    They include 0.25 GiB of libraries, and work space is not modelled.
+    They include 0.25 GiB of libraries and the workspace of kernels, which the plan does not cover.
     """
     plan = plan_of(96, dtype=dtype, recompute=recompute)
     assert 0.75 * (gib - 0.25) < plan.memory / GIB < 1.15 * (gib - 0.25)
 
 
-def test_what_needs_less_memory_needs_less():
+def test_recomputation_and_micro_batches_need_less_memory():
     whole = plan_of(64, batch=2, base_filters=4)
     assert plan_of(64, batch=2, base_filters=4, recompute=True).peak.nbytes < 0.75 * whole.peak.nbytes
     parts = plan_of(64, batch=2, base_filters=4, parts=2)
     assert parts.peak.nbytes < 0.6 * whole.peak.nbytes
-    assert (parts.parts, parts.forward_passes) == (2, 2), "its loss has sums over the batch"
+    assert (parts.parts, parts.forward_passes) == (2, 2), "the loss has sums over the batch"
     plain = LiverTumorSegmentation(UNet3D(base_filters=4), dice_over="case", dice="classes", dice_weight=0.0)
     assert plan_of(64, batch=2, parts=2, task=plain).parts == 2
 
 
-def test_micro_batches_exchange_as_often_as_they_are():
+def test_every_micro_batch_exchanges():
     options = {"mesh_shape": "rows:2", "layout": "x:rows", "batch": 4, "base_filters": 4, "depth": 2}
     once, twice = plan_of(32, **options), plan_of(32, parts=2, **options)
     assert twice.count(phase="backward") == 2 * once.count(phase="backward")
     assert twice.sent((1,), "backward") == once.sent((1,), "backward")
-    assert twice.sent((1,), "forward") == 2 * once.sent((1,), "forward"), "a forward pass more"
+    assert twice.sent((1,), "forward") == 2 * once.sent((1,), "forward"), "an extra forward pass"
 
 
-def test_a_step_is_computing_links_and_latency():
+def test_a_step_consists_of_compute_links_and_latency():
     plan, h200 = plan_of(128, "rows:8", "x:rows"), find_hardware("h200")
     time = step_time(plan, h200, "bfloat16")
     assert time.compute == pytest.approx(plan.total(lambda op: op.flops) / (989e12 * 0.3))
@@ -131,28 +131,28 @@ def test_processors_of_one_device_send_nothing_over_links():
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=1, **options)
     time = step_time(plan, find_hardware("h200"), "bfloat16")
     assert (time.links, time.latency) == (0, 0)
-    assert plan.sent(plan.interior), "though processors do exchange"
-    # On 4 devices: along rows each has 1 of 4, along cols both: they send what two processors send along x.
+    assert plan.sent(plan.interior), "the processors exchange"
+    # With 4 devices, each has 1 of 4 rows and both cols, so it sends the halos of two processors along x.
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=4, **options)
     assert plan.grid.shards == (4, 1)
     halos = [e for op in plan.ops for e in op.exchanges if e.kind == "halo"]
     assert {axis for e in halos if sent_by_device(e, plan.grid) for axis in e.axes} == {0}
     assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
-    # On 2: rows in two shards of 2 x 2, and again only those at the face send.
+    # With 2 devices, each shard has 2 x 2 processors, and only the two at its face send.
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=2, **options)
     assert plan.grid.shards == (2, 1)
     assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
 
 
-def test_a_device_sends_a_voxel_to_another_once_however_many_of_its_slices_need_it():
-    """3 voxels before slices of 1, 2 slices a device: 2 from one device, 1 from the device before it."""
+def test_a_device_sends_each_voxel_to_another_device_once():
+    """Slices of 1 voxel, 2 per device, need 3 voxels before: 2 from one device and 1 from the device before it."""
     grid = ShardGrid.make((8,), 4)
     halo = [Exchange("halo", (0,), 100, distance) for distance in (1, 2, 3)]
     assert [sent_by_device(exchange, grid) for exchange in halo] == [100, 100, 100]
     assert [messages(exchange, grid) for exchange in halo] == [1, 0, 1]
 
 
-def test_weights_are_those_of_the_fullest_device():
+def test_weights_are_counted_on_the_fullest_device():
     one = plan_of(32, base_filters=4, depth=2, devices=1)
     spread = plan_of(32, "rows:4", "x:rows", base_filters=4, depth=2, devices=4)
     assert one.weights / 4 <= spread.weights < one.weights
@@ -171,13 +171,13 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizer_state_is_not_sent_with_the_weights(optimizer):
-    """Nobody but the device that keeps a weight that is not split computes its update."""
+    """If a weight is not split, only the device that keeps it computes its update."""
     options = {"base_filters": 4, "depth": 2, "optimizer": OPTIMIZERS[optimizer]()}
     plan = plan_of(32, "rows:2", "x:rows", **options)
     weights = plan_of(32, base_filters=4, depth=2, devices=1).weights
     assert (plan.weights_sent, plan.state_sent) == (weights, 0)
     parts = plan_of(32, "rows:2", "x:rows", batch=2, parts=2, **options)
-    assert (parts.weights_sent, parts.state_sent) == (4 * weights, 0), "in 2 parts, each forward once more"
+    assert (parts.weights_sent, parts.state_sent) == (4 * weights, 0), "2 micro-batches with 2 forward passes each"
     assert plan_of(32, devices=1, **options).weights_sent == 0, "one device has all of them"
 
 
@@ -192,7 +192,7 @@ def test_the_slots_of_a_split_weight_are_split(optimizer, slots):
 
 
 def _sent_from_home(program):
-    """Names of the variables whose values another device than their own reads, in the graph that is run."""
+    """Returns the names of variables that a device other than their own reads in the executed graph."""
     graph = program.function.graph
     owners = {id(variable.handle): variable for variable in graph.variables}
     captured = {id(inner): owners[id(outer)] for outer, inner in graph.captures if id(outer) in owners}
@@ -202,7 +202,7 @@ def _sent_from_home(program):
         if op not in run:
             run.add(op)
             todo += [x.op for x in op.inputs] + list(op.control_inputs)
-    found = set()
+    names = set()
     for op in run:
         if op.type != "ReadVariableOp":
             continue
@@ -210,9 +210,9 @@ def _sent_from_home(program):
         while todo:
             readers = {reader for y in todo.pop().outputs for reader in y.consumers()} & run
             if any(reader.device and not variable.device.endswith(reader.device) for reader in readers):
-                found.add(variable.name.removesuffix(":0"))
+                names.add(variable.name.removesuffix(":0"))
             todo += [reader for reader in readers if reader.type in ("Identity", "Cast", "ExpandDims", "Slice")]
-    return found
+    return names
 
 
 def test_the_lowered_graph_sends_weights_but_no_slots():

@@ -1,4 +1,4 @@
-"""Search: every layout that is legal, ranked; and the largest cube."""
+"""Search: the ranking of all legal layouts, and the largest cube."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ H200 = find_hardware("h200")
 
 
 @pytest.mark.parametrize(("devices", "dims", "number"), [(1, "xyz", 1), (8, "xyz", 20), (12, "xy", 18), (7, "x", 2)])
-def test_every_way_to_part_devices_is_a_candidate(devices, dims, number):
+def test_every_factorization_of_the_devices_is_a_candidate(devices, dims, number):
     found = list(candidates(devices, dims))
     assert len(set(found)) == len(found) == number
     for layout in found:
@@ -45,7 +45,7 @@ def found(steps, gib, **options):
     return search(candidates(8, "xyz"), steps, H200, "bfloat16", gib * 2**30, **options)
 
 
-def test_the_fastest_of_those_that_fit_is_first(steps):
+def test_the_fastest_layout_that_fits_is_first(steps):
     searched = found(steps, 100)
     assert len(searched.found) + len(searched.illegal) == 20
     too_many = Layout.parse("cores:8", "batch:cores")
@@ -54,26 +54,26 @@ def test_the_fastest_of_those_that_fit_is_first(steps):
     assert times == sorted(times)
     assert searched.best is searched.found[0]
     assert all(one.fits and not one.recompute for one in searched.found)
-    assert steps.traced == [False], "once for all layouts"
+    assert steps.traced == [False], "one trace serves all layouts"
     table = search_table(searched, 3).splitlines()
     assert len(table) == 6
     assert table[1].endswith("the fastest that fits")
-    assert table[4] == "and 16 more, which a larger top shows"
+    assert table[4] == "and 16 more; increase top to list them"
     assert table[5].startswith("not legal: batch:cores on cores:8. input 'image'")
 
 
-def test_each_runner_up_loses_for_a_reason(steps):
+def test_each_slower_layout_has_a_reason(steps):
     searched = found(steps, 100)
     for line, one in zip(search_table(searched, 99).splitlines()[2:], searched.found[1:], strict=False):
         slower = one.time.total / searched.best.time.total - 1
         if slower < 0.0005:
-            assert line.endswith("as fast")
+            assert line.endswith("equally fast")
         else:
             assert f"{slower:.1%} slower: " in line
-            assert line.endswith(("the bytes", "the exchanges"))
+            assert line.endswith((" bytes", " exchanges"))
 
 
-def test_where_nothing_fits_activations_are_computed_again(steps):
+def test_if_nothing_fits_activations_are_recomputed(steps):
     kept = min(one.plan.memory for one in found(steps, 100).found)
     searched = found(steps, (kept - 1) / 2**30)
     assert searched.best.recompute
@@ -84,7 +84,7 @@ def test_where_nothing_fits_activations_are_computed_again(steps):
     assert "does not fit" in search_table(nothing, 1)
 
 
-def test_a_network_that_asks_for_the_layout_is_traced_for_each():
+def test_a_network_that_depends_on_the_layout_is_traced_for_each():
     def trace(layout, recompute):
         traced.append(layout)
         task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
@@ -98,7 +98,7 @@ def test_a_network_that_asks_for_the_layout_is_traced_for_each():
 
 @dataclasses.dataclass
 class Cubes:
-    """Stands in for a search: `nbytes` a voxel, and `overhead` for halos; split as 2 x 2 x 2 or as 8."""
+    """A fake search: 100 bytes per voxel plus `overhead` for halos, split 2 x 2 x 2 or 8 ways."""
 
     memory: float
     overhead: float = 0.0
@@ -126,5 +126,5 @@ def test_the_largest_cube(size, overhead):
     assert best.fits
 
 
-def test_there_may_be_no_cube():
+def test_none_if_no_cube_fits():
     assert largest_cube(Cubes(1.0), [Layout.parse("rows:8", "x:rows")], 1.0) is None

@@ -1,4 +1,4 @@
-"""What the planner says is sent is what a stacked mesh really moves, counted as the same step is lowered on it."""
+"""Compares the planner's exchanges with the exchanges of a stacked mesh while the same step is lowered."""
 
 import collections
 import math
@@ -99,7 +99,7 @@ def _reshaped(image, kernel):
 
 
 def _along_splits(image, kernel):
-    """Operations of mesh_tensorflow along dimensions that the layouts below split."""
+    """Applies operations of mesh_tensorflow along dimensions that the layouts below split."""
     x, channels = image.shape.dims[1], image.shape.dims[-1]
     y = mtf.slice(mtf.concat([image, image * 2], "x"), 4, 16, "x") + mtf.pad(mtf.split(image, x, 2)[1], [8, 0], "x")
     y = mtf.shift(y, 3, x, wrap=True) + mtf.shift(y, -5, x, wrap=False) + mtf.stack(mtf.unstack(y, x), "x", 1)
@@ -184,18 +184,18 @@ def test_a_sum_over_micro_batches():
 
 
 def test_every_operation_class_is_compared():
-    """Those of the rows are compared where `test_second_derivatives` lowers them, under every layout there."""
+    """`test_second_derivatives` compares the classes of its rows under all of its layouts."""
     compared = {type(op) for op in trace_only(_in_parts, IN_PARTS).needed}
     for row in ROWS:
         compared |= {type(op) for op in trace_only(*two_derivatives(row)).needed}
     bases = {base for cls in operation_classes() for base in cls.__bases__}
     missing = sorted(cls.__name__ for cls in operation_classes() - bases - compared)
-    assert missing == [], "no test compares their exchanges. Fix: a row for each in test_second_derivatives.py"
+    assert missing == [], "no test compares their exchanges. Fix: add a row for each to test_second_derivatives.py"
 
 
 @pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])
-def test_what_is_gathered_from_one_stack_is_what_would_be_sent(kernel):
-    """Of an interior processor: one at the border would be sent the margins of its neighbours' margins, too."""
+def test_a_gather_from_one_stack_reads_what_processors_would_send(kernel):
+    """Checks an interior processor; a processor at the border also gathers the outer margins of its neighbors."""
     mesh = stacked_mesh("rows:4,cols:3", "x:rows,y:cols")
     shape = mtf.convert_to_shape(list(parse_shape("batch:2,x:16,y:12,z:6,channels:16")))
     windows = tuple(Window(taps) for taps in kernel)
@@ -208,6 +208,6 @@ def test_what_is_gathered_from_one_stack_is_what_would_be_sent(kernel):
     interior = 1 * 3 + 1
     of_a_slice = math.prod(slice_shape[:reached])
     foreign = (rows[interior] // of_a_slice != interior).sum()
-    assert rows[interior].max() < mesh.size * of_a_slice, "nothing beyond the border"
+    assert rows[interior].max() < mesh.size * of_a_slice, "no row lies beyond the border"
     sent = sum(e.sent_by((1, 1), (4, 3)) for e in halo.exchanges(mesh, margins, slice_shape, 4))
     assert foreign * math.prod(slice_shape[reached:]) * 4 == sent > 0

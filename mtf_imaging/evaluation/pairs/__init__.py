@@ -1,1 +1,1 @@
-"""Pairs of a segmentation and its reference, found in folders and scored."""
+"""Pairing and scoring of segmentations and references in two folders."""

@@ -1,4 +1,4 @@
-"""Work on each item while the next one is made."""
+"""Processing of each item in a thread while the next one is produced."""
 
 import collections
 import concurrent.futures
@@ -7,11 +7,13 @@ from typing import Any
 
 
 def in_thread(function: Callable[[Any], Any], items: Iterable) -> Iterator[tuple[Any, Any]]:
-    """Calls a function with each item in a thread, while this one makes the next; as `workers.in_parallel` otherwise.
+    """Calls a function with each item in a thread while the caller's thread produces the next item.
+
+    The results have the same form as those of `workers.in_parallel`.
 
     Args:
-      function: of one argument. An error that it raises is raised here, as soon as the item on its way is made.
-      items: the arguments, in general a generator that takes its time.
+      function: a function of one argument. Its errors are raised here, after the item in production is complete.
+      items: the arguments, usually a slow generator.
 
     Yields:
       (item, result), in the order of the items.

@@ -1,4 +1,4 @@
-"""Find which prediction belongs to which reference in two folders of segmentations."""
+"""Pairing of predictions with references by their file names."""
 
 import re
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Pair:
     """A case to score.
 
     Attributes:
-      key: the case: the number that both names end with, or their common stem.
-      prediction: file of the predicted segmentation.
-      reference: file of the reference.
-      volume: file of the CT, where it is known.
+      key: the key of the case: the last number of both file names, or their common stem.
+      prediction: path of the predicted segmentation.
+      reference: path of the reference segmentation.
+      volume: path of the CT, or None.
     """
 
     key: str
@@ -30,10 +30,11 @@ class Pair:
 
 
 def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pair]:
-    """Pairs each reference with its prediction, in natural order of the cases.
+    """Pairs each reference with its prediction, in the natural order of the cases.
 
-    Files of the same stem belong together; where not all have one, those whose names have the same last number do,
-    whatever stands before it: `segmentation-7.nii` and `test-segmentation-7.nii.gz`, `liver_007.nii.gz`.
+    Files with equal stems form a pair. If some file has no partner with an equal stem, all files are paired by the
+    last number in their names instead: `segmentation-7.nii`, `test-segmentation-7.nii.gz` and `liver_007.nii.gz` are
+    all case 7.
 
     >>> import tempfile
     >>> folders = [Path(tempfile.mkdtemp()) for _ in range(2)]
@@ -44,12 +45,12 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
     [('2', 'segmentation-2.nii', 'p_002.nii'), ('10', 'segmentation-10.nii', 'p_010.nii')]
 
     Args:
-      reference_dir: folder of references; volumes, `volume-N`, may lie beside them.
-      prediction_dir: folder of predictions. One that belongs to no reference is an error, as is a reference without
-        prediction: a score over other cases than meant would not be noticed.
+      reference_dir: folder of references; it may also contain the volumes, `volume-N`.
+      prediction_dir: folder of predictions. A file without a partner is an error, because a score over fewer cases
+        than intended could go unnoticed.
 
     Returns:
-      At least one pair.
+      One or more pairs.
 
     Raises:
       DataError: a folder is missing, empty or unreadable; a file has no partner; two files claim one case; or a link
@@ -65,8 +66,8 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
     lonely += [f"{predictions[key]} has no reference" for key in predictions if key not in references]
     if lonely:
         raise DataError(
-            f"{prediction_dir}: {len(lonely)} file(s) without their partner in {reference_dir}: {'; '.join(lonely)}. "
-            "Fix: add or remove them."
+            f"{prediction_dir}: {len(lonely)} file(s) have no partner in {reference_dir}: {'; '.join(lonely)}. "
+            "Fix: add the missing files, or remove these."
         )
     return [Pair(_short(key), predictions[key], references[key]) for key in sorted(references, key=natural_key)]
 
@@ -74,10 +75,10 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
 def _segmentations(folder: Path) -> list[Path]:
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.is_file() else "does not exist"
-        raise DataError(f"{folder}: this folder of segmentations {what}. Fix: give another.")
+        raise DataError(f"{folder}: this folder of segmentations {what}. Fix: name an existing folder.")
     files = nifti_files(folder, subfolders=False, accept=lambda name: not _VOLUME.match(name))
     if not files:
-        raise DataError(f"{folder}: holds no .nii or .nii.gz file. Fix: give the folder that holds the segmentations.")
+        raise DataError(f"{folder}: holds no .nii or .nii.gz file. Fix: name the folder of the segmentations.")
     return files
 
 
@@ -87,7 +88,7 @@ def _by_number(folder: Path, paths: list[Path]) -> dict[str, Path]:
         key = last_number(nifti_stem(path))
         if key is None:
             raise DataError(
-                f"{path}: has no number by which it could be paired. Fix: give both folders files of the same names."
+                f"{path}: the file name has no number to pair it by. Fix: use the same file names in both folders."
             )
         if key in keyed:
             raise DataError(f"{folder}: {keyed[key].name} and {path.name} are both case {key}. Fix: keep one of them.")
@@ -96,7 +97,7 @@ def _by_number(folder: Path, paths: list[Path]) -> dict[str, Path]:
 
 
 def last_number(stem: str) -> str | None:
-    """The last number of a name, without leading zeros; None where it has none.
+    """Returns the last number in a name, without leading zeros, or None if there is no number.
 
     >>> last_number("liver_007_ct"), last_number("liver")
     ('7', None)
@@ -106,6 +107,6 @@ def last_number(stem: str) -> str | None:
 
 
 def _short(key: str) -> str:
-    """A case is called as `evaluate` calls it: `segmentation-7` is 7."""
+    """Returns the key that `evaluate` uses for a case: 7 for `segmentation-7`."""
     match = re.fullmatch(r"(test-)?segmentation-(\d+)", key)
     return f"{match[1] or ''}{match[2]}" if match else key

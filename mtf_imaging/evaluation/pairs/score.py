@@ -1,4 +1,4 @@
-"""Score a folder of segmentations, whoever made them, against a folder of references."""
+"""Scoring of a folder of segmentations from any program against a folder of references."""
 
 import functools
 from pathlib import Path
@@ -24,24 +24,24 @@ def score_folders(
     volume_dir: str | Path | None = None,
     known: SpacingTable = NO_TABLE,
 ) -> list[CaseScore]:
-    """Scores each prediction at its reference's resolution and orientation.
+    """Scores each prediction at the resolution and orientation of its reference.
 
-    Written are `metrics.json`, `metrics.csv` and `report.html`.
+    The results are `metrics.json`, `metrics.csv` and `report.html`.
 
     Args:
       reference_dir: folder of references; see `find_pairs`.
       prediction_dir: folder of predictions.
-      output_dir: folder to write to; made where it is missing.
-      workers: processes, of up to 2 GiB each; default: one a core, as far as memory is free.
+      output_dir: folder to write to, created if missing.
+      workers: number of processes, each of up to 2 GiB; default: one per core, fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
-      volume_dir: folder of the CTs, for the report; see `add_volumes`. Voxel sizes are then those of the CTs.
-      known: voxel sizes of files whose headers have lost them.
+      volume_dir: folder of the CTs for the report; see `add_volumes`. The CTs then determine the voxel sizes.
+      known: voxel sizes of files whose headers lack them.
 
     Returns:
-      The scores, in natural order of the cases.
+      The scores, in the natural order of the cases.
 
     Raises:
-      DataError: a file cannot be used or has no partner, or the output folder lies in that of the references.
+      DataError: a file cannot be used or has no partner, or the output folder lies in the folder of the references.
       ConfigError: another process is writing to the output folder.
     """
     pairs = add_volumes(find_pairs(reference_dir, prediction_dir), volume_dir)

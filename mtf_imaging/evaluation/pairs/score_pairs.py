@@ -1,4 +1,4 @@
-"""Score predictions that lie in files as they come, and write what came out: all of `score`, the end of `evaluate`."""
+"""Scoring of predictions stored in files, shared by the commands `score` and `evaluate`."""
 
 import functools
 import logging
@@ -21,18 +21,18 @@ from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import dice_text
 from mtf_imaging.files.reading import memory_named
 
-# (function, items) -> (item, result) as they come
+# (function, items) -> iterator of (item, result), in the order of completion
 Run = Callable[[Callable[[Pair], "ScoredPair"], Iterable[Pair]], Iterator[tuple[Pair, "ScoredPair"]]]
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A case as it comes back from a worker.
+    """The result of one case, as a worker returns it.
 
     Attributes:
-      score: its score.
-      overlays: its slices for the report.
+      score: the scores of the case.
+      overlays: the slices of the case for the report.
     """
 
     score: CaseScore
@@ -42,18 +42,18 @@ class ScoredPair:
 def score_pairs(
     pairs: Iterable[Pair], total: int, run: Run, name: str, progress: bool = True, known: SpacingTable = NO_TABLE
 ) -> list[ScoredPair]:
-    """Scores pairs, all that `score` and `evaluate` do once there are predictions.
+    """Scores pairs of predictions and references.
 
     Args:
-      pairs: the cases; they may be made one by one, as predictions are.
-      total: how many will come.
-      run: how `score_pair` is called with each: `workers.in_parallel` or `in_thread`.
-      name: what the progress bar says.
-      progress: whether to show one.
-      known: voxel sizes of files whose headers have lost them.
+      pairs: the cases; may be a generator that predicts one case after the other.
+      total: the number of cases.
+      run: the function that maps `score_pair` over the pairs: `workers.in_parallel` or `in_thread`.
+      name: the label of the progress bar.
+      progress: whether to show a progress bar.
+      known: voxel sizes of files whose headers lack them.
 
     Returns:
-      The scored pairs, in natural order of their keys.
+      The scored pairs, in the natural order of their keys.
     """
     scored = []
     with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
@@ -65,11 +65,11 @@ def score_pairs(
 
 
 def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
-    """Reads and scores one case; the CT is gone before the scores, which need memory, are computed."""
+    """Reads and scores one case. The CT is freed before scoring, to lower the peak of memory."""
     with memory_named(pair.reference):
         prediction, reference, geometry, hu = _read(pair, known)
         overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
-        del hu  # frees the CT
+        del hu
         score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
         return ScoredPair(score, overlays)
 
@@ -78,9 +78,9 @@ def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: boo
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
 
     Args:
-      output_dir: folder to write to; made where it is missing.
-      scored: all cases.
-      progress: whether to print.
+      output_dir: folder to write to, created if missing.
+      scored: the results of all cases.
+      progress: whether to print the tables.
 
     Returns:
       The scores.
@@ -94,9 +94,10 @@ def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: boo
 
 
 def _read(pair: Pair, known: SpacingTable):
-    """Returns the labels of the prediction, the reference, their geometry, and the CT or None.
+    """Returns the predicted labels, the reference, their geometry, and the CT or None.
 
-    Where there is a CT, its header says how voxels lie, as in every other command: masks lose theirs more often.
+    If there is a CT, its header defines the geometry, as in all other commands, because the headers of masks are wrong
+    more often.
     """
     frame = None
     if pair.volume:
@@ -104,8 +105,8 @@ def _read(pair: Pair, known: SpacingTable):
             frame = read_volume(pair.volume, known)
             reference = read_mask(pair.reference, frame)
         except DataError as error:
-            # the CT is for looking at; where the reference is what cannot be read, reading it again says so
-            _log.warning("%s: is left out of the report of case %s, because: %s", pair.volume, pair.key, error)
+            # The scores do not need the CT. If the reference is at fault, reading it again below raises the error.
+            _log.warning("%s: the report of case %s does not show this CT: %s", pair.volume, pair.key, error)
             frame = None
     if frame is None:
         frame = reference = read_segmentation(pair.reference, known)

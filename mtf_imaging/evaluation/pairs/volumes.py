@@ -1,4 +1,4 @@
-"""Find the CT that a reference segmentation belongs to, where there is one."""
+"""Lookup of the CT that belongs to a reference segmentation."""
 
 import dataclasses
 import logging
@@ -13,18 +13,18 @@ _log = logging.getLogger(__name__)
 
 
 def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list[Pair]:
-    """Gives pairs the files of their CTs.
+    """Adds the paths of the CTs to pairs of references and predictions.
 
     Args:
-      pairs: of references and predictions.
-      volume_dir: folder of the CTs, named as LiTS, nnU-Net or MSD name them, or as the references, or with their last
-        number. Default: `volume-N` beside `segmentation-N`, `imagesTr` beside `labelsTr`.
+      pairs: the pairs.
+      volume_dir: folder of the CTs. Their names follow LiTS, nnU-Net or MSD, equal the references' names, or end with
+        the same number. Default: `volume-N` in the folder of `segmentation-N`, or `imagesTr` next to `labelsTr`.
 
     Returns:
-      The pairs in their order; those whose CT was not found have none.
+      The pairs in the same order; `volume` is None if no CT was found.
 
     Raises:
-      DataError: the folder that was given is missing or holds none of the CTs.
+      DataError: `volume_dir` is missing or holds none of the CTs.
     """
     if volume_dir is None:
         return [dataclasses.replace(pair, volume=_beside(pair.reference)) for pair in pairs]
@@ -33,12 +33,14 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
     missing = [pair.reference.name for pair in found if pair.volume is None]
     if len(missing) == len(found):
         raise DataError(
-            f"{volume_dir}: holds {len(files)} NIfTI file(s), none of which is the CT of {missing[0]} or of another "
-            f"reference. Fix: give the folder of the CTs, named as in LiTS or as the references."
+            f"{volume_dir}: holds {len(files)} NIfTI file(s), but no CT of {missing[0]} or of another reference. "
+            "Fix: name the folder of the CTs, with file names as in LiTS or equal to the references' names."
         )
     if missing:
         more = ", ..." if len(missing) > 3 else ""
-        _log.warning("%s: no CT of %d reference(s): %s%s", volume_dir, len(missing), ", ".join(missing[:3]), more)
+        _log.warning(
+            "%s: no CT found for %d reference(s): %s%s", volume_dir, len(missing), ", ".join(missing[:3]), more
+        )
     return found
 
 
@@ -68,9 +70,9 @@ def _among(files: dict[str, Path], reference: Path) -> Path | None:
 
 def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
-        raise DataError(f"{folder}: this folder of CTs does not exist. Fix: give another, or none.")
+        raise DataError(f"{folder}: this folder of CTs does not exist. Fix: name an existing folder, or omit it.")
     stems = {nifti_stem(path): path for path in nifti_files(folder, subfolders=False, needed=False)}
-    return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # segmentations may lie there, too
+    return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # the folder may hold segmentations
 
 
 def _lits_stem(stem: str) -> str | None:

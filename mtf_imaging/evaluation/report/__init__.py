@@ -1,1 +1,1 @@
-"""`report.html`: scores, plots and overlays of all cases in one file that needs nothing else."""
+"""The report `report.html`: scores, plots and overlays of all cases in one self-contained file."""

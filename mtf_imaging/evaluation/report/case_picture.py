@@ -1,4 +1,4 @@
-"""A picture of a case: CT, reference and prediction side by side, in three planes."""
+"""Pictures of a case: CT, reference and prediction side by side in three planes."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from mtf_imaging.evaluation.report.planes import DISPLAY_HU, PLANES, Plane, find_focus
 from mtf_imaging.files.atomic import atomic_path
 
-_POSITION_DIGITS = 6  # a thousandth of a pixel
+_POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
 _COLORS = {1: "#35d04f", 2: "#ff3b30"}
 
 
@@ -21,11 +21,15 @@ def write_picture(
     spacing: tuple[float, float, float],
     title: str,
 ) -> None:
-    """Writes the picture of a case as a PNG, whole or not at all.
+    """Writes the picture of a case as a PNG; an existing file is replaced atomically.
 
     Args:
-      path: file to write.
-      hu, reference, prediction, spacing, title: as of `picture_pixels`.
+      path: path of the PNG.
+      hu: CT `[x, y, z]` in canonical axes.
+      reference: labels `[x, y, z]` of the reference.
+      prediction: labels `[x, y, z]` of the prediction.
+      spacing: voxel size in mm.
+      title: the title of the picture, for instance the case and its Dice.
     """
     with atomic_path(path) as temporary:
         _canvas(hu, reference, prediction, spacing, title).print_png(temporary)
@@ -38,14 +42,14 @@ def picture_pixels(
     spacing: tuple[float, float, float],
     title: str,
 ) -> np.ndarray:
-    """Draws a row for each plane through the largest lesion, or through the middle of the liver; see `find_focus`.
+    """Draws one row for each plane through the voxel that `find_focus` returns.
 
     Args:
       hu: CT `[x, y, z]` in canonical axes.
-      reference: labels `[x, y, z]` of the reference; liver is outlined in green, lesions in red.
+      reference: labels `[x, y, z]` of the reference; the liver is outlined in green, lesions in red.
       prediction: labels `[x, y, z]` of the prediction.
-      spacing: voxel size in mm, so that the picture has the patient's proportions.
-      title: for instance the case and its Dice.
+      spacing: voxel size in mm; preserves the patient's proportions.
+      title: the title of the picture, for instance the case and its Dice.
 
     Returns:
       The picture, uint8 `[height, width, 3]`.
@@ -72,9 +76,10 @@ def _canvas(hu, reference, prediction, spacing, title) -> FigureCanvasAgg:
 
 
 def _fix_layout(figure: Figure) -> None:
-    """Lays the figure out, and rounds the positions so that the same input gives the same bytes.
+    """Computes the layout of the figure and rounds the positions, so that equal inputs produce equal bytes.
 
-    The last bits of the solution depend on where the solver's variables lie in memory, and so did a few pixels.
+    The last bits of the solution depend on the memory addresses of the solver's variables. Without rounding, a few
+    pixels differ.
     """
     figure.get_layout_engine().execute(figure)
     figure.set_layout_engine("none")

@@ -1,4 +1,4 @@
-"""The table with a row a case."""
+"""The table of the report with one row per case."""
 
 from mtf_imaging.evaluation.report.cells import MEASURES, number_cell
 from mtf_imaging.evaluation.report.markup import Markup, tag
@@ -7,17 +7,17 @@ from mtf_imaging.evaluation.scoring.metrics import case_values
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 from mtf_imaging.evaluation.scoring.summary import DISTANCES
 
-_FIRST = "lesion_dice"  # what the table of cases is sorted by at first
-_OF_CASE = ("voe", "rvd", *DISTANCES)  # besides Dice, which comes first
+_SORTED_BY = "lesion_dice"  # the initial order of the table
+_CASE_MEASURES = ("voe", "rvd", *DISTANCES)  # in addition to the Dice columns
 _COUNTS = {
-    "lesions_true_positives": ("found", "lesions of the reference found at an intersection over union above 0.5"),
-    "lesions_false_negatives": ("missed", "lesions of the reference not found so"),
-    "lesions_false_positives": ("false", "predicted lesions that are none, or overlap one too little"),
+    "lesions_true_positives": ("found", "reference lesions detected at an intersection over union above 0.5"),
+    "lesions_false_negatives": ("missed", "reference lesions not detected at an intersection over union above 0.5"),
+    "lesions_false_positives": ("false", "predicted lesions that do not detect a reference lesion"),
 }
 
 
 def case_rows(scores: list[CaseScore], metrics: dict) -> list[dict]:
-    """The values of each case by column: those of `metrics.csv`, and its largest lesion in mm."""
+    """Returns the values of each case by column: the columns of `metrics.csv` and `largest_mm`."""
     rows = []
     for case in scores:
         sizes = [lesion.diameter for lesion in case.lesions if lesion.overlap.reference]
@@ -26,20 +26,26 @@ def case_rows(scores: list[CaseScore], metrics: dict) -> list[dict]:
 
 
 def worst_first(rows: list[dict]) -> list[int]:
-    """The order of the cases: lesion Dice, then liver Dice, from the lowest on."""
+    """Returns the case numbers sorted by lesion Dice, then liver Dice, in ascending order."""
     return sorted(range(len(rows)), key=lambda n: (rows[n]["lesion_dice"], rows[n]["liver_dice"]))
 
 
 def case_table(scores: list[CaseScore], rows: list[dict]) -> Markup:
-    """A row a case, worst first; `report.js` sorts it anew."""
+    """Returns the table with one row per case, the worst case first; `report.js` changes the order."""
     groups = [
-        ("", {"case": ("case", "leads to its pictures")}),
+        ("", {"case": ("case", "links to the pictures of the case")}),
         ("Dice", {"lesion_dice": ("lesion", MEASURES["dice"][1]), "liver_dice": ("liver", MEASURES["dice"][1])}),
         ("lesions, IoU > 0.5", _COUNTS),
-        ("largest", {"largest_mm": ("mm", "diameter of a sphere of the volume of the reference's largest lesion")}),
-        ("burden", {"burden": ("pred.", "lesion / liver voxels, predicted"), "reference_burden": ("ref.", "the same")}),
+        ("largest", {"largest_mm": ("mm", "diameter of a sphere with the volume of the largest reference lesion")}),
+        (
+            "burden",
+            {
+                "burden": ("pred.", "lesion voxels / liver voxels of the prediction"),
+                "reference_burden": ("ref.", "lesion voxels / liver voxels of the reference"),
+            },
+        ),
         *(
-            (f"{mask}, distances in mm", {f"{mask}_{name}": MEASURES[name] for name in _OF_CASE})
+            (f"{mask}, distances in mm", {f"{mask}_{name}": MEASURES[name] for name in _CASE_MEASURES})
             for mask in ("lesion", "liver")
         ),
     ]
@@ -53,7 +59,7 @@ def case_table(scores: list[CaseScore], rows: list[dict]) -> Markup:
             data_key=key,
             scope="col",
             class_=_edge(key, starts),
-            aria_sort="ascending" if key == _FIRST else None,
+            aria_sort="ascending" if key == _SORTED_BY else None,
         )
         for key, (name, what) in columns.items()
     )
@@ -67,7 +73,7 @@ def case_table(scores: list[CaseScore], rows: list[dict]) -> Markup:
             cells.append(number_cell(values[key], key, why, data_key=key, class_=_edge(key, starts)))
         body.append(tag("tr", *cells, data_case=values["case"]))
     parts = tag("thead", head, tag("tr", *buttons)), tag("tbody", *body)
-    return tag("table", *parts, id="cases", class_="numbers", data_sorted=_FIRST)
+    return tag("table", *parts, id="cases", class_="numbers", data_sorted=_SORTED_BY)
 
 
 def _edge(key, starts):
@@ -79,6 +85,6 @@ def _why_undefined(key: str, overlaps: dict[str, Overlap]) -> str:
     if key == "largest_mm":
         return "undefined: the reference has no lesion"
     if mask not in overlaps:
-        return "undefined: no liver in reference or prediction"
+        return "undefined: no liver in the reference or in the prediction"
     empty = [who for who in ("reference", "prediction") if not getattr(overlaps[mask], who)]
     return f"undefined: no {mask} in the {' and the '.join(empty)}"

@@ -1,19 +1,20 @@
-"""HTML and SVG as nested calls, so that whatever is written into a page is escaped."""
+"""HTML and SVG as nested function calls that escape all text."""
 
 import html
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """A string of markup that needs no escaping."""
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """An element.
+    """Returns an element.
 
     Args:
-      name: of the element.
-      children: markup, which stays as it is, or anything else, of which the text is escaped.
-      attributes: `class_` is class and `data_x` is data-x; None leaves one out, True gives it no value.
+      name: the name of the element.
+      children: contents of the element. `Markup` is inserted unchanged; other objects are converted to escaped text.
+      attributes: HTML attributes, with `class_` for class and `data_x` for data-x. None omits an attribute, and True
+        writes it without a value.
 
     >>> tag("td", "a < b", tag("br"), class_="wide", data_value=0.5, hidden=None)
     '<td class="wide" data-value="0.5">a &lt; b<br></td>'
@@ -28,7 +29,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """Children one after the other, escaped where they are not markup."""
+    """Concatenates children and escapes all that are not `Markup`."""
     return Markup("".join(child if isinstance(child, Markup) else html.escape(str(child)) for child in children))
 
 

@@ -1,32 +1,32 @@
-"""The outline of a mask as the path of an SVG."""
+"""Outlines of masks as SVG paths."""
 
 import contourpy
 import numpy as np
 
 
 def outline(mask: np.ndarray) -> str:
-    """Outlines a mask halfway between the centres of its voxels and of their neighbours.
+    """Outlines a mask halfway between the centers of its voxels and of their neighbors.
 
     Args:
-      mask: bool `[rows, columns]`; beyond its border nothing is of the mask.
+      mask: bool `[rows, columns]`; voxels beyond the border count as outside the mask.
 
     Returns:
-      Closed lines, as the data of an SVG path in half voxels from the top left corner: all of its points are whole
-      numbers there, and so steps are short. Empty where the mask is.
+      The closed lines as the data of an SVG path, in half voxels from the top left corner. In this unit all points are
+      integers, which keeps the path short. The string is empty if the mask is.
 
     >>> outline(np.array([[0, 1, 1, 1]], bool))
     'M2 1l1-1h4l1 1-1 1h-4z'
     """
     padded = np.pad(mask, 1).astype(np.float32)
     lines = contourpy.contour_generator(z=padded, line_type=contourpy.LineType.Separate).lines(0.5)
-    # Centre (0, 0) of the mask is (1, 1) of the padded one, and half a voxel from the corner.
+    # The center (0, 0) of the mask is (1, 1) in the padded mask, and half a voxel from the corner.
     return "".join(_path(np.rint(2 * line - 1).astype(np.int64)) for line in lines)
 
 
 def _path(points: np.ndarray) -> str:
-    """A closed line through points `[n, 2]`, of which the last is the first."""
+    """Returns the path of a closed line through points `[n, 2]`; the last point equals the first."""
     steps = np.diff(points, axis=0)
-    turns = np.flatnonzero(np.any(steps != np.roll(steps, 1, axis=0), axis=1))  # points between equal steps say nothing
+    turns = np.flatnonzero(np.any(steps != np.roll(steps, 1, axis=0), axis=1))  # drops points on straight lines
     corners = points[turns]
     moves = np.diff(corners, axis=0).tolist()
     text, last = f"M{corners[0, 0]} {corners[0, 1]}", "M"

@@ -1,4 +1,4 @@
-"""Slices of a case with the outlines of reference and prediction: small enough to come back from a worker."""
+"""Slices of a case with the outlines of reference and prediction, small enough to return from a worker process."""
 
 import io
 from dataclasses import dataclass
@@ -11,22 +11,24 @@ from mtf_imaging.evaluation.report.planes import DISPLAY_HU, PLANES, Plane, find
 from mtf_imaging.evaluation.scoring.overlap import MASKS
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 
-MARGIN_MM = 15.0  # shown around the livers
-_QUALITY = 80  # of JPEG: noise of a CT stays noise, edges stay sharp
+MARGIN_MM = 15.0  # around the livers
+_QUALITY = 80  # JPEG quality that preserves sharp edges and the texture of noise
 
 
 @dataclass(frozen=True)
 class View:
-    """A slice of a case, in the box around its livers.
+    """A slice of a case, cropped to the box around its livers.
 
     Attributes:
-      plane: what it shows, and how it lies.
+      plane: the plane and its orientation in the picture.
       voxels: columns and rows of the picture.
-      mm: its width and height.
-      position: mm along the axis that the plane cuts, by the affine: to the right, to the front, to the head.
-      number, of: which slice it is, counted from 1 on in that direction, and how many there are.
-      image: the CT as JPEG, or None where there is none.
-      outlines: `{("reference", "liver"): path, ...}`; see `outline`. What is not on the slice is left out.
+      mm: width and height of the picture in mm.
+      position: position in mm along the perpendicular axis, computed with the affine; it increases to the patient's
+        right, front or head.
+      number: the number of the slice along this axis, counted from 1.
+      of: the number of slices along this axis.
+      image: the CT as JPEG, or None if there is no CT.
+      outlines: `{("reference", "liver"): path, ...}`; see `outline`. Masks without voxels on the slice are omitted.
     """
 
     plane: Plane
@@ -44,8 +46,8 @@ class Overlays:
     """The slices of a case.
 
     Attributes:
-      what: what they go through, for people.
-      views: axial, coronal, sagittal.
+      what: a description of the point where they meet, for the report.
+      views: the axial, coronal and sagittal view.
     """
 
     what: str
@@ -53,12 +55,12 @@ class Overlays:
 
 
 def make_overlays(hu: np.ndarray | None, reference: np.ndarray, prediction: np.ndarray, affine: np.ndarray) -> Overlays:
-    """Cuts a case through its largest lesion; see `find_focus`.
+    """Makes the slices of a case through its largest lesion; see `find_focus`.
 
     Args:
       hu: CT `[x, y, z]` in canonical axes, or None.
       reference: labels `[x, y, z]` of the reference, 0 background, 1 liver, 2 lesion.
-      prediction: the same of the prediction.
+      prediction: labels `[x, y, z]` of the prediction.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
     """
     focus = find_focus(reference, prediction)
@@ -89,7 +91,7 @@ def make_overlays(hu: np.ndarray | None, reference: np.ndarray, prediction: np.n
 
 
 def _shown_box(reference, prediction, spacing) -> tuple[slice, slice, slice]:
-    """The box of both livers with a margin, or all of the volume where there is none."""
+    """Returns the box around both livers with a margin, or the whole volume if there is no liver."""
     box = around(*(bounding_box(MASKS["liver"](labels)) for labels in (reference, prediction)))
     if box is None:
         return (slice(None),) * 3
@@ -99,7 +101,7 @@ def _shown_box(reference, prediction, spacing) -> tuple[slice, slice, slice]:
 
 def _jpeg(hu: np.ndarray) -> bytes:
     low, high = DISPLAY_HU
-    grey = np.rint((np.clip(hu, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
+    gray = np.rint((np.clip(hu, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
     data = io.BytesIO()
-    Image.fromarray(grey).save(data, "JPEG", quality=_QUALITY, optimize=True)
+    Image.fromarray(gray).save(data, "JPEG", quality=_QUALITY, optimize=True)
     return data.getvalue()

@@ -1,4 +1,7 @@
-"""The report as a page: one file, without times or paths, so that the same scores give the same bytes."""
+"""The report as one HTML page.
+
+The page contains no times or paths, so equal scores produce equal bytes.
+"""
 
 from importlib import resources
 from pathlib import Path
@@ -14,18 +17,23 @@ from mtf_imaging.files.atomic import write_bytes
 
 
 def write_report(output_dir: str | Path, scores: list[CaseScore], overlays: list[Overlays]) -> None:
-    """Writes `report.html` into a folder, whole or not at all.
+    """Writes `report.html` to a folder; an existing file is replaced atomically.
 
     Args:
       output_dir: the folder.
-      scores: at least one.
-      overlays: of the same cases.
+      scores: the scores of one or more cases.
+      overlays: the overlays of the same cases.
     """
     write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays).encode())
 
 
 def report_html(scores: list[CaseScore], overlays: list[Overlays]) -> str:
-    """The text of the page; its names in `report.html` are filled in here, its style and script put in."""
+    """Returns the text of the page: the template `report.html` with its values, style and script.
+
+    Args:
+      scores: the scores of one or more cases.
+      overlays: the overlays of the same cases.
+    """
     metrics = metrics_dict(scores)
     rows = case_table.case_rows(scores, metrics)
     sections = [pictures.case_section(n + 1, scores[n], overlays[n]) for n in case_table.worst_first(rows)]
@@ -33,10 +41,10 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays]) -> str:
         tag("figure", plots.histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
         for mask in ("liver", "lesion")
     )
-    return Template(_shipped("report.html")).substitute(
+    return Template(_package_text("report.html")).substitute(
         version=mtf_imaging.__version__,
-        style=_shipped("report.css"),
-        script=_shipped("report.js"),
+        style=_package_text("report.css"),
+        script=_package_text("report.js"),
         count=f"{len(scores)} case{'s' * (len(scores) != 1)}",
         overview=summary_tables.overview(metrics),
         official=summary_tables.official(metrics),
@@ -54,11 +62,9 @@ def _without_ct(overlays: list[Overlays]) -> str:
     count = sum(any(view.image is None for view in one.views) for one in overlays)
     if not count:
         return ""
-    of = "all cases" if count == len(overlays) else f"{count} of {len(overlays)} cases"
-    return tag(
-        "p", f"No CT was found for {of}: their outlines are drawn on plain grey.", class_="note", id="without_ct"
-    )
+    which = "any case" if count == len(overlays) else f"{count} of {len(overlays)} cases"
+    return tag("p", f"No CT was found for {which}, so outlines are on plain gray.", class_="note", id="without_ct")
 
 
-def _shipped(name: str) -> str:
+def _package_text(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")

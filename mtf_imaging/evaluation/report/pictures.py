@@ -1,30 +1,36 @@
-"""The overlays of a case as HTML: the CT as an image, the outlines as SVG on top of it."""
+"""The overlays of a case as HTML: the CT as an image with SVG outlines on top."""
 
 import base64
 
 from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.overlay import Overlays, View
-from mtf_imaging.evaluation.report.plots import kind_of
+from mtf_imaging.evaluation.report.plots import lesion_kind
 from mtf_imaging.evaluation.scoring.case import CaseScore
 
 _BARS_MM = (100, 50, 20, 10, 5, 2, 1)
-_MOST_LESIONS = 12  # that are named
+_MAX_LESIONS = 12  # lesions in the text of a case
 _COUNTED_FROM = {"S": "the feet", "A": "the back", "R": "the left"}
 
 
 def case_section(number: int, score: CaseScore, overlays: Overlays) -> Markup:
-    """A case's heading, lesions and slices; `number` is what links to it are made of."""
+    """Returns the heading, the list of lesions and the slices of a case.
+
+    Args:
+      number: the number in the link target `#cN` of the case.
+      score: the scores of the case.
+      overlays: the slices of the case.
+    """
     dice = ", ".join(f"{mask} Dice {shown(overlap.dice)}" for mask, overlap in score.overlaps.items())
     head = tag("h3", tag("a", f"Case {score.key}", href=f"#c{number}"), " ", tag("small", dice))
-    # All three have one scale: a flexible width in proportion to millimetres.
+    # All three views have the same scale: their flexible widths are proportional to millimeters.
     views = tag("div", *(_figure(score.key, view) for view in overlays.views), class_="views")
     notes = tag("p", _lesions_text(score), tag("br"), f"Slices through {overlays.what}.", class_="note")
     return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
 
 
 def position_text(view: View) -> str:
-    """Where a slice is: `S 12.5 mm, slice 7 of 40 from the feet`."""
+    """Returns the position of a slice, such as `S 12.5 mm, slice 7 of 40 from the feet`."""
     grows, comes = view.plane.across_letters
     mm = round(view.position, 1) + 0.0
     where = _COUNTED_FROM[grows]
@@ -35,7 +41,7 @@ def _figure(key: str, view: View) -> Markup:
     width, height = view.mm
     name = view.plane.name
     if view.image is None:
-        picture = tag("div", class_="grey")
+        picture = tag("div", class_="gray")
     else:
         data = base64.b64encode(view.image).decode()
         alt = f"{name} slice of the CT of case {key}"
@@ -60,14 +66,14 @@ def _figure(key: str, view: View) -> Markup:
 
 
 def _lesions_text(score: CaseScore) -> str:
-    """Each lesion with its size and Dice, the largest first."""
+    """Lists the lesions with their size and Dice, the largest first."""
     lesions = sorted(score.lesions, key=lambda lesion: -lesion.diameter)
     if not lesions:
-        return "No lesion, and none predicted."
-    said = {"missed": "missed", "false": "false positive"}
+        return "No lesions in the reference or the prediction."
+    words = {"missed": "missed", "false": "false positive"}
     texts = [
-        f"{lesion.diameter:.0f} mm {said.get(kind_of(lesion)) or f'Dice {lesion.overlap.dice:.2f}'}"
-        for lesion in lesions[:_MOST_LESIONS]
+        f"{lesion.diameter:.0f} mm {words.get(lesion_kind(lesion)) or f'Dice {lesion.overlap.dice:.2f}'}"
+        for lesion in lesions[:_MAX_LESIONS]
     ]
     more = f" and {len(lesions) - len(texts)} more" if len(lesions) > len(texts) else ""
     return f"Lesions: {', '.join(texts)}{more}."

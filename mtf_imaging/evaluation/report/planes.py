@@ -1,4 +1,4 @@
-"""Which slices of a case are shown, and how they lie: by the conventions of radiology."""
+"""The slices of a case to show, oriented by the conventions of radiology."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,18 @@ from mtf_imaging.evaluation.scoring.overlap import MASKS
 from mtf_imaging.evaluation.scoring.surface import bounding_box
 
 DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
-_LETTERS = ("RL", "AP", "SI")  # of the canonical axes: where each grows to, and where it comes from
+_LETTERS = ("RL", "AP", "SI")  # for each canonical axis, the side of its high and of its low end
 
 
 @dataclass(frozen=True)
 class Plane:
-    """A plane through a canonical volume `[x, y, z]`, seen as radiology shows it.
+    """A plane through a canonical volume `[x, y, z]`, oriented by the conventions of radiology.
 
     Attributes:
-      name: of the plane.
-      across: the axis that it cuts.
-      left, up: the axes that grow to the left and upward in the picture.
+      name: the name of the plane.
+      across: the axis perpendicular to the plane.
+      left: the axis that increases to the left in the picture.
+      up: the axis that increases upward in the picture.
     """
 
     name: str
@@ -38,14 +39,23 @@ class Plane:
 
     @property
     def across_letters(self) -> str:
-        """Where the axis that the plane cuts grows to, and where it comes from."""
+        """The patient's sides at the high and the low end of the perpendicular axis."""
         return _LETTERS[self.across]
 
     def cut(self, array: np.ndarray, index: int, box: tuple[slice, slice, slice] | None = None) -> np.ndarray:
-        """The slice `index` of `[x, y, z]` inside a box, as `[rows, columns]` from the picture's top left; a view."""
+        """Returns one slice of a volume as a view.
+
+        Args:
+          array: the volume `[x, y, z]`.
+          index: the index of the slice along the perpendicular axis.
+          box: the part of the volume to show; None shows all of it.
+
+        Returns:
+          The slice `[rows, columns]`, from the top left of the picture.
+        """
         at = list(box or (slice(None),) * 3)
         at[self.across] = index
-        return array[tuple(at)].T[::-1, ::-1]  # [left, up] -> [up, left] -> as seen
+        return array[tuple(at)].T[::-1, ::-1]  # [left, up] -> [up, left] -> the picture's orientation
 
 
 # The viewer looks from the feet, at the face, or from the patient's left side.
@@ -58,11 +68,11 @@ PLANES = (
 
 @dataclass(frozen=True)
 class Focus:
-    """What the slices of a case go through.
+    """The voxel where the slices of a case meet.
 
     Attributes:
-      point: a voxel, x, y, z.
-      what: for people.
+      point: the index of the voxel along x, y and z.
+      what: a description for the report.
     """
 
     point: tuple[int, int, int]
@@ -70,15 +80,18 @@ class Focus:
 
 
 def find_focus(reference: np.ndarray, prediction: np.ndarray) -> Focus:
-    """The largest lesion of the reference; of the prediction, where that has none; else the liver, else the middle.
+    """Finds the voxel to show: in the largest reference lesion, if there is one.
+
+    The fallbacks are, in this order, the largest predicted lesion, the liver of the reference, the predicted liver and
+    the middle of the volume.
 
     Args:
-      reference: labels `[x, y, z]`, 0 background, 1 liver, 2 lesion.
-      prediction: the same of the prediction.
+      reference: labels `[x, y, z]` of the reference, 0 background, 1 liver, 2 lesion.
+      prediction: labels `[x, y, z]` of the prediction.
     """
     steps = (
         (_largest_lesion, reference, "the largest lesion of the reference"),
-        (_largest_lesion, prediction, "the largest predicted lesion; the reference has none"),
+        (_largest_lesion, prediction, "the largest predicted lesion; the reference has no lesion"),
         (_liver, reference, "the middle of the liver; there is no lesion"),
         (_liver, prediction, "the middle of the predicted liver; the reference is empty"),
     )
@@ -90,12 +103,15 @@ def find_focus(reference: np.ndarray, prediction: np.ndarray) -> Focus:
 
 
 def _largest_lesion(labels: np.ndarray) -> tuple[int, int, int] | None:
-    """The middle of the largest lesion, of voxels that touch by faces as in scoring; the first of equal ones."""
+    """Returns the middle of the largest lesion, or None; the first of several equal lesions wins.
+
+    The voxels of a lesion are connected through faces, as in scoring.
+    """
     mask = MASKS["lesion"](labels)
     box = bounding_box(mask)
     if box is None:
         return None
-    parts, _ = ndimage.label(mask[box])  # in its box: the numbers of a whole scan would take four bytes a voxel
+    parts, _ = ndimage.label(mask[box])  # only the box, because the result takes 4 bytes per voxel
     return _middle(parts == 1 + np.argmax(np.bincount(parts.ravel())[1:]), box)
 
 
@@ -106,7 +122,7 @@ def _liver(labels: np.ndarray) -> tuple[int, int, int] | None:
 
 
 def _middle(mask: np.ndarray, box: tuple[slice, slice, slice]) -> tuple[int, int, int]:
-    """The voxel of a mask that is nearest to its mean, which itself may lie outside a bent mask."""
+    """Returns the mask voxel nearest to the mean of the mask, because the mean may lie outside a bent mask."""
     total = np.count_nonzero(mask)
     mean = []
     for axis, size in enumerate(mask.shape):

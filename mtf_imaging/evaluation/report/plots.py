@@ -1,4 +1,4 @@
-"""Plots as SVG: how well lesions of each size are found, and how the Dice of the cases is spread."""
+"""SVG plots of the report: lesion Dice by size, and histograms of the Dice of the cases."""
 
 import itertools
 import math
@@ -9,17 +9,17 @@ from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
 
 WIDTH, HEIGHT = 640, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 28, 60
-_STRIPS = {"missed": 26, "false": 50}  # below Dice 0, in pixels
+_STRIPS = {"missed": 26, "false": 50}  # pixels below Dice 0
 _TICKS_MM = (1, 2, 5, 10, 20, 50, 100, 200)
 _BIN_WIDTHS = (0.01, 0.02, 0.05)
 _MAX_BINS = 20
 
 
 def scatter(scores: list[CaseScore]) -> Markup:
-    """Dice of each lesion over its diameter; what was missed, and what is none, on lines of their own below."""
+    """Plots the Dice of each lesion over its diameter; missed lesions and false positives have separate rows below."""
     lesions = [(number, case.key, lesion) for number, case in enumerate(scores) for lesion in case.lesions]
     if not lesions:
-        return tag("p", "There is no lesion in any case, and none was predicted.", class_="note")
+        return tag("p", "The references and the predictions have no lesions.", class_="note")
     sizes = [lesion.diameter for _, _, lesion in lesions]
     low = max((tick for tick in _TICKS_MM if tick <= min(sizes)), default=min(sizes))
     high = min((tick for tick in _TICKS_MM if tick >= max(sizes) and tick > low), default=max(sizes))
@@ -43,26 +43,26 @@ def scatter(scores: list[CaseScore]) -> Markup:
     parts += [_line(_LEFT, at, WIDTH - _RIGHT, at, "limit"), _text(WIDTH - _RIGHT - 4, at - 5, "IoU 0.5", "end")]
     for name, below in _STRIPS.items():
         parts += [_text(_LEFT - 8, bottom + below + 5, name, "end")]
-    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, "diameter of a sphere of the same volume, mm"))
+    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, "diameter of a sphere with the same volume (mm)"))
     for number, key, lesion in lesions:
-        kind = kind_of(lesion)
+        kind = lesion_kind(lesion)
         place = bottom + _STRIPS[kind] if kind in _STRIPS else y(lesion.overlap.dice)
         dice = "" if kind in _STRIPS else f", Dice {lesion.overlap.dice:.3f}"
-        title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_SAID[kind]}{dice}")
+        title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_KIND_WORDS[kind]}{dice}")
         parts.append(tag("a", _mark(kind, x(lesion.diameter), place, title), href=f"#c{number + 1}"))
-    return _svg("Dice of lesions over their size", *parts)
+    return _svg("Lesion Dice by size", *parts)
 
 
-_SAID = {
+_KIND_WORDS = {
     "found": "found",
-    "touched": "found, but with an intersection over union of at most 0.5",
+    "touched": "overlapped, but with an intersection over union of at most 0.5",
     "missed": "missed",
-    "false": "predicted where none is",
+    "false": "false positive",
 }
 
 
-def kind_of(lesion: Lesion) -> str:
-    """found (intersection over union above 0.5), touched (above 0), missed or false."""
+def lesion_kind(lesion: Lesion) -> str:
+    """Returns "found" (intersection over union above 0.5), "touched" (above 0), "missed" or "false"."""
     if lesion.is_detected(DETECTED):
         return "found"
     if lesion.overlap.intersection:
@@ -71,7 +71,7 @@ def kind_of(lesion: Lesion) -> str:
 
 
 def legend() -> Markup:
-    """What the marks of `scatter` are."""
+    """Returns the legend of the marks in `scatter`."""
     names = {"found": "IoU > 0.5", "touched": "IoU at most 0.5", "missed": "missed", "false": "false positive"}
     marks = (
         tag("span", tag("svg", _mark(kind, 8, 8), viewBox="0 0 16 16", width=16, height=16, class_="plot"), name)
@@ -81,7 +81,12 @@ def legend() -> Markup:
 
 
 def histogram(values: list[float], name: str) -> Markup:
-    """Numbers of cases by Dice, and their mean."""
+    """Plots the number of cases by Dice, with the mean Dice.
+
+    Args:
+      values: the Dice of each case.
+      name: the name of the mask.
+    """
     lowest = min(values)
     width = next((w for w in _BIN_WIDTHS if (1 - lowest) / w <= _MAX_BINS), _BIN_WIDTHS[-1])
     count = max(5, math.ceil((1 - lowest) / width - 1e-9))
@@ -107,13 +112,13 @@ def histogram(values: list[float], name: str) -> Markup:
         title = tag("title", f"{number} case{'s' * (number != 1)} from {low:.2f} to {up:.2f}")
         box = {"x": _n(_LEFT + index * each + 1), "y": _n(bottom - high), "width": _n(each - 2), "height": _n(high)}
         parts.append(tag("rect", title, **box, class_="bar"))
-        if index % every == 0 and index + every <= count:  # the last one is that of 1.00
+        if index % every == 0 and index + every <= count:  # leaves room for the label 1.00
             parts.append(_text(_LEFT + index * each, bottom + 24, f"{low:.2f}"))
     mean = math.fsum(values) / len(values)
     parts += [_text(WIDTH - _RIGHT, bottom + 24, "1.00", "end"), _line(x(mean), _TOP, x(mean), bottom, "limit")]
     left = x(mean) > WIDTH / 2
     parts.append(_text(x(mean) + (-6 if left else 6), _TOP - 8, f"mean {mean:.3f}", "end" if left else "start"))
-    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, f"{name} Dice of a case"))
+    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, f"{name} Dice per case"))
     return _svg(f"{name} Dice: number of cases", *parts)
 
 

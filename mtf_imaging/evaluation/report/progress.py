@@ -1,4 +1,4 @@
-"""`progress.png`: the curves of a run, loss and Dice, drawn again while it trains."""
+"""The picture `progress.png`: the loss and Dice curves of a run, updated during training."""
 
 import csv
 import logging
@@ -16,26 +16,26 @@ from mtf_imaging.training.observers.observer import Observer
 
 _logger = logging.getLogger(__name__)
 NAME = "progress.png"
-_POINTS = 1000  # of a curve, that are drawn one by one
-_SHARE = 0.02  # of a run's time, that drawing may take
+_POINTS = 1000  # longer curves are drawn as a range of values
+_SHARE = 0.02  # drawing may take this share of the run's time
 _COLORS = {"loss": "#1f4e79", "liver": "#2a9d4a", "lesion": "#d62828"}
 _HELD_OUT_LOSS = "#c77700"
-_OTHERS = ("#7b4fa3", "#c77700", "#008b8b", "#6b6b6b")  # of measures of one's own
+_OTHERS = ("#7b4fa3", "#c77700", "#008b8b", "#6b6b6b")  # custom measures
 
 
 class Progress(Observer):
-    """Draws the curves of a run from its tables, so those of earlier parts of it, too.
+    """Draws the curves of a run from its tables, including the steps before a resume.
 
-    It draws in the step after a checkpoint or an evaluation, so that this has its row, and when the run ends; pictures
-    that would take more than a fiftieth of the run's time are left out. One that cannot be written is warned about, and
-    ends no run.
+    The picture is drawn in the step after a checkpoint or an evaluation, when the tables have the new row, and at the
+    end of the run. Updates that would take more than a fiftieth of the run's time are skipped. If the picture cannot be
+    written, the run continues with a warning.
 
     Args:
-      path: the picture.
-      losses: `losses.csv`.
-      scores: `scores.csv` of the held-out cases; it need not exist.
-      every: numbers of steps: between checkpoints, between evaluations.
-      num_steps: of the run.
+      path: path of the picture.
+      losses: path of `losses.csv`.
+      scores: path of the `scores.csv` of the held-out cases; the file need not exist.
+      every: the numbers of steps between checkpoints and between evaluations.
+      num_steps: the number of steps of the run.
       best_by: the measure of the held-out cases whose highest value is marked.
     """
 
@@ -49,7 +49,7 @@ class Progress(Observer):
             self._draw()
 
     def close(self):
-        self._draw()  # with the evaluation of the last step
+        self._draw()  # adds the evaluation of the last step
 
     def _draw(self):
         began = time.monotonic()
@@ -59,33 +59,34 @@ class Progress(Observer):
         try:
             draw(self._path, train, held_out, num_steps=self._num_steps, best_by=self._best_by)
         except OSError as error:
-            _logger.warning("%s: is not drawn: %s", self._path, error)
+            _logger.warning("%s: the picture could not be written: %s", self._path, error)
         ended = time.monotonic()
         self._next = ended + (ended - began) / _SHARE
 
 
 def read_table(path: str | Path) -> dict[str, np.ndarray]:
-    """The columns of numbers of a CSV file, float64 `[rows]` by name; none of a file that is not there."""
+    """Reads the numeric columns of a CSV file, float64 `[rows]` by name; {} if the file does not exist."""
     if not Path(path).is_file():
         return {}
     with open(path, newline="") as file:
         rows = list(csv.reader(file))
-    whole = [row for row in rows[1:] if len(row) == len(rows[0])]  # one may be being written
+    complete = [row for row in rows[1:] if len(row) == len(rows[0])]  # the last row may still be incomplete
     numbers = [(at, name) for at, name in enumerate(rows[0] if rows else ()) if name != "cases"]
-    return {name: np.array([float(row[at]) for row in whole]) for at, name in numbers}
+    return {name: np.array([float(row[at]) for row in complete]) for at, name in numbers}
 
 
 def draw(path, train, held_out, *, num_steps, best_by) -> None:
-    """Draws loss and measures over steps, whole or not at all.
+    """Draws the loss and the measures over steps; an existing picture is replaced atomically.
 
-    Each curve is drawn as it is (of long runs, the range of its values), pale, and as the mean of a fiftieth of the
-    steps around each; measures of held-out cases as points, the best of them marked.
+    Each training curve appears twice: in pale color with its own values, or with their range in a long run, and as a
+    running mean over a fiftieth of the steps. Measures of held-out cases are points, and the best one is marked.
 
     Args:
-      path: file to write.
+      path: path of the picture.
       train: columns by name, `[rows]`: "step", "loss", and the measures of training.
-      held_out: columns by name: "step", the measures of held-out cases and, if computed, "loss"; {} for none.
-      num_steps: of the whole run, for the title.
+      held_out: columns by name, `[rows]`: "step", the measures of held-out cases and, if computed, "loss"; {} if there
+        is no evaluation.
+      num_steps: the number of steps of the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
     figure = Figure(figsize=(11, 4.6), dpi=110, layout="constrained")
@@ -143,7 +144,7 @@ def _measures(axes, train, held_out, names, best_by):
 
 
 def _legend(axes):
-    """Draws the legend below the axes, where it hides no curve."""
+    """Draws the legend below the axes, so that it hides no curve."""
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
 
 
@@ -154,7 +155,7 @@ def _curve(axes, steps, values, color, label):
         return
     if len(values) <= _POINTS:
         axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8)
-    else:  # a line through all of them takes seconds, and shows no more
+    else:  # a line through all points would take seconds without showing more
         starts = np.linspace(0, len(values), _POINTS // 2, endpoint=False).astype(int)
         low, high = (bound.reduceat(values, starts) for bound in (np.fmin, np.fmax))
         axes.fill_between(steps[starts], low, high, color=color, alpha=0.25, linewidth=0)
@@ -163,7 +164,7 @@ def _curve(axes, steps, values, color, label):
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Means of `width` values around each, of those that are finite; of fewer at the ends.
+    """Returns the mean of the finite values in a window of `width` values; windows are shorter at the ends.
 
     >>> running_mean(np.array([0.0, 3.0, 6.0, 9.0]), 3)
     array([1.5, 3. , 6. , 7.5])
@@ -172,5 +173,5 @@ def running_mean(values: np.ndarray, width: int) -> np.ndarray:
     sums, counts = (np.concatenate([[0.0], np.cumsum(part)]) for part in (np.where(finite, values, 0.0), finite))
     at = np.arange(len(values))
     low, high = np.maximum(at - (width - 1) // 2, 0), np.minimum(at + width // 2 + 1, len(values))
-    found = counts[high] - counts[low]
-    return np.where(found > 0, (sums[high] - sums[low]) / np.maximum(found, 1), np.nan)
+    count = counts[high] - counts[low]
+    return np.where(count > 0, (sums[high] - sums[low]) / np.maximum(count, 1), np.nan)

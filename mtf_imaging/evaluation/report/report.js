@@ -1,6 +1,5 @@
-// Sorts the table of cases and the pictures, hides outlines, and marks tables that scroll. The address may name a
-// column to sort by:
-// report.html#sort=liver_dice, or #sort=-liver_dice from the highest on.
+// Sorts the table of cases and the pictures, hides outlines, and marks tables that scroll. The address may name the
+// column to sort by: report.html#sort=liver_dice in ascending or #sort=-liver_dice in descending order.
 "use strict";
 (() => {
   const table = document.getElementById("cases");
@@ -14,7 +13,7 @@
     const number = (row) => row.cells[column].dataset.value;
     const rows = [...body.rows].sort((a, b) => {
       const [x, y] = [number(a), number(b)];
-      if (x === undefined || y === undefined) return (x === undefined) - (y === undefined); // undefined ones come last
+      if (x === undefined || y === undefined) return (x === undefined) - (y === undefined); // undefined values last
       return (descending ? y - x : x - y) || a.cells[0].dataset.value - b.cells[0].dataset.value;
     });
     body.append(...rows);
@@ -32,7 +31,7 @@
   for (const box of document.querySelectorAll("[data-hides]")) {
     const show = () => document.body.classList.toggle("hide-" + box.dataset.hides, !box.checked);
     box.addEventListener("change", show);
-    show(); // a page that is loaded again may keep its boxes
+    show(); // a reloaded page may keep the state of its checkboxes
   }
 
   function markScrolling() {

@@ -1,4 +1,4 @@
-"""The tables over all cases: everything in `metrics.json` except the scores of single cases."""
+"""The report's tables over all cases: all values of `metrics.json` except the scores of single cases."""
 
 from mtf_imaging.evaluation.report.cells import MEASURES, number_cell, shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -8,8 +8,8 @@ from mtf_imaging.evaluation.scoring.summary import DISTANCES, IOUS
 
 _OFFICIAL_BURDEN = {"RMSE_Tumorburden": "root mean square error", "MAXERROR_Tumorburden": "largest signed error"}
 _OFFICIAL_NAMES = {
-    "dice_per_case": ("Dice per case", "mean over cases of the Dice of whole masks"),
-    "dice_global": ("Dice global", "Dice of all cases together"),
+    "dice_per_case": ("Dice per case", "mean Dice of whole masks over cases"),
+    "dice_global": ("Dice global", "Dice of all cases combined"),
     "jaccard": ("Jaccard", "shared voxels / union"),
     "rvd": ("RVD", "relative volume difference, (reference - prediction) / prediction"),
     "msd": ("MSD (mm)", "maximum symmetric surface distance"),
@@ -71,42 +71,42 @@ def _official_name(name: str) -> tuple[str, str]:
 
 
 def _overlap_table(metrics: dict) -> Markup:
-    """Means of all measures, of livers, of lesions as one mask a case, of each detected lesion."""
+    """Returns the table of means for livers, for all lesions of a case as one mask, and for detected lesions."""
     columns = {name: metrics[name] for name in ("liver", "lesion", "detected_lesions")}
     rows = []
     for measure, (name, what) in MEASURES.items():
         unit = " (mm)" if measure in DISTANCES else ""
         head = tag("th", name, unit, title=what, scope="row")
         means = (
-            _metric(column[measure], f"{part}.{measure}", "undefined for all of them")
+            _metric(column[measure], f"{part}.{measure}", "undefined for all cases or lesions")
             if measure in column
             else tag("td")
             for part, column in columns.items()
         )
-        rows.append(tag("tr", head, *means, _left_out(columns, measure)))
+        rows.append(tag("tr", head, *means, _undefined_counts(columns, measure)))
     count = columns["detected_lesions"]["count"]
     names = ("", "liver", "lesion", f"detected lesions ({count})", "undefined")
     return _table("Overlap and surfaces", names, rows)
 
 
 def _detection_table(metrics: dict) -> Markup:
-    """Lesions one by one, all of them and by size."""
+    """Returns the table of lesion detection, for all lesions and by size."""
     keys = ("precision", "recall", "f1", "true_positives", "false_positives", "false_negatives")
     rows = []
     for iou, limit in IOUS.items():
-        found = metrics["detection"][iou]
-        for size, part in {"all": found, **found["by_size"]}.items():
+        scores = metrics["detection"][iou]
+        for size, part in {"all": scores, **scores["by_size"]}.items():
             head = f"IoU > {limit:g}" if size == "all" else size
             path = f"detection.{iou}" if size == "all" else f"detection.{iou}.by_size.{size}"
             cells = (_metric(part[key], f"{path}.{key}", _UNDIVIDED) for key in keys)
             rows.append(tag("tr", tag("th", head, scope="row"), *cells, class_="part" if size != "all" else None))
-    return _table("Lesions one by one", ("", "precision", "recall", "F1", "found", "false", "missed"), rows)
+    return _table("Detection of single lesions", ("", "precision", "recall", "F1", "found", "false", "missed"), rows)
 
 
 def _burden_table(metrics: dict) -> Markup:
     """Returns the table of the errors of the tumor burden."""
-    why = "undefined: no case has a liver in both"
-    names = {"rmse": "root mean square error", "max_error": "largest error", "undefined": "cases left out"}
+    why = "undefined: no case has a liver in both the reference and the prediction"
+    names = {"rmse": "root mean square error", "max_error": "largest error", "undefined": "omitted cases"}
     rows = [
         tag("tr", tag("th", name, scope="row"), _metric(metrics["tumor_burden"][key], f"tumor_burden.{key}", why))
         for key, name in names.items()
@@ -121,8 +121,8 @@ def _table(title, names, rows):
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=title)
 
 
-def _left_out(columns, measure):
-    """A cell that says of how many the measure is undefined."""
+def _undefined_counts(columns, measure):
+    """Returns a cell with the number of undefined values in each column."""
     counts = ((part, column["undefined"].get(measure, 0)) for part, column in columns.items())
     texts = [
         tag("span", f"{part.replace('_', ' ')} {count}", data_metric=f"{part}.undefined.{measure}", data_value=count)
@@ -133,5 +133,5 @@ def _left_out(columns, measure):
 
 
 def _metric(value, path, why):
-    """A number's cell, which says where in `metrics.json` it is."""
+    """Returns the cell of a number, with its path in `metrics.json` as an attribute."""
     return number_cell(value, path, why, data_metric=path)

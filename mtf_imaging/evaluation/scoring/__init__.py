@@ -1,1 +1,1 @@
-"""The measures of the LiTS challenge, of arrays; `docs/reference/metrics.md` says what is official."""
+"""The measures of the LiTS challenge for arrays; see `docs/reference/metrics.md` for the definitions."""

@@ -1,4 +1,4 @@
-"""All measures of one case."""
+"""The scores of one case."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from mtf_imaging.evaluation.scoring.official import OfficialCase, official_case
 from mtf_imaging.evaluation.scoring.overlap import MASKS, Overlap, label_overlaps
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
 
-DETECTED = 0.5  # intersection over union above which a lesion counts as detected, where nothing else is said
+DETECTED = 0.5  # default: a lesion with a larger intersection over union counts as detected
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class CaseScore:
     """The scores of one case.
 
     Attributes:
-      key: the case.
+      key: the key of the case.
       overlaps: `{"liver": Overlap, "lesion": Overlap}` of the whole masks.
       distances: `{"liver": SurfaceDistances, "lesion": SurfaceDistances}`, in mm; None if a mask is empty.
-      lesions: lesions of the reference and of the prediction, one by one.
+      lesions: the single lesions of the reference and of the prediction.
       official: the values that the challenge's original program collects from the case.
     """
 
@@ -35,12 +35,12 @@ class CaseScore:
 
     @property
     def detected(self) -> list[Lesion]:
-        """The lesions that are detected at an intersection over union above 0.5."""
+        """The lesions detected at an intersection over union above 0.5."""
         return [lesion for lesion in self.lesions if lesion.is_detected(DETECTED)]
 
     @property
     def burden(self) -> tuple[float, float] | None:
-        """Lesion voxels / liver voxels of prediction and reference; None where one of them has no liver."""
+        """Lesion voxels / liver voxels of prediction and reference; None if one of them has no liver."""
         lesion, liver = self.overlaps["lesion"], self.overlaps["liver"]
         if not liver.prediction or not liver.reference:
             return None
@@ -57,18 +57,21 @@ def score_case(
     """Scores a case.
 
     Args:
-      key: the case.
-      prediction: labels `[x, y, z]`, 0 background, 1 liver, 2 lesion.
+      key: the key of the case.
+      prediction: labels `[x, y, z]` of the prediction, 0 background, 1 liver, 2 lesion.
       reference: labels `[x, y, z]` of the reference.
       spacing: voxel size in mm.
       file: geometry of the reference's file. The official scores use its stored axes and the voxel size of its header.
-        None means that the arrays and `spacing` are as stored.
+        None means that the arrays have the stored axes and `spacing` is the header's.
 
     Raises:
       DataError: the arrays differ in shape.
     """
     if prediction.shape != reference.shape:
-        raise DataError(f"case '{key}': prediction of shape {prediction.shape}, reference of {reference.shape}.")
+        raise DataError(
+            f"case '{key}': the prediction has shape {prediction.shape} and the reference {reference.shape}. "
+            "Fix: segment at the shape of the reference."
+        )
     distances = {name: surface_distances(mask(prediction), mask(reference), spacing) for name, mask in MASKS.items()}
     components = find_components(*(MASKS["lesion"](labels) for labels in (prediction, reference)))
     lesions = find_lesions(components, spacing)

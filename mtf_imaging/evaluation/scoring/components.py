@@ -1,4 +1,4 @@
-"""The connected components of a predicted and a reference mask, and the voxels that each pair of them shares."""
+"""The connected components of a predicted and a reference mask, with the overlaps between components."""
 
 import functools
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ class Components:
     """Connected components of two masks, numbered from 1 in the order of their first voxels.
 
     Attributes:
-      prediction: int32 `[x, y, z]`, the number of each voxel's predicted component, 0 for background.
-      reference: int32 `[x, y, z]`, the same for the reference.
-      shared: int64 `[predicted components, reference components]`, the voxels that each pair shares; component n has
-        row or column n - 1.
+      prediction: int32 `[x, y, z]`, the component number of each voxel in the prediction, 0 for background.
+      reference: int32 `[x, y, z]`, the component number of each voxel in the reference, 0 for background.
+      shared: int64 `[predicted components, reference components]`, the number of voxels that each pair shares;
+        component n has row or column n - 1.
     """
 
     prediction: np.ndarray
@@ -44,7 +44,7 @@ class Components:
 
 
 def find_components(prediction: np.ndarray, reference: np.ndarray) -> Components:
-    """Finds the components of two masks; voxels that share a face belong together.
+    """Finds the components of two masks, connected through faces.
 
     Args:
       prediction: bool `[x, y, z]`.

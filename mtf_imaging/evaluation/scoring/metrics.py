@@ -1,4 +1,4 @@
-"""Write scores: `metrics.json` for programs, a CSV file with one row per case, and text tables for people."""
+"""Output of scores: `metrics.json`, `metrics.csv` with one row per case, and plain-text tables."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from mtf_imaging.files.atomic import write_bytes
 
 
 def metrics_dict(cases: list[CaseScore]) -> dict:
-    """The contents of `metrics.json`.
+    """Returns the contents of `metrics.json`.
 
     Returns:
       `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...}, "lesion": {...},
@@ -29,7 +29,7 @@ def metrics_dict(cases: list[CaseScore]) -> dict:
 
 
 def write_metrics(output_dir: str | Path, cases: list[CaseScore]) -> None:
-    """Writes `metrics.json` and `metrics.csv` into a folder, each whole or not at all."""
+    """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically."""
     metrics = metrics_dict(cases)
     text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
     write_bytes(Path(output_dir) / "metrics.json", text.encode())
@@ -37,23 +37,23 @@ def write_metrics(output_dir: str | Path, cases: list[CaseScore]) -> None:
     writer = csv.writer(rows, lineterminator="\n")
     values = [case_values(case, metrics["cases"][case.key]) for case in cases]
     writer.writerow(values[0])
-    writer.writerows(row.values() for row in values)  # an empty field is what is undefined
+    writer.writerows(row.values() for row in values)  # None becomes an empty field
     write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
 
 
 def case_values(case: CaseScore, fields: dict) -> dict[str, str | int | float | None]:
-    """A row of `metrics.csv`, by its columns: None is what is undefined.
+    """Returns a row of `metrics.csv` by column; None is an undefined value.
 
     Args:
-      case: the case.
-      fields: what `metrics_dict` says of it.
+      case: the scores of the case.
+      fields: the entry of the case in `metrics_dict`.
     """
-    found = detection(case.lesions, DETECTED)
+    counts = detection(case.lesions, DETECTED)
     burden = fields["tumor_burden"]
     return {
         "case": case.key,
         **{f"{mask}_{measure}": fields[mask][measure] for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)},
-        **{f"lesions_{count}": found[count] for count in ("true_positives", "false_positives", "false_negatives")},
+        **{f"lesions_{count}": counts[count] for count in ("true_positives", "false_positives", "false_negatives")},
         "burden": burden["prediction"],
         "reference_burden": burden["reference"],
         **{f"official_{name}": value for name, value in fields["official"].items()},
@@ -61,7 +61,7 @@ def case_values(case: CaseScore, fields: dict) -> dict[str, str | int | float | 
 
 
 def dice_table(cases: list[CaseScore]) -> str:
-    """A plain-text table of the Dice of each case, their mean, and the global Dice.
+    """Returns a plain-text table of the Dice of each case, the mean Dice and the global Dice.
 
     >>> import numpy as np
     >>> from mtf_imaging.evaluation.scoring.case import score_case
@@ -83,7 +83,7 @@ def dice_table(cases: list[CaseScore]) -> str:
 
 
 def scores_text(cases: list[CaseScore]) -> str:
-    """Returns the tables of Dice, of the official scores and of our own measures."""
+    """Returns the tables of the Dice, the official scores and our own measures."""
     return "\n\n".join([dice_table(cases), official_table(cases), summary_table(cases)])
 
 
@@ -105,7 +105,7 @@ def official_table(cases: list[CaseScore]) -> str:
 
 
 def summary_table(cases: list[CaseScore]) -> str:
-    """Returns a plain-text table of our measures of livers, of all lesions as one mask, and of detected lesions."""
+    """Returns a plain-text table of our measures for livers, all lesions as one mask, and detected lesions."""
     summary = summarize(cases)
     columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
     lines = [f"{'our measures':16}" + "".join(f"{name:>10}" for name in columns)]
@@ -115,8 +115,8 @@ def summary_table(cases: list[CaseScore]) -> str:
         lines.append(f"{measure + unit:16}" + "".join(f"{text:>10}" for text in shown))
     lines.append("")
     lines.append(f"{'lesions':16}" + "".join(f"{name:>10}" for name in ("precision", "recall", "F1")))
-    for name, found in summary["detection"].items():
-        values = [_shown(found[key]) for key in ("precision", "recall", "f1")]
+    for name, scores in summary["detection"].items():
+        values = [_shown(scores[key]) for key in ("precision", "recall", "f1")]
         lines.append(f"{name.replace('iou_above_', 'IoU > '):16}" + "".join(f"{text:>10}" for text in values))
     burden = summary["tumor_burden"]
     lines.append("")

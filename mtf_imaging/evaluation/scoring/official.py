@@ -1,4 +1,4 @@
-"""The scores of the LiTS challenge as its original program computes them, quirks included.
+"""The scores of the LiTS challenge as computed by its original program, including its quirks.
 
 The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d.
 `docs/reference/metrics.md` lists the differences from the measures in `summary`.
@@ -27,7 +27,7 @@ _MISSED = {
     "rmsd": _LARGE,
     "msd": _LARGE,
 }
-OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # of liver and lesion each, as the program names them
+OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # the program's names, for both liver and lesion
 _DETECTION = {0.5: "", 0.0: "_greater_zero"}  # intersection over union -> suffix of its precision and recall
 
 
@@ -37,13 +37,13 @@ class OfficialCase:
 
     Attributes:
       detected: the number of lesions detected above each threshold of intersection over union.
-      num_predicted: number of components of the predicted lesion mask.
-      num_reference: number of components of the lesion mask of the reference.
-      lesions: the scores of each lesion that is detected above 0.5.
+      num_predicted: the number of components of the predicted lesion mask.
+      num_reference: the number of components of the reference lesion mask.
+      lesions: the scores of each lesion detected above 0.5.
       liver: the scores of the liver.
       overlaps: `{"liver": Overlap, "lesion": Overlap}`, without a predicted liver if no voxel is labeled 1.
-      burden_error: tumor burden (lesion voxels / liver voxels) of the reference minus that of the prediction; None if
-        the reference has no liver.
+      burden_error: the tumor burden (lesion voxels / liver voxels) of the reference minus the burden of the
+        prediction; None if the reference has no liver.
     """
 
     detected: dict[float, int]
@@ -64,11 +64,11 @@ def official_case(
     """Collects the values that the program takes from a case.
 
     Args:
-      prediction: labels `[i, j, k]` along the axes that the reference's file stores: the program numbers lesions in
-        that order, and some of its results depend on it.
-      reference: the labels of the reference, in the same order.
+      prediction: labels `[i, j, k]` along the stored axes of the reference's file. The program numbers lesions in
+        this order, and some of its results depend on it.
+      reference: labels of the reference, along the same axes.
       spacing: voxel size in mm along these axes, from the header of the reference's file.
-      liver_distances: surface distances between the liver masks at this spacing; None measures them.
+      liver_distances: surface distances between the liver masks at this spacing; None computes them.
     """
     overlaps = label_overlaps(prediction, reference)
     liver = overlaps["liver"]
@@ -93,11 +93,11 @@ def official_scores(cases: Iterable[OfficialCase]) -> dict[str, float | None]:
     """Computes the challenge's scores over cases.
 
     Args:
-      cases: at least one.
+      cases: one or more cases.
 
     Returns:
-      The scores under the names that the program gives them. A score is None if the program stops with a division by
-      zero: the global Dice if no case has the mask, the tumor burden if a reference has no liver.
+      The scores under the program's names. A score is None if the program stops with a division by zero: the global
+      Dice if no case has the mask, the tumor burden if a reference has no liver.
     """
     cases = list(cases)
     scores = {}
@@ -115,23 +115,23 @@ def official_scores(cases: Iterable[OfficialCase]) -> dict[str, float | None]:
         scores[f"{mask}_dice_per_case"] = mean(_dice_of_case(mask, counts) for counts in overlaps)
         scores[f"{mask}_dice_global"] = _ratio(2 * total.intersection, total.prediction + total.reference)
     errors = [case.burden_error for case in cases]
-    known = None not in errors
-    scores["RMSE_Tumorburden"] = math.sqrt(mean(error**2 for error in errors)) if known else None
-    scores["MAXERROR_Tumorburden"] = max(errors) if known else None
+    is_defined = None not in errors
+    scores["RMSE_Tumorburden"] = math.sqrt(mean(error**2 for error in errors)) if is_defined else None
+    scores["MAXERROR_Tumorburden"] = max(errors) if is_defined else None
     return scores
 
 
 def _lesion_scores(
     components: Components, detection: OfficialDetection, spacing: tuple[float, float, float]
 ) -> list[dict[str, float]]:
-    """Scores each detected lesion; like the program, returns no scores if the count is not positive."""
+    """Scores each detected lesion. Like the program, returns an empty list if the count is not positive."""
     if detection.count <= 0:
         return []
     prediction, reference = detection.prediction[components.prediction], detection.reference[components.reference]
-    found, real = ndimage.find_objects(prediction), ndimage.find_objects(reference)
+    predicted_boxes, reference_boxes = ndimage.find_objects(prediction), ndimage.find_objects(reference)
     scores = []
     for number in np.unique(detection.prediction)[1:]:
-        box = around(found[number - 1], real[number - 1])
+        box = around(predicted_boxes[number - 1], reference_boxes[number - 1])
         masks = prediction[box] == number, reference[box] == number
         scores.append(_scores(overlap(*masks), surface_distances(*masks, spacing)))
     return scores
@@ -158,7 +158,7 @@ def _dice_of_case(mask: str, counts: Overlap) -> float:
 
 
 def _burden_error(liver: Overlap, lesion: Overlap) -> float | None:
-    """Returns the tumor burden of the reference minus that of the prediction, which is 9001 without a liver."""
+    """Returns the tumor burden of the reference minus the predicted burden, which is 9001 without a predicted liver."""
     if not liver.reference:
         return None
     predicted = lesion.prediction / liver.prediction if liver.prediction else _LARGE

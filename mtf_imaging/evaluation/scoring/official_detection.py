@@ -1,9 +1,9 @@
-"""Reproduces, step by step, which lesions the challenge's original program counts as detected.
+"""Lesion detection as in the challenge's original program, step by step.
 
 The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. It merges and renumbers components in
 place, and some steps read numbers that earlier steps have replaced. The scores of the challenge include these effects,
-so this module reproduces them; `lesions` counts lesions without them. Only tables of voxel counts are needed, so the
-cost does not grow with the volume.
+so this module reproduces them; the module `lesions` counts without them. All steps work on tables of voxel counts, so
+the cost does not grow with the volume.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def _keep_largest(shared: np.ndarray) -> np.ndarray:
 def _merge_prediction(
     shared: np.ndarray, predicted: np.ndarray, numbers: np.ndarray, prediction: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Merges the predicted lesions that belong to one reference lesion, and gives them its number.
+    """Merges the predicted lesions assigned to one reference lesion and numbers them like the reference lesion.
 
     Args:
       shared: `[predicted lesions, reference lesions]`, with one nonzero entry per row.

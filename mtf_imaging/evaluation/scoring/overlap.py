@@ -1,4 +1,4 @@
-"""Voxels that two masks share: Dice, volumetric overlap error, relative volume difference."""
+"""Overlap measures of two masks: Dice, Jaccard, volumetric overlap error, relative volume difference."""
 
 import math
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# The masks that are scored: a lesion is liver, too.
+# The scored masks; lesions are part of the liver.
 MASKS = {"liver": lambda labels: labels >= 1, "lesion": lambda labels: labels == 2}
 
 
@@ -30,7 +30,7 @@ class Overlap:
 
     @property
     def dice(self) -> float:
-        """2 intersection / (prediction + reference); 1 where both masks are empty: a right empty prediction is right.
+        """2 * intersection / (prediction + reference); 1 if both masks are empty, because that prediction is right.
 
         >>> Overlap(0, 0, 0).dice, Overlap(0, 5, 0).dice, Overlap(2, 4, 4).dice
         (1.0, 0.0, 0.5)
@@ -40,7 +40,7 @@ class Overlap:
 
     @property
     def jaccard(self) -> float:
-        """intersection / union; 1 where both masks are empty."""
+        """Intersection / union; 1 if both masks are empty."""
         return self.intersection / self.union if self.union else 1.0
 
     @property
@@ -50,9 +50,9 @@ class Overlap:
 
     @property
     def rvd(self) -> float | None:
-        """Relative volume difference, (prediction - reference) / reference: above 0 where too much was segmented.
+        """Relative volume difference, (prediction - reference) / reference; positive if the prediction is too large.
 
-        0 where both masks are empty; None where the reference alone is.
+        The value is 0 if both masks are empty and None if only the reference is empty.
         """
         if self.reference:
             return (self.prediction - self.reference) / self.reference
@@ -70,21 +70,26 @@ NOTHING = Overlap(0, 0, 0)
 
 
 def overlap(prediction: np.ndarray, reference: np.ndarray) -> Overlap:
-    """Counts the voxels of two boolean masks of one shape."""
+    """Counts the voxels of two boolean masks of the same shape."""
     return Overlap(*(int(np.count_nonzero(mask)) for mask in (prediction & reference, prediction, reference)))
 
 
 def label_overlaps(prediction: np.ndarray, reference: np.ndarray) -> dict[str, Overlap]:
-    """Overlaps of labels `[x, y, z]`, 0 background, 1 liver, 2 lesion: `{"liver": Overlap, "lesion": Overlap}`."""
+    """Returns the overlaps of two label arrays: `{"liver": Overlap, "lesion": Overlap}`.
+
+    Args:
+      prediction: labels `[x, y, z]` of the prediction, 0 background, 1 liver, 2 lesion.
+      reference: labels `[x, y, z]` of the reference.
+    """
     return {name: overlap(mask(prediction), mask(reference)) for name, mask in MASKS.items()}
 
 
 def mean(values: Iterable[float]) -> float:
-    """Returns the mean of at least one number; their order does not change the result."""
+    """Returns the mean of one or more numbers; their order does not change the result."""
     values = list(values)
     return math.fsum(values) / len(values)
 
 
 def dice_text(overlaps: dict[str, Overlap]) -> str:
-    """For people: `liver 0.951, lesion 0.632`."""
+    """Formats the Dice of each mask: `liver 0.951, lesion 0.632`."""
     return ", ".join(f"{name} {counts.dice:.3f}" for name, counts in overlaps.items())

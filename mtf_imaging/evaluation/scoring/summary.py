@@ -1,4 +1,4 @@
-"""Measures over all cases, as plain numbers: what `metrics.json` holds besides the cases."""
+"""Measures over all cases, as stored in `metrics.json`."""
 
 import dataclasses
 import math
@@ -11,31 +11,41 @@ from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
 
 DISTANCES = tuple(field.name for field in dataclasses.fields(SurfaceDistances))
 OVERLAPS = ("dice", "voe", "rvd")
-IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the challenge's criterion first
+IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the threshold of the challenge comes first
 
 
 def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
-    """Mean over the cases of their Dice, of overlaps `{"liver": Overlap, "lesion": Overlap}`."""
+    """Returns the mean Dice over cases.
+
+    Args:
+      cases: the overlaps of each case, `{"liver": Overlap, "lesion": Overlap}`.
+      mask: "liver" or "lesion".
+    """
     return mean(overlaps[mask].dice for overlaps in cases)
 
 
 def dice_global(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
-    """Dice of all cases taken as one."""
+    """Returns the Dice of all cases combined: voxels are summed over cases first.
+
+    Args:
+      cases: the overlaps of each case, `{"liver": Overlap, "lesion": Overlap}`.
+      mask: "liver" or "lesion".
+    """
     return sum((overlaps[mask] for overlaps in cases), NOTHING).dice
 
 
 def measures(overlap: Overlap, distances: SurfaceDistances | None) -> dict[str, float | None]:
-    """`{"dice": ..., "voe": ..., "rvd": ..., "assd": ..., ...}` of one pair of masks; what is undefined is None."""
-    of_surface = dataclasses.asdict(distances) if distances else dict.fromkeys(DISTANCES)
-    return {name: getattr(overlap, name) for name in OVERLAPS} | of_surface
+    """Returns `{"dice": ..., "voe": ..., "rvd": ..., "assd": ..., ...}` of two masks; undefined values are None."""
+    surface_measures = dataclasses.asdict(distances) if distances else dict.fromkeys(DISTANCES)
+    return {name: getattr(overlap, name) for name in OVERLAPS} | surface_measures
 
 
 def summarize(cases: list[CaseScore]) -> dict:
-    """Means, counts and detection over cases.
+    """Computes means, counts and detection scores over cases.
 
     Returns:
       `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden": {...}}`. A
-      mean leaves out undefined values and is None if no value is left; `undefined` counts the omitted values.
+      mean omits undefined values and is None if all values are undefined; `undefined` counts the omitted values.
     """
     overlaps = [case.overlaps for case in cases]
     summary = {}
@@ -60,7 +70,12 @@ def summarize(cases: list[CaseScore]) -> dict:
 
 
 def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None]:
-    """Precision, recall and F1 of lesions, counted over all of them; None where nothing was predicted or was there."""
+    """Returns precision, recall and F1 over all lesions; a value is None if its denominator is 0.
+
+    Args:
+      lesions: the lesions of all cases.
+      iou: the intersection over union that a detected lesion exceeds.
+    """
     true = sum(lesion.is_detected(iou) for lesion in lesions)
     false = sum(lesion.overlap.prediction > 0 for lesion in lesions) - true
     missed = sum(lesion.overlap.reference > 0 for lesion in lesions) - true
@@ -75,7 +90,7 @@ def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None
 
 
 def tumor_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
-    """Root mean square and maximum of the burden's error over the cases where both livers are there."""
+    """Returns the root mean square and the maximum error of the tumor burden over cases with both livers."""
     errors = [case.burden[0] - case.burden[1] for case in cases if case.burden]
     return {
         "rmse": math.sqrt(mean(error**2 for error in errors)) if errors else None,
@@ -87,7 +102,7 @@ def tumor_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
 def _means(rows: list[dict], names: Iterable[str]) -> dict:
     result, undefined = {}, {}
     for name in names:
-        known = [row[name] for row in rows if row[name] is not None]
-        result[name] = mean(known) if known else None
-        undefined[name] = len(rows) - len(known)
+        values = [row[name] for row in rows if row[name] is not None]
+        result[name] = mean(values) if values else None
+        undefined[name] = len(rows) - len(values)
     return result | {"undefined": undefined}

@@ -1,4 +1,4 @@
-"""Distances between the surfaces of two masks, in mm."""
+"""Distances in mm between the surfaces of two masks."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ _NEIGHBORS = ndimage.generate_binary_structure(3, 2)
 
 @dataclass(frozen=True)
 class SurfaceDistances:
-    """Distances between two surfaces, in mm; every point of each counts once.
+    """Distances in mm between two surfaces; each point of both surfaces counts once.
 
     Attributes:
       assd: average symmetric surface distance.
       rmsd: root mean square symmetric surface distance.
       mssd: maximum symmetric surface distance, the symmetric Hausdorff distance.
-      hd95: the larger of the two 95th percentiles of the distances from one surface to the other; not official.
+      hd95: the larger of the 95th percentiles of the two directions; not an official score.
     """
 
     assd: float
@@ -29,11 +29,11 @@ class SurfaceDistances:
 def surface_distances(
     prediction: np.ndarray, reference: np.ndarray, spacing: tuple[float, float, float]
 ) -> SurfaceDistances | None:
-    """Measures how far two masks' surfaces are from each other.
+    """Measures the distances between the surfaces of two masks.
 
-    A surface consists of the centers of those voxels of a mask that have a neighbor outside the mask or outside the
-    volume. Neighbors share a face or an edge, as in the challenge's scorer. The distance of a point is the distance to
-    the nearest point of the other surface.
+    A surface consists of the centers of all mask voxels with a neighbor outside the mask or outside the volume.
+    Neighbors share a face or an edge, as in the challenge's scorer. The distance of a point is the distance to the
+    nearest point of the other surface.
 
     Args:
       prediction: bool `[x, y, z]`.
@@ -57,7 +57,7 @@ def surface_distances(
 
 
 def surface_points(mask: np.ndarray, spacing: tuple[float, float, float]) -> np.ndarray:
-    """Surface of a mask, float64 `[points, 3]` in mm from the first voxel of the array."""
+    """Returns the surface of a mask, float64 `[points, 3]` in mm from the first voxel of the array."""
     box = bounding_box(mask)
     if box is None:
         return np.empty((0, 3))
@@ -67,18 +67,18 @@ def surface_points(mask: np.ndarray, spacing: tuple[float, float, float]) -> np.
 
 
 def bounding_box(mask: np.ndarray) -> tuple[slice, ...] | None:
-    """The smallest box that holds a boolean mask, or None where it is empty."""
+    """Returns the smallest box around the true voxels of a mask, or None if the mask is empty."""
     box = []
     for axis in range(mask.ndim):
-        found = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
-        if not len(found):
+        indices = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
+        if not len(indices):
             return None
-        box.append(slice(int(found[0]), int(found[-1]) + 1))
+        box.append(slice(int(indices[0]), int(indices[-1]) + 1))
     return tuple(box)
 
 
 def around(*boxes: tuple[slice, ...] | None) -> tuple[slice, ...] | None:
-    """The smallest box around boxes, of which any may be None; None where all are.
+    """Returns the smallest box around all boxes that are not None, or None if there is no such box.
 
     >>> around((slice(2, 5),), None, (slice(7, 9),))
     (slice(2, 9, None),)

@@ -1,8 +1,8 @@
-"""Rules of anatomy that a segmentation may be made to obey: one liver, and lesions in it.
+"""Optional anatomical rules for a segmentation: one liver, and no lesions outside it.
 
-Both are choices, off by default: they remove what a network found. Components are of voxels that touch by faces, as in
-the challenge's scorer. Work is done within the bounding box of the labels, plane by plane, in at most 8 bytes a voxel
-of that.
+Both rules are off by default because they remove labels that the network predicted. The voxels of a component are
+connected through faces, as in the challenge's scorer. The functions work plane by plane within the bounding box of the
+labels and need at most 8 bytes per voxel of that box.
 """
 
 import logging
@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Cleanup:
-    """What is done with the labels of a whole volume before they are scored or written, in this order.
+    """The rules to apply, in this order, to the labels of a whole volume before scoring or writing.
 
     Attributes:
-      largest_liver: whether `keep_largest_liver` is.
-      lesions_in_liver: whether `drop_lesions_outside` is.
+      largest_liver: whether to call `keep_largest_liver`.
+      lesions_in_liver: whether to call `drop_lesions_outside`.
     """
 
     largest_liver: bool = False
@@ -34,22 +34,26 @@ class Cleanup:
         for name in ("largest_liver", "lesions_in_liver"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(
-                    f"{name} = {getattr(self, name)!r} is neither True nor False. Fix: one of them.", settings=[name]
+                    f"{name} = {getattr(self, name)!r} is neither True nor False. Fix: set it to one of these.",
+                    settings=[name],
                 )
 
     def __call__(self, labels: np.ndarray, spacing: tuple[float, float, float], path: Path) -> np.ndarray:
-        """Returns the labels that are left, and logs how many were removed.
+        """Applies the chosen rules and logs how many voxels each one removes.
 
         Args:
           labels: uint8 `[x, y, z]`.
           spacing: voxel size in mm.
-          path: the volume's file, for the log.
+          path: path of the volume, for the log.
+
+        Returns:
+          The remaining labels, uint8 `[x, y, z]`.
         """
-        for chosen, function, what in (
-            (self.largest_liver, keep_largest_liver, "liver and lesions apart from the largest liver"),
-            (self.lesions_in_liver, drop_lesions_outside, "lesions that touch no liver"),
+        for is_chosen, function, what in (
+            (self.largest_liver, keep_largest_liver, "liver and lesions outside the largest liver"),
+            (self.lesions_in_liver, drop_lesions_outside, "lesions that do not touch the liver"),
         ):
-            if chosen:
+            if is_chosen:
                 before = np.count_nonzero(labels)
                 labels = function(labels)
                 removed = before - np.count_nonzero(labels)
@@ -61,11 +65,11 @@ AS_FOUND = Cleanup()
 
 
 def keep_largest_liver(labels: np.ndarray) -> np.ndarray:
-    """Keeps the largest component of the liver, and sets all else to background.
+    """Keeps the largest component of the liver and sets all other voxels to background.
 
-    A lesion is liver, as the challenge has it, so the component is one of labels 1 and 2, and keeps both. Of components
-    of the same size the one whose first voxel comes first stays, in the order of x, then y, then z; as labels are in
-    canonical axes, that does not depend on how a file is stored.
+    Lesions are part of the liver, as in the challenge, so a component may contain labels 1 and 2 and keeps both. Among
+    components of equal size, the one with the first voxel in x, then y, then z wins. Labels are in canonical axes, so
+    the choice does not depend on the orientation of the file.
 
     >>> keep_largest_liver(np.array([[[1, 1, 2, 0, 2, 2, 0, 1]]], np.uint8))
     array([[[1, 1, 2, 0, 0, 0, 0, 0]]], dtype=uint8)
@@ -74,7 +78,7 @@ def keep_largest_liver(labels: np.ndarray) -> np.ndarray:
       labels: uint8 `[x, y, z]`, 0 background, 1 liver, 2 lesion.
 
     Returns:
-      The same of what is left; `labels` itself where that is all.
+      The remaining labels, uint8 `[x, y, z]`; `labels` itself if nothing is removed.
     """
     box = bounding_box(labels)
     if box is None:
@@ -82,20 +86,20 @@ def keep_largest_liver(labels: np.ndarray) -> np.ndarray:
     components, number = ndimage.label(labels[box])
     if number == 1:
         return labels
-    # By planes, for bincount makes 8 bytes of each number.
+    # One plane at a time, because bincount converts its input to 8 bytes per voxel.
     sizes = sum(np.bincount(plane.ravel(), minlength=number + 1) for plane in components)
     largest = 1 + np.argmax(sizes[1:])
-    kept = np.zeros_like(labels)
-    np.copyto(kept[box], labels[box], where=components == largest)
-    return kept
+    result = np.zeros_like(labels)
+    np.copyto(result[box], labels[box], where=components == largest)
+    return result
 
 
 def drop_lesions_outside(labels: np.ndarray) -> np.ndarray:
-    """Sets lesions to background that do not touch the liver.
+    """Sets lesions that do not touch the liver to background.
 
-    A lesion takes the place of the liver that it grows in, so "in the liver" means: a component of label 2 of which at
-    least one voxel has a voxel of label 1 beside it, by a face. A lesion within the liver and one at its rim stay;
-    one surrounded by background goes, and so do all lesions where there is no label 1 at all.
+    A lesion replaces the liver tissue around it, so a component of label 2 counts as inside the liver if at least one
+    of its voxels shares a face with a voxel of label 1. Lesions within the liver and at its rim remain. Lesions
+    surrounded by background are removed; if no voxel has label 1, all lesions are removed.
 
     >>> drop_lesions_outside(np.array([[[1, 1, 2, 2, 0, 2, 0]]], np.uint8))
     array([[[1, 1, 2, 2, 0, 0, 0]]], dtype=uint8)
@@ -104,21 +108,21 @@ def drop_lesions_outside(labels: np.ndarray) -> np.ndarray:
       labels: uint8 `[x, y, z]`, 0 background, 1 liver, 2 lesion.
 
     Returns:
-      The same of what is left; `labels` itself where that is all.
+      The remaining labels, uint8 `[x, y, z]`; `labels` itself if nothing is removed.
     """
     box = bounding_box(labels == 2)
     if box is None:
         return labels
-    box = tuple(slice(max(at.start - 1, 0), at.stop + 1) for at in box)  # with the voxels around lesions
+    box = tuple(slice(max(at.start - 1, 0), at.stop + 1) for at in box)  # adds the neighbors of the lesions
     components, number = ndimage.label(labels[box] == 2)
-    beside_liver = ndimage.binary_dilation(labels[box] == 1)  # by faces, with the liver itself
-    stays = np.zeros(number + 1, bool)
-    for plane, beside in zip(components, beside_liver):
-        stays[plane[beside]] = True
-    stays[0] = True  # what is no lesion
-    if stays.all():
+    near_liver = ndimage.binary_dilation(labels[box] == 1)  # the liver and its face neighbors
+    is_inside = np.zeros(number + 1, bool)
+    for plane, is_near in zip(components, near_liver):
+        is_inside[plane[is_near]] = True
+    is_inside[0] = True  # component 0 is everything except lesions
+    if is_inside.all():
         return labels
-    kept = labels.copy()
-    for plane, component in zip(kept[box], components):
-        plane[~stays[component]] = 0
-    return kept
+    result = labels.copy()
+    for plane, component in zip(result[box], components):
+        plane[~is_inside[component]] = 0
+    return result

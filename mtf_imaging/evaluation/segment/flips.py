@@ -1,4 +1,4 @@
-"""Probabilities averaged over flips of an image, the test-time augmentation of nnU-Net (Isensee et al. 2021)."""
+"""Test-time augmentation by flips, as in nnU-Net (Isensee et al. 2021)."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,49 +10,54 @@ from mtf_imaging.errors import ConfigError
 
 
 def check_flips(flips: Sequence[str], where: str = "flips") -> tuple[str, ...]:
-    """The axes of `flips` as a tuple.
+    """Checks the axes of `flips` and returns them as a tuple.
+
+    Args:
+      flips: names of axes.
+      where: the name of the parameter, for the message.
 
     Raises:
-      ConfigError: it holds what is no axis, or one twice; `where` names the parameter.
+      ConfigError: a name is not an axis, or is repeated.
     """
     axes = tuple(flips) if isinstance(flips, tuple | list | str) else (flips,)
     wrong = [axis for axis in axes if axis not in AXIS_NAMES]
     if wrong or len(set(axes)) < len(axes):
-        what = f"{wrong[0]!r} is no axis" if wrong else "an axis is there twice"
+        what = f"{wrong[0]!r} is not an axis" if wrong else "an axis is repeated"
         raise ConfigError(
-            f"{where} = {flips!r}: {what}. Fix: some of {', '.join(AXIS_NAMES)}, as ('x', 'y').", settings=["flips"]
+            f"{where} = {flips!r}: {what}. Fix: list each of {', '.join(AXIS_NAMES)} at most once, as in ('x', 'y').",
+            settings=["flips"],
         )
     return axes
 
 
 def over_flips(predict: Callable[[np.ndarray], np.ndarray], flips: Sequence[str]) -> Callable:
-    """A network that averages its probabilities over all combinations of flips of an image, each flipped back.
+    """Returns a network that averages its probabilities over all combinations of flips of the image.
 
-    `y = mean over subsets S of flips of flip_S(predict(flip_S(image)))`; the network runs `2^len(flips)` times. Held
-    beside what one run returns is one sum, in float32 at least.
+    `y = mean over subsets S of flips of flip_S(predict(flip_S(image)))`; the network runs `2^len(flips)` times. The
+    average needs memory for one sum, in float32 or a wider type, in addition to the result of one run.
 
     Args:
-      predict: image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
-      flips: names of axes, as ("x", "y", "z"); () for `predict` itself.
+      predict: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
+      flips: names of axes, such as ("x", "y", "z"); () returns `predict` itself.
 
     Returns:
-      A function as `predict`.
+      A function with the same signature as `predict`.
     """
     axes = [AXIS_NAMES.index(name) for name in flips]
     if not axes:
         return predict
-    chosen = [of for number in range(len(axes) + 1) for of in itertools.combinations(axes, number)]
+    subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
 
-    def averaged(image: np.ndarray) -> np.ndarray:
+    def average(image: np.ndarray) -> np.ndarray:
         total = None
-        for of in chosen:
-            found = np.flip(predict(np.flip(image, of)), of)
+        for subset in subsets:
+            result = np.flip(predict(np.flip(image, subset)), subset)
             if total is None:
-                total = np.array(found, np.promote_types(found.dtype, np.float32))
+                total = np.array(result, np.promote_types(result.dtype, np.float32))
             else:
-                total += found
-            del found  # or the next run of the network would have it beside its own
-        total /= len(chosen)
+                total += result
+            del result  # before the next run allocates its own
+        total /= len(subsets)
         return total
 
-    return averaged
+    return average

@@ -1,4 +1,4 @@
-"""Segment volumes of any size and orientation with a network that works on a grid."""
+"""Segmentation of volumes of any size and orientation by a network with a fixed grid."""
 
 import contextlib
 from collections.abc import Callable
@@ -36,21 +36,22 @@ def segment_volume(
 ) -> np.ndarray:
     """Segments one volume.
 
-    The volume is resampled to the network's voxels and windowed as in training; the probabilities are resampled back to
-    the volume's own voxels before the most probable class is taken. What the sampling crops away is background.
+    The volume is resampled to the grid of the network and windowed as in training. The probabilities are resampled back
+    to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the sampled box become
+    background.
 
     Args:
-      volume: the volume, as `read_volume` returns it.
-      sampling: the voxels that the network works on.
+      volume: the volume, as returned by `read_volume`.
+      sampling: the voxel grid of the network.
       predict_probabilities: the network.
       window: (low, high) in HU.
-      cleanup: what is removed of what the network finds.
+      cleanup: rules that the predicted labels must obey.
 
     Returns:
       Labels, uint8 `[x, y, z]` on the voxels of `volume.hu`.
 
     Raises:
-      ShapeError: the network returned another shape.
+      ShapeError: the network returned an array of the wrong shape.
       DataError: the network returned NaN or infinity.
     """
     image = network_input(volume, sampling, window)
@@ -62,37 +63,40 @@ def segment_volume(
 
 
 def network_input(volume: Volume, sampling: Sampling, window: Window = DEFAULT_WINDOW) -> np.ndarray:
-    """What the network sees of a volume: float32 `[x, y, z, channels=1]` in 0..1, on the grid of `sampling`."""
+    """Returns the input image of the network: float32 `[x, y, z, channels=1]` in 0..1, on the grid of `sampling`."""
     spans = sampling.spans(volume.geometry.shape, volume.geometry.spacing)
     hu = resample_linear(volume.hu, spans, AIR_HU)
-    # Rounded to whole HU as records are, so that the network sees here what it saw in training.
+    # Records store whole HU, so rounding makes the image equal to that of training.
     return window_in_place(np.rint(hu, out=hu), window)[..., np.newaxis]
 
 
 def network_output(probabilities: np.ndarray, geometry: Geometry, sampling: Sampling, path: Path) -> np.ndarray:
-    """Labels of a volume from the probabilities that the network gave.
+    """Converts the probabilities of the network to labels of a volume.
 
     Args:
       probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type.
-      geometry: of the volume.
-      sampling: where the grid lies in it.
-      path: the volume's file, for messages.
+      geometry: the geometry of the volume.
+      sampling: the voxel grid of the network.
+      path: path of the volume, for messages.
 
     Returns:
-      uint8 `[x, y, z]` on the voxels of the volume.
+      Labels, uint8 `[x, y, z]` on the voxels of the volume.
 
     Raises:
-      ShapeError, DataError: as `segment_volume`.
+      ShapeError: the probabilities have the wrong shape.
+      DataError: the probabilities contain NaN or infinity.
     """
     probabilities = np.asarray(probabilities)
     if probabilities.shape != (*sampling.grid, NUM_CLASSES):
         raise ShapeError(
-            f"{path}: the network returned probabilities of shape {probabilities.shape}, needed is "
-            f"{(*sampling.grid, NUM_CLASSES)} for {sampling}."
+            f"{path}: the network returned probabilities of shape {probabilities.shape}; {sampling} needs "
+            f"{(*sampling.grid, NUM_CLASSES)}. Fix: return one probability per class for every voxel."
         )
-    # By planes, as all here: a mask of them all would be as large as the volume.
+    # One plane at a time, because a mask of the whole array would be as large as the volume.
     if not all(np.isfinite(plane).all() for plane in probabilities):
-        raise DataError(f"{path}: the network returned NaN or infinity. Fix: use a checkpoint of a sound run.")
+        raise DataError(
+            f"{path}: the network returned NaN or infinity. Fix: use a checkpoint from before the training diverged."
+        )
     part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
     return resample_to_labels(probabilities[part], back)
 
@@ -110,27 +114,28 @@ def predict_cases(
     known: SpacingTable = NO_TABLE,
     planned: list[tuple[Case, Path]] | None = None,
 ) -> list[Path]:
-    """Segments a file, or the volumes of a folder, each in its own geometry.
+    """Segments one file or all volumes of a folder, each in its own geometry.
 
     Args:
-      input_path: a NIfTI file, or a folder of cases; no segmentations are needed.
-      output_path: a .nii or .nii.gz file to write for a file; a folder for a folder, where `volume-N` gives
-        `segmentation-N.nii.gz`. For a file it may also be a folder that exists.
-      sampling: the voxels that the network works on.
+      input_path: a NIfTI file or a folder of cases; segmentations are not needed.
+      output_path: for a file, a .nii or .nii.gz file to write or an existing folder; for a folder, a folder that
+        receives `segmentation-N.nii.gz` for each `volume-N`.
+      sampling: the voxel grid of the network.
       predict_probabilities: the network.
       window: (low, high) in HU.
-      progress: whether to show a progress bar, and to print how a submission is sent.
-      overwrite: whether segmentations that are there already are replaced.
-      cleanup: what is removed of what the network finds.
-      submission: whether a folder's test cases are stored as the LiTS challenge takes them, see `submission_names`.
-      known: voxel sizes of files whose headers have lost them.
-      planned: the result of `plan_predictions` for these arguments; None calls it.
+      progress: whether to show a progress bar and print how to submit.
+      overwrite: whether to replace existing segmentations.
+      cleanup: rules that the predicted labels must obey.
+      submission: whether to write the test cases of a folder in the format of the LiTS challenge; see
+        `submission_names`.
+      known: voxel sizes of files whose headers lack them.
+      planned: the result of `plan_predictions` for these arguments; None calls `plan_predictions`.
 
     Returns:
-      The files that were written.
+      The paths of the written files.
 
     Raises:
-      DataError: as `plan_predictions`; or a volume cannot be read.
+      DataError: `plan_predictions` refuses the paths, or a volume cannot be read.
       ConfigError: another process is writing to the output folder.
     """
     input_path, output_path = Path(input_path), Path(output_path)
@@ -157,18 +162,18 @@ def plan_predictions(
     """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
     Args:
-      input_path: as for `predict_cases`.
-      output_path: as for `predict_cases`.
-      overwrite: as for `predict_cases`.
-      submission: as for `predict_cases`.
-      known: as for `predict_cases`.
+      input_path: a NIfTI file or a folder of cases.
+      output_path: the file or folder to write to; see `predict_cases`.
+      overwrite: whether to replace existing segmentations.
+      submission: whether to write a submission to the LiTS challenge.
+      known: voxel sizes of files whose headers lack them.
 
     Returns:
       Pairs (case, file to write).
 
     Raises:
-      DataError: the input is missing, or the header of a volume cannot be read; the output already exists, would
-        overwrite the input, or lies among the cases or in the folder of a run; or `submission` is set and the input is
+      DataError: the input is missing; the header of a volume cannot be read; the output already exists, would
+        overwrite the input, or lies in the folder of the cases or of a run; or `submission` is set and the input is
         not a folder of test cases.
     """
     input_path, output_path = Path(input_path), Path(output_path)
@@ -179,7 +184,7 @@ def plan_predictions(
     if there and not overwrite:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise DataError(
-            f"{there[0]}{more}: already exists. Fix: give another output, or set overwrite.", settings=["overwrite"]
+            f"{there[0]}{more}: already exists. Fix: name another output, or set overwrite.", settings=["overwrite"]
         )
     for case in cases:
         read_geometry(case.volume, known)
@@ -187,15 +192,19 @@ def plan_predictions(
 
 
 def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission: bool) -> list[Path]:
-    """The files to write, one a case."""
+    """Returns the files to write, one per case."""
     if input_path.is_dir():
         check_outside(output_path, input_path)
         if output_path.name.endswith((".nii", ".nii.gz")) and not output_path.is_dir():
-            raise DataError(f"{output_path}: is to hold what is found in a folder, {input_path}. Fix: name a folder.")
+            raise DataError(
+                f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. "
+                "Fix: name a folder."
+            )
     if submission:
         if not input_path.is_dir():
             raise DataError(
-                f"{input_path}: is one file; a submission is of the test-volume-N.nii of a folder. Fix: give it."
+                f"{input_path}: is one file; a submission needs the folder of the test-volume-N.nii files. "
+                "Fix: name this folder."
             )
         names = submission_names(input_path, (case.volume for case in cases))
         return [output_path / name for name in names]
@@ -206,15 +215,15 @@ def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission:
     else:
         raise DataError(
             f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz. "
-            "Fix: give one, or a folder that exists."
+            "Fix: use such a name, or name an existing folder."
         )
     if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
-        raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: give another output.")
+        raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: name another output.")
     return outputs
 
 
 def _segment_file(path, known, output, sampling, predict_probabilities, window, cleanup):
-    """Reads, segments and writes one case; each array is gone when the next large one is made."""
+    """Reads, segments and writes one case, and frees each large array before the next one is allocated."""
     volume = read_volume(path, known)
     geometry = volume.geometry
     warn_of_cropped_volume(path, geometry, sampling)
@@ -228,6 +237,9 @@ def _segment_file(path, known, output, sampling, predict_probabilities, window, 
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:
-    """Raises DataError where predictions would land among the cases, to be taken for references by the next reader."""
+    """Raises DataError if the output folder lies in the folder of the cases.
+
+    Later commands would mistake the predictions there for references.
+    """
     if output_dir.resolve().is_relative_to(input_dir.resolve()):
         raise DataError(f"{output_dir}: lies in the folder of the cases, {input_dir}. Fix: write to another folder.")

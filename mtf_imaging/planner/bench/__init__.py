@@ -1,1 +1,1 @@
-"""What a step really takes on this machine, under several layouts side by side."""
+"""Measurement of training steps on this machine under several layouts."""

@@ -1,7 +1,7 @@
-"""Setups side by side: each builds, then all take a step in turn, round after round, in a new order each time.
+"""Comparison of setups: each is built, then all run one step per round, in a new random order each round.
 
-What else a machine does comes and goes; within a round it is the same for all, so ratios within a round mean something
-where seconds do not.
+Other load on the machine changes over time but affects all setups of a round equally. Ratios within a round are
+therefore more reliable than seconds.
 """
 
 import dataclasses
@@ -14,28 +14,29 @@ from mtf_imaging.planner.bench.process import Process, WorkerError
 from mtf_imaging.planner.bench.subject import Setup
 from mtf_imaging.planner.cost.plan import Plan
 
-# Of (the first loss, its gradient's norm), as shares of them. Sums are made in another order under every layout; and
-# where rounding takes a value over the kink of a ReLU, or another voxel of a pool, gradients jump.
+# Relative tolerances of (the first loss, the norm of its gradient). Each layout sums in a different order. Gradients
+# jump if rounding moves a value across the kink of a ReLU or changes the maximum of a pool.
 TOLERANCES = {"float64": (1e-9, 1e-9), "float32": (1e-5, 2e-2), "bfloat16": (2e-2, 1e-1)}
 
 
 @dataclasses.dataclass
 class Row:
-    """What was found of a setup.
+    """The measurements of one setup.
 
     Attributes:
-      setup: which.
-      error: why it is not measured, if so.
-      plan: what is modelled of it.
-      build: seconds.
-      devices: names of those that it uses.
-      held: bytes of its variables.
-      moved: bytes that processors send each other in a step, all together.
-      loss, gradient_norm: of the first step.
+      setup: the setup.
+      error: the reason why the setup could not be measured, or None.
+      plan: the model of the step.
+      build: seconds to build the step.
+      devices: the names of the devices in use.
+      held: bytes of the variables.
+      moved: bytes that all processors together send to each other in a step.
+      loss: the loss of the first step.
+      gradient_norm: the norm of the gradient in the first step.
       steps: seconds of each step.
-      ratios: of these to those of the first setup that could be measured, round by round.
-      peak: bytes that the first step held above what the process held before.
-      tensors: the same of the second step, of tensors alone.
+      ratios: for each round, the step time divided by the step time of the first setup without an error.
+      peak: bytes that the first step adds to the memory of the process.
+      tensors: bytes that the second step adds to the memory of tensors.
     """
 
     setup: Setup
@@ -54,25 +55,25 @@ class Row:
 
     @property
     def seconds(self) -> float | None:
-        """The median of its steps."""
+        """The median step time in seconds."""
         return statistics.median(self.steps) if self.steps and self.error is None else None
 
     @property
     def ratio(self) -> float | None:
-        """The median of its ratios."""
+        """The median ratio."""
         return statistics.median(self.ratios) if self.ratios and self.error is None else None
 
 
 def measure(rows: Sequence[Row], start: Callable[[], Process], rounds: int, seed: int, say: Callable, done: Callable):
-    """Fills in rows that have no error; one whose process fails gets it.
+    """Measures all rows that have no error; a row gets an error if its process fails.
 
     Args:
-      rows: what is measured.
-      start: starts a process.
-      rounds: steps of each.
-      seed: of the order within rounds.
-      say: told what happens next.
-      done: called after each step.
+      rows: the rows to fill in.
+      start: a function that starts a process.
+      rounds: the number of steps per setup.
+      seed: the seed of the order within rounds.
+      say: a function that is called with a description of the next action.
+      done: a function that is called after each step.
     """
     alive, order = {}, random.Random(seed)
     try:
@@ -89,14 +90,14 @@ def measure(rows: Sequence[Row], start: Callable[[], Process], rounds: int, seed
     finally:
         for process in alive.values():
             process.close()
-    whole = [row for row in rows if row.error is None]
-    for row in whole:
-        row.ratios = [seconds / first for seconds, first in zip(row.steps, whole[0].steps, strict=True)]
+    complete = [row for row in rows if row.error is None]
+    for row in complete:
+        row.ratios = [seconds / first for seconds, first in zip(row.steps, complete[0].steps, strict=True)]
 
 
-def _attempt(alive, rows, number, measured):
+def _attempt(alive, rows, number, action):
     try:
-        measured(alive[number], rows[number])
+        action(alive[number], rows[number])
     except WorkerError as error:
         rows[number].error = str(error)
         alive.pop(number).close()
@@ -115,24 +116,27 @@ def _take(process, row):
 
 
 def unequal(rows: Sequence[Row], dtype: str) -> list[str]:
-    """What differs of the first losses and gradients by more than rounding: there must be nothing.
+    """Describes the first losses and gradients that differ by more than rounding.
 
     Args:
-      rows: those measured; each is held against the first.
-      dtype: of the job, on which the tolerance depends.
+      rows: the measured rows; each is compared with the first.
+      dtype: the dtype of the job, which determines the tolerance.
+
+    Returns:
+      One description per difference; empty if all setups agree.
     """
-    found = []
+    differences = []
     rows = [row for row in rows if row.loss is not None]
     for row in rows[1:]:
         for (what, attribute), tolerance in zip(_COMPARED, TOLERANCES[dtype], strict=True):
             value, expected = getattr(row, attribute), getattr(rows[0], attribute)
             off = abs(value - expected) / max(abs(expected), 1e-30) if math.isfinite(value - expected) else math.inf
             if off > tolerance:
-                found.append(
+                differences.append(
                     f"{what} is {value:.9g} under {row.setup.name} and {expected:.9g} under {rows[0].setup.name}: "
-                    f"{off:.1e} of it, more than {tolerance:g}, the tolerance of {dtype}"
+                    f"the relative difference is {off:.1e}, above the tolerance {tolerance:g} of {dtype}"
                 )
-    return found
+    return differences
 
 
 _COMPARED = (("the first loss", "loss"), ("the norm of the first gradient", "gradient_norm"))

@@ -1,4 +1,4 @@
-"""This machine as `Hardware`, by a few seconds of measuring: for a model to be held against what it models."""
+"""Measured rates of this machine as `Hardware`, for comparing the cost model with measurements."""
 
 import math
 import os
@@ -15,14 +15,17 @@ from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep
 
-_LARGEST = 64  # voxels along an axis: more take longer, at the same rate
+_LARGEST = 64  # voxels along an axis: larger images take longer without changing the rate
 _COPIED = 2**26  # bytes
 _CHAIN = 200
 _REPEATS = 5
 
 
 def largest_convolution(step: TracedStep) -> tuple[list[int], list[int]]:
-    """Shapes of the image and of the filter of that convolution of a step which computes most; some, if it has none."""
+    """Returns the image and filter shapes of the most expensive convolution of a step.
+
+    A step without convolutions gets default shapes.
+    """
     convs = [op for op, phase in step.phases.items() if phase == FORWARD and isinstance(op, Conv)]
     if not convs:
         return [1, _LARGEST, _LARGEST, _LARGEST, 8], [3, 3, 3, 8, 8]
@@ -33,30 +36,31 @@ def largest_convolution(step: TracedStep) -> tuple[list[int], list[int]]:
 
 
 def measure_machine(image: Sequence[int], kernel: Sequence[int], dtype: str) -> Hardware:
-    """Measures the first of the devices that a `Program` would use by default.
+    """Measures the first device that a `Program` uses by default.
+
+    The shapes should come from the job, because the speed of a convolution depends mainly on its channels.
 
     Args:
-      image: shape of what a convolution reads, [batch, spatial..., channels].
-      kernel: of its filter, [spatial..., channels in, channels out]. Both are of the job's own: how fast a convolution
-        runs depends on its channels before all.
-      dtype: of both.
+      image: shape of the input of a convolution, [batch, spatial..., channels].
+      kernel: shape of the filter, [spatial..., channels in, channels out].
+      dtype: dtype of the image and the filter.
 
     Returns:
-      Rates that were achieved, so with a share of 1. The link is a copy: to the next GPU where there is one, else
-      within the memory of the device.
+      A `Hardware` with the achieved rates, so its `share` is 1. The rate of the link is measured by a copy to another
+      GPU, or within the memory of the device if there are fewer than two GPUs.
     """
     devices = default_devices()
     with tf.device(devices[0]):
         rate = _convolution_rate(image, kernel, dtype)
         latency = _latency()
-    # Of float64 `Hardware` takes half of what it is told of float32.
+    # `Hardware` assumes that float64 runs at half the rate of float32.
     float32 = rate * 2 if dtype == "float64" else rate
     memory = _gpu_memory(devices[0]) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return Hardware("this machine", memory, rate, float32, _copy_rate(devices), latency, share=1.0)
 
 
 def _convolution_rate(image, kernel, dtype):
-    """Operations a second of a convolution with both of its gradients, as a step has them."""
+    """Returns the operations per second of a convolution and its two gradients, as in a training step."""
     sizes = [image[0], *(min(size, _LARGEST) for size in image[1:-1]), image[-1]]
     x, w = tf.ones(sizes, dtype), tf.ones(kernel, dtype)
     operations = 3 * 2 * x.shape[:-1].num_elements() * w.shape.num_elements()
@@ -67,13 +71,13 @@ def _convolution_rate(image, kernel, dtype):
             tape.watch([x, w])
             y = tf.nn.convolution(x, w, padding="SAME")
         dx, dw = tape.gradient(y, [x, w])
-        return y[..., :1, :1], dx[..., :1, :1], tf.reduce_sum(dw)  # of each, or it would not be computed
+        return y[..., :1, :1], dx[..., :1, :1], tf.reduce_sum(dw)  # TensorFlow would prune unused results
 
     return operations / _seconds(lambda: [value.numpy() for value in run()])
 
 
 def _copy_rate(devices):
-    """Bytes a second."""
+    """Returns the bytes per second of a copy."""
     gpus = [device for device in devices if "GPU" in device.upper()]
     with tf.device(devices[0]):
         x = tf.zeros([_COPIED], tf.int8) + tf.ones([], tf.int8)
@@ -87,7 +91,7 @@ def _copy_rate(devices):
 
 
 def _latency():
-    """Seconds of an operation that computes next to nothing."""
+    """Returns the seconds of an operation that computes almost nothing."""
 
     @tf.function(autograph=False)
     def run(x):
@@ -100,18 +104,18 @@ def _latency():
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """The median of a few calls, after one that is not counted."""
+    """Returns the median time of a few calls after a warm-up call."""
     run()
-    found = []
+    seconds = []
     for _ in range(_REPEATS):
         began = time.perf_counter()
         run()
-        found.append(time.perf_counter() - began)
-    return statistics.median(found)
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
 
 
 def _gpu_memory(device):
-    """Bytes of a GPU that TensorFlow may have; None for another device."""
+    """Returns the bytes of a GPU that TensorFlow may use, or None for other devices."""
     if "GPU" not in device.upper():
         return None
     return gpu_memory_limit(int(device.rpartition(":")[2]))

@@ -1,4 +1,4 @@
-"""What memory a step takes: of this process by the kernel's account (Linux), and of tensors by TensorFlow's."""
+"""Memory of a step: of the process as reported by the Linux kernel, and of tensors as reported by TensorFlow."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,41 +10,45 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
-    """Calls `act`, and returns the bytes held at most above what was held before; None where that is not known.
+    """Calls `act` and returns the peak increase of memory in bytes, or None if it cannot be measured.
 
-    Of the first step of a process it says what that takes; later ones find what TensorFlow has kept of the first.
+    Only the first step of a process gives a meaningful value, because later steps reuse memory that TensorFlow keeps.
 
     Args:
-      act: what is measured.
-      devices: those that it uses. Where they are GPUs, it is their memory: that of the fullest one.
+      act: the function to measure.
+      devices: the names of the devices in use. For GPUs, the result is the memory of the fullest GPU.
     """
     if _gpus(devices):
         return tensors_above(act, devices)
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on; see proc_pid_clear_refs(5)
-        held = _read("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak; see proc_pid_clear_refs(5)
+        before = _read("VmRSS")
     except OSError:  # not Linux
         act()
         return None
     act()
-    return max(0, _read("VmHWM") - held)
+    return max(0, _read("VmHWM") - before)
 
 
 def tensors_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
-    """The same of tensors alone, by TensorFlow's account: it has none on some systems.
+    """Calls `act` and returns the peak increase of tensor memory in bytes, or None if TensorFlow does not report it.
 
-    On CPUs it knows tensors from 256 KiB up: smaller ones have an allocator of their own, which keeps no account.
+    On CPUs, TensorFlow counts tensors of 256 KiB and more; smaller tensors use an allocator without statistics.
+
+    Args:
+      act: the function to measure.
+      devices: the names of the devices in use.
     """
     before = {}
     try:
-        for device in _gpus(devices) or ["CPU:0"]:  # all logical CPUs have one account
+        for device in _gpus(devices) or ["CPU:0"]:  # all logical CPUs share the statistics of CPU:0
             tf.config.experimental.reset_memory_stats(device)
             before[device] = tf.config.experimental.get_memory_info(device)["current"]
     except (ValueError, RuntimeError):
         act()
         return None
     act()
-    return max(tf.config.experimental.get_memory_info(device)["peak"] - held for device, held in before.items())
+    return max(tf.config.experimental.get_memory_info(device)["peak"] - start for device, start in before.items())
 
 
 def _gpus(devices):

@@ -1,4 +1,4 @@
-"""The model held against what it models."""
+"""Comparison of the cost model with measurements."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from mtf_imaging.planner.cost.step_time import step_time
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """All that is said.
+    """The result of a bench.
 
     Attributes:
-      rows: of the setups.
-      hardware: this machine.
-      dtype: of the activations.
-      batch_size: images in a step.
-      parts: micro-batches of a step.
-      differences: values that differ between setups by more than rounding; there should be none.
+      rows: the measurements of each setup.
+      hardware: the measured rates of this machine.
+      dtype: the dtype of the activations.
+      batch_size: the number of images per step.
+      parts: the number of micro-batches per step.
+      differences: descriptions of values that differ between setups by more than rounding; empty if all is well.
     """
 
     rows: Sequence[Row]
@@ -30,13 +30,14 @@ class Bench:
 
     @property
     def equal(self) -> bool:
-        """Whether all setups computed the same."""
+        """Whether all setups computed equal values."""
         return not self.differences
 
-    def modelled(self, row: Row) -> dict | None:
-        """Seconds and bytes of a step by the model, as "seconds", "memory_bytes" and "moved_bytes".
+    def estimate(self, row: Row) -> dict | None:
+        """Returns the model's estimates of a step as "seconds", "memory_bytes" and "moved_bytes".
 
-        Memory is what is measured: without variables, which a process holds before; of a GPU, or of all CPU devices.
+        The memory is comparable with the measured memory: it excludes variables, which exist before the step, and
+        covers one GPU or all CPU devices.
         """
         if row.plan is None or not row.devices:
             return None
@@ -47,8 +48,12 @@ class Bench:
         return {"seconds": seconds, "memory_bytes": memory * together, "moved_bytes": row.plan.moved}
 
     def error(self, row: Row) -> dict[str, float | None]:
-        """The modelled as a share of the measured: "step", and the modelled memory of "tensors" and of all "memory"."""
-        modelled = self.modelled(row)
+        """Returns the estimates divided by the measured values.
+
+        The keys are "step" for the time, "tensors" for the memory of tensors, and "memory" for the memory of the
+        process.
+        """
+        estimate = self.estimate(row)
         pairs = {"step": ("seconds", row.seconds), "tensors": ("memory_bytes", row.tensors)}
         pairs["memory"] = ("memory_bytes", row.peak)
-        return {what: modelled[of] / value if modelled and value else None for what, (of, value) in pairs.items()}
+        return {what: estimate[key] / value if estimate and value else None for what, (key, value) in pairs.items()}

@@ -1,4 +1,4 @@
-"""A setup's process as its parent sees it: words go in, answers come back, or the reason why none does."""
+"""The parent's side of a setup's process: it sends words and receives answers or errors."""
 
 import contextlib
 import multiprocessing
@@ -14,41 +14,41 @@ from mtf_imaging.files.workers import ctrl_c_held_back
 from mtf_imaging.planner.bench import worker
 
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE)  # what follows a traceback's indented lines
+_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE)  # the line after the indented lines of a traceback
 _KILLED = (
-    "SIGKILL, mostly of a system that is short of memory. Fix: fewer setups at a time, for all are held side by side; "
-    "or a lower resolution"
+    "SIGKILL, usually because the system ran out of memory. Fix: measure fewer setups at a time, because all of them "
+    "stay in memory, or lower the resolution"
 )
 
 
 class WorkerError(MtfImagingError):
-    """A worker that failed; says why."""
+    """The failure of a worker; the message states the reason."""
 
 
 class Process:
-    """A process of its own for one setup.
+    """A separate process for one setup.
 
     Args:
-      subject: a `Subject`; it can be pickled.
-      serve: what the process runs, as `worker.serve`.
+      subject: a `Subject` that can be pickled.
+      serve: the function that the process runs, with the signature of `worker.serve`.
     """
 
     def __init__(self, subject: object, serve: Callable = worker.serve):
         sent = pickled(subject, "every setup")
-        spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads, as TensorFlow's, may hang
+        spawn = multiprocessing.get_context("spawn")  # a fork may hang because TensorFlow has threads
         self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115  open as long as the process
         self._connection, theirs = spawn.Pipe()
         arguments = (theirs, self._log.name, sent)
         self._process = spawn.Process(target=serve, args=arguments, daemon=True)
-        with ctrl_c_held_back():  # it is born with it held back, until it ignores it
+        with ctrl_c_held_back():  # the new process inherits the blocked signal until it ignores the signal itself
             self._process.start()
-        theirs.close()  # so that this end says when the other is gone
+        theirs.close()  # otherwise this end would not notice that the process has ended
 
     def ask(self, word: str, *arguments) -> dict:
-        """Sends a word and returns the answer.
+        """Sends a word with its arguments and returns the answer.
 
         Raises:
-          WorkerError: it failed, or its process has ended.
+          WorkerError: the request failed, or the process has ended.
         """
         try:
             self._connection.send((word, arguments))
@@ -69,7 +69,7 @@ class Process:
             self._log.close()
 
     def _last_words(self):
-        """The exception that it ended with, or its last line; a killed process says nothing of it."""
+        """Returns the signal or exception that ended the process, or its last line of output."""
         code = self._process.exitcode
         if code is not None and code < 0:
             name = signal.Signals(-code).name
@@ -77,5 +77,5 @@ class Process:
         with open(self._log.name, errors="replace") as file:
             text = file.read().strip()
         exception = _EXCEPTION.search(text.rpartition(_TRACEBACK)[2])
-        said = exception[0] if _TRACEBACK in text and exception else text.rpartition(os.linesep)[2]
-        return " ".join(said.split())[:500] or f"its process ended without a word, with exit code {code}"
+        line = exception[0] if _TRACEBACK in text and exception else text.rpartition(os.linesep)[2]
+        return " ".join(line.split())[:500] or f"its process ended with exit code {code} and no output"

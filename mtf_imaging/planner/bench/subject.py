@@ -1,4 +1,4 @@
-"""The step that is measured, and the setups that it is measured under."""
+"""The training step to measure, and the setups to measure it under."""
 
 import dataclasses
 from typing import NamedTuple
@@ -16,10 +16,10 @@ _NORM = "bench/gradient_norm"
 
 
 class Setup(NamedTuple):
-    """A layout by a name for tables.
+    """A layout with a name for tables.
 
     Attributes:
-      name: the name.
+      name: the name of the setup.
       layout: the layout.
     """
 
@@ -29,26 +29,26 @@ class Setup(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What a bench measures.
+    """The subject of a bench.
 
     Attributes:
       step: the training step.
-      mesh_impl: as a `Program` takes it.
+      mesh_impl: the `mesh_impl` argument of `Program`.
     """
 
     step: TrainingStep
     mesh_impl: str = "auto"
 
     def keeping_norm(self) -> TrainingStep:
-        """Returns the step with the norm of its gradient kept in a variable."""
+        """Returns the step with an optimizer that stores the norm of the gradient in a variable."""
         return dataclasses.replace(self.step, optimizer=NormKeeping(self.step.optimizer))
 
 
 class NormKeeping:
-    """An optimizer that also keeps the norm of the gradient, in a variable: whatever program it is part of.
+    """An optimizer that also stores the norm of the gradient in a variable.
 
     Args:
-      optimizer: what moves the weights.
+      optimizer: the optimizer that updates the weights.
     """
 
     def __init__(self, optimizer: Optimizer):
@@ -64,11 +64,11 @@ class NormKeeping:
 
 
 class MeasuredStep:
-    """A step of training under a setup, with one random batch that is the same for every setup.
+    """A training step under a setup, with one random batch that is the same for every setup.
 
     Attributes:
-      devices: the names of the devices that it uses.
-      moved: bytes that all processors together send each other in a step.
+      devices: the names of the devices in use.
+      moved: bytes that all processors together send to each other in a step.
     """
 
     def __init__(self, subject: Subject, setup: Setup):
@@ -81,16 +81,16 @@ class MeasuredStep:
 
     @property
     def held(self) -> int:
-        """Bytes of the variables: weights, and what the optimizer keeps of them."""
+        """Bytes of the variables: weights and optimizer state."""
         return sum(v.shape.num_elements() * v.dtype.size for v in self._step.program.variables.values())
 
     @property
     def gradient_norm(self) -> float:
-        """The norm of the last step's gradient."""
+        """The norm of the gradient in the last step."""
         return float(self._step.program.variables[_NORM].numpy())
 
     def take(self) -> float:
-        """Takes a step and returns the loss, from before it."""
+        """Runs a step and returns the loss before the update."""
         return float(self._step(**self._batch)["loss"].numpy())
 
 
@@ -100,11 +100,11 @@ def _moved(program):
 
 
 def random_batch(inputs: Inputs, seed: int) -> dict[str, np.ndarray]:
-    """Random tensors, the same for one seed: floats from 0 to 1, and integers 0 or 1, which any labels may be.
+    """Returns reproducible random tensors: floats from 0 to 1, and integers 0 or 1, which are valid as any labels.
 
     Args:
       inputs: (shape, dtype) by name.
-      seed: of the numbers.
+      seed: the seed of the random numbers.
     """
     rng, batch = np.random.default_rng(seed), {}
     for name, (shape, dtype) in inputs.items():

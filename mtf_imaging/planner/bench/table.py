@@ -1,4 +1,4 @@
-"""What was measured, beside what is modelled: for people, and as a dict for programs."""
+"""Measured and modeled values of a bench as a table and as a dict."""
 
 import dataclasses
 import math
@@ -13,10 +13,10 @@ _HEAD = ("setup", "build", *_MEASURED, "step", "tensors", "moved", "step", "tens
 
 
 def text(bench: Bench) -> str:
-    """The table, and what it was measured on.
+    """Returns the table and a description of the machine.
 
     Args:
-      bench: what is shown.
+      bench: the result to show.
     """
     return "\n".join([*_machine(bench), "", *_table(bench), *_notes(bench)])
 
@@ -25,12 +25,12 @@ def _machine(bench):
     hardware = bench.hardware
     yield (
         f"{hardware.name}: {format_bytes(int(hardware.memory))}; {hardware.flops_of(bench.dtype) / 1e9:.3g} GFLOP/s in "
-        f"a {bench.dtype} convolution of the job and its gradients; {hardware.link / 1e9:.3g} GB/s copied; "
-        f"{hardware.latency * 1e6:.3g} us an operation"
+        f"a {bench.dtype} convolution of the job and its gradients; {hardware.link / 1e9:.3g} GB/s in copies; "
+        f"{hardware.latency * 1e6:.3g} us per operation"
     )
     names = max((row.devices for row in bench.rows), key=len, default=[])
     if len(names) == 1:
-        yield f"one device, {names[0]}: all processors share it, so the model has nothing go over links"
+        yield f"one device, {names[0]}: all processors share it, so the model counts no traffic over links"
     elif names:
         yield f"{len(names)} devices: {', '.join(names)}"
 
@@ -41,18 +41,18 @@ def _table(bench):
         widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
         aligned = [f"<{widths[0]}", *(f">{width}" for width in widths[1:])]
         shown = ["  ".join(map(format, line, aligned)) for line in lines]
-        over = {2: "measured", 7: "modelled", 10: "model / measured"}
-        above = ""
-        for column, title in over.items():
-            above = above.ljust(sum(widths[:column]) + 2 * column) + title
-        yield from [above, *shown]
+        titles = {2: "measured", 7: "modeled", 10: "model / measured"}
+        title_line = ""
+        for column, title in titles.items():
+            title_line = title_line.ljust(sum(widths[:column]) + 2 * column) + title
+        yield from [title_line, *shown]
     for row in bench.rows:
         if row.error is not None:
-            yield f"{row.setup.name}: not measured: {_in_a_line(row.error)}"
+            yield f"{row.setup.name}: not measured: {_first_line(row.error)}"
 
 
-def _in_a_line(error):
-    """The first fault, where there are several."""
+def _first_line(error):
+    """Returns the first fault of an error, with an ellipsis if there are more lines."""
     first, *rest = error.splitlines()
     if first.endswith(":") and rest:
         first = f"{first} {rest.pop(0).strip()}"
@@ -60,15 +60,15 @@ def _in_a_line(error):
 
 
 def _line(bench, row):
-    modelled, error = bench.modelled(row), bench.error(row)
+    estimate, error = bench.estimate(row), bench.error(row)
     return (
         row.setup.name,
         format_seconds(row.build),
         format_seconds(row.seconds),
         f"{row.ratio:.2f}",
         *map(_bytes, (row.peak, row.tensors, row.moved)),
-        format_seconds(modelled["seconds"]),
-        *map(_bytes, (modelled["memory_bytes"], modelled["moved_bytes"])),
+        format_seconds(estimate["seconds"]),
+        *map(_bytes, (estimate["memory_bytes"], estimate["moved_bytes"])),
         *("?" if share is None else f"{share:.2f}" for share in error.values()),
     )
 
@@ -82,16 +82,17 @@ def _notes(bench) -> Iterator[str]:
     if not measured:
         return
     yield (
-        f"step: the median of {len(measured[0].steps)}; ratio: to {measured[0].setup.name}, within a round; "
-        "memory: what the first step takes above what the process held before"
+        f"step: median of {len(measured[0].steps)} steps; ratio: step time relative to {measured[0].setup.name} in the "
+        "same round; memory: memory that the first step adds to the process"
     )
-    yield "tensors: of that, by TensorFlow's account; moved: what processors send each other in a step, all together"
+    yield "tensors: memory of tensors, as reported by TensorFlow; moved: bytes that all processors exchange in a step"
     shares = [bench.error(row) for row in measured]
     means = {what: _geometric_mean([share[what] for share in shares if share[what]]) for what in shares[0]}
-    yield f"model / measured, over all: {', '.join(f'{what} {mean:.2f}' for what, mean in means.items() if mean)}"
+    averages = ", ".join(f"{what} {mean:.2f}" for what, mean in means.items() if mean)
+    yield f"model / measured, mean of all setups: {averages}"
     if len(measured) > 1 and bench.equal:
         loss, norm = measured[0].loss, measured[0].gradient_norm
-        yield f"the same first loss, {loss:.7g}, and gradient norm, {norm:.4g}, under each"
+        yield f"all setups agree: first loss {loss:.7g}, gradient norm {norm:.4g}"
 
 
 def _geometric_mean(values):
@@ -99,10 +100,10 @@ def _geometric_mean(values):
 
 
 def as_dict(bench: Bench) -> dict:
-    """The same for programs: JSON's types alone, bytes and seconds as numbers.
+    """Returns the result as a dict of JSON types, with numbers in bytes and seconds.
 
     Args:
-      bench: what is shown.
+      bench: the result to convert.
     """
     return {
         "hardware": dataclasses.asdict(bench.hardware),
@@ -131,6 +132,6 @@ def _row_dict(bench, row):
         "moved_bytes": row.moved,
         "loss": row.loss,
         "gradient_norm": row.gradient_norm,
-        "modelled": bench.modelled(row),
+        "modelled": bench.estimate(row),
         "modelled_by_measured": bench.error(row),
     }

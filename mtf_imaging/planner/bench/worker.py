@@ -1,6 +1,6 @@
-"""A setup's process: it builds its step, and takes one whenever it is told to.
+"""The process of one setup, which builds the step and runs it on request.
 
-Words come over a pipe, each is answered by a dict: {"error": text} where it failed.
+Requests arrive over a pipe as words; each answer is a dict, {"error": text} if the request failed.
 """
 
 import os
@@ -18,12 +18,12 @@ _WHERE = ("Graph execution error", "Detected at node", "<stack traces", "File ",
 
 
 def serve(connection: Connection, log: str, subject: bytes) -> None:
-    """Answers words until there are no more.
+    """Answers requests until the pipe is closed.
 
     Args:
       connection: the pipe.
-      log: a file, for what libraries write, the last words of a process that dies among them.
-      subject: a pickled `Subject`. It is pickled apart, because what it imports may write, too.
+      log: the file that receives the output of libraries, including the last message of a process that dies.
+      subject: a pickled `Subject`. It is unpickled here, because its imports may also print.
     """
     prepare(log)
     made = Answers(pickle.loads(subject))
@@ -36,35 +36,39 @@ def serve(connection: Connection, log: str, subject: bytes) -> None:
             answer = getattr(made, word)(*arguments)
         except MtfImagingError as error:
             answer = {"error": str(error)}
-        except Exception as error:  # a row of the table; the others go on
-            answer = {"error": f"{type(error).__name__}: {_said(error)}"}
+        except Exception as error:  # becomes a row of the table, and the other setups continue
+            answer = {"error": f"{type(error).__name__}: {_error_line(error)}"}
         connection.send(answer)
 
 
 def prepare(log: str) -> None:
-    """Makes this process a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    """Sets up this process as a worker: signals, output and memory.
+
+    Args:
+      log: the file that receives standard output and standard error.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
     file = os.open(log, os.O_WRONLY | os.O_APPEND)
     for number in (1, 2):
         os.dup2(file, number)
 
-    from mtf_imaging.meshes.gpus import grow_memory  # only now, for TensorFlow writes as it is imported
+    from mtf_imaging.meshes.gpus import grow_memory  # after the redirection, because the import of TensorFlow prints
 
     grow_memory()
 
 
-def _said(error):
-    """What is wrong, without where TensorFlow says that it was, before and after."""
+def _error_line(error):
+    """Returns the line of a TensorFlow error that states the problem, without its location."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line and not line.startswith(_WHERE)), repr(error))
 
 
 class Answers:
-    """What each word is answered.
+    """The methods that answer requests, one per word.
 
     Args:
-      subject: a `Subject`.
+      subject: the `Subject` to measure.
     """
 
     def __init__(self, subject):
@@ -85,7 +89,7 @@ class Answers:
         return {"seconds": seconds, "devices": step.devices, "held": step.held, "moved": step.moved}
 
     def first(self) -> dict:
-        """Takes the first step, whose values are compared, for what memory it takes."""
+        """Runs the first step and returns its memory and the values to compare."""
         from mtf_imaging.planner.bench.memory import peak_above
 
         losses = []
@@ -93,18 +97,18 @@ class Answers:
         return {"peak": peak, "loss": losses[0], "gradient_norm": self._step.gradient_norm}
 
     def second(self) -> dict:
-        """Takes a step for what memory its tensors take."""
+        """Runs a step and returns the memory of its tensors."""
         from mtf_imaging.planner.bench.memory import tensors_above
 
         return {"tensors": tensors_above(self._step.take, self._step.devices)}
 
     def step(self) -> dict:
-        """Takes a step for its time."""
+        """Runs a step and returns its time."""
         return {"seconds": timed(self._step.take)[0]}
 
 
 def timed(function: Callable[[], object]) -> tuple[float, object]:
-    """Returns the seconds that a call took, and what it returned."""
+    """Returns the seconds that a call takes, and its result."""
     began = time.perf_counter()
     result = function()
     return time.perf_counter() - began, result

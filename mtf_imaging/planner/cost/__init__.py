@@ -1,1 +1,1 @@
-"""The cost model of a training step: memory, exchange and time."""
+"""The cost model of a training step: memory, exchanges and time."""

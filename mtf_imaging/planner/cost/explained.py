@@ -1,4 +1,4 @@
-"""All that is said of one layout: a plan, the same with activations recomputed, and a kind of device."""
+"""The explanation of one layout: its plans with kept and with recomputed activations, and the kind of device."""
 
 import dataclasses
 
@@ -9,17 +9,17 @@ from mtf_imaging.planner.cost.step_time import StepTime, step_time
 
 @dataclasses.dataclass(frozen=True)
 class Explained:
-    """All that is said of one layout.
+    """The explanation of one layout.
 
     Attributes:
-      plan: of the job as it is.
-      other: the same with activations computed again in the backward pass, or without where the job has that; None for
-        a network that has no such choice.
-      recomputes: whether `plan` computes them again.
-      hardware: or None.
-      dtype: of the activations.
-      batch_size: of a step.
-      repeated: mesh dimensions that nothing is split over.
+      plan: the plan of the job.
+      other: the plan with recomputation turned off if the job recomputes activations, and turned on otherwise; None if
+        the network does not support recomputation.
+      recomputes: whether `plan` recomputes activations in the backward pass.
+      hardware: the kind of device, or None.
+      dtype: the dtype of the activations.
+      batch_size: the number of images per step.
+      repeated: mesh dimensions that no rule uses.
     """
 
     plan: Plan
@@ -43,5 +43,5 @@ class Explained:
         return self.hardware and step_time(self.plan, self.hardware, self.dtype)
 
     def fits(self, plan: Plan) -> bool | None:
-        """Whether a device holds it, None where the device is not known."""
+        """Returns whether a plan fits in the memory of a device, or None if the device is unknown."""
         return self.hardware and plan.memory <= self.hardware.memory * self.hardware.usable

@@ -1,4 +1,4 @@
-"""What a step costs under a layout: by operation and in all, as numbers."""
+"""The cost of a training step under a layout, per operation and in total."""
 
 import collections
 import dataclasses
@@ -16,17 +16,18 @@ from mtf_imaging.training.step import TracedStep
 
 @dataclasses.dataclass(frozen=True)
 class OpCost:
-    """What one operation of one pass through the network costs a processor.
+    """The cost of one operation on one processor, in one pass through the network.
 
     Attributes:
-      name, kind: of the operation.
+      name: the name of the operation.
+      kind: the kind of the operation, such as "conv3d".
       phase: "forward", "backward" or "update".
-      whole: the shape of its (first) result, as "batch:1,x:64".
-      slice: of that, what a processor holds.
-      halo: {dimension: (before, after)} voxels by which what it reads is widened, of split dimensions.
+      whole: the shape of the (first) result, such as "batch:1,x:64".
+      slice: the shape of one processor's slice of this result.
+      halo: {dimension: (before, after)}, the halo of the input in voxels along split dimensions.
       flops: multiplications and additions.
-      nbytes: of its results.
-      exchanges: what is sent; see `Exchange`.
+      nbytes: bytes of the results.
+      exchanges: the exchanges of the operation; see `Exchange`.
     """
 
     name: str
@@ -40,26 +41,27 @@ class OpCost:
     exchanges: tuple[Exchange, ...]
 
     def sent(self, coordinates, mesh_sizes, kinds=("halo",)) -> int:
-        """Bytes that the processor at these mesh coordinates sends."""
+        """Returns the bytes that the processor at these mesh coordinates sends."""
         return sum(e.sent_by(coordinates, mesh_sizes) for e in self.exchanges if e.kind in kinds)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a step costs.
+    """The cost of a training step.
 
     Attributes:
       layout: the layout.
-      grid: which processors share a device.
-      ops: of one pass through the network, and of the update.
-      parts: passes a step: micro-batches.
-      forward_passes: forward passes for each backward one.
-      weights: bytes of the weights that the fullest device keeps between steps.
-      state: of what the fullest one keeps beside: the optimizer's, moving statistics, the gradient of parts so far.
+      grid: the assignment of processors to devices.
+      ops: the operations of one pass through the network and of the update.
+      parts: the number of micro-batches, and so of passes per step.
+      forward_passes: the number of forward passes per backward pass.
+      weights: bytes of weights on the device with the most.
+      state: bytes of all other persistent tensors on the device with the most: optimizer state, moving statistics and
+        the gradient summed over micro-batches.
       weights_read: bytes of weights that each device reads in a pass.
       state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
-        device updates its own slice; otherwise the device that keeps the variable updates it alone.
-      peak: of what else a device holds.
+        device updates its own slice; otherwise only the device that keeps the variable updates it.
+      peak: the peak of the temporary tensors on a device.
     """
 
     layout: Layout
@@ -83,7 +85,7 @@ class Plan:
 
     @property
     def interior(self) -> tuple[int, ...]:
-        """Coordinates of a processor with neighbours on all sides, where there is one."""
+        """Coordinates of a processor with neighbors on all sides, or with the most neighbors in a small mesh."""
         return tuple(size // 2 for size in self.grid.mesh)
 
     @property
@@ -107,34 +109,34 @@ class Plan:
         return self.state_read if self.devices > 1 else 0
 
     def times(self, phase: str) -> int:
-        """How often a step does what is of a phase."""
+        """Returns how often a step runs the operations of a phase."""
         return {"forward": self.parts * self.forward_passes, "backward": self.parts, "update": 1}[phase]
 
-    def total(self, of, phase: str | None = None) -> int:
-        """The sum over operations of a step, of `of(OpCost)`."""
-        return sum(of(op) * self.times(op.phase) for op in self.ops if phase in (None, op.phase))
+    def total(self, cost, phase: str | None = None) -> int:
+        """Returns the sum of `cost(OpCost)` over all operations of a step, or of one phase of it."""
+        return sum(cost(op) * self.times(op.phase) for op in self.ops if phase in (None, op.phase))
 
     def sent(self, coordinates: tuple[int, ...], phase: str | None = None, kinds=("halo",)) -> int:
-        """Bytes that the processor at these mesh coordinates sends in a step."""
+        """Returns the bytes that the processor at these mesh coordinates sends in a step."""
         return self.total(lambda op: op.sent(coordinates, self.grid.mesh, kinds), phase)
 
     @property
     def moved(self) -> int:
-        """Bytes that all processors together send in a step, whatever for."""
+        """Bytes that all processors together send in a step, in all kinds of exchanges."""
         return self.total(lambda op: sum(e.sent_by_all(self.grid.mesh) for e in op.exchanges))
 
     def count(self, kinds=("halo",), phase: str | None = None) -> int:
-        """Exchanges of a step."""
+        """Returns the number of exchanges of some kinds in a step."""
         return self.total(lambda op: sum(e.kind in kinds for e in op.exchanges), phase)
 
 
 def make_plan(step: TracedStep, layout: Layout, devices: int | None = None) -> Plan:
-    """Adds up what a step costs.
+    """Adds up the cost of a step.
 
     Args:
-      step: as `TrainingStep.trace` returns it.
-      layout: a layout that is legal, see `tracing.check`.
-      devices: how many there are; default: one a processor. With fewer, several processors share one.
+      step: the step, as returned by `TrainingStep.trace`.
+      layout: a legal layout; see `tracing.check`.
+      devices: the number of devices; default: one per processor. With fewer devices, several processors share one.
     """
     mesh = _PlannedMesh(
         mtf.convert_to_shape(list(layout.mesh_shape)),
@@ -161,7 +163,7 @@ def make_plan(step: TracedStep, layout: Layout, devices: int | None = None) -> P
 
 
 def _kept(traced):
-    """Bytes of weights, and of all other variables, on the device that has most of each."""
+    """Returns the bytes of weights and of all other variables, each on the device with the most."""
     kept = collections.defaultdict(lambda: [0, 0])
     for variable in traced.graph.all_variables:
         home = traced.variables.homes[variable.name]
@@ -174,7 +176,7 @@ def _slice_bytes(variable, mesh):
 
 
 class _PlannedMesh(ShardMeshImpl):
-    """A mesh that is asked the same of the same shapes thousands of times, and does not answer anew."""
+    """A mesh that caches its results per shape, because planning asks for the same shapes thousands of times."""
 
     def __init__(self, *options):
         super().__init__(*options)
@@ -227,7 +229,7 @@ def _halo(op, mesh):
 
 
 def _flops(op, mesh):
-    """Of convolutions and products as they are; of anything else one an element of its results."""
+    """Returns the operations of a convolution or product, and one per result element for all other kinds."""
     if hasattr(op, "flops"):
         return op.flops(mesh)
     if isinstance(op, mtf.EinsumOperation):

@@ -1,4 +1,4 @@
-"""What a device holds while a step runs: tensors from where they are made to where they are last read."""
+"""The peak memory of a step: each tensor exists from its creation to its last use."""
 
 import collections
 import math
@@ -12,12 +12,12 @@ from mtf_imaging.planner.cost.traffic import passed_on, rounds
 
 
 class Peak(NamedTuple):
-    """The moment at which a device holds most.
+    """The moment at which a device holds the most bytes.
 
     Attributes:
-      nbytes: of all tensors at that moment.
-      at: the operation that is computed then.
-      largest: (name, bytes) of the largest of them, largest first.
+      nbytes: bytes of all tensors at that moment.
+      at: the operation that runs at that moment.
+      largest: (name, bytes) of the largest tensors, in descending order.
     """
 
     nbytes: int
@@ -26,16 +26,17 @@ class Peak(NamedTuple):
 
 
 def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int = 1) -> Peak:
-    """When a device holds most, if operations run one after the other and free what nobody reads any more.
+    """Returns the peak of the tensors on a device.
 
-    Beside tensors, it holds slices that are widened by a halo, for as long as some operation wants them so widened.
-    What an operation writes may take the place of an input of its size that it alone still reads, if it computes
-    element by element. Work space of kernels is not counted.
+    The model runs operations one after the other and frees each tensor after its last use. A slice with its halo is a
+    separate tensor until the last operation that needs this halo. An elementwise operation may overwrite an input of
+    the same size if no later operation reads it. The workspace of kernels is not counted.
 
     Args:
-      operations: in the order in which they run.
-      mesh: what they would be lowered on; nothing is.
-      together: processors that share a device: of what is split each holds its slice, of anything else there is one.
+      operations: the operations, in the order in which they run.
+      mesh: the mesh, which is used for its geometry only.
+      together: the number of processors per device. Each of them holds its own slice of a split tensor; tensors that
+        are not split exist once per device.
     """
     operations, same, needs = list(operations), {}, []
     last = {}
@@ -50,19 +51,19 @@ def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int
     for needed, number in last.items():
         ends[number].append(needed)
 
-    held, total, found = {}, 0, Peak(0, None, ())
+    live, total, result = {}, 0, Peak(0, None, ())
     for number, op in enumerate(operations):
-        made = {y: _bytes(y.shape, y.dtype, mesh, together) for y in op.outputs if y not in same}
-        made |= {w: _widened_bytes(w, mesh) * together for w in needs[number] if isinstance(w, tuple) and w not in held}
-        now = total + sum(made.values()) - _reused(op, made, ends[number], held)
-        if now > found.nbytes:
-            largest = sorted((held | made).items(), key=lambda item: -item[1])
-            found = Peak(now, op, tuple((_name(what), size) for what, size in largest[:8]))
-        held |= made
-        total += sum(made.values())
-        for gone in [*ends[number], *(y for y in op.outputs if y not in last and y not in same)]:
-            total -= held.pop(gone, 0)
-    return found
+        new = {y: _bytes(y.shape, y.dtype, mesh, together) for y in op.outputs if y not in same}
+        new |= {w: _widened_bytes(w, mesh) * together for w in needs[number] if isinstance(w, tuple) and w not in live}
+        now = total + sum(new.values()) - _overwritten_bytes(op, new, ends[number], live)
+        if now > result.nbytes:
+            largest = sorted((live | new).items(), key=lambda item: -item[1])
+            result = Peak(now, op, tuple((_name(what), size) for what, size in largest[:8]))
+        live |= new
+        total += sum(new.values())
+        for freed in [*ends[number], *(y for y in op.outputs if y not in last and y not in same)]:
+            total -= live.pop(freed, 0)
+    return result
 
 
 def _bytes(shape, dtype, mesh, together):
@@ -70,7 +71,7 @@ def _bytes(shape, dtype, mesh, together):
 
 
 def _widened_bytes(widened, mesh):
-    """Of a slice with its halo; nothing more than of the slice where no halo is added, for then it is the slice."""
+    """Returns the bytes of a slice with its halo, or 0 without a halo, because the slice is counted already."""
     tensor, (geometry, kind) = widened
     margins = geometry.adjoint_margins(mesh) if kind == "adjoint" else geometry.margins(mesh)
     if not any(m.before or m.after for m in margins or []):
@@ -81,11 +82,11 @@ def _widened_bytes(widened, mesh):
     return math.prod(sizes) * tensor.dtype.size
 
 
-def _reused(op, made, ending, held):
-    """Bytes of an input that the output of an elementwise operation is written over."""
+def _overwritten_bytes(op, new, ending, live):
+    """Returns the bytes of an input that an elementwise operation overwrites with its output."""
     if isinstance(op, mtf.SlicewiseOperation | mtf.BinaryOpWithBroadcasting):
-        sizes = [held.get(x, 0) for x in op.inputs if x in ending]
-        return min(max(sizes, default=0), sum(made.values()))
+        sizes = [live.get(x, 0) for x in op.inputs if x in ending]
+        return min(max(sizes, default=0), sum(new.values()))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""How long a step takes, by a simple model: operations at one rate, bytes over one link, a latency an exchange."""
+"""A simple model of the step time: operations at one rate, bytes over one link, one latency per exchange."""
 
 import math
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from mtf_imaging.planner.cost.plan import Plan
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step of one device.
+    """The seconds of a step on one device.
 
     Attributes:
-      compute: of operations.
-      links: of bytes on their way to other devices.
-      latency: of exchanges, whatever their size.
+      compute: seconds spent on operations.
+      links: seconds spent on sending bytes to other devices.
+      latency: seconds spent on waiting for exchanges, independent of their size.
     """
 
     compute: float
@@ -28,14 +28,19 @@ class StepTime(NamedTuple):
 
     @property
     def exchange_share(self) -> float:
-        """Share of the step that is exchange, 0..1: nothing of it is hidden behind computing here."""
+        """The share of exchanges in the step, 0..1; the model assumes no overlap with computation."""
         return (self.links + self.latency) / self.total if self.total else 0.0
 
 
 def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
-    """Models the step of a device with neighbours on all sides, the slowest one.
+    """Estimates the step time of a device with neighbors on all sides, which is the slowest one.
 
-    Processors of one device exchange nothing over links. Weights are sent to every device for each pass.
+    Exchanges between processors of one device do not use links. Every device receives the weights for each pass.
+
+    Args:
+      plan: the plan of the step.
+      hardware: the kind of device.
+      dtype: the dtype of the activations.
     """
     flops = plan.total(lambda op: op.flops) * plan.grid.stack_size
     nbytes = plan.total(lambda op: sum(sent_by_device(e, plan.grid) for e in op.exchanges))
@@ -45,9 +50,10 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
 
 
 def sent_by_device(exchange: Exchange, grid: ShardGrid) -> int:
-    """Bytes that a device in the interior of the mesh sends to others.
+    """Returns the bytes that a device in the interior of the mesh sends to other devices.
 
-    Each voxel of a halo is sent once, even if several processors of a device need it. Sums start within each device.
+    Each voxel of a halo is sent once, even if several processors of a device need it. Sums are computed within each
+    device first.
     """
     others = math.prod(grid.shards[axis] for axis in exchange.axes)
     if others == 1:
@@ -62,9 +68,9 @@ def sent_by_device(exchange: Exchange, grid: ShardGrid) -> int:
 
 
 def messages(exchange: Exchange, grid: ShardGrid) -> int:
-    """Returns the number of messages that a device sends for an exchange, 0 or 1.
+    """Returns the number of messages, 0 or 1, that a device sends for an exchange.
 
-    All halo voxels that one device needs from another are one message, counted with the exchange of the nearest slice.
+    All halo voxels that one device needs from another form one message, counted with the exchange of the nearest slice.
     """
     if not sent_by_device(exchange, grid):
         return 0

@@ -1,4 +1,4 @@
-"""What the operations of a step send between processors, each exchange where it is made."""
+"""The exchanges between processors in a step, by operation."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from mtf_imaging.compat import is_sum, loop_body, loop_condition, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
-_SUMS = (  # operations of mesh_tensorflow that sum over the dimensions that their results no longer have
+_SUMS = (  # operations of mesh_tensorflow that sum over the dimensions missing from their results
     mtf.ReduceOperation,
     mtf.EinsumOperation,
     mtf.Conv2dOperation,
@@ -20,24 +20,24 @@ _SUMS = (  # operations of mesh_tensorflow that sum over the dimensions that the
 
 
 def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mtf.Operation, list[Exchange]]:
-    """What each operation has processors exchange.
+    """Returns the exchanges of each operation.
 
-    A tensor that several operations want widened by the same window is widened once, for the first of them; a sum over
-    processors is made once, when somebody reads it.
+    If several operations need the same halo of a tensor, only the first one exchanges it. A sum over processors is
+    computed once, when an operation reads it.
 
     Args:
-      operations: those that are lowered, in their order.
-      mesh: what they would be lowered on; nothing is.
+      operations: the operations to lower, in order.
+      mesh: the mesh, which is used for its geometry only.
 
     Returns:
-      Exchanges by operation, for those that have any.
+      The exchanges by operation; operations without exchanges are omitted.
     """
-    found, made, same, lazy, unread = {}, set(), {}, {}, set()
+    result, made, same, lazy, unread = {}, set(), {}, {}, set()
 
     def settle(tensor):
         op, exchanges = lazy.pop(tensor, (None, []))
         if exchanges:
-            found.setdefault(op, []).extend(exchanges)
+            result.setdefault(op, []).extend(exchanges)
 
     for op in operations:
         inputs = [same.get(tensor, tensor) for tensor in upstream.reads(op)]
@@ -66,22 +66,22 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
             if is_lazy:
                 lazy[op.outputs[0]] = (op, list(exchanges))
             elif exchanges:
-                found.setdefault(op, []).extend(exchanges)
+                result.setdefault(op, []).extend(exchanges)
     for tensor in list(lazy):
         if tensor not in unread:
             settle(tensor)
-    return found
+    return result
 
 
 def passed_on(op):
-    """{output: the input that it is}, for an operation that computes nothing."""
+    """Returns {output: input} for the outputs that an operation passes on unchanged."""
     if isinstance(op, mtf.StopGradient):
         return dict(zip(op.outputs, op.inputs, strict=True))
     return getattr(op, "passed_on", {})
 
 
 def _stays_lazy(op, inputs, lazy):
-    """Whether all inputs are sums yet to be made over the same processors, and the operation puts them off further."""
+    """Returns whether an addition of pending sums over the same processors can itself stay pending."""
     (y,) = op.outputs if isinstance(op, mtf.AddOperation) else (None,)
     if y is None or any(x.shape != y.shape for x in inputs):
         return False
@@ -89,7 +89,7 @@ def _stays_lazy(op, inputs, lazy):
 
 
 def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
-    """What an operation has processors exchange if it is the first to ask for it; not what weights are sent as."""
+    """Returns the exchanges of an operation if it is the first to need them; transfers of weights are not included."""
     if hasattr(op, "exchanges"):
         return op.exchanges(mesh)
     if isinstance(op, mtf.WhileLoopOperation):
@@ -104,5 +104,6 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
 
 def _iteration(loop, mesh):
     """Returns the exchanges of one iteration; the number of iterations is unknown before the loop runs."""
-    found = [traffic(operations, mesh) for operations in (loop_condition(loop).operations, loop_body(loop).operations)]
-    return Round([each for exchanges in found for op in exchanges for each in exchanges[op]])
+    graphs = loop_condition(loop), loop_body(loop)
+    by_operation = [traffic(graph.operations, mesh) for graph in graphs]
+    return Round([each for exchanges in by_operation for op in exchanges for each in exchanges[op]])

@@ -1,1 +1,1 @@
-"""Reports of the planner: text, JSON and pictures."""
+"""The planner's reports as text, JSON and pictures."""

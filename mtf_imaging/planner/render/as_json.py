@@ -1,4 +1,4 @@
-"""What is said of a layout as a dict of JSON's types, for programs: bytes, seconds and operations as numbers."""
+"""The explanation of a layout as a dict of JSON types, with numbers in bytes, seconds and operations."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,15 +7,20 @@ from mtf_imaging.planner.cost.explained import Explained
 
 
 def as_dict(explained: Explained) -> dict:
-    """The dict."""
+    """Returns the explanation as a dict of JSON types."""
     plan, time, hardware = explained.plan, explained.time, explained.hardware
 
-    def memory(of):
-        fields = {"weights": of.weights, "optimizer": of.state, "peak_activations": of.peak.nbytes, "total": of.memory}
-        return {**fields, "fits": explained.fits(of)}
+    def memory(plan):
+        return {
+            "weights": plan.weights,
+            "optimizer": plan.state,
+            "peak_activations": plan.peak.nbytes,
+            "total": plan.memory,
+            "fits": explained.fits(plan),
+        }
 
-    def ends(of):
-        return {"interior": of(plan.interior), "border": of(plan.border)}
+    def at_ends(function):
+        return {"interior": function(plan.interior), "border": function(plan.border)}
 
     return {
         "mesh_shape": plan.layout.mesh_string,
@@ -26,16 +31,16 @@ def as_dict(explained: Explained) -> dict:
         "micro_batches": plan.parts,
         "dtype": explained.dtype,
         "memory_a_device": {
-            name: memory(of)
-            for name, of in (("kept", explained.kept), ("recomputed", explained.recomputed))
-            if of is not None
+            name: memory(variant)
+            for name, variant in (("kept", explained.kept), ("recomputed", explained.recomputed))
+            if variant is not None
         },
         "recompute": explained.recomputes,
         "step": {
             **{
                 phase: {
                     "flops_a_processor": plan.total(lambda op: op.flops, phase),
-                    "halo_bytes_sent": ends(lambda at, phase=phase: plan.sent(at, phase)),
+                    "halo_bytes_sent": at_ends(lambda at, phase=phase: plan.sent(at, phase)),
                     "halo_exchanges": plan.count(phase=phase),
                     "all_reduces": plan.count(("sum",), phase),
                 }

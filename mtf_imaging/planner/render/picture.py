@@ -1,4 +1,4 @@
-"""A picture of a layout: the volume and its slices, one slice with its halo, and the memory of a device."""
+"""Pictures of a layout: the volume and its slices, one slice with its halo, and the memory of a device."""
 
 import dataclasses
 import textwrap
@@ -12,26 +12,26 @@ from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.planner.render import picture_memory, picture_volume
 from mtf_imaging.planner.render.picture_boxes import Cuts
-from mtf_imaging.planner.render.picture_words import processors_in_words
+from mtf_imaging.planner.render.picture_words import describe_processors
 
 _DPI = 100
-_HEIGHT, _HEAD, _FOOT = 560, 88, 14  # pixels, as all sizes here
+_HEIGHT, _HEAD, _FOOT = 560, 88, 14  # all sizes in this module are in pixels
 _WIDTHS = {"volume": 520, "slice": 370, "memory": 400}
 
 
 @dataclasses.dataclass(frozen=True)
 class LayoutPicture:
-    """What is drawn of a layout.
+    """The contents of the picture of a layout.
 
     Attributes:
-      volume: pairs (dimension, voxels) of the image's spatial dimensions, 1 to 3 of them.
-      layout: the layout, also of other dimensions than the volume's.
+      volume: pairs (dimension, voxels) of the 1 to 3 spatial dimensions of the image.
+      layout: the layout; it may contain rules for other dimensions.
       halo: voxels (before, after) of the widest convolution at full resolution, by spatial dimension.
-      memory: pairs (what it is for, bytes) of one device; empty where it is not known.
-      memory_recomputed: the same where activations are computed again in the backward pass; empty for no such bar.
-      device_memory: bytes of a device, or None.
-      device_name: what to call it.
-      title: a line above all; default: the mesh and the layout.
+      memory: pairs (purpose, bytes) of one device; empty if unknown.
+      memory_recomputed: pairs (purpose, bytes) with recomputed activations; empty omits this bar.
+      device_memory: bytes of memory of a device, or None.
+      device_name: the name of the device.
+      title: the title of the picture; default: the mesh and the layout.
     """
 
     volume: Sequence[tuple[str, int]]
@@ -45,14 +45,14 @@ class LayoutPicture:
 
 
 def write_picture(path: str | Path, picture: LayoutPicture) -> None:
-    """Writes the picture of a layout as a PNG, whole or not at all.
+    """Writes the picture of a layout as a PNG; an existing file is replaced atomically.
 
     Args:
-      path: file to write.
-      picture: what is drawn.
+      path: path of the PNG.
+      picture: the contents of the picture.
 
     Raises:
-      ShapeError: a volume of no dimension, or of more than 3.
+      ShapeError: the volume does not have 1 to 3 dimensions.
     """
     canvas = _canvas(picture)
     with atomic_path(path) as temporary:
@@ -72,10 +72,10 @@ def _canvas(picture: LayoutPicture) -> FigureCanvasAgg:
     mesh, layout = picture.layout.mesh_string, picture.layout.rules_string
     title = picture.title or (f"mesh {mesh}    layout {layout}" if layout else "one processor, nothing is split")
     top = 1 - 26 / _HEIGHT
-    size = min(12, 1.25 * total / len(title))  # a long one in one line, too
+    size = min(12, 1.25 * total / len(title))  # fits a long title in one line
     figure.text(16 / total, top, title, fontsize=size, fontweight="bold", va="center")
-    said = textwrap.fill(processors_in_words(cuts), int(total / 7.4))
-    figure.text(16 / total, top - 16 / _HEIGHT, said, fontsize=9.5, color="#444444", va="top")
+    text = textwrap.fill(describe_processors(cuts), int(total / 7.4))
+    figure.text(16 / total, top - 16 / _HEIGHT, text, fontsize=9.5, color="#444444", va="top")
     picture_volume.draw_volume(panels["volume"], cuts, picture.halo)
     if "slice" in panels:
         picture_volume.draw_slice(panels["slice"], cuts, picture.halo)
@@ -85,7 +85,7 @@ def _canvas(picture: LayoutPicture) -> FigureCanvasAgg:
 
 
 def _panel(figure, left, width, total):
-    """Axes without frame, whose units are pixels."""
+    """Returns axes without a frame, in units of pixels."""
     height = _HEIGHT - _HEAD - _FOOT
     axes = figure.add_axes((left, _FOOT / _HEIGHT, width / total, height / _HEIGHT))
     axes.set_xlim(0, width)

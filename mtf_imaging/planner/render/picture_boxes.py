@@ -1,4 +1,4 @@
-"""Where the slices of a volume and their halos are, in voxels, and where these are on paper. Pure Python."""
+"""Geometry of the picture of a layout: slices and halos in voxels, and their projection in pixels."""
 
 import dataclasses
 import itertools
@@ -10,7 +10,7 @@ from mtf_imaging.layout import Layout
 Box = dict[str, tuple[float, float]]
 Point = tuple[float, float]
 
-_DEPTH = (0.42, 0.36)  # how far right and up a voxel of depth is drawn: shorter than the others, as what lies behind is
+_DEPTH = (0.42, 0.36)  # pixels right and up per voxel of depth, relative to the scale; depth is foreshortened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Cuts:
     """A volume cut by a layout.
 
     Attributes:
-      volume: pairs (dimension, voxels), 1 to 3 of them.
-      layout: the layout; rules for other dimensions than the volume's cut nothing.
+      volume: 1 to 3 pairs (dimension, voxels).
+      layout: the layout; rules for other dimensions do not cut the volume.
     """
 
     volume: tuple
@@ -27,16 +27,19 @@ class Cuts:
 
     def __post_init__(self):
         if not 1 <= len(self.volume) <= 3:
-            raise ShapeError(f"a picture has 1 to 3 spatial dimensions, not {len(self.volume)}: {self.volume}")
+            raise ShapeError(
+                f"a picture has 1 to 3 spatial dimensions, not {len(self.volume)}: {self.volume}. "
+                "Fix: name 1 to 3 dimensions of the image."
+            )
 
     @property
     def parts(self) -> dict[str, int]:
-        """Number of slices along each dimension of the volume."""
+        """The number of slices along each dimension of the volume."""
         slices = self.layout.slices_per_dimension
         return {dim: slices.get(dim, 1) for dim, _ in self.volume}
 
     def coarser(self, least: dict[str, float]) -> "Cuts":
-        """Only some of the cuts, every 2nd, 4th ..., so that slices have `least` voxels where that can be.
+        """Keeps only every 2nd, 4th, ... cut, so that slices have at least `least` voxels if possible.
 
         >>> Cuts((("x", 512),), Layout.parse("rows:128", "x:rows")).coarser({"x": 12}).parts
         {'x': 32}
@@ -48,7 +51,7 @@ class Cuts:
         return Cuts(self.volume, Layout(tuple(parts.items()), tuple((dim, dim) for dim in parts)))
 
     def box(self, place: dict[str, int]) -> Box:
-        """Voxels of the slice that is number `place[dim]` along each dimension.
+        """Returns the voxel range of the slice with number `place[dim]` along each dimension.
 
         >>> Cuts((("x", 8), ("y", 6)), Layout.parse("rows:2", "x:rows")).box({"x": 1, "y": 0})
         {'x': (4.0, 8.0), 'y': (0.0, 6.0)}
@@ -59,21 +62,22 @@ class Cuts:
         }
 
     def places(self) -> Iterator[dict[str, int]]:
-        """The place of each slice, the last dimension counted first."""
+        """Yields the place of each slice; the last dimension varies fastest."""
         parts = self.parts
         for numbers in itertools.product(*(range(parts[dim]) for dim, _ in self.volume)):
             yield dict(zip(parts, numbers))
 
     def surface_places(self) -> Iterator[dict[str, int]]:
-        """The places of slices that can be seen: all of a plane; of a solid those of its front, top and right side."""
+        """Yields the places of the visible slices: all slices of a plane, or the front, top and right of a solid."""
         dims, parts = list(self.parts), self.parts
         seen = dict(zip(dims, (0, parts[dims[1]] - 1, 0))) if len(dims) == 3 else {}
         return (place for place in self.places() if not seen or any(place[dim] == seen[dim] for dim in dims))
 
     def shown_place(self) -> dict[str, int]:
-        """The slice whose halo is shown: one with neighbours on all sides, of which some face can be seen.
+        """Returns the slice to show with its halo: a visible slice with neighbors on all sides, if possible.
 
-        Where not only what goes back is cut, it is a slice of the front, as others are hidden or show an edge alone.
+        If the first or second dimension is split, the slice is at the front, because other slices are hidden or show
+        only an edge.
 
         >>> Cuts((("x", 8), ("y", 8)), Layout.parse("a:4,b:4", "x:a,y:b")).shown_place()
         {'x': 1, 'y': 2}
@@ -89,7 +93,7 @@ class Cuts:
 
 
 def widened(box: Box, halo: dict[str, tuple[float, float]], volume: tuple) -> Box:
-    """A slice with its halo; beyond the volume's border there is none.
+    """Returns the voxel range of a slice with its halo, which ends at the border of the volume.
 
     >>> widened({"x": (0, 4)}, {"x": (1, 1)}, (("x", 8),))
     {'x': (0, 5)}
@@ -103,9 +107,10 @@ def widened(box: Box, halo: dict[str, tuple[float, float]], volume: tuple) -> Bo
 
 
 def visible_halo(halo: dict, box: Box, least: dict[str, float], volume: tuple) -> dict[str, tuple[float, float]]:
-    """Halos wide enough to be seen: of `least` voxels, or of less where a slice or what lies beside it is small.
+    """Returns halos that are wide enough to see.
 
-    None stays none, and none seems to reach the border of the volume that does not.
+    A halo has at least `least` voxels, or fewer if the slice or its neighbor is small. An empty halo stays empty. A
+    widened halo does not reach the border of the volume unless the true halo does.
 
     >>> visible_halo({"x": (0, 1)}, {"x": (64, 128)}, {"x": 5.0}, (("x", 256),))
     {'x': (0, 5.0)}
@@ -121,13 +126,14 @@ def visible_halo(halo: dict, box: Box, least: dict[str, float], volume: tuple) -
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """An oblique projection: the first dimension goes down, the second to the right, the third back.
+    """An oblique projection: the first dimension points down, the second right, the third back.
 
-    One dimension alone goes to the right. Pixels count right and up from the lower left corner of the whole drawing.
+    A single dimension points right. Pixels count right and up from the lower left corner of the whole drawing.
 
     Attributes:
-      volume: pairs (dimension, voxels) of what fills the drawing.
-      width, height: pixels that there are.
+      volume: pairs (dimension, voxels) of the box that fills the drawing.
+      width: available pixels in width.
+      height: available pixels in height.
     """
 
     volume: tuple
@@ -136,40 +142,40 @@ class Paper:
 
     @property
     def _sizes(self):
-        """Voxels down, right and back; a single row of voxels is drawn a tenth as high as it is long."""
+        """Voxels down, right and back; a single row of voxels is a tenth as high as it is long."""
         sizes = [size for _, size in self.volume]
         return [sizes[0] / 10, sizes[0], 0] if len(sizes) == 1 else [*sizes, 0][:3]
 
     @property
     def scale(self) -> float:
-        """Pixels a voxel."""
+        """Pixels per voxel."""
         down, right, back = self._sizes
         return min(self.width / (right + back * _DEPTH[0]), self.height / (down + back * _DEPTH[1]))
 
     @property
     def size(self) -> Point:
-        """Pixels that the drawing takes, to the right and up."""
+        """Width and height of the drawing in pixels."""
         down, right, back = self._sizes
         return (right + back * _DEPTH[0]) * self.scale, (down + back * _DEPTH[1]) * self.scale
 
     def voxels(self, pixels: float) -> dict[str, float]:
-        """How many voxels of each dimension are drawn that wide; what goes back is seen from the side."""
+        """Returns the number of voxels of each dimension that measure a number of pixels across."""
         aslant = dict(zip([dim for dim, _ in self.volume], (1, 1, _DEPTH[1])))
         return {dim: pixels / self.scale / aslant[dim] for dim, _ in self.volume}
 
     def point(self, down: float, right: float, back: float) -> Point:
-        """Pixels of a place in voxels."""
+        """Returns the pixel position of a point in voxels."""
         return (right + back * _DEPTH[0]) * self.scale, (self._sizes[0] - down + back * _DEPTH[1]) * self.scale
 
     def corners(self, box: Box) -> tuple[tuple[float, float], ...]:
-        """First and last voxel down, right and back of a box."""
+        """Returns the first and last voxel of a box down, right and back."""
         ranges = [box[dim] for dim, _ in self.volume]
         if len(ranges) == 1:
             return (0, self._sizes[0]), ranges[0], (0, 0)
         return (*ranges, (0, 0))[:3]
 
     def faces(self, box: Box) -> dict[str, list[Point]]:
-        """Corners of the faces that can be seen: the front, and of a solid the top and the right side."""
+        """Returns the corners of the visible faces: the front, and for a solid also the top and the right side."""
         (top, bottom), (left, right), (front, back) = self.corners(box)
         seen = {"front": [(top, left, front), (top, right, front), (bottom, right, front), (bottom, left, front)]}
         if back > front:
@@ -178,7 +184,7 @@ class Paper:
         return {name: [self.point(*corner) for corner in corners] for name, corners in seen.items()}
 
     def outer_faces(self, box: Box) -> dict[str, list[Point]]:
-        """Those faces of a box that lie on the surface of the whole drawing, where nothing hides them."""
+        """Returns the faces of a box on the surface of the whole drawing, where they are visible."""
         (top, _), (_, right), (front, _) = self.corners(box)
         on_surface = {"front": front == 0, "top": top == 0, "side": right == self._sizes[1]}
         return {name: corners for name, corners in self.faces(box).items() if on_surface[name]}

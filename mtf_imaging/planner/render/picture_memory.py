@@ -1,4 +1,4 @@
-"""The memory of a device as stacked bars, as drawn by the picture of a layout."""
+"""The memory of a device as stacked bars, for the picture of a layout."""
 
 from collections.abc import Sequence
 
@@ -6,27 +6,27 @@ from matplotlib.patches import Rectangle
 
 from mtf_imaging.program.memory import format_bytes
 
-# Okabe and Ito's palette without the colours of slices and halos; parts beyond the last take a gray.
+# Okabe and Ito's palette without the colors of slices and halos; further parts are gray.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0e442", "#999999")
 _EDGE, _TEXT = "#24405c", "#222222"
 
 
 def memory_rows(kept: Sequence, recomputed: Sequence = ()) -> list[tuple[str, ...]]:
-    """The table below the bars: what it is for, and bytes of each bar; last their sums.
+    """Returns the rows of the table below the bars: the purpose and the bytes of each bar, and the total.
 
     >>> memory_rows([("weights", 2**30), ("activations", 2**31)])
-    [('weights', '1.0 GiB'), ('activations', '2.0 GiB'), ('in all', '3.0 GiB')]
+    [('weights', '1.0 GiB'), ('activations', '2.0 GiB'), ('total', '3.0 GiB')]
     """
     bars = [dict(parts) for parts in (kept, recomputed) if parts]
     names = dict.fromkeys(name for bar in bars for name in bar)
     rows = [(name, *(format_bytes(bar.get(name, 0)) for bar in bars)) for name in names]
-    return [*rows, ("in all", *(format_bytes(sum(bar.values())) for bar in bars))]
+    return [*rows, ("total", *(format_bytes(sum(bar.values())) for bar in bars))]
 
 
 def draw_memory(axes, picture) -> None:
-    """Draws a bar for activations kept, one for activations recomputed, and the line of what a device has."""
+    """Draws one bar for kept activations, one for recomputed activations, and a line at the memory of a device."""
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
-    axes.text(16, height - 6, "Memory of one device in training", fontsize=10.5, fontweight="bold", va="top")
+    axes.text(16, height - 6, "Memory per device in training", fontsize=10.5, fontweight="bold", va="top")
     bars = [("kept", dict(picture.memory)), ("recomputed", dict(picture.memory_recomputed))]
     bars = [(name, parts) for name, parts in bars if parts]
     rows = memory_rows(picture.memory, picture.memory_recomputed)
@@ -47,9 +47,9 @@ def draw_memory(axes, picture) -> None:
     if picture.device_memory:
         y = foot + picture.device_memory / most * room
         axes.plot([16, width - 16], [y, y], color="black", linewidth=1.4, linestyle=(0, (5, 3)))
-        said = f"{picture.device_name}:\n{format_bytes(picture.device_memory)}"
+        text = f"{picture.device_name}:\n{format_bytes(picture.device_memory)}"
         above = y + 34 < height - 26
-        axes.text(16, y + (5 if above else -5), said, fontsize=9, va="bottom" if above else "top", color="black")
+        axes.text(16, y + (5 if above else -5), text, fontsize=9, va="bottom" if above else "top", color="black")
 
 
 def _table(axes, rows, colors, columns, y):

@@ -1,4 +1,4 @@
-"""The volume with its slices, and one slice with its halo, as drawn by the picture of a layout."""
+"""The volume with its slices, and one slice with its halo, for the picture of a layout."""
 
 import math
 
@@ -6,25 +6,25 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
 
 from mtf_imaging.planner.render.picture_boxes import Cuts, Paper, visible_halo, widened
-from mtf_imaging.planner.render.picture_words import halo_in_words, size_in_words, tick_places
+from mtf_imaging.planner.render.picture_words import describe_halo, describe_size, tick_places
 
-# Of Okabe and Ito's palette, which people of any colour vision tell apart; the volume is gray, and edges dark.
+# Colors of Okabe and Ito's palette, which is safe for color blindness; the volume is gray and edges are dark.
 _SLICE, _HALO, _EDGE, _TEXT = "#56b4e9", "#e69f00", "#24405c", "#222222"
 _VOLUME = {"front": "#eef1f5", "top": "#dfe4ea", "side": "#ccd3db"}
 _SHADE = {"front": 1.0, "top": 0.92, "side": 0.82}
-_LEAST = {"volume": 5, "slice": 8}  # pixels that a halo has at least
+_LEAST = {"volume": 5, "slice": 8}  # minimum width of a halo in pixels
 _SMALL = 8.5
 
 
 def draw_volume(axes, cuts: Cuts, halo) -> None:
-    """Draws the volume to scale, its cuts, and the slice whose halo is shown, with the halo."""
+    """Draws the volume to scale with its cuts, and one slice with its halo."""
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
     is_cut = max(cuts.parts.values()) > 1
     paper = Paper(cuts.volume, width - 130, height - 120)
     at = (78, 64 + (height - 120 - paper.size[1]) / 2)
     drawn = cuts.coarser(paper.voxels(_LEAST["volume"]))
-    some = " (some cuts are left out)" if drawn.parts != cuts.parts else ""
-    _heading(axes, f"The image, cut into slices{some}" if is_cut else "The image")
+    some = " (some cuts omitted)" if drawn.parts != cuts.parts else ""
+    _heading(axes, f"The image and its slices{some}" if is_cut else "The image")
     line = min(1.4, 0.08 * paper.scale * min(size / drawn.parts[dim] for dim, size in cuts.volume))
     whole = {dim: (0, size) for dim, size in cuts.volume}
     for name, corners in paper.faces(whole).items():
@@ -43,9 +43,9 @@ def draw_volume(axes, cuts: Cuts, halo) -> None:
 
 
 def draw_slice(axes, cuts: Cuts, halo) -> None:
-    """Draws one slice in its halo, which is seen through, and says how many voxels both have."""
+    """Draws one slice within its transparent halo, and states the voxels of both."""
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
-    _heading(axes, "One slice, with its halo")
+    _heading(axes, "One slice and its halo")
     mine = cuts.box(cuts.shown_place())
     room = (width - 60, height - 200)
     least = Paper(tuple((dim, high - low) for dim, (low, high) in mine.items()), *room).voxels(_LEAST["slice"])
@@ -61,19 +61,19 @@ def draw_slice(axes, cuts: Cuts, halo) -> None:
     at = (20, 160 + (room[1] - paper.size[1]) / 2)
     _draw_faces(axes, paper.faces(outer), at, _HALO, "#8a5a00")
     _draw_faces(axes, paper.faces(inner), at, _SLICE, _EDGE)
-    names, more = dict(cuts.layout.rules), " (drawn thicker than it is)"
+    names, more = dict(cuts.layout.rules), " (not to scale)"
     who = ", ".join(f"{names[dim]} {i}" for dim, i in cuts.shown_place().items() if cuts.parts[dim] > 1)
-    _say(axes, 122, _SLICE, [f"slice of {who}{more if is_thicker else ''}:", size_in_words(mine)])
-    lines = halo_in_words(mine, halo, cuts.volume)
-    said = f"its halo, of its neighbours{more if is_wider else ''}:" if lines else "no convolution needs a halo"
-    _say(axes, 76, _HALO, [said, *lines])
+    _draw_key(axes, 122, _SLICE, [f"slice of {who}{more if is_thicker else ''}:", describe_size(mine)])
+    lines = describe_halo(mine, halo, cuts.volume)
+    title = f"its halo, from its neighbors{more if is_wider else ''}:" if lines else "no convolution needs a halo"
+    _draw_key(axes, 76, _HALO, [title, *lines])
 
 
 def _heading(axes, text):
     axes.text(16, axes.get_ylim()[1] - 6, text, fontsize=10.5, fontweight="bold", va="top", color=_TEXT)
 
 
-def _say(axes, y, color, lines):
+def _draw_key(axes, y, color, lines):
     axes.add_patch(Rectangle((16, y - 9), 12, 12, facecolor=color, edgecolor=_EDGE, linewidth=0.8))
     axes.text(36, y + 4, "\n".join(lines), fontsize=_SMALL + 0.5, va="top", color=_TEXT, linespacing=1.4)
 
@@ -92,7 +92,7 @@ def _fill(axes, polygons, at, color, edge, line):
 
 
 def _number_slices(axes, cuts, paper, at):
-    """Writes the processors' coordinates on the front, where there is room."""
+    """Writes the coordinates of the processors on the front if there is room."""
     names, parts = dict(cuts.layout.rules), cuts.parts
     split = [dim for dim in parts if parts[dim] > 1]
     if not split:
@@ -112,7 +112,7 @@ def _number_slices(axes, cuts, paper, at):
 
 
 def _name_edges(axes, cuts, paper, at):
-    """Beside each dimension's edge the numbers of its slices, its name and its size."""
+    """Writes the name, the size and the slice numbers of each dimension along its edge."""
     corners = paper.corners({dim: (0, size) for dim, size in cuts.volume})
     (_, bottom), (_, right), (_, back) = corners
     ends = [
@@ -132,12 +132,12 @@ def _name_edges(axes, cuts, paper, at):
             x, y = x0 + (x1 - x0) * along + at[0] + 6 * dx, y0 + (y1 - y0) * along + at[1] + 6 * dy
             h, v = {-1: ("right", "center"), 0: ("center", "top")}.get(dx, ("left", "top"))
             axes.text(x, y, str(i), ha=h, va=v, fontsize=_SMALL - 1, color="#555555")
-        which = f"{dict(cuts.layout.rules)[dim]} 0 to {n - 1}" if n > 1 else "not cut"
+        which = f"{dict(cuts.layout.rules)[dim]} 0 to {n - 1}" if n > 1 else "not split"
         away = 36 if n > 1 else 18
         x, y = (x0 + x1) / 2 + at[0] + away * dx, (y0 + y1) / 2 + at[1] + away * dy
         text = f"{dim}: {size} voxels, {which}"
         half, back = 2.8 * len(text), math.radians(angle)
-        # Beside short edges, the name stays on the paper.
+        # Keeps the names of short edges on the paper.
         if dx > 0 and 2 * half > length:
             text, half = text.replace(", ", "\n"), half / 2
             x, y = x + 7 * dx, y + 7 * dy

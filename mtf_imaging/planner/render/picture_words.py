@@ -1,49 +1,49 @@
-"""What a picture of a layout says in words."""
+"""The texts in the picture of a layout."""
 
 import math
 
 from mtf_imaging.planner.render.picture_boxes import Box, Cuts, widened
 
 
-def processors_in_words(cuts: Cuts) -> str:
-    """How many processors there are, and what those do that cut no slice.
+def describe_processors(cuts: Cuts) -> str:
+    """Describes the mesh and the mesh dimensions that do not split the volume.
 
     >>> from mtf_imaging.layout import Layout
-    >>> processors_in_words(Cuts((("x", 8),), Layout.parse("rows:2,cores:2", "x:rows,batch:cores")))
-    "4 processors, rows 2 x cores 2. 'batch' over cores: 2 such sets of slices, each of its part of the batch."
+    >>> describe_processors(Cuts((("x", 8),), Layout.parse("rows:2,cores:2", "x:rows,batch:cores")))
+    "4 processors, rows 2 x cores 2. 'batch' is split over cores: 2 sets of these slices, each with its own images."
     """
     sizes, rules = dict(cuts.layout.mesh_shape), dict(cuts.layout.rules)
     number = math.prod(sizes.values())
     mesh = " x ".join(f"{name} {size}" for name, size in sizes.items())
-    said = ["1 processor." if number == 1 else f"{number:,} processors, {mesh}."]
+    sentences = ["1 processor." if number == 1 else f"{number:,} processors, {mesh}."]
     for dim, onto in rules.items():
         if dim in cuts.parts or sizes[onto] == 1:
             continue
         if dim == "batch":
-            said.append(f"'batch' over {onto}: {sizes[onto]} such sets of slices, each of its part of the batch.")
-        else:
-            said.append(
-                f"'{dim}' over {onto}: {sizes[onto]} processors share each slice, each with its part of '{dim}'."
+            sentences.append(
+                f"'batch' is split over {onto}: {sizes[onto]} sets of these slices, each with its own images."
             )
+        else:
+            sentences.append(f"'{dim}' is split over {onto}: {sizes[onto]} processors share each of these slices.")
     for name, size in sizes.items():
         if size > 1 and name not in rules.values():
-            said.append(f"no rule uses {name}: the same work is done {size} times.")
-    return " ".join(said)
+            sentences.append(f"No rule uses {name}: {size} processors repeat the same work.")
+    return " ".join(sentences)
 
 
-def size_in_words(box: Box) -> str:
-    """Voxels along each dimension.
+def describe_size(box: Box) -> str:
+    """Returns the number of voxels along each dimension.
 
-    >>> size_in_words({"x": (4, 8), "y": (0, 6)})
+    >>> describe_size({"x": (4, 8), "y": (0, 6)})
     'x 4, y 6 voxels'
     """
     return ", ".join(f"{dim} {high - low:g}" for dim, (low, high) in box.items()) + " voxels"
 
 
-def halo_in_words(box: Box, halo: dict[str, tuple[int, int]], volume: tuple) -> list[str]:
-    """Voxels that a slice gets from its neighbours, a line for each dimension that has some.
+def describe_halo(box: Box, halo: dict[str, tuple[int, int]], volume: tuple) -> list[str]:
+    """Returns the voxels that a slice needs from its neighbors, one line per dimension with a halo.
 
-    >>> halo_in_words({"x": (0, 4), "y": (0, 6)}, {"x": (1, 1)}, (("x", 8), ("y", 6)))
+    >>> describe_halo({"x": (0, 4), "y": (0, 6)}, {"x": (1, 1)}, (("x", 8), ("y", 6)))
     ['x: 0 before, 1 after']
     """
     around = widened(box, halo, volume)
@@ -52,7 +52,7 @@ def halo_in_words(box: Box, halo: dict[str, tuple[int, int]], volume: tuple) -> 
 
 
 def tick_places(parts: int, pixels: float) -> list[int]:
-    """Slices whose number is written beside them: all where there is room, else some, with the first and the last.
+    """Returns the slices that get a number: all if there is room, otherwise some, including the first and the last.
 
     >>> tick_places(4, 400), tick_places(128, 400)
     ([0, 1, 2, 3], [0, 32, 64, 96, 127])

@@ -1,4 +1,4 @@
-"""What a search found, as a table, with the reason why each layout but the first is not the first."""
+"""The result of a search as a table, with the reason why each layout is slower than the first."""
 
 from mtf_imaging.planner.render.text import format_seconds
 from mtf_imaging.planner.search.search import Found, Searched
@@ -8,11 +8,11 @@ _HEAD = ("", "mesh shape", "layout", "step", "exchange", "memory", "why")
 
 
 def search_table(searched: Searched, top: int) -> str:
-    """The first `top` layouts, and how many are not legal.
+    """Returns a table of the first `top` layouts, with the number of illegal layouts.
 
     Args:
-      searched: what was found.
-      top: how many to show.
+      searched: the result of the search.
+      top: the number of layouts to show.
     """
     shown = searched.found[:top]
     rows = [_HEAD]
@@ -36,10 +36,10 @@ def search_table(searched: Searched, top: int) -> str:
         else ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     )
     if len(searched.found) > top:
-        lines.append(f"and {len(searched.found) - top} more, which a larger top shows")
+        lines.append(f"and {len(searched.found) - top} more; increase top to list them")
     if searched.illegal:
         layout, fault = next(iter(searched.illegal.items()))
-        others = f"; so are {len(searched.illegal) - 1} others" if len(searched.illegal) > 1 else ""
+        others = f" and {len(searched.illegal) - 1} more" if len(searched.illegal) > 1 else ""
         lines.append(f"not legal: {layout}{others}. {fault}")
     return "\n".join(lines)
 
@@ -51,16 +51,16 @@ def _why(found: Found, best: Found | None) -> str:
         return "the fastest that fits"
     slower = found.time.total / best.time.total - 1
     if slower < 0.0005:
-        return "as fast"
+        return "equally fast"
     parts = zip(found.time._fields, found.time, best.time, strict=True)
     name = max(parts, key=lambda part: part[1] - part[2])[0]
     reason = {
-        "compute": "computes more" + (", activations again" if found.recompute > best.recompute else ""),
-        "links": f"sends {_ratio(found.time.links, best.time.links)} the bytes",
-        "latency": f"{_ratio(found.time.latency, best.time.latency)} the exchanges",
+        "compute": "recomputes activations" if found.recompute > best.recompute else "computes more",
+        "links": f"sends {_ratio(found.time.links, best.time.links)} bytes",
+        "latency": f"{_ratio(found.time.latency, best.time.latency)} exchanges",
     }[name]
     return f"{slower:.1%} slower: {reason}"
 
 
 def _ratio(more, less):
-    return f"{more / less:.1f} times" if less else "all"
+    return f"{more / less:.1f} times as many" if less else "more"

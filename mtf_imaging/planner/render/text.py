@@ -1,4 +1,4 @@
-"""What is said of a layout, for people: a summary, and a table of operations."""
+"""The explanation of a layout as text: a summary and a table of operations."""
 
 import os
 import sys
@@ -11,33 +11,33 @@ _BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", 
 
 
 def text(explained: Explained, verbose: bool = False, colors: bool = False) -> str:
-    """The summary, and the table of operations with halos, or of all.
+    """Returns the summary and the table of operations.
 
     Args:
-      explained: what is shown.
-      verbose: whether every operation is.
-      colors: whether to use a terminal's escape sequences.
+      explained: the explanation to show.
+      verbose: whether the table lists all operations instead of only operations with halos.
+      colors: whether to use the escape sequences of a terminal.
     """
-    summary = "\n".join(_summary(explained, _paint if colors else lambda said, *_: said))
+    summary = "\n".join(_summary(explained, _paint if colors else lambda text, *_: text))
     return f"{summary}\n\n{_table(explained.plan, verbose)}"
 
 
 def use_colors() -> bool:
-    """Whether printed text may be colored: on a terminal, unless NO_COLOR is set (no-color.org)."""
+    """Returns whether to color printed text: on a terminal, unless NO_COLOR is set (no-color.org)."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def groups(plan: Plan) -> dict[str, list[OpCost]]:
-    """The operations of a plan by the forward operation that they are of, itself first; an update is one group."""
-    found = {}
+    """Groups the operations of a plan by forward operation, which comes first; the update is one group."""
+    result = {}
     for op in plan.ops:
         name = "the optimizer" if op.phase == "update" else op.name.split("/gradients/")[0]
-        found.setdefault(name, []).append(op)
-    return found
+        result.setdefault(name, []).append(op)
+    return result
 
 
-def _paint(said, colour):
-    return f"{colour}{said}{_OFF}"
+def _paint(text, color):
+    return f"{color}{text}{_OFF}"
 
 
 def _summary(explained, paint):
@@ -45,59 +45,59 @@ def _summary(explained, paint):
     layout = plan.layout
     mesh = "one processor"
     if layout.mesh_shape:
-        mesh = f"mesh {layout.mesh_string}, layout {layout.rules_string or 'of nothing'}"
+        mesh = f"mesh {layout.mesh_string}, layout " + (layout.rules_string or '""')
     yield paint(f"{mesh}: {_number(plan.processors, 'processor')} on {_number(plan.devices, 'device')}", _BOLD)
     if plan.parts > 1:
-        again = ", with a forward pass more for sums over the batch" if plan.forward_passes > 1 else ""
-        yield f"a batch of {explained.batch_size} in {plan.parts} parts, one after the other{again}"
+        again = ", with an extra forward pass for sums over the batch" if plan.forward_passes > 1 else ""
+        yield f"a batch of {explained.batch_size} in {plan.parts} micro-batches{again}"
     if explained.repeated:
-        yield f"nothing is split over {' and '.join(explained.repeated)}: along it all do the same work"
+        yield f"no rule uses {' or '.join(explained.repeated)}, so processors repeat the same work there"
     yield ""
-    yield "memory of a device"
-    for name, of in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
-        if of is not None:
-            yield _memory_line(explained, name, of, paint)
-    yield f"  most is held at {_short(plan.peak.at.name)}, with {_largest(plan)}"
+    yield "memory per device"
+    for name, variant in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
+        if variant is not None:
+            yield _memory_line(explained, name, variant, paint)
+    yield f"  the peak is at {_short(plan.peak.at.name)}; largest tensors: {_largest(plan)}"
     yield ""
-    yield "a step"
+    yield "per step"
     ends = plan.interior, plan.border
     for phase in ("forward", "backward"):
         interior, border = (format_bytes(plan.sent(end, phase)) for end in ends)
         exchanges, sums = plan.count(phase=phase), plan.count(("sum",), phase)
         yield (
-            f"  {phase:9} {_flops(plan.total(lambda op: op.flops, phase))} a processor; halos: {interior} sent by an "
-            f"interior processor, {border} by one at a corner, in {exchanges} exchanges; {_number(sums, 'all-reduce')}"
+            f"  {phase:9} {_flops(plan.total(lambda op: op.flops, phase))} per processor; halos: an interior processor "
+            f"sends {interior}, a corner processor {border}, in {exchanges} exchanges; {_number(sums, 'all-reduce')}"
         )
     moved = plan.sent(plan.interior, kinds=("gather", "all-to-all"))
     if moved:
-        yield f"  slices gathered: {format_bytes(moved)} sent by a processor"
+        yield f"  gathered slices: each processor sends {format_bytes(moved)}"
     if plan.devices > 1:
-        state = f"; optimizer state: {format_bytes(plan.state_sent)}" if plan.state_sent else ""
-        yield f"  weights: {format_bytes(plan.weights_sent)} sent to each device{state}"
+        state = f" and {format_bytes(plan.state_sent)} of optimizer state" if plan.state_sent else ""
+        yield f"  each device receives {format_bytes(plan.weights_sent)} of weights{state}"
     if time is not None:
-        said = f"{format_seconds(time.total)} a step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
+        total = f"{format_seconds(time.total)} per step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
         parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in time._asdict().items())
-        yield f"  {paint(said, _BOLD)}: {parts}"
+        yield f"  {paint(total, _BOLD)}: {parts}"
         yield paint(
-            f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s of {explained.dtype} "
-            f"({hardware.share:.0%} of what the maker states), {hardware.link / 1e9:.3g} GB/s from a device, "
-            f"{hardware.latency * 1e6:.3g} us an exchange, none of it hidden behind computing",
+            f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s in {explained.dtype} "
+            f"({hardware.share:.0%} of the data sheet), {hardware.link / 1e9:.3g} GB/s sent per device, "
+            f"{hardware.latency * 1e6:.3g} us per exchange, no overlap with computation",
             _DIM,
         )
     else:
-        yield "  With hardware, for instance h200, this also says how long a step takes and whether it fits."
+        yield "  Set hardware, for example h200, to estimate the step time and to check whether the memory suffices."
 
 
 def _memory_line(explained, name, plan, paint):
-    said = f"  {name:22} {format_bytes(plan.memory):>10}"
+    line = f"  {name:22} {format_bytes(plan.memory):>10}"
     parts = ((plan.weights, "weights"), (plan.state, "optimizer"), (plan.peak.nbytes, "at the peak"))
-    said += " = " + " + ".join(f"{format_bytes(size)} {what}" for size, what in parts)
+    line += " = " + " + ".join(f"{format_bytes(size)} {what}" for size, what in parts)
     fits = explained.fits(plan)
     if fits is None:
-        return said
+        return line
     hardware = explained.hardware
     room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
-    return said + (paint(f": fits {room}", _GREEN) if fits else paint(f": does not fit {room}", _RED))
+    return line + (paint(f": fits in {room}", _GREEN) if fits else paint(f": does not fit in {room}", _RED))
 
 
 def _largest(plan):
@@ -105,7 +105,7 @@ def _largest(plan):
 
 
 def _short(name):
-    """An operation's name without the scope that all share, and which gradient it is of."""
+    """Shortens the name of an operation and marks gradients with "(backward)"."""
     forward, _, backward = name.removesuffix(":0").partition("/gradients/")
     return f"{forward} (backward)" if backward else forward
 
@@ -117,32 +117,33 @@ def _table(plan, verbose):
     rows, rest = [], []
     for name, ops in groups(plan).items():
         (rows if verbose or any(any(sum(h) for h in op.halo.values()) for op in ops) else rest).append((name, ops))
-    if not verbose and not rows:  # nothing is split: what computes most
+    if not verbose and not rows:  # without halos, list the operations that compute most
         rows = sorted(rest, key=lambda group: -sum(op.flops for op in group[1]))[:20]
         rest = [group for group in rest if group not in rows]
     lines = [_HEAD, *(_row(plan, name, ops) for name, ops in rows)]
     if rest:
-        lines.append(_row(plan, f"{len(rest)} others", [op for _, ops in rest for op in ops], summed=True))
+        lines.append(_row(plan, f"{len(rest)} others", [op for _, ops in rest for op in ops], is_total=True))
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
     shown = ["  ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)).rstrip() for line in lines]
     notes = [
-        "halo: voxels (before, after); sends: an interior processor / one at a corner, a step; results: kept or not"
+        "halo: voxels (before, after); sends: bytes per step of an interior / a corner processor; "
+        "results: bytes of the forward pass, kept or recomputed"
     ]
     if not verbose:
-        notes.append("verbose shows every operation")
+        notes.append("verbose lists every operation")
     return "\n".join([*shown, *notes])
 
 
-def _row(plan, name, ops, summed=False):
+def _row(plan, name, ops, is_total=False):
     first = ops[0]
     halo = " ".join(f"{dim}:{before},{after}" for dim, (before, after) in first.halo.items() if before or after)
     sends = [_sends(plan, [op for op in ops if op.phase == phase]) for phase in ("forward", "backward")]
     sums = sum(e.kind == "sum" for op in ops for e in op.exchanges)
     return (
         name,
-        "" if summed else first.whole,
-        "" if summed else " x ".join(map(str, first.slice)),
-        "" if summed else halo,
+        "" if is_total else first.whole,
+        "" if is_total else " x ".join(map(str, first.slice)),
+        "" if is_total else halo,
         *sends,
         str(sums or ""),
         _flops(sum(op.flops * plan.times(op.phase) for op in ops)),
@@ -175,7 +176,7 @@ def _flops(number):
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds for people.
+    """Formats a duration.
 
     >>> format_seconds(0.0419)
     '41.9 ms'

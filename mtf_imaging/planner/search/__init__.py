@@ -1,1 +1,1 @@
-"""The search for the best layout, and for the largest cube."""
+"""Search for the fastest layout and for the largest cube."""

@@ -1,4 +1,7 @@
-"""All layouts that use a number of devices: every way to write it as a product of factors, one for each dimension."""
+"""The layouts that use a given number of devices.
+
+Each layout is one way to write this number as a product with one factor per dimension.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,14 +12,14 @@ BATCH = "batch"
 
 
 def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
-    """Yields the layouts of that many processors that split the batch and spatial dimensions.
+    """Yields the layouts that split the batch and the spatial dimensions over all devices.
 
     >>> [str(layout) for layout in candidates(2, ["x"])]
     ['x:rows on rows:2', 'batch:cores on cores:2']
 
     Args:
-      num_devices: processors, all of which are used.
-      spatial: names of at most three spatial dimensions.
+      num_devices: the number of devices; each holds one processor.
+      spatial: the names of up to three spatial dimensions.
     """
     dims = dict(zip(spatial, _MESH_NAMES, strict=False)) | {BATCH: "cores"}
     for factors in _factors(num_devices, len(dims)):
@@ -25,7 +28,7 @@ def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
 
 
 def _factors(product: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yields all ordered ways to write a product as `count` factors, the largest first ones first."""
+    """Yields all ordered ways to write a product as `count` factors, in descending order of the first factor."""
     if count == 1:
         yield (product,)
         return

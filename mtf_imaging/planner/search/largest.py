@@ -1,31 +1,31 @@
-"""The largest cube that can be trained on a number of devices."""
+"""Search for the largest cube that a number of devices can train."""
 
 from collections.abc import Callable, Sequence
 
 from mtf_imaging.layout import Layout
 from mtf_imaging.planner.search.search import Found, Searched
 
-STEP = 16  # voxels: what a U-Net that halves its input four times can halve
-_SIZES = (128, 256, 512, 1024, 64, 32, 16)  # where the search begins: the first of which some layout is legal and fits
+STEP = 16  # voxels: a U-Net that halves its input four times needs a multiple of 16
+_SIZES = (128, 256, 512, 1024, 64, 32, 16)  # starting sizes, tried in this order until a layout is legal and fits
 _FEW = 4
-_MARGIN = 1.15  # halos are a larger part of small cubes, so that memory by the voxel leads to too small a guess
+_MARGIN = 1.15  # halos take a larger share of small cubes, so memory per voxel underestimates the largest size
 
 
 def largest_cube(
     search_at: Callable[[int, Sequence[Layout], int | None], Searched], every: Sequence[Layout], memory: float
 ) -> tuple[int, Found] | None:
-    """The largest multiple of 16 voxels at which some layout fits, and the fastest layout there.
+    """Finds the largest multiple of 16 voxels at which a layout fits, and the fastest layout at this size.
 
-    Memory grows with the voxels, so that of a small cube says where to look. What is too large there is told by the
-    layouts that need least.
+    Memory grows with the number of voxels, so the memory of a small cube gives a first guess. From there, the search
+    tries the layouts that need the least memory.
 
     Args:
-      search_at: a function (size, layouts, how many legal ones to look at, None for all) -> what was found.
+      search_at: a function (size, layouts, limit) -> `Searched`; it ranks up to `limit` legal layouts, None ranks all.
       every: the layouts to try.
-      memory: bytes that a program can have of a device.
+      memory: bytes that a program can use on each device.
 
     Returns:
-      (size, layout), or None where not even the smallest fits.
+      (size, layout), or None if even the smallest cube does not fit.
     """
     for begin in _SIZES:
         searched = search_at(begin, every, None)
@@ -39,6 +39,6 @@ def largest_cube(
     size = max(begin, int(guess * _MARGIN) // STEP * STEP)
     while size > begin and not search_at(size, order, _FEW).best:
         size -= STEP
-    while search_at(size + STEP, order, _FEW).best:  # the guess may have been too low all the same
+    while search_at(size + STEP, order, _FEW).best:  # the guess may still be too low
         size += STEP
     return size, search_at(size, every, None).best

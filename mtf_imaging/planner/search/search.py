@@ -1,4 +1,4 @@
-"""The layouts that a number of devices allows, ranked by how long a step takes among those that fit."""
+"""Ranking of layouts by memory and step time."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -18,10 +18,10 @@ class Found:
 
     Attributes:
       layout: the layout.
-      recompute: whether activations are computed again in the backward pass.
-      plan: what a step costs.
-      time: how long it takes.
-      fits: whether a device holds it.
+      recompute: whether the backward pass recomputes activations.
+      plan: the cost of a step.
+      time: the duration of a step.
+      fits: whether the step fits in the memory of a device.
     """
 
     layout: Layout
@@ -33,11 +33,11 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Searched:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-      found: legal layouts, those that fit first, the fastest first; of the others those that need least first.
-      illegal: the first fault of each other layout.
+      found: the legal layouts: first the layouts that fit, by step time, then the others, by memory.
+      illegal: the first fault of each illegal layout.
     """
 
     found: tuple[Found, ...]
@@ -49,10 +49,12 @@ class Searched:
 
 
 class Steps:
-    """Traces the step of a job, once for all layouts unless its network asks for the layout.
+    """Traces the step of a job.
+
+    All layouts share one trace unless the network depends on the layout.
 
     Args:
-      trace: a function (layout, recompute) -> `TracedStep`, or None where there is no such choice.
+      trace: a function (layout, recompute) -> `TracedStep`, or None if the network cannot recompute activations.
     """
 
     def __init__(self, trace: Callable[[Layout, bool], TracedStep | None]):
@@ -76,16 +78,17 @@ def search(
     recompute: bool = False,
     only: int | None = None,
 ) -> Searched:
-    """Ranks layouts.
+    """Ranks layouts by memory and step time.
 
     Args:
       every: the layouts to try.
-      steps: their steps.
-      hardware: the devices.
-      dtype: of the activations.
-      memory: bytes that a program can have of a device.
-      recompute: whether the job computes activations again; where it does not, and they do not fit, that is tried.
-      only: how many legal ones to look at; default: all.
+      steps: the function that traces the step of a layout.
+      hardware: the kind of device.
+      dtype: the dtype of the activations.
+      memory: bytes that a program can use on each device.
+      recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
+        the layout with recomputation.
+      only: the number of legal layouts to rank; default: all.
     """
     found, illegal, legal = [], {}, 0
     for layout in every:
@@ -108,7 +111,7 @@ def search(
 
 
 def first_fault(error: MtfImagingError) -> str:
-    """The first fault of a layout's error, in a line."""
+    """Returns the first fault of a layout error as one line."""
     lines = str(error).splitlines()
     return (lines[1] if len(lines) > 1 else lines[0]).strip()
 
