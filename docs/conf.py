@@ -1,0 +1,68 @@
+"""Settings of the documentation site; `make docs` builds it."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
+
+from mtf_imaging import __version__  # noqa: E402
+from mtf_imaging.cli.runtime.quiet import import_tensorflow  # noqa: E402
+
+import_tensorflow()  # autodoc imports it anyway, with more log lines
+
+project = "mtf_imaging"
+author = "the authors of mtf_imaging"
+copyright = ""
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "site_extension.generated_pages",
+    "site_extension.docstrings",
+    "site_extension.public_names",
+    "site_extension.repository_links",
+    "site_extension.offline",
+]
+exclude_patterns = ["_build"]
+smartquotes = False  # they turn --flag into a dash
+
+# Every reference must lead somewhere, with these exceptions.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:obj", ".*"),  # a word in backticks, which need not be a name that the site describes
+    ("py:class", r"(?!mtf_imaging\.).*"),  # types in signatures: of Python, NumPy, TensorFlow and mesh_tensorflow
+    ("py:class", r"mtf_imaging\..*"),  # types in signatures that users do not name
+    ("py:exc", r"[A-Z]\w+"),  # errors of Python; see test_docs_site.py for the package's own
+]
+
+# Markdown and the notebook. The notebook keeps its outputs, so a build runs nothing; tests/test_notebook.py runs it.
+myst_heading_anchors = 4
+nb_execution_mode = "off"
+
+# Python API
+autodoc_class_signature = "mixed"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80
+python_use_unqualified_type_names = True
+autosummary_generate = False
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+# HTML: everything that a page loads is in the output folder
+html_theme = "furo"
+html_title = f"mtf_imaging {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+html_theme_options = {"footer_icons": []}
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
