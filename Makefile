@@ -6,6 +6,9 @@
 # make figures REAL_CT=folder  the scores of real CTs, too; the folder holds train/ and test/
 # make lint              ruff and mypy
 # make bench             a training step under layouts beside plain TensorFlow's: 5 minutes on 2 cores, into bench/
+# make docs              the documentation site, into site/html; warnings are errors
+# make docs-serve        the same, served at http://localhost:8000
+# make docs-links        checks the links to other sites; needs the network
 
 # The first Python that the package is known to run on.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -35,6 +38,23 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
 
+SITE := site
+SPHINX := .venv/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --doctree-dir $(SITE)/doctrees
+
+docs: .venv/installed-docs
+	$(SPHINX) --builder html docs $(SITE)/html
+	@echo "The site is in $(SITE)/html/index.html"
+
+docs-serve: docs
+	.venv/bin/python -m http.server --bind localhost --directory $(SITE)/html 8000
+
+docs-links: .venv/installed-docs
+	$(SPHINX) --builder linkcheck docs $(SITE)/links
+
+.venv/installed-docs: $(INSTALLED)
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@
+
 figures: $(INSTALLED)
 	.venv/bin/python -m benchmarks.figures --output_dir figures $(if $(REAL_CT),--real_ct_dir "$(REAL_CT)")
 
@@ -44,4 +64,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo figures test test-all test-kill lint
+.PHONY: bench demo docs docs-links docs-serve figures test test-all test-kill lint

@@ -1,19 +1,23 @@
-"""What a page of the documentation holds: files to write, and commands to run."""
+"""Reads a page of the documentation: files to write, commands to run, code with its output, headings and links."""
 
 import re
 from pathlib import Path
 
-_BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^(```+)(?!`).*?^\1`*$", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"# ([\w./]+\.(?:py|gin))\n")
+_LINK = re.compile(r"!?\[(?:[^\]`]|`[^`]*`)*\]\(([^)\s]+)\)")
+# a block and, directly or after one line such as "It prints:", the text that it prints
+_OUTPUT = r"^```{}\n(.*?)^```\n\n(?:[^\n`]+:\n\n)?```text\n(.*?)^```"
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The blocks of a language that are no files."""
+    """Returns the blocks of a language that are not files."""
     return [text for found, text in _BLOCK.findall(page.read_text()) if found == language and not _NAME.match(text)]
 
 
 def files(page: Path) -> dict[str, str]:
-    """The blocks whose first line is a comment with a file's name, by that name."""
+    """Returns the blocks whose first line is a comment with the name of a file: {name: text}."""
     return {match[1]: text for _, text in _BLOCK.findall(page.read_text()) if (match := _NAME.match(text))}
 
 
@@ -23,7 +27,52 @@ def write_files(page: Path, folder: Path) -> None:
         (folder / name).write_text(text)
 
 
+def outputs(page: Path, language: str) -> list[tuple[str, str]]:
+    """Returns pairs of a block and the text block below it, which shows what the first prints."""
+    pattern = re.compile(_OUTPUT.format(language), re.DOTALL | re.MULTILINE)
+    found = [match.groups() for match in pattern.finditer(page.read_text())]
+    return [(code, text) for code, text in found if "\n```" not in code]
+
+
 def command_lines(page: Path) -> list[str]:
-    """The lines of all bash blocks, with those that go on in the next one joined, without comments of a whole line."""
-    lines = "\n".join(blocks(page, "bash")).replace("\\\n", " ").splitlines()
+    """Returns the lines of all bash blocks without comments; a line that ends in a backslash includes the next one."""
+    return _lines("\n".join(blocks(page, "bash")))
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.replace("\\\n", " ").splitlines()
     return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def commands_with_output(page: Path) -> list[tuple[str, str]]:
+    """Returns pairs of a command line and the text block below it."""
+    found = [(_lines(block), text) for block, text in outputs(page, "bash")]
+    return [(lines[0], text) for lines, text in found if len(lines) == 1]
+
+
+def prose(text: str) -> str:
+    """Returns Markdown without its code blocks."""
+    return _FENCE.sub("", text)
+
+
+def inline_code(text: str) -> list[str]:
+    """Returns the code in backticks."""
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose(text))
+
+
+def links(text: str) -> list[str]:
+    """Returns the targets of the links and pictures of Markdown."""
+    return _LINK.findall(prose(text))
+
+
+def anchors(text: str) -> set[str]:
+    """Returns the fragments of the headings of Markdown, as GitHub makes them."""
+    found: dict[str, int] = {}
+    slugs = set()
+    for heading in re.findall(r"^#{1,6} +(.*?) *#*$", prose(text), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        number = found.get(slug, 0)
+        found[slug] = number + 1
+        slugs.add(f"{slug}-{number}" if number else slug)
+    return slugs

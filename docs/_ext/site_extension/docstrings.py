@@ -3,13 +3,16 @@
 Sphinx's own reader of such docstrings, napoleon, takes the text before a colon in `Returns` for a type, and several
 exceptions in one entry of `Raises` for a single name. The functions here know the package's conventions instead:
 
-- An indented block outside of sections is an example in Python.
+- An indented block outside of sections is code.
 - A name in single backticks links to its description, if the site has one. Other text in backticks is code.
 - Other characters mean themselves.
 """
 
+import ast
 import inspect
+import itertools
 import re
+import textwrap
 
 from docutils import nodes
 from sphinx import addnodes
@@ -31,7 +34,8 @@ def to_restructured_text(docstring: str) -> str:
     """
     found: list[str] = []
     section, block = "", ""  # the current section; "example" or "doctest" within such a block
-    for line in [*inspect.cleandoc(docstring).splitlines(), ""]:
+    lines = [*_whole_backticks(inspect.cleandoc(docstring).splitlines()), ""]
+    for number, line in enumerate(lines):
         is_top = bool(line) and not line.startswith(" ")
         if block and (is_top if block == "example" else not line):
             block = ""
@@ -40,7 +44,7 @@ def to_restructured_text(docstring: str) -> str:
         elif match := _SECTION.match(line):
             section = match[1]
             found.append("")
-            if section in ("Returns", "Yields"):
+            if section in ("Returns", "Raises", "Yields"):
                 found.append(f":{_FIELDS[section]}:")
         elif line.startswith(">>> "):
             section, block = "", "doctest"
@@ -52,20 +56,45 @@ def to_restructured_text(docstring: str) -> str:
             found += _entry(section, line)
         elif line.startswith("    ") and found and not found[-1]:
             block = "example"
-            found += [".. code-block:: python", "", line]
+            found += [f".. code-block:: {_language(lines[number:])}", "", line]
         else:
             found.append(_inline(line))
     return "\n".join(found)
+
+
+def _whole_backticks(lines: list[str]) -> list[str]:
+    """Moves the end of code in backticks that continues on the next line to the line on which it begins."""
+    found: list[str] = []
+    for line in lines:
+        if found and found[-1].count("`") % 2 and "`" in line:
+            end, _, rest = line.strip().partition("`")
+            found[-1] += f" {end}`"
+            line = line[: len(line) - len(line.lstrip())] + rest.lstrip() if rest.strip(" .,;:)") else ""
+            found[-1] += "" if line else rest.rstrip()
+            if not line:
+                continue
+        found.append(line)
+    return found
+
+
+def _language(lines: list[str]) -> str:
+    """Returns the language of the block that lines begin with."""
+    block = itertools.takewhile(lambda line: not line or line.startswith(" "), lines)
+    try:
+        ast.parse(textwrap.dedent("\n".join(block)))
+    except SyntaxError:
+        return "text"
+    return "python"
 
 
 def _entry(section: str, line: str) -> list[str]:
     """Returns a line of a section as a field, or as the continuation of one."""
     match = _ENTRY.match(line)
     if not match or section in ("Returns", "Yields"):
-        return ["    " + _inline(line)]
+        return [f"    {_inline(line)}"]
     if section == "Raises":
-        names = ", ".join(f":py:obj:`{name}`" for name in match["names"].split(", "))
-        return [f":raises: {names}: {_inline(match['text'])}"]
+        names = ", ".join(f":py:exc:`{name}`" for name in match["names"].split(", "))
+        return [f"  - {names}: {_inline(match['text'])}"]
     names = [name.replace("*", "\\*") for name in match["names"].split(", ")]
     return [f":{_FIELDS[section]} {name}: {_inline(match['text'])}" for name in names]
 
@@ -87,8 +116,8 @@ def _escaped(text: str) -> str:
     return re.sub(r"([*|`]|_(?!\w))", r"\\\1", text)
 
 
-class Dashes(SphinxPostTransform):
-    """Replaces the two hyphens that Sphinx puts between a parameter and its description."""
+class Colons(SphinxPostTransform):
+    """Puts a colon between a parameter and its description, where Sphinx writes two hyphens."""
 
     default_priority = 800
 
@@ -103,7 +132,12 @@ def setup(app) -> dict:
     def process(app, what, name, thing, options, lines):
         lines[:] = to_restructured_text("\n".join(lines)).splitlines()
 
-    app.add_post_transform(Dashes)
+    def hide_protocol(app, what, name, thing, options, signature, returns):
+        is_protocol = what == "class" and getattr(thing, "_is_protocol", False)
+        return ("", None) if is_protocol else None  # Python's own signature of a protocol takes anything
+
+    app.connect("autodoc-process-signature", hide_protocol)
+    app.add_post_transform(Colons)
     app.connect("autodoc-process-docstring", process)
     for field in PyClasslike.doc_field_types:
         if field.name == "variable":

@@ -1,7 +1,7 @@
 """Writes reference pages from the code.
 
-A page contains a comment such as `<!-- generated: commands -->`. While Sphinx reads the page, it replaces the comment by
-Markdown. On GitHub the comment is invisible, so the page says there which command prints the same.
+A page contains a comment such as `<!-- generated: commands -->`. When Sphinx reads it, Markdown replaces the comment.
+GitHub shows nothing in its place, so the page names the command that prints the same.
 """
 
 import importlib
@@ -12,12 +12,12 @@ from itertools import groupby
 from pathlib import Path
 
 from absl import flags
+from pygments.lexers import PythonLexer
 
 from mtf_imaging import errors
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
 from mtf_imaging.cli.runtime.usage import PROGRAM
-from pygments.lexers import PythonLexer
 
 # purpose -> its commands
 COMMAND_GROUPS = {
@@ -104,8 +104,8 @@ def parameters() -> str:
 def _configurable(name: str, thing: Callable, rows: Iterable[configurables.Parameter]) -> str:
     table = []
     for row in rows:
-        default = "required" if row.default is None else f"`{row.default}`"
-        table.append((f"`{row.name}`", f"`{row.type}`", default, _escaped(row.meaning)))
+        default = "required" if row.default is None else _escaped(f"`{row.default}`")
+        table.append((f"`{row.name}`", _escaped(f"`{row.type}`"), default, _escaped(row.meaning)))
     first = inspect.cleandoc(thing.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     return "\n\n".join([f"#### {name}", _escaped(first), _table(("parameter", "type", "default", "meaning"), table)])
 
@@ -127,7 +127,9 @@ def _files(folder: str) -> str:
 
 def error_classes() -> str:
     """Returns a table of the error classes."""
-    classes = [thing for thing in vars(errors).values() if inspect.isclass(thing) and thing.__module__ == errors.__name__]
+    classes = [
+        thing for thing in vars(errors).values() if inspect.isclass(thing) and thing.__module__ == errors.__name__
+    ]
     rows = [
         (f"`mi.{thing.__name__}`", _escaped(inspect.cleandoc(thing.__doc__).partition("\n\n")[0].replace("\n", " ")))
         for thing in classes
@@ -136,18 +138,28 @@ def error_classes() -> str:
 
 
 def api(module_name: str, names: str) -> str:
-    """Returns a table of functions and classes with their first sentences, followed by their docstrings.
+    """Returns the docstrings of functions and classes, below a table of them if there are several.
 
     Args:
       module_name: the public module.
       names: the names in it, separated by spaces.
     """
-    module = importlib.import_module(module_name)
-    lines = [".. autosummary::", "", *(f"   ~{module_name}.{name}" for name in names.split()), ""]
+    module, lines = importlib.import_module(module_name), []
+    if " " in names:
+        lines = [
+            ".. autosummary::",
+            "   :nosignatures:",
+            "",
+            *(f"   ~{module_name}.{name}" for name in names.split()),
+            "",
+        ]
     for name in names.split():
         thing = getattr(module, name)
         if inspect.isclass(thing):
-            lines += [f".. autoclass:: {module_name}.{name}", *([] if issubclass(thing, Exception) else ["   :members:"])]
+            lines += [
+                f".. autoclass:: {module_name}.{name}",
+                *([] if issubclass(thing, Exception) else ["   :members:"]),
+            ]
         else:
             lines += [f".. {'autofunction' if callable(thing) else 'autodata'}:: {module_name}.{name}"]
         lines.append("")
@@ -181,7 +193,7 @@ def expand(text: str) -> str:
 
 
 def _default(flag: flags.Flag) -> str:
-    return "" if flag.default in (None, False, []) else f"`{flag.default}`"
+    return "" if flag.default in (None, False, []) else _escaped(f"`{flag.default}`")
 
 
 def _sentence(text: str) -> str:

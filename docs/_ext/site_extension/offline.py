@@ -7,7 +7,9 @@ from pathlib import Path
 from sphinx.errors import ExtensionError
 
 # what a browser loads by itself: sources of scripts, pictures, frames; style sheets and icons; imports and fonts of CSS
-_SOURCE = re.compile(r"""<(?!a\b)[a-z]+\b[^>]*?\b(?:src|srcset|poster|data)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)""", re.I)
+_SOURCE = re.compile(
+    r"""<(?!a\b)[a-z]+\b[^>]*?\b(?:src|srcset|poster|data)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)""", re.I
+)
 _LINKED = re.compile(r"""<link\b[^>]*?\bhref\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)""", re.I)
 _STYLE = re.compile(r"""(?:@import\s+|url\()\s*["']?\s*((?:https?:)?//[^"')\s]+)""", re.I)
 

@@ -1,7 +1,7 @@
 """Links from pages to the code.
 
-On GitHub, a page can link to a folder or a source file of the repository. The site has neither: a link to a folder becomes
-its text, followed by the path; a link to a file offers the file for download, as MyST does by itself.
+On GitHub, a page can link to a folder or a source file of the repository. The site contains neither. There, the path
+replaces a link to a folder. A link to a file downloads the file, which is what MyST does by default.
 """
 
 import re
