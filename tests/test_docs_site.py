@@ -148,7 +148,7 @@ def test_docstrings_become_restructured_text():
         "",
         "",
         ":returns:",
-        "    The sum: a number.",
+        "      The sum: a number.",
         "",
         "",
         ":raises:",
