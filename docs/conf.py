@@ -23,11 +23,21 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_copybutton",
+    "site_extension.contents",
     "site_extension.generated_pages",
     "site_extension.docstrings",
     "site_extension.public_names",
     "site_extension.repository_links",
     "site_extension.offline",
+]
+site_contents = [
+    "start/index",
+    "guides/index",
+    "concepts/index",
+    "reference/index",
+    "evidence/index",
+    "contributing",
+    "changelog",
 ]
 smartquotes = False  # they turn --flag into a dash
 

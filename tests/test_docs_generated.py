@@ -14,7 +14,7 @@ from mtf_imaging.cli.runtime import usage
 from tests import pages
 
 pytest.importorskip("pygments", reason="make docs installs what builds the site")
-from site_extension import generated_pages
+from site_extension import contents, generated_pages
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Modules whose __all__ is listed in the reference.
@@ -108,3 +108,11 @@ def test_comments_of_pages_name_a_part():
 
 def test_text_is_escaped_for_a_table():
     assert generated_pages._escaped("a|b, --num_steps, x * y, `c*|d`") == "a\\|b, `--num_steps`, x \\* y, `c*\\|d`"
+
+
+@pytest.mark.parametrize("folder", ["start", "guides", "concepts", "reference", "reference/api", "evidence"])
+def test_pages_of_a_folder_are_listed(folder):
+    tree = contents.expand((DOCS / folder / "index.md").read_text()).partition(":hidden:\n\n")[2]
+    listed = {(DOCS / folder / line).resolve() for line in tree.removesuffix("```\n").split()}
+    files = {*(DOCS / folder).glob("*.md"), *(DOCS / folder).glob("*.ipynb"), *(DOCS / folder).glob("*/index.md")}
+    assert listed == {path.with_suffix("") for path in files} - {DOCS / folder / "index"}
