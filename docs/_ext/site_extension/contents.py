@@ -1,7 +1,7 @@
 """Tables of contents from plain Markdown, which GitHub shows as well.
 
-The front page names its parts in `site_contents` of conf.py. The page of a part is a list of links, followed by the comment
-`<!-- contents -->`: the pages that the list links to are the pages of the part, in this order.
+The front page names its parts in `site_contents` of conf.py. The page of a part is a list of links, followed by the
+comment `<!-- contents -->`: the pages that the list links to are the pages of the part, in this order.
 """
 
 import re
