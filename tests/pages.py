@@ -12,17 +12,17 @@ _OUTPUT = r"^```{}\n(.*?)^```\n\n(?:[^\n`]+:\n\n)?```text\n(.*?)^```"
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Returns the blocks of a language that are not files."""
-    return [text for found, text in _BLOCK.findall(page.read_text()) if found == language and not _NAME.match(text)]
+    """Returns the code blocks in a language, except for files."""
+    return [text for name, text in _BLOCK.findall(page.read_text()) if name == language and not _NAME.match(text)]
 
 
 def files(page: Path) -> dict[str, str]:
-    """Returns the blocks whose first line is a comment with the name of a file: {name: text}."""
+    """Returns {file name: text} for the code blocks whose first line is a comment with a file name."""
     return {match[1]: text for _, text in _BLOCK.findall(page.read_text()) if (match := _NAME.match(text))}
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Writes the files of a page into a folder."""
+    """Writes the files of a page to a folder."""
     for name, text in files(page).items():
         (folder / name).write_text(text)
 
@@ -35,7 +35,7 @@ def outputs(page: Path, language: str) -> list[tuple[str, str]]:
 
 
 def command_lines(page: Path) -> list[str]:
-    """Returns the lines of all bash blocks without comments; a line that ends in a backslash includes the next one."""
+    """Returns the commands in all bash blocks, with continued lines joined and without comment lines."""
     return _lines("\n".join(blocks(page, "bash")))
 
 

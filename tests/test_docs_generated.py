@@ -35,7 +35,7 @@ def plain(markdown):
 def test_sections_of_commands_say_what_help_says(name):
     section, module = plain(generated_pages.command(name)), load(name)
     for part in re.split(r"\n\s*\n|\n  --", usage.command_help(name, module).partition("Flags:")[2]):
-        flag, _, meaning = part.replace("(needed)", "").partition("\n")
+        flag, _, meaning = re.sub(r" \((needed|required)\)\n", "\n", part).partition("\n")
         meaning = re.sub(r"\s*\(default:[^()]*\)$", "", meaning)
         assert plain(f"{flag}\n{meaning}") in section or (
             f"|--{flag.strip()}|" in section and plain(meaning) in section
