@@ -10,7 +10,7 @@ sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 from mtf_imaging import __version__  # noqa: E402
 from mtf_imaging.cli.runtime.quiet import import_tensorflow  # noqa: E402
 
-import_tensorflow()  # autodoc imports it anyway, with more log lines
+import_tensorflow()  # autodoc needs TensorFlow; here its log lines are hidden
 
 language = "en"
 project = "mtf_imaging"
@@ -39,18 +39,19 @@ site_contents = [
     "contributing",
     "changelog",
 ]
-smartquotes = False  # they turn --flag into a dash
+smartquotes = False  # would turn the hyphens of --flag into a dash
 
-# Every reference must lead somewhere, with these exceptions.
+# Every reference must have a target, with these exceptions.
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:obj", ".*"),  # a word in backticks, which need not be a name that the site describes
-    ("py:class", r"(?!mtf_imaging\.).*"),  # types in signatures: of Python, NumPy, TensorFlow and mesh_tensorflow
-    ("py:class", r"mtf_imaging\..*"),  # types in signatures that users do not name
+    ("py:obj", ".*"),  # any word in backticks
+    ("py:class", r"(?!mtf_imaging\.).*"),  # types of Python, NumPy, TensorFlow and mesh_tensorflow in signatures
+    ("py:class", r"mtf_imaging\..*"),  # internal types in signatures
 ]
 nitpick_ignore = [("py:exc", name) for name in dir(builtins)]
 
-# Markdown and the notebook. The notebook keeps its outputs, so a build runs nothing; tests/test_notebook.py runs it.
+# Markdown and the notebook. The notebook file contains its outputs, so the build does not run it.
+# tests/test_notebook.py runs it.
 myst_heading_anchors = 4
 nb_execution_mode = "off"
 
@@ -62,10 +63,9 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 autosummary_generate = False
-add_module_names = False
 toc_object_entries_show_parents = "hide"
 
-# HTML: everything that a page loads is in the output folder
+# HTML. Pages load only files in the output folder.
 html_theme = "furo"
 html_title = f"mtf_imaging {version}"
 html_static_path = ["_static"]

@@ -7,7 +7,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"^(```+)(?!`).*?^\1`*$", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"# ([\w./]+\.(?:py|gin))\n")
 _LINK = re.compile(r"!?\[(?:[^\]`]|`[^`]*`)*\]\(([^)\s]+)\)")
-# a block and, directly or after one line such as "It prints:", the text that it prints
+# a block and its output, which follows directly or after one line such as "It prints:"
 _OUTPUT = r"^```{}\n(.*?)^```\n\n(?:[^\n`]+:\n\n)?```text\n(.*?)^```"
 
 
@@ -28,10 +28,10 @@ def write_files(page: Path, folder: Path) -> None:
 
 
 def outputs(page: Path, language: str) -> list[tuple[str, str]]:
-    """Returns pairs of a block and the text block below it, which shows what the first prints."""
+    """Returns pairs of a code block and the text block with its output."""
     pattern = re.compile(_OUTPUT.format(language), re.DOTALL | re.MULTILINE)
-    found = [match.groups() for match in pattern.finditer(page.read_text())]
-    return [(code, text) for code, text in found if "\n```" not in code]
+    pairs = [match.groups() for match in pattern.finditer(page.read_text())]
+    return [(code, text) for code, text in pairs if "\n```" not in code]
 
 
 def command_lines(page: Path) -> list[str]:
@@ -45,34 +45,34 @@ def _lines(text: str) -> list[str]:
 
 
 def commands_with_output(page: Path) -> list[tuple[str, str]]:
-    """Returns pairs of a command line and the text block below it."""
-    found = [(_lines(block), text) for block, text in outputs(page, "bash")]
-    return [(lines[0], text) for lines, text in found if len(lines) == 1]
+    """Returns pairs of a command and the text block with its output."""
+    pairs = [(_lines(block), text) for block, text in outputs(page, "bash")]
+    return [(lines[0], text) for lines, text in pairs if len(lines) == 1]
 
 
 def prose(text: str) -> str:
-    """Returns Markdown without its code blocks."""
+    """Removes the code blocks from Markdown."""
     return _FENCE.sub("", text)
 
 
 def inline_code(text: str) -> list[str]:
-    """Returns the code in backticks."""
+    """Returns the inline code of Markdown."""
     return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose(text))
 
 
 def links(text: str) -> list[str]:
-    """Returns the targets of the links and pictures of Markdown."""
+    """Returns the targets of links and pictures."""
     return _LINK.findall(prose(text))
 
 
 def anchors(text: str) -> set[str]:
-    """Returns the fragments of the headings of Markdown, as GitHub makes them."""
-    found: dict[str, int] = {}
+    """Returns the link fragments of the headings, as on GitHub."""
+    counts: dict[str, int] = {}
     slugs = set()
     for heading in re.findall(r"^#{1,6} +(.*?) *#*$", prose(text), re.MULTILINE):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
         slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
-        number = found.get(slug, 0)
-        found[slug] = number + 1
+        number = counts.get(slug, 0)
+        counts[slug] = number + 1
         slugs.add(f"{slug}-{number}" if number else slug)
     return slugs

@@ -1,7 +1,7 @@
 """The pages of the documentation: Python blocks run, commands exist, shown outputs are real, and links lead somewhere.
 
-Blocks that are files of a name are run with the commands of their page, by `test_own_model.py` and `test_packaging.py`;
-the example of docs/guides/notebooks.md runs in `jobs/test_example.py`. `test_docs_site.py` checks the built site.
+`test_own_model.py` and `test_packaging.py` run the blocks with a file name, together with the commands of their page.
+`jobs/test_example.py` runs the example of docs/guides/notebooks.md. `test_docs_site.py` checks the built site.
 """
 
 import importlib
@@ -23,8 +23,11 @@ from tests import pages
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-GENERATED = {ROOT / "docs/reference/commands.md", ROOT / "docs/reference/gin.md"}  # have headings only on the site
-# Commands that need no data, no device and only seconds.
+GENERATED = {
+    ROOT / "docs/reference/commands.md",
+    ROOT / "docs/reference/gin.md",
+}  # their headings exist only on the site
+# Commands that need neither data nor a GPU, and take seconds.
 QUICK = ("explain", "search", "parameters")
 
 
@@ -61,7 +64,7 @@ def _quick_commands(page):
 @pytest.mark.slow
 @pytest.mark.parametrize("block", _of_pages(_quick_commands))
 def test_commands_print_the_text_below_them(block, tmp_path):
-    """Lines of the page occur in this order; "..." stands for any text, and for lines that are left out."""
+    """The command prints the lines of the page in this order; "..." stands for any text or for omitted lines."""
     line, text = block
     command = [sys.executable, "-m", "mtf_imaging.cli.main", *shlex.split(line)[1:]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -96,7 +99,7 @@ def test_every_command_line_is_one():
         if words[0] == "mtf-imaging" and words[1] not in ("--help", "--version"):
             command = importlib.import_module(f"mtf_imaging.cli.commands.{words[1]}")
             if "--help" not in words:
-                usage.parse_flags(words[1], command, words[2:])  # raises what a user would see
+                usage.parse_flags(words[1], command, words[2:])  # raises the error that a user would see
         elif words[0] == "make":
             assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
         elif words[:2] == ["python", "-m"] and words[2].partition(".")[0] in ("benchmarks", "tests", "mtf_imaging"):
@@ -120,7 +123,7 @@ def test_commands_in_sentences_exist(page):
 
 
 def _text(page):
-    """The Markdown of a page, with the pages that it includes."""
+    """Returns the Markdown of a page. A page that only includes a file has the Markdown of that file."""
     text = page.read_text()
     if match := re.match(r"```\{include\} (\S+)\n", text):
         text = (page.parent / match[1]).read_text()

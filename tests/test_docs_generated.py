@@ -1,4 +1,4 @@
-"""The parts of the documentation that are written from the code are complete, and equal what the commands print."""
+"""The generated parts of the documentation are complete, and agree with the output of the commands."""
 
 import importlib
 import re
@@ -17,17 +17,17 @@ pytest.importorskip("pygments", reason="make docs installs what builds the site"
 from site_extension import contents, generated_pages
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Modules whose __all__ is listed in the reference.
+# Modules whose __all__ the API pages list.
 MODULES = ("data", "jobs", "layout", "meshes", "ops", "training.optimizers")
-# Exported names that other pages describe.
-ELSEWHERE = {"mtf_imaging.layout.Layout", "mtf_imaging.layout.LayoutError", "mtf_imaging.layout.Rules"} | {
-    "mtf_imaging.layout.Shape",
+# Names that are described under another module.
+ELSEWHERE = {
+    *(f"mtf_imaging.layout.{name}" for name in ("Layout", "LayoutError", "Rules", "Shape")),
     "mtf_imaging.meshes.MESH_IMPLS",
 }
 
 
 def plain(markdown):
-    """Text without Markdown's marks and spaces; lines of help may break at a hyphen."""
+    """Returns text without Markdown syntax and spaces, because help lines may break at a hyphen."""
     return re.sub(r"\s+", "", re.sub(r"\\([*\[\]<>|])", r"\1", markdown).replace("`", ""))
 
 
@@ -79,7 +79,7 @@ def test_every_error_class_is_listed():
 
 
 def documented():
-    """The names on the pages of the API."""
+    """Yields the names on the API pages."""
     for page in DOCS.glob("reference/api/*.md"):
         for module, names in re.findall(r"^<!-- generated: api (\S+): (.+) -->$", page.read_text(), re.MULTILINE):
             yield from (f"{module}.{name}" for name in names.split())

@@ -1,4 +1,4 @@
-"""The built site: it loads nothing from the network, its links lead somewhere, and its pages fit a narrow window."""
+"""The built site: it loads nothing from the network, its links have targets, and its pages fit a narrow window."""
 
 import html
 import re
@@ -29,7 +29,7 @@ LOOK = """<script>
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Builds the site as `make docs` does."""
+    """Builds the site with the options of `make docs`."""
     folder = tmp_path_factory.mktemp("site")
     options = ["--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", folder / "doctrees"]
     command = [sys.executable, "-m", "sphinx", *options, "--builder", "html", ROOT / "docs", folder / "html"]
@@ -76,7 +76,7 @@ def test_the_reference_is_complete(site):
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser; install Debian's package chromium")
 @pytest.mark.parametrize("width", [420, 1400])
 def test_pages_fit_the_window_and_show_their_pictures(site, width):
-    """The headless browser has no window below 500 px, so the pages are shown in frames, which are narrower."""
+    """The window of the headless browser is at least 500 px wide, so frames show the pages at other widths."""
     if subprocess.run([CHROMIUM, "--version"], capture_output=True).returncode:
         pytest.skip(f"{CHROMIUM} does not run; install Debian's package chromium")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "look.html")

@@ -1,7 +1,7 @@
-"""Tables of contents from plain Markdown, which GitHub shows as well.
+"""Builds the table of contents from plain Markdown, so that the pages are readable on GitHub.
 
-The front page names its parts in `site_contents` of conf.py. The page of a part is a list of links, followed by the
-comment `<!-- contents -->`: the pages that the list links to are the pages of the part, in this order.
+`site_contents` in conf.py lists the parts of the site. The index page of each part contains a list of links, followed by
+the comment `<!-- contents -->`. The linked pages are the pages of the part, in the order of the list.
 """
 
 import re
@@ -11,12 +11,12 @@ _ITEM = re.compile(r"^- \[[^\]]*\]\(([^)#]+)\.(?:md|ipynb)\)", re.MULTILINE)
 
 
 def toctree(pages: list[str]) -> str:
-    """Returns a table of contents that only the sidebar shows."""
+    """Returns a toctree, which appears only in the sidebar."""
     return "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"])
 
 
 def expand(text: str) -> str:
-    """Replaces the comment of a page by a table of contents of the pages that its list links to."""
+    """Replaces the comment of a page by a toctree of the pages in its list."""
     return text.replace(_MARK, toctree(_ITEM.findall(text)))
 
 

@@ -1,11 +1,11 @@
-"""Lets autodoc read the package's docstrings, which are plain text with Google's sections.
+"""Converts the docstrings of the package, which are plain text with Google's sections, for autodoc.
 
-Sphinx's own reader of such docstrings, napoleon, takes the text before a colon in `Returns` for a type, and several
-exceptions in one entry of `Raises` for a single name. The functions here know the package's conventions instead:
+Sphinx has an extension for such docstrings, napoleon. It reads the text before a colon in `Returns` as a type, and
+several exceptions in one entry of `Raises` as a single name. This module follows the conventions of the package:
 
 - An indented block outside of sections is code.
 - A name in single backticks links to its description, if the site has one. Other text in backticks is code.
-- Other characters mean themselves.
+- All other characters are plain text.
 """
 
 import ast
@@ -23,16 +23,17 @@ _SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields):$")
 _ENTRY = re.compile(r"  (?P<names>\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*)(?: \([^)]*\))?: +(?P<text>\S.*)$")
 _BACKTICKS = re.compile(r"(?<!`)`([^`]+)`(?!`)(\w?)")
 _NAME = re.compile(r"(?:mi\.|[a-z_]+\.)*[A-Za-z_]\w*(?:\(\))?")
+_PRIVATE = re.compile(r", _\w+: [^=()]*= \w+(?=[,)])")  # a private parameter with its default
 _FIELDS = {"Args": "param", "Attributes": "ivar", "Returns": "returns", "Raises": "raises", "Yields": "yields"}
 
 
 def to_restructured_text(docstring: str) -> str:
-    """Returns a docstring as reStructuredText.
+    """Converts a docstring to reStructuredText.
 
     Args:
-      docstring: the docstring, indented as in the source.
+      docstring: the docstring, with or without its indentation.
     """
-    found: list[str] = []
+    result: list[str] = []
     section, block = "", ""  # the current section; "example" or "doctest" within such a block
     lines = [*_whole_backticks(inspect.cleandoc(docstring).splitlines()), ""]
     for number, line in enumerate(lines):
@@ -40,45 +41,45 @@ def to_restructured_text(docstring: str) -> str:
         if block and (is_top if block == "example" else not line):
             block = ""
         if block:
-            found.append(line)
+            result.append(line)
         elif match := _SECTION.match(line):
             section = match[1]
-            found.append("")
+            result.append("")
             if section in ("Returns", "Raises", "Yields"):
-                found.append(f":{_FIELDS[section]}:")
+                result.append(f":{_FIELDS[section]}:")
         elif line.startswith(">>> "):
             section, block = "", "doctest"
-            found.append(line)
+            result.append(line)
         elif is_top:
             section = ""
-            found.append(_inline(line))
+            result.append(_inline(line))
         elif section and line:
-            found += _entry(section, line)
-        elif line.startswith("    ") and found and not found[-1]:
+            result += _entry(section, line)
+        elif line.startswith("    ") and result and not result[-1]:
             block = "example"
-            found += [f".. code-block:: {_language(lines[number:])}", "", line]
+            result += [f".. code-block:: {_language(lines[number:])}", "", line]
         else:
-            found.append(_inline(line))
-    return "\n".join(found)
+            result.append(_inline(line))
+    return "\n".join(result)
 
 
 def _whole_backticks(lines: list[str]) -> list[str]:
-    """Moves the end of code in backticks that continues on the next line to the line on which it begins."""
-    found: list[str] = []
+    """Joins code in backticks that is split over two lines."""
+    result: list[str] = []
     for line in lines:
-        if found and found[-1].count("`") % 2 and "`" in line:
+        if result and result[-1].count("`") % 2 and "`" in line:
             end, _, rest = line.strip().partition("`")
-            found[-1] += f" {end}`"
+            result[-1] += f" {end}`"
             line = line[: len(line) - len(line.lstrip())] + rest.lstrip() if rest.strip(" .,;:)") else ""
-            found[-1] += "" if line else rest.rstrip()
+            result[-1] += "" if line else rest.rstrip()
             if not line:
                 continue
-        found.append(line)
-    return found
+        result.append(line)
+    return result
 
 
 def _language(lines: list[str]) -> str:
-    """Returns the language of the block that lines begin with."""
+    """Returns the language of the code block at the beginning of some lines: "python" or "text"."""
     block = itertools.takewhile(lambda line: not line or line.startswith(" "), lines)
     try:
         ast.parse(textwrap.dedent("\n".join(block)))
@@ -88,7 +89,7 @@ def _language(lines: list[str]) -> str:
 
 
 def _entry(section: str, line: str) -> list[str]:
-    """Returns a line of a section as a field, or as the continuation of one."""
+    """Converts a line of a section to a field, or to the continuation of a field."""
     match = _ENTRY.match(line)
     if not match or section in ("Returns", "Yields"):
         return [f"    {_inline(line)}"]
@@ -100,12 +101,12 @@ def _entry(section: str, line: str) -> list[str]:
 
 
 def _inline(text: str) -> str:
-    """Returns text with links and code instead of backticks, and all other marks escaped."""
+    """Converts backticks to links and code, and escapes all other special characters."""
     pieces, end = [], 0
     for match in _BACKTICKS.finditer(text):
         pieces.append(_escaped(text[end : match.start()]))
         role = f":py:obj:`{match[1]}`" if _NAME.fullmatch(match[1]) else f"``{match[1]}``"
-        # A mark must not touch a word, as in `Variable`s.
+        # reStructuredText needs a separator between a role and a letter, as in `Variable`s
         lead = "\\ " if text[match.start() - 1 : match.start()].isalnum() else ""
         pieces.append(f"{lead}{role}\\ {match[2]}" if match[2] else f"{lead}{role}")
         end = match.end()
@@ -117,7 +118,7 @@ def _escaped(text: str) -> str:
 
 
 class Colons(SphinxPostTransform):
-    """Puts a colon between a parameter and its description, where Sphinx writes two hyphens."""
+    """Replaces the two hyphens between a parameter and its description by a colon."""
 
     default_priority = 800
 
@@ -132,11 +133,12 @@ def setup(app) -> dict:
     def process(app, what, name, thing, options, lines):
         lines[:] = to_restructured_text("\n".join(lines)).splitlines()
 
-    def hide_protocol(app, what, name, thing, options, signature, returns):
-        is_protocol = what == "class" and getattr(thing, "_is_protocol", False)
-        return ("", None) if is_protocol else None  # Python's own signature of a protocol takes anything
+    def shorten_signature(app, what, name, thing, options, signature, returns):
+        if what == "class" and getattr(thing, "_is_protocol", False):
+            return "", None  # Python's own signature of a protocol is (*args, **kwargs)
+        return signature and _PRIVATE.sub("", signature), returns
 
-    app.connect("autodoc-process-signature", hide_protocol)
+    app.connect("autodoc-process-signature", shorten_signature)
     app.add_post_transform(Colons)
     app.connect("autodoc-process-docstring", process)
     for field in PyClasslike.doc_field_types:

@@ -1,7 +1,7 @@
 """Writes reference pages from the code.
 
-A page contains a comment such as `<!-- generated: commands -->`. When Sphinx reads it, Markdown replaces the comment.
-GitHub shows nothing in its place, so the page names the command that prints the same.
+The source of a page contains comments such as `<!-- generated: commands -->`. The build replaces each comment by
+Markdown. On GitHub the comment is invisible, so the page also names a command that prints the same text.
 """
 
 import importlib
@@ -29,7 +29,7 @@ COMMAND_GROUPS = {
     "Configuration": ("parameters",),
     "Several hosts": ("serve",),
 }
-# purpose -> beginnings of the modules that define its configurables
+# purpose -> prefixes of the modules that define its configurables
 CONFIGURABLE_GROUPS = {
     "Runs": ("mtf_imaging.cli.",),
     "Networks and tasks": ("mtf_imaging.models.",),
@@ -47,7 +47,7 @@ _FLAG = re.compile(r"(?<![\w`-])--[a-z]\w*")
 
 
 class GinLexer(PythonLexer):
-    """Gin's syntax, which the lexer of Python colors well."""
+    """A lexer for gin files. Their syntax is close enough to Python's."""
 
     name = "gin"
     aliases = ("gin",)
@@ -66,7 +66,7 @@ def commands() -> str:
 
 
 def command(name: str) -> str:
-    """Returns the section of a command: what it does, an example, its flags."""
+    """Returns the section of a command: its purpose, an example and its flags."""
     module, values = load(name), flags.FlagValues()
     module.define_flags(values)
     idle = getattr(module, "IDLE", {})
@@ -93,12 +93,12 @@ def parameters() -> str:
     """Returns a section for each gin configurable, grouped by purpose."""
     configurables.import_all()
     wrapped = {selector: entry.wrapped for selector, entry in gin_internals.configurables()}
-    found: dict[str, list[str]] = {purpose: [] for purpose in CONFIGURABLE_GROUPS}
+    sections: dict[str, list[str]] = {purpose: [] for purpose in CONFIGURABLE_GROUPS}
     for name, rows in groupby(configurables.parameters(), lambda one: one.name.rpartition(".")[0]):
         thing = wrapped.get(f"mtf_imaging.{name}") or wrapped[name]
         (purpose,) = (key for key, modules in CONFIGURABLE_GROUPS.items() if thing.__module__.startswith(modules))
-        found[purpose].append(_configurable(name, thing, rows))
-    return "\n\n".join(part for purpose, sections in found.items() for part in (f"### {purpose}", *sections))
+        sections[purpose].append(_configurable(name, thing, rows))
+    return "\n\n".join(part for purpose, texts in sections.items() for part in (f"### {purpose}", *texts))
 
 
 def _configurable(name: str, thing: Callable, rows: Iterable[configurables.Parameter]) -> str:
@@ -138,7 +138,7 @@ def error_classes() -> str:
 
 
 def api(module_name: str, names: str) -> str:
-    """Returns the docstrings of functions and classes, below a table of them if there are several.
+    """Returns directives that show docstrings. Several names get a table of contents.
 
     Args:
       module_name: the public module.
@@ -176,10 +176,10 @@ PARTS = {
 
 
 def expand(text: str) -> str:
-    """Replaces the comments of a page by what they name.
+    """Replaces the comments of a page by the parts that they name.
 
     Raises:
-      ValueError: a comment names no part.
+      ValueError: a comment names an unknown part.
     """
 
     def part(match: re.Match) -> str:
@@ -202,7 +202,7 @@ def _sentence(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escapes plain text for a Markdown table; flags and names with underscores become code."""
+    """Escapes plain text for a Markdown table. Flags become code."""
     pieces = _CODE.split(text)
     for place, piece in enumerate(pieces):
         if place % 2 == 0:

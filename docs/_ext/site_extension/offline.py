@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sphinx.errors import ExtensionError
 
-# what a browser loads by itself: sources of scripts, pictures, frames; style sheets and icons; imports and fonts of CSS
+# Addresses that a browser loads without a click: of scripts and pictures, of style sheets and icons, and in CSS.
 _SOURCE = re.compile(
     r"""<(?!a\b)[a-z]+\b[^>]*?\b(?:src|srcset|poster|data)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)""", re.I
 )
@@ -15,12 +15,12 @@ _STYLE = re.compile(r"""(?:@import\s+|url\()\s*["']?\s*((?:https?:)?//[^"')\s]+)
 
 
 def loads_from_network(text: str) -> list[str]:
-    """Returns the addresses that a browser would load for a page or a style sheet."""
+    """Returns the network addresses that a browser would load with a page or a style sheet."""
     return [match[1] for pattern in (_SOURCE, _LINKED, _STYLE) for match in pattern.finditer(text)]
 
 
 def check_folder(folder: Path) -> Iterator[str]:
-    """Yields a line for each address that a file of the folder loads."""
+    """Yields a message for each network address that a file in a folder loads."""
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".html", ".css", ".svg"):
             for address in loads_from_network(path.read_text()):

@@ -1,24 +1,41 @@
-"""Links names to their descriptions, which stand below the names that users import."""
+"""Shows functions and classes by their public names, such as `mi.ops.conv3d`, and resolves links to them."""
 
 import importlib
 import re
 
 from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import make_refnode
 
+# modules that are not attributes of `mi`
+_NOT_BELOW_MI = ("mtf_imaging.evaluation.", "mtf_imaging.models.")
+# modules with an `__all__`
 _MODULES = ("", ".data", ".jobs", ".layout", ".meshes", ".ops", ".training.optimizers")
 
 
 def public_names() -> dict[str, str]:
-    """Returns the public name of each exported class and function: {module.name of its definition: public name}."""
-    found: dict[str, str] = {}
+    """Returns the public name of each exported class and function: {module and name of the definition: public name}."""
+    names: dict[str, str] = {}
     for module_name in _MODULES:
         module = importlib.import_module(f"mtf_imaging{module_name}")
         for name in module.__all__:
             thing = getattr(module, name)
             if hasattr(thing, "__qualname__") and thing.__module__.startswith("mtf_imaging"):
-                found.setdefault(f"{thing.__module__}.{thing.__qualname__}", f"mtf_imaging{module_name}.{name}")
-    return found
+                names.setdefault(f"{thing.__module__}.{thing.__qualname__}", f"mtf_imaging{module_name}.{name}")
+    return names
+
+
+class ShortPrefix(SphinxTransform):
+    """Writes `mi.ops.` instead of `mtf_imaging.ops.` before the name in a signature."""
+
+    default_priority = 500
+
+    def apply(self) -> None:
+        for node in self.document.findall(addnodes.desc_addname):
+            text = node.astext()
+            if text.startswith("mtf_imaging.") and not text.startswith(_NOT_BELOW_MI):
+                node.children = [nodes.Text(text.replace("mtf_imaging.", "mi.", 1))]
 
 
 def setup(app) -> dict:
@@ -32,7 +49,7 @@ def setup(app) -> dict:
         short = re.sub(r"^(mi|mtf_imaging)\.", "", target)
         candidates = [definitions.get(target, target), f"mtf_imaging.{short}"]
         ending = [name for name in objects if name.endswith(f".{short}")]
-        if len(ending) == 1:  # the site has one thing of that name
+        if len(ending) == 1:  # the name is unique on the site
             candidates += ending
         for name in candidates:
             if name in objects:
@@ -40,5 +57,6 @@ def setup(app) -> dict:
                 return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, text, name)
         return None
 
+    app.add_transform(ShortPrefix)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True}

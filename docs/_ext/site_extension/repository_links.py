@@ -1,7 +1,7 @@
-"""Links from pages to the code.
+"""Replaces links from pages to source code.
 
-On GitHub, a page can link to a folder or a source file of the repository. The site contains neither. There, the path
-replaces a link to a folder. A link to a file downloads the file, which is what MyST does by default.
+On GitHub, a page can link to a folder or a file of the repository, which the site does not contain. On the site, a link
+to a folder becomes text with its path. MyST turns a link to a file into a download.
 """
 
 import re
@@ -11,11 +11,11 @@ _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)#:\s]+)\)")
 
 
 def without_folders(text: str, folder: Path, root: Path) -> str:
-    """Replaces links to folders of the repository.
+    """Replaces links to folders with text.
 
     Args:
-      text: Markdown.
-      folder: the folder that links are relative to.
+      text: the Markdown of a page.
+      folder: the folder of the page, which its links are relative to.
       root: the folder of the repository.
     """
 
