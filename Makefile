@@ -6,9 +6,6 @@
 # make figures REAL_CT=folder  the scores of real CTs, too; the folder holds train/ and test/
 # make lint              ruff and mypy
 # make bench             a training step under layouts beside plain TensorFlow's: 5 minutes on 2 cores, into bench/
-# make docs              the documentation site, into site/html; warnings are errors
-# make docs-serve        the same, served at http://localhost:8000
-# make docs-links        checks the links to other sites; needs the network
 
 # The first Python that the package is known to run on.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -38,6 +35,9 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
 
+# make docs         builds the documentation site into site/html, without the network; a warning fails the build
+# make docs-serve   builds it and serves it at http://localhost:8000
+# make docs-links   checks its links to other sites, which needs the network
 SITE := site
 SPHINX := .venv/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --doctree-dir $(SITE)/doctrees
 

@@ -1,7 +1,7 @@
 """Builds the table of contents from plain Markdown, so that the pages are readable on GitHub.
 
-`site_contents` in conf.py lists the parts of the site. The index page of each part contains a list of links, followed by
-the comment `<!-- contents -->`. The linked pages are the pages of the part, in the order of the list.
+`site_contents` in conf.py lists the parts of the site. The index page of each part contains a list of links, followed
+by the comment `<!-- contents -->`. The linked pages are the pages of the part, in the order of the list.
 """
 
 import re
