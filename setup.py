@@ -52,7 +52,7 @@ setup(
     ],
     extras_require={
         "docs": [  # the documentation site
-            "furo>=2024.8.6",
+            "furo>=2024.8.6,<2027",
             "myst-nb>=1.3,<2",
             "sphinx>=8.2,<10",
             "sphinx-copybutton>=0.5.2,<0.6",

@@ -72,24 +72,49 @@ def test_the_reference_is_complete(site):
     assert "unet3d.UNet3D.base_filters" in (site / "reference/gin.html").read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser; install Debian's package chromium")
-@pytest.mark.parametrize("width", [420, 1400])
-def test_pages_fit_the_window_and_show_their_pictures(site, width):
-    """The window of the headless browser is at least 500 px wide, so frames show the pages at other widths."""
-    if subprocess.run([CHROMIUM, "--version"], capture_output=True).returncode:
-        pytest.skip(f"{CHROMIUM} does not run; install Debian's package chromium")
-    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "look.html")
+def look(folder, width):
+    """Opens the pages of a folder in frames of a width, because the window of the browser is at least 500 px wide.
+
+    Returns:
+      {page: (overflow in pixels, number of missing pictures)} for the pages with one of these faults.
+    """
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html") if path.name != "look.html")
     frames = [f'<iframe src="{name}" style="width:{width}px;height:900px"></iframe>' for name in names]
-    (site / "look.html").write_text("\n".join([*frames, LOOK]))
+    (folder / "look.html").write_text("\n".join([*frames, LOOK]))
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
-    command += ["--allow-file-access-from-files", f"--user-data-dir={site.parent / 'profile'}"]
-    command += ["--virtual-time-budget=60000", f"--window-size={max(500, width)},1000", (site / "look.html").as_uri()]
+    command += ["--allow-file-access-from-files", f"--user-data-dir={folder.parent / 'profile'}"]
+    command += ["--virtual-time-budget=60000", f"--window-size={max(500, width)},1000", (folder / "look.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    (folder / "look.html").unlink()
     assert done.returncode == 0, done.stderr
     (title,) = re.findall(r"<title>(.*?)</title>", done.stdout)
-    results = dict(zip(names, title.split(), strict=True))
-    assert {name: result for name, result in results.items() if result != "0,0"} == {}
+    faults = [tuple(map(int, pair.split(","))) for pair in title.split()]
+    return {name: fault for name, fault in zip(names, faults, strict=True) if fault != (0, 0)}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None or subprocess.run([CHROMIUM, "--version"], capture_output=True).returncode:
+        pytest.skip("there is no browser that runs; install Debian's package chromium")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [420, 1400])
+def test_pages_fit_the_window_and_show_their_pictures(site, browser, width):
+    assert look(site, width) == {}
+
+
+@pytest.mark.slow
+def test_faults_of_a_page_are_found(browser, tmp_path):
+    folder = tmp_path / "html"
+    folder.mkdir()
+    (folder / "good.html").write_text("<article>text</article>")
+    (folder / "wide.html").write_text("<article><div style='width:600px'>text</div></article>")
+    (folder / "lost.html").write_text("<article><img src='lost.png'></article>")
+    faults = look(folder, 420)
+    assert faults.keys() == {"wide.html", "lost.html"}
+    assert faults["wide.html"][0] > 150
+    assert faults["lost.html"] == (0, 1)
 
 
 @pytest.mark.parametrize(
