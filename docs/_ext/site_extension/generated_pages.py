@@ -138,7 +138,7 @@ def error_classes() -> str:
 
 
 def api(module_name: str, names: str) -> str:
-    """Returns directives that show docstrings. Several names get a table of contents.
+    """Returns directives that show docstrings, below a table of the names if there are several.
 
     Args:
       module_name: the public module.
