@@ -35,6 +35,26 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
 
+# make docs         builds the documentation site into site/html, without the network; a warning fails the build
+# make docs-serve   builds it and serves it at http://localhost:8000
+# make docs-links   checks its links to other sites, which needs the network
+SITE := site
+SPHINX := .venv/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --doctree-dir $(SITE)/doctrees
+
+docs: .venv/installed-docs
+	$(SPHINX) --builder html docs $(SITE)/html
+	@echo "The site is in $(SITE)/html/index.html"
+
+docs-serve: docs
+	.venv/bin/python -m http.server --bind localhost --directory $(SITE)/html 8000
+
+docs-links: .venv/installed-docs
+	$(SPHINX) --builder linkcheck docs $(SITE)/links
+
+.venv/installed-docs: $(INSTALLED)
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@
+
 figures: $(INSTALLED)
 	.venv/bin/python -m benchmarks.figures --output_dir figures $(if $(REAL_CT),--real_ct_dir "$(REAL_CT)")
 
@@ -44,4 +64,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo figures test test-all test-kill lint
+.PHONY: bench demo docs docs-links docs-serve figures test test-all test-kill lint

@@ -51,6 +51,12 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
+        "docs": [  # the documentation site
+            "furo>=2024.8.6,<2027",
+            "myst-nb>=1.3,<2",
+            "sphinx>=8.2,<10",
+            "sphinx-copybutton>=0.5.2,<0.6",
+        ],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
             "hypothesis>=6.100,<7",

@@ -1,0 +1,224 @@
+"""Writes reference pages from the code.
+
+The source of a page contains comments such as `<!-- generated: commands -->`. The build replaces each comment by
+Markdown. On GitHub the comment is invisible, so the page also names a command that prints the same text.
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from pathlib import Path
+
+from absl import flags
+from pygments.lexers import PythonLexer
+
+from mtf_imaging import errors
+from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.config import configurables, gin_internals, resources
+from mtf_imaging.cli.runtime.usage import PROGRAM
+
+# purpose -> its commands
+COMMAND_GROUPS = {
+    "First steps": ("demo", "phantom"),
+    "Data": ("convert",),
+    "Training": ("train", "study"),
+    "Prediction and scores": ("evaluate", "predict", "score"),
+    "Layouts": ("explain", "search", "bench"),
+    "Configuration": ("parameters",),
+    "Several hosts": ("serve",),
+}
+# purpose -> prefixes of the modules that define its configurables
+CONFIGURABLE_GROUPS = {
+    "Runs": ("mtf_imaging.cli.",),
+    "Networks and tasks": ("mtf_imaging.models.",),
+    "Optimizers": (
+        "mtf_imaging.training.optimizers.adafactor",
+        "mtf_imaging.training.optimizers.adam",
+        "mtf_imaging.training.optimizers.sgd",
+    ),
+    "Learning-rate schedules": ("mtf_imaging.training.optimizers.schedules",),
+    "Data": ("mtf_imaging.data.",),
+    "Hardware": ("mtf_imaging.planner.",),
+}
+_CODE = re.compile(r"(`[^`]*`)")
+_FLAG = re.compile(r"(?<![\w`-])--[a-z]\w*")
+
+
+class GinLexer(PythonLexer):
+    """A lexer for gin files. Their syntax is close enough to Python's."""
+
+    name = "gin"
+    aliases = ("gin",)
+
+
+def commands() -> str:
+    """Returns a section for each command, grouped by purpose."""
+    grouped = [name for names in COMMAND_GROUPS.values() for name in names]
+    if sorted(grouped) != sorted(COMMANDS):
+        raise ValueError(f"COMMAND_GROUPS has {sorted(grouped)}, but the commands are {sorted(COMMANDS)}")
+    index = [(f"[`{name}`](#{name})", _escaped(load(name).SUMMARY)) for name in grouped]
+    parts = [_table(("command", "purpose"), index)]
+    for purpose, names in COMMAND_GROUPS.items():
+        parts += [f"## {purpose}", *map(command, names)]
+    return "\n\n".join(parts)
+
+
+def command(name: str) -> str:
+    """Returns the section of a command: its purpose, an example and its flags."""
+    module, values = load(name), flags.FlagValues()
+    module.define_flags(values)
+    idle = getattr(module, "IDLE", {})
+    words = f" [{module.WORDS.upper()} ...]" if hasattr(module, "WORDS") else ""
+    rows = []
+    for flag in (values[key] for key in values):
+        if flag.name in idle:
+            continue
+        default = "required" if flag.name in module.REQUIRED else _default(flag)
+        # absl appends a note to the help of flags that may be repeated
+        rows.append((f"`--{flag.name}`", default, _escaped(flag.help.split(";\n")[0])))
+    parts = [
+        f"### {name}",
+        f"{_sentence(module.SUMMARY)}",
+        f"```bash\n{module.EXAMPLE}\n```",
+        f"Usage: `{PROGRAM} {name}{words} [flags]`",
+        _table(("flag", "default", "meaning"), rows),
+        *(_escaped(note) for note in getattr(module, "NOTES", ())),
+    ]
+    return "\n\n".join(parts)
+
+
+def parameters() -> str:
+    """Returns a section for each gin configurable, grouped by purpose."""
+    configurables.import_all()
+    wrapped = {selector: entry.wrapped for selector, entry in gin_internals.configurables()}
+    sections: dict[str, list[str]] = {purpose: [] for purpose in CONFIGURABLE_GROUPS}
+    for name, rows in groupby(configurables.parameters(), lambda one: one.name.rpartition(".")[0]):
+        thing = wrapped.get(f"mtf_imaging.{name}") or wrapped[name]
+        (purpose,) = (key for key, modules in CONFIGURABLE_GROUPS.items() if thing.__module__.startswith(modules))
+        sections[purpose].append(_configurable(name, thing, rows))
+    return "\n\n".join(part for purpose, texts in sections.items() for part in (f"### {purpose}", *texts))
+
+
+def _configurable(name: str, thing: Callable, rows: Iterable[configurables.Parameter]) -> str:
+    table = []
+    for row in rows:
+        default = "required" if row.default is None else _escaped(f"`{row.default}`")
+        table.append((f"`{row.name}`", _escaped(f"`{row.type}`"), default, _escaped(row.meaning)))
+    first = inspect.cleandoc(thing.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    return "\n\n".join([f"#### {name}", _escaped(first), _table(("parameter", "type", "default", "meaning"), table)])
+
+
+def gin_files() -> str:
+    """Returns the shipped job files, each with its contents."""
+    return _files("gin")
+
+
+def layout_files() -> str:
+    """Returns the shipped layout files, each with its contents."""
+    return _files("layouts")
+
+
+def _files(folder: str) -> str:
+    shipped = {Path(name).stem: path for name, path in resources.shipped_files().items() if name.startswith(folder)}
+    return "\n\n".join(f"### {name}\n\n```gin\n{path.read_text().strip()}\n```" for name, path in shipped.items())
+
+
+def error_classes() -> str:
+    """Returns a table of the error classes."""
+    classes = [
+        thing for thing in vars(errors).values() if inspect.isclass(thing) and thing.__module__ == errors.__name__
+    ]
+    rows = [
+        (f"`mi.{thing.__name__}`", _escaped(inspect.cleandoc(thing.__doc__).partition("\n\n")[0].replace("\n", " ")))
+        for thing in classes
+    ]
+    return _table(("class", "meaning"), rows)
+
+
+def api(module_name: str, names: str) -> str:
+    """Returns directives that show docstrings, below a table of the names if there are several.
+
+    Args:
+      module_name: the public module.
+      names: the names in it, separated by spaces.
+    """
+    module, lines = importlib.import_module(module_name), []
+    if " " in names:
+        lines = [
+            ".. autosummary::",
+            "   :nosignatures:",
+            "",
+            *(f"   ~{module_name}.{name}" for name in names.split()),
+            "",
+        ]
+    for name in names.split():
+        thing = getattr(module, name)
+        if inspect.isclass(thing):
+            lines += [
+                f".. autoclass:: {module_name}.{name}",
+                *([] if issubclass(thing, Exception) else ["   :members:"]),
+            ]
+        else:
+            lines += [f".. {'autofunction' if callable(thing) else 'autodata'}:: {module_name}.{name}"]
+        lines.append("")
+    return "\n".join(["```{eval-rst}", *lines, "```"])
+
+
+PARTS = {
+    "commands": commands,
+    "error classes": error_classes,
+    "gin files": gin_files,
+    "layout files": layout_files,
+    "parameters": parameters,
+}
+
+
+def expand(text: str) -> str:
+    """Replaces the comments of a page by the parts that they name.
+
+    Raises:
+      ValueError: a comment names an unknown part.
+    """
+
+    def part(match: re.Match) -> str:
+        if match[1].startswith("api "):
+            return api(*match[1].removeprefix("api ").split(": "))
+        if match[1] not in PARTS:
+            raise ValueError(f"'{match[0]}' is not a generated part. Known: {', '.join(PARTS)}.")
+        return PARTS[match[1]]()
+
+    return re.sub(r"^<!-- generated: (.*?) -->$", part, text, flags=re.MULTILINE)
+
+
+def _default(flag: flags.Flag) -> str:
+    return "" if flag.default in (None, False, []) else _escaped(f"`{flag.default}`")
+
+
+def _sentence(text: str) -> str:
+    text = _escaped(text)
+    return text[0].upper() + text[1:].rstrip(".") + "."
+
+
+def _escaped(text: str) -> str:
+    """Escapes plain text for a Markdown table. Flags become code."""
+    pieces = _CODE.split(text)
+    for place, piece in enumerate(pieces):
+        if place % 2 == 0:
+            pieces[place] = re.sub(r"([*\[\]<>])", r"\\\1", _FLAG.sub(r"`\g<0>`", piece))
+    return "".join(pieces).replace("|", "\\|")
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *rows)]
+    return "\n".join(["```{table}", ":class: meanings", "", *lines, "```"])
+
+
+def setup(app) -> dict:
+    def read(app, name, source):
+        source[0] = expand(source[0])
+
+    app.connect("source-read", read)
+    app.add_lexer("gin", GinLexer)
+    return {"parallel_read_safe": True}
