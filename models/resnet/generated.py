@@ -40,8 +40,8 @@ class GeneratedImages:
         """Yields endless batches, see `mtf_imaging.training.data_set.DataSet`. The folder is not read.
 
         Yields:
-          A dict of "image", float32 [batch_size, height, width, 3]; "labels", int32 [batch_size]; and "cases", a list of
-          names such as "17-slanted".
+          A dict of "image", float32 [batch_size, height, width, 3]; "labels", int32 [batch_size]; and "cases", names
+          such as "17-slanted".
         """
         images = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
         images = images.map(lambda index: (index, *self._draw(seed, index, sizes)), num_parallel_calls=2)  # in order

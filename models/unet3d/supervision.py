@@ -34,8 +34,8 @@ def labels_of_level(labels, logits, level):
     for dim, now in zip(labels.shape.dims[1:], logits.shape.dims[1:-1]):
         if dim.name != now.name:
             (early if now.size % mi.ops.slices_per_dimension(labels)[dim.name] else late).append(dim.name)
-    # A pool with a window of 1 samples every n-th voxel under any layout. It needs a floating-point tensor with channels.
-    # No layout rule refers to the name of these channels.
+    # A pool with a window of 1 samples every n-th voxel under any layout. It needs a floating-point tensor with
+    # channels, here under a name that no layout rule mentions.
     x = mi.mtf.cast(labels, logits.dtype)
     x = mi.mtf.reshape(x, mi.mtf.Shape([*labels.shape.dims, mi.mtf.Dimension("label", 1)]))
     x = mi.ops.gather_slices(x, early, f"labels{level}_gather")

@@ -142,7 +142,8 @@ class LiverTumorSegmentation:
         if classes != _CLASSES:
             raise mi.ConfigError(
                 f"{type(self).__name__}.network: the network has {classes} classes, but this task needs {_CLASSES}: "
-                f"background, liver and lesion. Fix: use a network with {_CLASSES} classes, UNet3D.classes = {_CLASSES}."
+                f"background, liver and lesion. Fix: use a network with {_CLASSES} classes (UNet3D.classes = "
+                f"{_CLASSES})."
             )
         return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 
