@@ -20,10 +20,7 @@ from mtf_imaging.ops.window_op import Geometry, Ints, WindowOperation, first_axi
 
 
 class _ConvOperation(WindowOperation):
-    """Base class of the three operations.
-
-    The shapes are `x[batch..., sizes..., in]`, `y[batch..., outputs..., out]` and `f[kernel..., in, out]`.
-    """
+    """Base class: `x[batch..., sizes..., in]`, `y[batch..., outputs..., out]` and `f[kernel..., in, out]`."""
 
     def __init__(
         self,
@@ -58,10 +55,7 @@ class _ConvOperation(WindowOperation):
         return faults
 
     def flops(self, mesh: ShardMeshImpl) -> int:
-        """Returns the number of multiplications and additions on one processor.
-
-        It is the same for the convolution and its two gradients.
-        """
+        """Returns the multiplications and additions on one processor, the same for a convolution and its gradients."""
         taps_and_channels = math.prod(mesh.slice_shape(self._filter_shape))
         windows = mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs))
         return 2 * taps_and_channels * math.prod(mesh.slice_shape(windows))
@@ -238,18 +232,7 @@ class ConvFilterGrad(_ConvOperation):
 
 
 def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int) -> None:
-    """Checks the rank, the channels and the dtype of a filter.
-
-    Args:
-      title: kind and name of the operation.
-      x: the input.
-      f: the filter.
-      num_spatial: 2 or 3.
-      channels_at: position of the input's channels in the filter, -2 or -1.
-
-    Raises:
-      ShapeError: the filter does not fit the input.
-    """
+    """Checks the rank and the dtype of a filter, and its input channels, dimension -2 or -1 (`channels_at`)."""
     if len(f.shape.dims) != num_spatial + 2:
         raise ShapeError(
             f"{title}: the filter must have {num_spatial + 2} dimensions, but it has {len(f.shape.dims)}: {f.shape}"
@@ -315,21 +298,13 @@ def conv2d(
 ) -> mtf.Tensor:
     """Computes a 2D convolution, like `tf.nn.conv2d` on the whole tensor.
 
-    `conv3d` gives the formula and the dimensions that may be split.
-
     Args:
       x: Tensor[batch..., x, y, in]
       filter: Tensor[fx, fy, in, out]. `in` is the channel dimension of `x`, with the same name and size.
-      strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID", as in TensorFlow.
-      dilations: an int, or one for each spatial dimension.
-      name: name of the operation.
+      strides, padding, dilations, name: see `conv3d`.
 
     Returns:
       Tensor[batch..., x', y', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
-
-    Raises:
-      ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
     return _conv(2, x, filter, strides, padding, dilations, name)
 
@@ -381,22 +356,13 @@ def conv2d_transpose(
 ) -> mtf.Tensor:
     """Computes a 2D transposed convolution, like `tf.nn.conv2d_transpose` on the whole tensor.
 
-    It is the adjoint of `conv2d` with the same filter. The same dimensions may be split.
-
     Args:
       x: Tensor[batch..., x, y, in]
       filter: Tensor[fx, fy, out, in]. `in` is the channel dimension of `x`, with the same name and size.
-      strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
-      output_sizes: sizes of x' and y'. The default for n voxels, a stride s and a kernel of k taps is `n s` with
-        "SAME" and `n s + max(k - s, 0)` with "VALID".
-      name: name of the operation.
+      strides, padding, output_sizes, name: see `conv3d_transpose`.
 
     Returns:
       Tensor[batch..., x', y', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
-
-    Raises:
-      ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
     return _conv_transpose(2, x, filter, strides, padding, output_sizes, name)
 
