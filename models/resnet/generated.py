@@ -37,7 +37,7 @@ class GeneratedImages:
         return self.height, self.width
 
     def batches(self, data_dir, *, batch_size, sizes, seed, start_step):
-        """Yields endless batches, see `mtf_imaging.training.data_set.DataSet`. The folder is not read.
+        """Yields batches without end, as in `mtf_imaging.training.data_set.DataSet`. The folder is not read.
 
         Yields:
           A dict of "image", float32 [batch_size, height, width, 3]; "labels", int32 [batch_size]; and "cases", names

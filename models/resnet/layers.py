@@ -58,7 +58,7 @@ def gather_small_slices(x, name, stride, least):
       x: Tensor[batch, height, width, channels]
       name: name of the operation.
       stride: stride of the next operation.
-      least: smallest allowed size of a slice in pixels. 0 gathers no dimension.
+      least: minimum size of a slice in pixels. 0 gathers no dimension.
 
     Returns:
       The tensor, in which gathered dimensions have the names of `mi.ops.gather_slices`.

@@ -30,9 +30,9 @@ class ResNet:
       stem_pool: whether the stem has a max pool.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: size of a slice in pixels. Where a stage would have smaller slices along a dimension, or unequal
-        slices, that dimension is gathered for this and all deeper stages, so all its processors do the same work. With
-        0, nothing is gathered, and a layout that splits a stage too far is refused.
+      gather_below: minimum size of a slice in pixels. If a stage would have smaller or unequal slices along a
+        dimension, the dimension is gathered for this stage and all that follow. All processors along it then do the
+        same work. With 0, nothing is gathered, and a layout that splits a stage too far is refused.
     """
 
     classes: int = 1000
@@ -65,7 +65,7 @@ class ResNet:
             )
 
     def __call__(self, image, is_training):
-        """Computes the logits of the classes.
+        """Computes the logits of all classes.
 
         Args:
           image: Tensor[batch, height, width, channels]

@@ -67,6 +67,6 @@ class Classification:
         return loss, {"accuracy": mi.mtf.reduce_mean(correct)}
 
     def predict(self, image):
-        """Predicts: Tensor[batch, height, width, channels] -> probabilities Tensor[batch, classes]."""
+        """Predicts the classes: Tensor[batch, height, width, channels] -> probabilities Tensor[batch, classes]."""
         logits = self.network(image, is_training=False)
         return mi.ops.softmax(logits, logits.shape.dims[-1])

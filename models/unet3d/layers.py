@@ -60,8 +60,8 @@ def pool(x, name, gather_below=0):
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: name of the operation.
-      gather_below: size of a slice in voxels. Dimensions with smaller slices in the result are gathered, and so are
-        dimensions that cannot be split evenly. 0 gathers no dimension.
+      gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller or unequal slices are
+        gathered. 0 gathers no dimension.
 
     Returns:
       Tensor[batch, x / 2, y / 2, z / 2, channels], in which gathered dimensions have the names of
@@ -101,7 +101,7 @@ def grow(x, like, name, filters):
 
 def concat_channels(tensors):
     """Concatenates Tensors[batch, x, y, z, channels] along `channels`."""
-    # Without a layout rule: slices of a split dimension cannot be concatenated one by one.
+    # Concatenation needs whole dimensions, so the channels get a name that no layout rule mentions.
     renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]
     return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
 

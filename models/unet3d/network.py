@@ -26,22 +26,23 @@ class UNet3D:
       depth: number of resolutions.
       convs: number of convolutions in a block.
       kernel_size: size of the kernels in voxels along each dimension.
-      norm: "batch", "instance", "group" or "none". Instance and group norm compute statistics of one case. They are the
-        same in training and prediction, and exact in micro-batches.
+      norm: "batch", "instance", "group" or "none". Instance and group norm use the statistics of one case, so they are
+        the same in training and prediction, and do not depend on micro-batches.
       norm_groups: number of groups of channels of the group norm.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that norms add to the variance.
       negative_slope: slope of the leaky ReLU for negative values. A slope of 0 is the ReLU.
       dropout_rate: fraction of the activations that dropout sets to zero in training. A rate of 0 disables dropout.
-      gather_below: size of a slice in voxels. Where a level would have smaller slices along a dimension, or unequal
-        slices, that dimension is gathered for this and all deeper levels, so all its processors do the same work. With
-        0, nothing is gathered, and a layout that splits a level too far is refused.
+      gather_below: minimum size of a slice in voxels. If a level would have smaller or unequal slices along a
+        dimension, the dimension is gathered for this level and all deeper levels. All processors along it then do the
+        same work. With 0, nothing is gathered, and a layout that splits a level too far is refused.
       double_before_pool: whether the last convolution of each block of the encoder doubles the number of filters, and
         transposed convolutions keep it (Cicek et al. 2016, arXiv:1606.06650). If False, both change it with the level.
       recompute: whether the backward pass recomputes the activations of all blocks but the last, which saves memory at
         the cost of one more forward pass (`mi.ops.recompute`).
       deep_supervision: number of coarser levels of the decoder that also return logits in training, each through a
-        1 x 1 x 1 convolution. True selects all `depth - 2` levels, False none. Prediction does not use them.
+        1 x 1 x 1 convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use
+        these logits.
     """
 
     classes: int = 3
@@ -85,7 +86,7 @@ class UNet3D:
         self._check_supervision()
 
     def __call__(self, image, is_training):
-        """Computes the logits of the classes.
+        """Computes the logits of all classes.
 
         Args:
           image: Tensor[batch, x, y, z, channels]

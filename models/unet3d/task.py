@@ -30,8 +30,8 @@ class LiverTumorSegmentation:
       dice_weight: weight of the Dice loss, from 0 to 1.
       dice: the Dice loss. "lesion" is the loss of the lesion, "classes" is the mean of the losses of liver and lesion,
         and "adaptive" is the loss of all classes (`ops.adaptive_dice_loss`).
-      dice_over: the cases that a sum of "lesion" and "classes" covers: "case", "batch", or "both" for the mean of the
-        two losses (`ops.dice_loss`).
+      dice_over: the cases that the sums of the Dice losses "lesion" and "classes" cover: "case", "batch", or "both" for
+        the mean of the two losses (`ops.dice_loss`).
       dice_background: whether "classes" includes the background.
     """
 
@@ -118,7 +118,7 @@ class LiverTumorSegmentation:
         return (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
 
     def _masks(self, probability, labels):
-        """Returns {class: (probability, target)} of the classes with a Dice, all Tensors[batch, x, y, z].
+        """Returns {class: (probability, target)} for the Dice of each class, all Tensors[batch, x, y, z].
 
         A target is 1 for the voxels of the class and 0 for all others.
         """
@@ -132,7 +132,7 @@ class LiverTumorSegmentation:
         }
 
     def predict(self, image):
-        """Predicts: Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
+        """Predicts the classes: Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
         logits = self._to_float32(self.network(image, is_training=False))
         return mi.ops.softmax(logits, logits.shape.dims[-1])
 

@@ -11,7 +11,7 @@ class LayoutFault:
 
     Attributes:
       text: the message, with the operation, the names and sizes of both dimensions, and a fix.
-      explains: the (dimension name, size) pairs for which the message explains more than that the split is uneven.
+      explains: the (dimension name, size) pairs that the message covers, so that they need no message of their own.
       key: a value that is equal for two faults that differ only in the name of the operation.
       way_out: a sentence with a second fix, which all faults of this kind have in common, or "".
       settings: the keyword arguments that `way_out` names, as in `MtfImagingError`.

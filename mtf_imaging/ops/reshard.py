@@ -1,8 +1,8 @@
 """Layouts that change within a network: a split dimension is gathered, and split again later.
 
-A layout refers to dimensions by name. A gathered dimension therefore gets another name, which no rule mentions: "x"
-becomes "x_whole". Until it is split again, all processors along the mesh dimension that split it hold the same values
-and do the same work.
+A layout refers to dimensions by name. A gathered dimension therefore gets another name: "x" becomes "x_whole", which is
+not split unless the layout has a rule for it. Until it is split again, all processors along the mesh dimension that
+split it hold the same values and do the same work.
 
 A network may choose the dimensions to gather by the size of their slices, with `slices_per_dimension`. Its graph then
 depends on the layout, but its results do not.

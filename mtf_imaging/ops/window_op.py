@@ -28,11 +28,11 @@ class Geometry:
 
     Attributes:
       names: names of the spatial dimensions.
-      sizes: voxels of each dimension of the tensor that the windows slide over, the input of a convolution.
+      sizes: sizes of the spatial dimensions that the windows slide over, such as those of a convolution's input.
       windows: the `Window` of each dimension.
       batch_ndims: number of dimensions before the spatial dimensions.
-      pads_itself: whether slices are padded here even if no dimension is split, so that the local functions are always
-        VALID.
+      pads_itself: whether the geometry pads slices even if no dimension is split, so that the local functions always
+        have VALID padding.
     """
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Geometry:
     def margins(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
         """Returns the margin of each spatial dimension, or [] if no dimension is split and the local function pads.
 
-        If one dimension is split, the other dimensions are padded here as well, because one copy adds all margins.
+        If one dimension is split, the other dimensions get margins as well, because one copy adds all margins.
         """
         axes = [mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0] for name in self.names]
         if not self.pads_itself and all(axis is None for axis in axes):
@@ -112,9 +112,9 @@ class Geometry:
         return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, pads)]
 
     def is_its_own_adjoint(self, mesh: ShardMeshImpl) -> bool:
-        """Returns whether the adjoint of the local function is a function of the same kind.
+        """Returns whether the adjoint of the local function is a local function of the same kind.
 
-        Its slices are then widened by `adjoint_margins`, or padded if no dimension is split.
+        If so, its slices are widened by `adjoint_margins`, or padded if no dimension is split.
         """
         if self.margins(mesh):
             return self.adjoint_margins(mesh) is not None
@@ -148,7 +148,7 @@ class Geometry:
         return Round(halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(dx.shape), dx.dtype.size, adjoint=True))
 
     def summed_axes(self, mesh: ShardMeshImpl, batch_dims: Iterable[mtf.Dimension]) -> list[int]:
-        """Returns the mesh axes that split the batch and spatial dimensions, over which a sum must be reduced."""
+        """Returns the mesh axes over which a sum along the batch and spatial dimensions must be reduced."""
         dims = list(batch_dims) + [mtf.Dimension(name, 0) for name in self.names]
         return [axis for axis in mesh.split_axes(mtf.Shape(dims)) if axis is not None]
 

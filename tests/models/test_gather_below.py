@@ -35,7 +35,7 @@ def whole():
 @pytest.mark.parametrize(
     ("gather_below", "mesh_shape", "layout", "mesh_impl", "changes"),
     [
-        # Slices of one voxel, which are gathered before the pool: it would leave six voxels for twelve processors.
+        # The pool would leave six voxels for twelve processors, so x is gathered before it, in slices of one voxel.
         (1, "rows:12", "x:rows", "stacked", ["pool2_gather", "grow1_scatter"]),
         pytest.param(*(2, "rows:12", "x:rows", "placement", ["pool1_gather", "grow0_scatter"]), marks=pytest.mark.slow),
         # x is gathered before the pool, because 6 voxels cannot be split into 4 slices, and y after it. The decoder

@@ -1,4 +1,4 @@
-"""The residual network equals a plain-TensorFlow one, is ResNet-18 by default, and does not depend on the layout."""
+"""The residual network equals one in plain TensorFlow, is ResNet-18 by default, and does not depend on the layout."""
 
 import functools
 import re

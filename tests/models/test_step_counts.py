@@ -27,7 +27,7 @@ def convolutions():
     rows, levels = [], [*range(DEPTH), *reversed(range(DEPTH - 1))]
     for place, level in enumerate(levels):
         filters = FILTERS * 2**level
-        # The input is the image, the level above, or the skip and the level below with the filters of this level.
+        # The input is the image, the level above, or the skip connection and the level below.
         inputs = 1 if place == 0 else filters // 2 if place < DEPTH else 2 * filters
         rows += [(level, inputs if i == 0 else filters, filters) for i in range(CONVS)]
     return rows

@@ -53,7 +53,7 @@ def test_statistics_of_many_voxels_equal_those_of_the_whole_tensor(norm, layout)
     np.testing.assert_allclose(dscale.numpy(), (dy * normal).sum((0, 1, 2, 3)), rtol=1e-4)
 
 
-RATIOS = (1, 1e2, 1e4)  # of mean to deviation
+RATIOS = (1, 1e2, 1e4)  # mean / standard deviation
 
 
 def differences(values, image, cotangent, mean, axes):

@@ -56,7 +56,7 @@ def conv(name, kernel, strides=1, padding="SAME", dilations=1, shape=X):
     return Case(
         f"conv3d {name}",
         lambda x, f: mi.ops.conv3d(x, f, strides, padding, dilations),
-        # TensorFlow's SAME is wrong in float64 for strides above the kernel. VALID is equivalent, because such windows
+        # TensorFlow's SAME is wrong in float64 for strides above the kernel. VALID is equivalent, because these windows
         # do not extend beyond the border.
         lambda x, f: tf.nn.convolution(x, f, steps, "VALID" if steps > kernel else padding, dilations=spread),
         {"x": shape, "f": "fx:{},fy:{},fz:{},channels:4,filters:2".format(*kernel)},

@@ -1,7 +1,7 @@
 """Convolutions and transposed convolutions over 2 or 3 spatial dimensions, any of which may be split.
 
-Three operations express the gradients of each other: the convolution, its gradient with respect to the input (which is
-the transposed convolution), and its gradient with respect to the filter.
+Three operations are sufficient for gradients of any order: the convolution, its gradient with respect to the input
+(the transposed convolution), and its gradient with respect to the filter.
 """
 
 import math
@@ -232,7 +232,7 @@ class ConvFilterGrad(_ConvOperation):
 
 
 def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int) -> None:
-    """Checks the rank and the dtype of a filter, and its input channels, dimension -2 or -1 (`channels_at`)."""
+    """Checks the rank, the dtype and the input channels (dimension `channels_at`, -2 or -1) of a filter."""
     if len(f.shape.dims) != num_spatial + 2:
         raise ShapeError(
             f"{title}: the filter must have {num_spatial + 2} dimensions, but it has {len(f.shape.dims)}: {f.shape}"
@@ -325,9 +325,9 @@ def conv3d(
     In each spatial dimension, `s` is the stride, `d` is the dilation, and `p` is the number of zeros before the first
     voxel.
 
-    All dimensions but those of the kernel may be split. Processors exchange halos along split spatial dimensions, and
-    sum their results if `in` is split. A spatial dimension with n voxels in the input and o voxels in the output may be
-    split over N processors if N divides both n and o.
+    Every dimension may be split, except the kernel dimensions of the filter. Processors exchange halos along split
+    spatial dimensions, and sum their results if `in` is split. A spatial dimension with n voxels in the input and o
+    voxels in the output may be split over N processors if N divides both n and o.
 
     Args:
       x: Tensor[batch..., x, y, z, in]

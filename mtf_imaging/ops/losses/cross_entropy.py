@@ -97,7 +97,7 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
 def _check_last(kind: str, x: mtf.Tensor, dim: mtf.Dimension) -> None:
     if x.shape.dims[-1] != dim:
         raise ShapeError(
-            f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension of the input, which has {x.shape}"
+            f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension, but the input has {x.shape}"
         )
 
 

@@ -16,7 +16,7 @@ def dice_loss(
 
     A class that is neither labeled nor predicted has a Dice of 1. Every dimension may be split.
 
-    Hou et al. 2019 train with `over="both"`. nnU-Net calls `over="batch"` batch Dice (Isensee et al. 2021).
+    Hou et al. 2019 train with `over="both"`. In nnU-Net, `over="batch"` is called batch Dice (Isensee et al. 2021).
 
     Args:
       probabilities: Tensor[batch, x, y, z], the probability of the class.

@@ -4,12 +4,12 @@
 one case.
 
 TensorFlow's fused kernels do the work for the dtypes that they support. They are a few times faster than elementwise
-operations, and they do not convert whole tensors to the dtype of the statistics. They normalize each channel, the last
-dimension, so several cases are passed as additional channels, at the cost of one copy of `x`.
+operations, and they do not convert whole tensors to the dtype of the statistics. They only support statistics of each
+channel, the last dimension. Several cases are therefore passed as additional channels, at the cost of one copy of `x`.
 
 On a CPU, these kernels add values one by one. The sum of a channel of 128^3 voxels, 2 million float32 values, is then
 off by 1e-3 of its value (measured). Each channel is therefore summed in columns, with about as many columns as rows,
-and the column sums are added in float64. The error is then 1e-6.
+and the column sums are added in float64. This reduces the error to 1e-6.
 """
 
 import math
@@ -71,8 +71,8 @@ def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
 def power_sums(x: tf.Tensor) -> tf.Tensor:
     """Returns the sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
 
-    One pass over `x` computes both. float64 has enough digits to compute a float32 variance from them: if the mean is
-    10,000 standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
+    One pass over `x` computes both. Their precision is sufficient for a float32 variance: if the mean is 10,000
+    standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
     """
     columns = _Columns(x, to_sum=True)
     rows, x = columns.rows, columns.view(x)

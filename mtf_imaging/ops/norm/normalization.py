@@ -240,11 +240,11 @@ class Normalize(_NormOperation):
 
 
 class NormalizeGrad(_NormOperation):
-    """Gradients of `Normalize` with respect to x, scale and offset, through the statistics.
+    """Gradients of `Normalize` with respect to x, scale and offset, including those through the statistics.
 
     For second derivatives, the gradient of this operation differentiates the same normalization, built from operations
-    of mesh_tensorflow. They sum over processors and can be differentiated any number of times, but they take more time
-    and memory than the fused kernels.
+    of mesh_tensorflow. These operations sum over processors and can be differentiated any number of times, but they
+    take more time and memory than the fused kernels.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | No
 
     Args:
       x: Tensor[batch, x, y, z, channels]. The dimensions between the first and the last one are the volume.
-      groups: number of groups, which must divide the number of channels. 1 normalizes all channels together.
+      groups: number of groups, which must divide the number of channels. One group normalizes all channels together.
       epsilon: a number that is added to the variance.
       name: variable scope.
 

@@ -1,7 +1,7 @@
-"""Resizing along one dimension as a sparse matrix, which is divided into one matrix for each slice. Uses only NumPy.
+"""Resizing along one dimension as a sparse matrix, which is divided into one matrix for each slice.
 
-A row of the matrix computes a voxel of the result as a weighted sum of voxels, the taps of the row. The transposed
-matrix is the adjoint. All rows have the same number of taps; unused taps have a weight of 0.
+The module uses only NumPy. A row of the matrix computes a voxel of the result as a weighted sum of voxels, the taps of
+the row. The transposed matrix is the adjoint. All rows have the same number of taps; unused taps have a weight of 0.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ class SlicePlan:
     """The matrices of the slices of a dimension, each for a slice that is widened by its halo.
 
     Attributes:
-      before, after: voxels of the halo on each side, at most 1. All slices have the same halo.
+      before, after: size of the halo on each side in voxels, at most 1. All slices have the same halo.
       forward: `Taps` of all slices, [slices, taps, outputs of a slice], with positions in the widened slice.
       backward: `Taps` of the adjoints, [slices, taps, voxels of a widened slice], with positions in the output slice.
     """
@@ -66,11 +66,11 @@ def interpolate(size: int, outputs: int, method: str) -> Taps:
 
     "linear" weights the two voxels around the center by their proximity, and repeats the border voxel beyond the
     border. "nearest" takes the voxel whose cell contains the center; on the border of two cells, it takes the second.
-    It is computed in float32, like in TensorFlow, so that rounding decides such borders in the same way.
+    It is computed in float32, as in TensorFlow, so that rounding decides such borders in the same way.
 
     Args:
-      size: voxels of the input.
-      outputs: voxels of the result.
+      size: number of voxels in the input.
+      outputs: number of voxels in the result.
       method: "linear" or "nearest".
     """
     rows = np.arange(outputs)

@@ -29,8 +29,8 @@ class Resized:
     Attributes:
       dim: position of the dimension in the tensor.
       name: name of the dimension.
-      size: voxels of the input.
-      outputs: voxels of the result.
+      size: number of voxels in the input.
+      outputs: number of voxels in the result.
     """
 
     dim: int
