@@ -11,9 +11,9 @@ _inferring = contextvars.ContextVar("_inferring", default=False)
 def inference() -> Iterator[None]:
     """Switches `dropout` and `batch_norm` to inference within a `with` block.
 
-    `dropout` keeps all values. `batch_norm` uses its moving statistics and does not update them. A network still
-    returns the outputs that it has only in training, such as the logits of deep supervision, so the loss is computed
-    from the same outputs as in training.
+    `dropout` keeps all values. `batch_norm` uses its moving statistics and does not update them. The network
+    still returns the outputs that only training uses, such as the logits of deep supervision. The loss is therefore
+    computed from the same outputs as in training.
     """
     token = _inferring.set(True)
     try:

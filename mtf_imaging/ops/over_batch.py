@@ -115,13 +115,13 @@ class _SumGrad(mtf.Operation):
 
 
 def _depends_on(x: mtf.Tensor, earlier: mtf.Tensor) -> bool:
-    seen, stack = set(), [x]
+    visited, stack = set(), [x]
     while stack:
         tensor = stack.pop()
         if tensor is earlier:
             return True
-        if tensor.operation not in seen:
-            seen.add(tensor.operation)
+        if tensor.operation not in visited:
+            visited.add(tensor.operation)
             stack += tensor.operation.inputs
     return False
 

@@ -19,14 +19,14 @@ from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
 from tests.models.test_losses import tf_loss
-from tests.models.test_unet3d import assert_equal, batch, program_of
+from tests.models.test_unet3d import assert_equal, batch, build_program
 
 SIZES = (8, 8, 4)
 NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0, deep_supervision=True)
 
 
 def values(network, *layout, sizes=SIZES, **options):
-    program = program_of(LiverTumorSegmentation(network, dice="classes"), sizes, *layout, **options)
+    program = build_program(LiverTumorSegmentation(network, dice="classes"), sizes, *layout, **options)
     return {name: value.numpy() for name, value in program(**batch(sizes)).items()}
 
 
@@ -68,7 +68,7 @@ def _pool(x):
 
 
 def test_values_and_gradients_equal_plain_tensorflow():
-    program, given = program_of(LiverTumorSegmentation(NETWORK, dice="classes"), SIZES), batch(SIZES)
+    program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), SIZES), batch(SIZES)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     assert "unet3d/classes1/filter" in weights
     with tf.GradientTape() as tape:

@@ -10,7 +10,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
-from tests.models.test_unet3d import assert_equal, batch, program_of
+from tests.models.test_unet3d import assert_equal, batch, build_program
 
 SIZES = (24, 8, 4)  # (12, 4, 2) and (6, 2, 1) at the lower levels
 
@@ -29,7 +29,7 @@ def values(program):
 @pytest.fixture(scope="module")
 def whole():
     """Loss, measures, gradients of all weights, and moving statistics, with dropout and batch norm."""
-    return values(program_of(task(0), SIZES))
+    return values(build_program(task(0), SIZES))
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def whole():
     ],
 )
 def test_values_and_all_gradients_equal_the_whole(gather_below, mesh_shape, layout, mesh_impl, changes, whole):
-    program = program_of(task(gather_below), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
+    program = build_program(task(gather_below), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
     assert [change.name.removeprefix("unet3d/") for change in program.changes] == changes
     assert_equal(values(program), whole, 1e-9)
 
 
 def test_gathered_levels_with_recomputation(whole):
-    program = program_of(task(2, recompute=True), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    program = build_program(task(2, recompute=True), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
     assert len(program.changes) == 4, "changes of the backward pass do not count"
     assert_equal(values(program), whole, 1e-9)
 
@@ -77,10 +77,10 @@ def test_exchanges_of_a_step(monkeypatch):
     monkeypatch.setattr(
         ShardMeshImpl, "gather", lambda self, x, dims: counts.append(len(dims)) or gather(self, x, dims)
     )
-    program_of(task(2), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    build_program(task(2), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
     assert [number for number in counts if number] == [1, 1, 1, 1]
     counts.clear()
-    program_of(task(2), SIZES, "rows:12,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    build_program(task(2), SIZES, "rows:12,cols:4", "x:rows,y:cols", mesh_impl="stacked")
     assert [number for number in counts if number] == [2, 2]
 
 

@@ -18,7 +18,7 @@ from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
-from tests.models.test_unet3d import assert_equal, batch, program_of
+from tests.models.test_unet3d import assert_equal, batch, build_program
 
 SIZES, WEIGHTS = (8, 4, 4), (1.0, 8.0, 16.0)
 CHOICES = {
@@ -60,7 +60,7 @@ def tf_loss(logits, labels, dice="lesion", dice_over="both", dice_background=Fal
 @functools.cache
 def whole(name):
     """Returns the values and gradients of a task without a layout, and its weights."""
-    program = program_of(LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES)
+    program = build_program(LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES)
     weights = {name: v.numpy() for name, v in program.variables.items() if v.trainable}
     return {name: value.numpy() for name, value in program(**inputs()).items()}, weights
 
@@ -91,7 +91,7 @@ ALL = itertools.product(CHOICES, LAYOUTS)
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(name, layout):
     mesh_shape, rules, mesh_impl = LAYOUTS[layout]
-    program = program_of(
+    program = build_program(
         LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES, mesh_shape, rules, mesh_impl=mesh_impl
     )
     assert_equal({key: value.numpy() for key, value in program(**inputs()).items()}, whole(name)[0], 1e-9)

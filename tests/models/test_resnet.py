@@ -14,7 +14,7 @@ SMALL = {"classes": 4, "blocks": (1, 1), "base_filters": 2}
 SIZES = (16, 24)
 
 
-def program_of(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **kwargs):
+def build_program(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **kwargs):
     """Returns a program that computes the loss, the accuracy and the gradients of all weights, in float64."""
     task = Classification(network)
 
@@ -61,12 +61,12 @@ def reference(image, weights, blocks):
 
 @functools.cache
 def whole():
-    return {name: value.numpy() for name, value in program_of(ResNet(**SMALL))(**batch()).items()}
+    return {name: value.numpy() for name, value in build_program(ResNet(**SMALL))(**batch()).items()}
 
 
 def test_values_and_gradients_equal_plain_tensorflow():
     network = ResNet(**SMALL | {"blocks": (1, 2)})
-    program, inputs = program_of(network), batch()
+    program, inputs = build_program(network), batch()
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
         tape.watch(weights)
@@ -89,7 +89,7 @@ def test_values_and_gradients_equal_plain_tensorflow():
     ],
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl):
-    program = program_of(ResNet(**SMALL), mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    program = build_program(ResNet(**SMALL), mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
     assert_equal(program(**batch()), whole())
 
 
@@ -98,8 +98,8 @@ def test_stages_that_a_layout_cannot_split_are_refused_or_gathered():
     with pytest.raises(
         mi.LayoutError, match=r"stage1/block0.*cannot split 'height' \(size 4\) over 'rows' \(size 4\): "
     ):
-        program_of(ResNet(**SMALL), **split)
-    program = program_of(ResNet(**SMALL, gather_below=1), **split)
+        build_program(ResNet(**SMALL), **split)
+    program = build_program(ResNet(**SMALL, gather_below=1), **split)
     assert [change.name for change in program.changes] == ["resnet/stage1/block0_gather"]
     assert_equal(program(**batch()), whole())
     task = Classification(ResNet(**SMALL, gather_below=2))

@@ -34,23 +34,23 @@ def convolutions():
 
 
 @pytest.fixture(scope="module")
-def built():
+def program():
     return step(MESH)
 
 
 @pytest.fixture(scope="module")
-def sent():
+def exchange_sizes():
     """The number of values that a processor sends in each exchange, with one device for each processor."""
-    sent, receive = [], ShardMeshImpl.receive
+    sizes, receive = [], ShardMeshImpl.receive
 
     def counted(self, x, *args, **kwargs):
-        sent.append(int(np.prod(x.to_laid_out_tensor().slice_shape)))
+        sizes.append(int(np.prod(x.to_laid_out_tensor().slice_shape)))
         return receive(self, x, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShardMeshImpl, "receive", counted)
         step(MESH, mesh_impl="placement", devices=["/device:CPU:0"] * PARTS**2)
-    return sent
+    return sizes
 
 
 def tensors(program):
@@ -59,37 +59,39 @@ def tensors(program):
     return [(kind, shape.as_list()) for kind, shape in shapes if shape.is_fully_defined()]
 
 
-def test_every_convolution_exchanges_a_halo_forward_and_one_backward(sent):
+def test_every_convolution_exchanges_a_halo_forward_and_one_backward(exchange_sizes):
     """There are two neighbors along each of two dimensions. Other operations do not exchange halos."""
-    assert len(sent) == 2 * 2 * (2 * len(convolutions()) - 1)  # The image has no gradient.
+    assert len(exchange_sizes) == 2 * 2 * (2 * len(convolutions()) - 1)  # The image has no gradient.
 
 
-def test_a_halo_is_one_voxel_wide(sent):
+def test_a_halo_is_one_voxel_wide(exchange_sizes):
     """A processor sends the faces of its slice: all input channels forward, and all output channels backward."""
     want = 0
     for level, inputs, filters in convolutions():
         x, y, z = (n // parts // 2**level for n, parts in zip(SIZES, (PARTS, PARTS, 1), strict=True))
         # Halos are exchanged along x first, and then along y including the halos along x. The image has no gradient.
         want += 2 * (y * z + (x + 2) * z) * (inputs + filters * (inputs > 1))
-    assert sum(sent) == want
+    assert sum(exchange_sizes) == want
 
 
-def test_split_tensors_are_never_gathered(built):
-    whole = collections.Counter(kind for kind, shape in tensors(built) if WHOLE & set(shape))
+def test_split_tensors_are_never_gathered(program):
+    whole = collections.Counter(kind for kind, shape in tensors(program) if WHOLE & set(shape))
     assert whole["Placeholder"] == 2, "the search finds whole tensors: the image and the labels"
     assert set(whole) <= {"Placeholder", "Identity"}
 
 
-def test_a_halo_is_a_pad_and_a_gather_without_zeros_of_the_size_of_a_slice(built):
+def test_a_halo_is_a_pad_and_a_gather_without_zeros_of_the_size_of_a_slice(program):
     """TensorFlow's gradient of slicing and concatenating a halo would add whole slices of zeros."""
     smallest = np.prod(SIZES) // 2**3  # voxels of one channel of all slices of the lower level
     zeros = ("Pad", "PadV2", "ZerosLike", "Fill")
-    counts = collections.Counter(kind for kind, shape in tensors(built) if kind in zeros and np.prod(shape) >= smallest)
+    counts = collections.Counter(
+        kind for kind, shape in tensors(program) if kind in zeros and np.prod(shape) >= smallest
+    )
     assert counts == {"PadV2": 2 * len(convolutions()) - 1}
     wide = [[n // PARTS // 2**level + 2 for n in SIZES[:2]] for level in range(DEPTH)]
-    gathered = [shape for kind, shape in tensors(built) if kind == "GatherV2" and shape[2:4] in wide]
+    gathered = [shape for kind, shape in tensors(program) if kind == "GatherV2" and shape[2:4] in wide]
     assert len(gathered) == 2 * len(convolutions()) - 1
 
 
-def test_the_graph_does_not_grow_with_the_mesh(built):
-    assert abs(step("rows:16,cols:16", (64, 64, 16)).num_nodes - built.num_nodes) < 0.005 * built.num_nodes
+def test_the_graph_does_not_grow_with_the_mesh(program):
+    assert abs(step("rows:16,cols:16", (64, 64, 16)).num_nodes - program.num_nodes) < 0.005 * program.num_nodes

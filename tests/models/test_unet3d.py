@@ -18,7 +18,7 @@ def batch(sizes, batch_size=2, seed=0):
     return {"image": rng.random((batch_size, *sizes, 1)), "labels": labels}
 
 
-def program_of(task, sizes, mesh_shape="", layout="", **kwargs):
+def build_program(task, sizes, mesh_shape="", layout="", **kwargs):
     """Returns a program that computes the loss, the measures and the gradients of all weights."""
 
     def fn(**inputs):
@@ -41,7 +41,7 @@ def assert_equal(got, want, tolerance):
 def test_values_and_gradients_equal_plain_tensorflow(norm):
     sizes, depth, groups = (8, 4, 4), 3, 2
     network = UNet3D(base_filters=4, depth=depth, norm=norm, norm_groups=groups, dropout_rate=0.0)
-    program = program_of(LiverTumorSegmentation(network), sizes)
+    program = build_program(LiverTumorSegmentation(network), sizes)
     inputs = batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
@@ -62,7 +62,7 @@ def test_values_and_gradients_equal_plain_tensorflow(norm):
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl, whole):
     task, sizes, inputs, want = whole
-    program = program_of(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
+    program = build_program(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
     assert_equal({name: value.numpy() for name, value in program(**inputs).items()}, want, 1e-9)
 
 
@@ -72,7 +72,7 @@ def whole():
     # All numbers of filters and channels are even, so `channels` is split everywhere.
     task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, convs=1, dropout_rate=0.5), 2), (8, 8, 4)
     inputs = task.batch(sizes)
-    return task, sizes, inputs, {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
+    return task, sizes, inputs, {name: value.numpy() for name, value in build_program(task, sizes)(**inputs).items()}
 
 
 @pytest.mark.parametrize("norm", ["instance", "group"])
@@ -84,9 +84,9 @@ def test_instance_and_group_norm_do_not_depend_on_the_layout(norm, mesh_shape, l
     network = UNet3D(base_filters=4, depth=2, convs=1, norm=norm, norm_groups=2, dropout_rate=0.5)
     task, sizes = _ManyChannels(network, 4), (8, 8, 4)
     inputs = task.batch(sizes)
-    want = {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
+    want = {name: value.numpy() for name, value in build_program(task, sizes)(**inputs).items()}
     task.network = dataclasses.replace(network, gather_below=4, recompute=True)
-    got = program_of(task, sizes, mesh_shape, layout)(**inputs)
+    got = build_program(task, sizes, mesh_shape, layout)(**inputs)
     assert_equal({name: value.numpy() for name, value in got.items()}, want, 1e-9)
 
 

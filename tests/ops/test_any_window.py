@@ -53,13 +53,13 @@ def _strided(x, f, window):
 @given(splits(), st.sampled_from(["max", "avg"]), st.sampled_from(["stacked", "placement"]))
 def test_pools(split, kind, mesh_impl):
     window, size, parts = split
-    ours = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
-    theirs = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
+    op = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
+    tf_op = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
     args = (window.kernel, 1, 1), (window.stride, 1, 1), window.padding
     case = Case(
         f"{kind} pool {window} {size}",
-        lambda x: ours(x, *args),
-        lambda x: theirs(x, *args),
+        lambda x: op(x, *args),
+        lambda x: tf_op(x, *args),
         {"x": f"batch:1,x:{size},y:3,z:2,channels:2"},
     )
     check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)

@@ -32,8 +32,8 @@ for mesh_impl in ("stacked", "placement"):
     program = mi.Program(step, inputs, "m0:4", "channels:m0", mesh_impl)
     for _ in range(4):
         y, dx, df = program(image=image, kernel=kernel)
-    seen = image[:, ::2, ::2].reshape([-1, 16])
-    np.testing.assert_allclose(df[0, 0], seen.T @ (2 * seen @ kernel[0, 0]), rtol=1e-4, atol=1e-2)
+    inputs_read = image[:, ::2, ::2].reshape([-1, 16])
+    np.testing.assert_allclose(df[0, 0], inputs_read.T @ (2 * inputs_read @ kernel[0, 0]), rtol=1e-4, atol=1e-2)
 """
 
 

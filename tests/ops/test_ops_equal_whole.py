@@ -83,12 +83,12 @@ def conv_transpose(name, kernel, strides, padding="SAME", output_sizes=None):
 def pool(kind, name, ksize, strides, padding="VALID", values=None):
     sizes, steps = _three(ksize), _three(strides)
     size = _same if padding == "SAME" else _valid
-    ours = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
-    theirs = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
+    op = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
+    tf_op = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
     return Case(
         f"{kind}_pool3d {name}",
-        lambda x: ours(x, ksize, strides, padding),
-        lambda x: theirs(x, ksize, strides, padding),
+        lambda x: op(x, ksize, strides, padding),
+        lambda x: tf_op(x, ksize, strides, padding),
         {"x": X},
         tuple((dim, n, size(n, k, s)) for (dim, n), k, s in zip(SIZES.items(), sizes, steps, strict=True)),
         {"x": values} if values else {},

@@ -103,13 +103,13 @@ def _tf_pool3d(pool2d, x, size, stride, padding):
 
 
 def pool(kind, dims, size, stride, padding):
-    ours, pool2d = getattr(mi.ops, f"{kind}_pool{dims}d"), getattr(tf.nn, f"{kind}_pool2d")
+    op, pool2d = getattr(mi.ops, f"{kind}_pool{dims}d"), getattr(tf.nn, f"{kind}_pool2d")
 
     def reference(x):
         return pool2d(x, size, stride, padding) if dims == 2 else _tf_pool3d(pool2d, x, size, stride, padding)
 
     detail = f"of {size}, stride {stride}"
-    return Row(f"{kind}_pool{dims}d", detail, lambda x: ours(x, size, stride, padding), reference, {"x": _image(dims)})
+    return Row(f"{kind}_pool{dims}d", detail, lambda x: op(x, size, stride, padding), reference, {"x": _image(dims)})
 
 
 def _normal(x, axes):
@@ -286,11 +286,11 @@ def operation_classes():
 
 def test_every_operation_has_a_gradient():
     """`mtf.gradients` drops every path through an operation that declares that it has no gradient."""
-    ours = operation_classes()
-    assert len(ours) > 20
-    assert [cls.__name__ for cls in ours if cls.has_gradient is not mtf.Operation.has_gradient] == []
-    bases = {base for cls in ours for base in cls.__bases__}
-    assert [cls.__name__ for cls in ours - bases if cls.gradient is mtf.Operation.gradient] == []
+    classes = operation_classes()
+    assert len(classes) > 20
+    assert [cls.__name__ for cls in classes if cls.has_gradient is not mtf.Operation.has_gradient] == []
+    bases = {base for cls in classes for base in cls.__bases__}
+    assert [cls.__name__ for cls in classes - bases if cls.gradient is mtf.Operation.gradient] == []
 
 
 _references = {}
@@ -333,7 +333,7 @@ def two_derivatives(row):
 
 
 def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
-    """Returns the derivatives of `reference`, computed by a program. Also compares its exchanges with the planner's."""
+    """Returns the derivatives from a program, after comparing its exchanges with those that the planner predicts."""
     fn, inputs = two_derivatives(row)
     program, values = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl), row.values()
     check_exchanges(program, fn, inputs)

@@ -55,7 +55,7 @@ class _ConvOperation(WindowOperation):
         return faults
 
     def flops(self, mesh: ShardMeshImpl) -> int:
-        """Returns the multiplications and additions on one processor, the same for a convolution and its gradients."""
+        """Returns the number of multiplications and additions on one processor, also for the gradients."""
         taps_and_channels = math.prod(mesh.slice_shape(self._filter_shape))
         windows = mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs))
         return 2 * taps_and_channels * math.prod(mesh.slice_shape(windows))

@@ -149,15 +149,15 @@ class _NormOperation(mtf.Operation):
         if group == 1:
             return means
 
-        def mean_of_group(means: tf.Tensor) -> tf.Tensor:
+        def group_mean(means: tf.Tensor) -> tf.Tensor:
             grouped = tf.reshape(means, [*means.shape[:-1], -1, group])
             return tf.repeat(tf.reduce_mean(grouped, axis=-1), group, axis=-1)
 
         axis = self._axis_within_groups(mesh)
         if axis is None:
-            return mesh.map_stacks(mean_of_group, means)
+            return mesh.map_stacks(group_mean, means)
         # Every processor gets the means of all channels, which are only a few numbers.
-        means = mesh.map_stacks(mean_of_group, mesh.allconcat(means, axis, 2))
+        means = mesh.map_stacks(group_mean, mesh.allconcat(means, axis, 2))
         return mesh.allsplit(means, axis, 2)
 
     def _axis_within_groups(self, mesh: ShardMeshImpl) -> int | None:
@@ -297,8 +297,8 @@ class NormalizeGrad(_NormOperation):
         groups = mtf.Dimension(f"{channels.name}_groups", channels.size // size)
         group = mtf.floordiv(mtf.range(self.mesh, channels, tf.int32), size)
         member = mtf.one_hot(group, groups, dtype=means.dtype)
-        mean_of_group = mtf.einsum([means, member], output_shape=mtf.Shape([first, groups])) / size
-        return mtf.einsum([mean_of_group, member], output_shape=means.shape)
+        group_means = mtf.einsum([means, member], output_shape=mtf.Shape([first, groups])) / size
+        return mtf.einsum([group_means, member], output_shape=means.shape)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         learned = self._cases(mesh).case_exchanges(mesh.slice_shape(self.inputs[0].shape))

@@ -79,7 +79,7 @@ def instance_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None)
     Raises:
       ShapeError: `x` has fewer than 3 dimensions.
     """
-    return _norm_of_cases("instance_norm", x, 1, epsilon, name)
+    return _per_case_norm("instance_norm", x, 1, epsilon, name)
 
 
 def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
@@ -113,10 +113,10 @@ def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | No
             f"group_norm '{name or 'group_norm'}': groups must be an int that divides '{channels.name}' (size "
             f"{channels.size}), not {groups!r}"
         )
-    return _norm_of_cases("group_norm", x, channels.size // groups, epsilon, name)
+    return _per_case_norm("group_norm", x, channels.size // groups, epsilon, name)
 
 
-def _norm_of_cases(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
+def _per_case_norm(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
     if len(x.shape.dims) < 3:
         raise ShapeError(
             f"{kind} '{name or kind}' needs at least 3 dimensions (batch, a spatial one, channels), but its input has "

@@ -45,7 +45,7 @@ class Taps:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SlicePlan:
-    """The matrices of the slices of a dimension, each for a slice that is widened by its halo.
+    """The matrix of each slice of a dimension, which applies to the slice with its halo.
 
     Attributes:
       before, after: size of the halo on each side in voxels, at most 1. All slices have the same halo.

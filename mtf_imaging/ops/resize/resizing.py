@@ -147,7 +147,7 @@ class ResizeGrad(_ResizeOperation):
 def _sum_taps(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, axis: int | None, taps: Taps) -> LaidOutTensor:
     """Applies the taps of each processor along dimension `dim`, which mesh axis `axis` (or None) splits.
 
-    The result has the dtype `master_dtype`, which sums need, unless every output is a copy of a voxel.
+    If an output is a sum, the result has the dtype that `master_dtype` returns. Copies keep the dtype.
     """
 
     def per_processor(values: np.ndarray) -> LaidOutTensor:
