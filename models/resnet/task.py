@@ -34,7 +34,7 @@ class Classification:
           labels: whether to include the labels, which training needs and prediction does not.
 
         Returns:
-          {name: (shape, dtype)}
+          A dict {name: (shape, dtype)}.
 
         Raises:
           ShapeError: there are not 2 sizes.

@@ -77,7 +77,7 @@ class LiverTumorSegmentation:
           labels: whether to include the labels, which training needs and prediction does not.
 
         Returns:
-          {name: (shape, dtype)}
+          A dict {name: (shape, dtype)}.
         """
         volume = f"batch:{batch_size}," + ",".join(f"{name}:{size}" for name, size in zip("xyz", sizes, strict=True))
         inputs = {"image": (f"{volume},channels:1", dtype)}
@@ -118,9 +118,9 @@ class LiverTumorSegmentation:
         return (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
 
     def _masks(self, probability, labels):
-        """Returns {class: (probability, target)} for the Dice of each class, all Tensors[batch, x, y, z].
+        """Returns {class: (probability, target)} for all classes of the Dice loss and the measures.
 
-        A target is 1 for the voxels of the class and 0 for all others.
+        All are Tensors[batch, x, y, z]. A target is 1 for the voxels of the class and 0 for all others.
         """
         classes = probability.shape.dims[-1]
         return {

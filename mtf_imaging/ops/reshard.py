@@ -118,7 +118,7 @@ def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
       x: Tensor[...]
 
     Returns:
-      {dimension name: number of slices}, with 1 for dimensions that are not split.
+      A dict {dimension name: number of slices}, with 1 for dimensions that are not split.
     """
     x.mesh.asked = True
     slices = getattr(x.mesh, "slices_per_dimension", {})

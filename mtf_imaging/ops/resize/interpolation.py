@@ -1,7 +1,8 @@
 """Resizing along one dimension as a sparse matrix, which is divided into one matrix for each slice.
 
-The module uses only NumPy. A row of the matrix computes a voxel of the result as a weighted sum of voxels, the taps of
-the row. The transposed matrix is the adjoint. All rows have the same number of taps; unused taps have a weight of 0.
+The module uses only NumPy. Each row of the matrix computes one voxel of the result, as a weighted sum of input voxels:
+the taps of the row. All rows have the same number of taps; unused taps have a weight of 0. The transposed matrix is the
+adjoint.
 """
 
 import dataclasses
