@@ -162,7 +162,7 @@ def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervise
         ),
         ({"norm": "group", "norm_groups": "8"}, "norm_groups = '8': it must be an int"),
         ({"norm": "group", "norm_groups": 0}, "norm_groups = 0: it must be an int"),
-        ({"dropout_rate": 1.0}, "dropout_rate = 1.0: it must be at least 0 (no dropout) and below 1."),
+        ({"dropout_rate": 1.0}, r"dropout_rate = 1.0: it must be at least 0 \(no dropout\) and below 1."),
         ({"dropout_rate": -0.1}, "dropout_rate = -0.1: it must be at least 0"),
         ({"depth": 0}, "UNet3D.depth = 0: it must be at least 1"),
     ],
