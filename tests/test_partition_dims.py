@@ -177,9 +177,9 @@ def test_the_error_about_an_uneven_level_suggests_a_fix():
         build([1, 8, 2, 1, 1])
     assert "layout 'x:rows,y:cols' on mesh 'rows:8,cols:2' has" in str(error.value)
     assert (
-        "max_pool3d 'unet3d/pool2': cannot split 'x' (size 8) over 'rows' (size 8): with kernel 2, stride 2, VALID 8 "
-        "voxels hold 4 windows, and its output size 4 is not divisible by 8, nearest legal: 16. "
+        "max_pool3d 'unet3d/pool2': cannot split 'x' (size 8) over 'rows' (size 8): with kernel 2, stride 2 and VALID "
+        "padding, 8 voxels hold 4 windows, and its output size 4 is not divisible by 8, nearest legal: 16. "
         "Fix: pad 'x' to 16, or drop 'x:rows'." in str(error.value)
     )
-    assert "by mi.ops.gather_slices or a network's gather_below." in str(error.value)
+    assert "with mi.ops.gather_slices or a network's gather_below." in str(error.value)
     assert "'y'" not in str(error.value)

@@ -347,19 +347,22 @@ def test_fn_returns_tensors_only():
 @pytest.mark.parametrize(
     ("op", "message"),
     [
-        (lambda x, f: mi.ops.conv2d(x, f), "filter has 4 dimensions, but this one has 5"),
-        (lambda x, f: mi.ops.conv3d(mtf.rename_dimension(x, "channels", "c"), f), "are not the input's, 'c'"),
+        (lambda x, f: mi.ops.conv2d(x, f), "filter must have 4 dimensions, but it has 5"),
+        (
+            lambda x, f: mi.ops.conv3d(mtf.rename_dimension(x, "channels", "c"), f),
+            "the size of the input's channels, 'c'",
+        ),
         (lambda x, f: mi.ops.conv3d(x, f, strides=(1, 2)), "strides must be an int or 3 of them"),
         (lambda x, f: mi.ops.conv3d(x, f, padding="FULL"), "padding must be 'SAME' or 'VALID', not 'FULL'"),
         (lambda x, f: mi.ops.conv3d(x, f, padding="VALID", dilations=3), "a window of 7 voxels does not fit"),
-        (lambda x, f: mi.ops.conv3d(mtf.cast(x, tf.float64), f), "input is float64 and the filter float32"),
+        (lambda x, f: mi.ops.conv3d(mtf.cast(x, tf.float64), f), "input is float64, but the filter is float32"),
         (lambda x, f: mi.ops.max_pool3d(x, 9, 2), "a window of 9 voxels does not fit"),
         (lambda x, f: mi.ops.dropout(x, 1), "rate must be at least 0 and below 1, not 1"),
         (lambda x, f: mi.ops.dropout(x, -0.1), "rate must be at least 0 and below 1, not -0.1"),
         (lambda x, f: mi.ops.leaky_relu(x, -0.1), "negative_slope must be at least 0, not -0.1"),
         (
             lambda x, f: mi.ops.conv3d_transpose(mtf.rename_dimension(x, "channels", "filters"), f, 2, output_sizes=20),
-            "output 'x' of size 20 holds 10 windows, but the input has size 5",
+            "output 'x' of size 20 has 10 windows, but the input has size 5",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A residual network (He et al. 2016, "Deep Residual Learning for Image Recognition") that tells classes of images."""
+"""A residual network for image classification (He et al. 2016, "Deep Residual Learning for Image Recognition")."""
 
 from mtf_imaging.models.resnet.generated import GeneratedImages
 from mtf_imaging.models.resnet.network import ResNet

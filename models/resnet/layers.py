@@ -1,6 +1,7 @@
-"""Layers with their weights. Channels are called `channels` before and after each; the two axes keep any names.
+"""Layers with their weights.
 
-Weights are float32 where activations have fewer bits, and cast to these where they are used.
+The channel dimension is called `channels` before and after each layer. The spatial dimensions may have any names.
+Weights are float32 or larger, and are cast to the dtype of the activations when they are used.
 """
 
 import tensorflow as tf
@@ -11,14 +12,14 @@ CHANNELS = "channels"
 
 
 def conv(x, name, filters, kernel_size, stride=1):
-    """`y = conv(x, filter)` without a bias, for a norm follows: one voxel for each `stride` along an axis.
+    """Computes `y = conv(x, filter)`, without a bias because a norm follows.
 
     Args:
       x: Tensor[batch, height, width, channels]
       name: scope of the weights.
       filters: number of channels of the result.
-      kernel_size: pixels along each axis.
-      stride: pixels from one window to the next.
+      kernel_size: size of the kernel in pixels along each dimension.
+      stride: distance between two windows in pixels.
 
     Returns:
       Tensor[batch, height / stride, width / stride, channels=filters]
@@ -33,7 +34,7 @@ def conv(x, name, filters, kernel_size, stride=1):
 
 
 def dense(x, name, classes):
-    """`y = x weights + bias`: Tensor[batch, channels] -> Tensor[batch, classes]."""
+    """Computes `y = x weights + bias`: Tensor[batch, channels] -> Tensor[batch, classes]."""
     outputs = mi.mtf.Dimension("classes", classes)
     with tf.compat.v1.variable_scope(name):
         weights = _variable(x, "weights", [x.shape.dims[-1], outputs], tf.compat.v1.glorot_uniform_initializer())
@@ -42,7 +43,7 @@ def dense(x, name, classes):
 
 
 def mean_over_image(x):
-    """The mean of each channel over the whole image, in float32 at least; slices are summed, then added.
+    """Computes the mean of each channel over the whole image, in float32 or larger.
 
     Tensor[batch, height, width, channels] -> Tensor[batch, channels].
     """
@@ -51,16 +52,16 @@ def mean_over_image(x):
 
 
 def gather_small_slices(x, name, stride, least):
-    """Gathers the axes of which a stride would leave slices of fewer than `least` pixels, or no equal ones.
+    """Gathers the dimensions whose slices would be smaller than `least` pixels, or unequal, after a strided operation.
 
     Args:
       x: Tensor[batch, height, width, channels]
       name: name of the operation.
-      stride: of the operation that is next.
-      least: pixels; 0 gathers nothing.
+      stride: stride of the next operation.
+      least: minimum size of a slice in pixels. 0 gathers no dimension.
 
     Returns:
-      The same tensor, its gathered axes under the names that `mi.ops.gather_slices` gives.
+      The tensor, in which gathered dimensions have the names of `mi.ops.gather_slices`.
     """
     small = []
     for dim in x.shape.dims[-3:-1]:
@@ -71,7 +72,7 @@ def gather_small_slices(x, name, stride, least):
 
 
 def _variable(x, name, dims, initializer):
-    """A variable, in the dtype of the activations `x`."""
+    """Creates a variable, and casts it to the dtype of the activations `x`."""
     dtype = mi.ops.master_dtype(x.dtype)
     variable = mi.mtf.get_variable(x.mesh, name, mi.mtf.Shape(dims), dtype=dtype, initializer=initializer)
     return mi.mtf.cast(variable, x.dtype)

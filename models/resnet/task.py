@@ -1,4 +1,4 @@
-"""Classification: what goes in, the loss, and how it is judged while it trains."""
+"""Image classification: the inputs, the loss, and the measures that training reports."""
 
 from collections.abc import Callable
 
@@ -11,32 +11,38 @@ from mtf_imaging.models.resnet.network import ResNet
 
 @gin.configurable(module="resnet")
 class Classification:
-    """The class of an image, by a network; the loss is the mean cross entropy.
+    """Image classification with the mean cross entropy as the loss.
 
     Attributes:
-      network: a function (image, is_training) -> logits Tensor[batch, classes]. Default: a `ResNet`.
-      channels: of the images.
+      network: a function (image, is_training) -> logits Tensor[batch, classes]. The default is a `ResNet`.
+      channels: number of channels of an image.
     """
 
     def __init__(self, network: Callable | None = None, channels=3):
         if not isinstance(channels, int) or channels < 1:
-            raise mi.ConfigError(f"Classification.channels = {channels!r}: it must be a number, at least 1.")
+            raise mi.ConfigError(f"Classification.channels = {channels!r}: it must be an int of at least 1.")
         self.network = network or ResNet()
         self.channels = channels
 
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
-        """Inputs of a program, by name.
+        """Returns the inputs of a program, by name.
 
         Args:
-          batch_size: images in a batch.
-          sizes: pixels along height and width.
-          dtype: of images and activations.
-          labels: whether the labels are among them (training), or the image only.
+          batch_size: number of images in a batch.
+          sizes: height and width of an image in pixels.
+          dtype: dtype of images and activations.
+          labels: whether to include the labels, which training needs and prediction does not.
+
+        Returns:
+          A dict {name: (shape, dtype)}.
+
+        Raises:
+          ShapeError: there are not 2 sizes.
         """
         if len(sizes) != 2:
             raise mi.ShapeError(
-                f"Classification: images have 2 sizes, height and width, not {len(sizes)}: {tuple(sizes)}. "
-                "Fix: use a data set of such images, for instance models.resnet.GeneratedImages."
+                f"Classification: an image must have 2 sizes, height and width, not {len(sizes)}: {tuple(sizes)}. "
+                "Fix: use a data set of 2-D images, such as models.resnet.GeneratedImages."
             )
         height, width = sizes
         batch = f"batch:{batch_size}"
@@ -44,23 +50,23 @@ class Classification:
         return {**inputs, "labels": (batch, tf.int32)} if labels else inputs
 
     def loss(self, image, labels):
-        """The loss to minimise, and a measure to show beside it.
+        """Computes the loss to minimize, and the accuracy.
 
         Args:
           image: Tensor[batch, height, width, channels]
-          labels: Tensor[batch], int32: the number of the class.
+          labels: int32 Tensor[batch], the index of each class.
 
         Returns:
-          loss Tensor[], and a dict of Tensors[]: the accuracy, the share of images whose class was found; both float32
-          at least.
+          The loss, Tensor[], and a dict with "accuracy", Tensor[]: the fraction of the images that are classified
+          correctly. Both are float32 or larger.
         """
         logits = self.network(image, is_training=True)
         classes = logits.shape.dims[-1]
         loss = mi.mtf.reduce_mean(mi.ops.sparse_softmax_cross_entropy(logits, labels, classes))
-        right = mi.mtf.cast(mi.mtf.equal(mi.mtf.argmax(logits, classes), labels), loss.dtype)
-        return loss, {"accuracy": mi.mtf.reduce_mean(right)}
+        correct = mi.mtf.cast(mi.mtf.equal(mi.mtf.argmax(logits, classes), labels), loss.dtype)
+        return loss, {"accuracy": mi.mtf.reduce_mean(correct)}
 
     def predict(self, image):
-        """Tensor[batch, height, width, channels] -> probabilities Tensor[batch, classes]."""
+        """Predicts the classes: Tensor[batch, height, width, channels] -> probabilities Tensor[batch, classes]."""
         logits = self.network(image, is_training=False)
         return mi.ops.softmax(logits, logits.shape.dims[-1])

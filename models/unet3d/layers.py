@@ -1,7 +1,7 @@
-"""Convolutions with their weights. Channels are called `channels` before and after every layer.
+"""Layers with their weights.
 
-Weights are float32 where activations have fewer bits, and cast to these where they are used: so their gradients are
-float32, too.
+The channel dimension is called `channels` before and after every layer. Weights are float32 or larger, and are cast to
+the dtype of the activations when they are used. Their gradients are therefore float32 or larger, too.
 """
 
 import tensorflow as tf
@@ -13,14 +13,14 @@ _AXES = ("x", "y", "z")
 
 
 def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
-    """`y = conv(x, filter) + bias`, of the size of `x`.
+    """Computes `y = conv(x, filter) + bias` with "SAME" padding.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
-      kernel_size: voxels along each axis.
-      use_bias: whether there is a bias.
+      kernel_size: size of the kernel in voxels along each dimension.
+      use_bias: whether to add a bias.
       output_name: name of the result's channel dimension.
 
     Returns:
@@ -30,43 +30,45 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
     with tf.compat.v1.variable_scope(name):
         kernel = _weights(x, [*_kernel(kernel_size), x.shape.dims[-1], outputs], "fan_in", 2.0)
         y = mi.ops.conv3d(x, kernel, name=name)
-        return _named(y, outputs, use_bias, output_name)
+        return _rename_and_bias(y, outputs, use_bias, output_name)
 
 
 def conv_transpose(x, name, filters, kernel_size=2):
-    """`y = transposed conv(x, filter) + bias`, `kernel_size` times the size of `x` along each axis.
+    """Computes `y = transposed conv(x, filter) + bias`, which multiplies each size of `x` by `kernel_size`.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
-      kernel_size: voxels along each axis, and the stride.
+      kernel_size: kernel size and stride in voxels.
 
     Returns:
-      Tensor[batch, x', y', z', channels=filters]
+      Tensor[batch, kernel_size x, kernel_size y, kernel_size z, channels=filters]
     """
     outputs = mi.mtf.Dimension("filters", filters)
     with tf.compat.v1.variable_scope(name):
-        # Windows do not overlap: each voxel is the sum of one tap of every input channel, which is the fan. The
-        # initializer counts all taps (its fan_out: the filter's last dimension is the input), so they are divided out.
+        # Windows do not overlap, so each voxel is a sum over one tap of every input channel: the fan is the number of
+        # input channels. The initializer's "fan_out" also counts all taps; the scale compensates for them.
         kernel = _weights(x, [*_kernel(kernel_size), outputs, x.shape.dims[-1]], "fan_out", 2.0 * kernel_size**3)
         y = mi.ops.conv3d_transpose(x, kernel, strides=kernel_size, name=name)
-        return _named(y, outputs, True, CHANNELS)
+        return _rename_and_bias(y, outputs, True, CHANNELS)
 
 
 def pool(x, name, gather_below=0):
-    """Half the size of `x` along each axis, by a max pool; small slices of it are gathered.
+    """Halves each size of `x` with a max pool, and gathers dimensions with small slices.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: name of the operation.
-      gather_below: voxels along an axis, slices of less than which are gathered, and those that cannot be equal, too;
-        0 gathers none.
+      gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller or unequal slices are
+        gathered. 0 gathers no dimension.
 
     Returns:
-      Tensor[batch, x / 2, y / 2, z / 2, channels], its gathered axes under the name that `mi.ops.gather_slices` gives.
+      Tensor[batch, x / 2, y / 2, z / 2, channels], in which gathered dimensions have the names of
+      `mi.ops.gather_slices`.
     """
-    early, late = [], []  # Gathered late, an eighth of the voxels is sent; but a pool makes no slices of half a voxel.
+    # Gathering after the pool sends an eighth of the voxels, but requires slices that the pool can halve.
+    early, late = [], []
     for dim in x.shape.dims[-4:-1] if gather_below else []:
         parts, size = mi.ops.slices_per_dimension(x)[dim.name], dim.size // 2
         if parts > 1 and (size % parts or size // parts < gather_below):
@@ -77,18 +79,18 @@ def pool(x, name, gather_below=0):
 
 
 def grow(x, like, name, filters):
-    """Double the size of `x`, by a transposed convolution; gathered axes are split again if those of `like` are.
+    """Doubles each size of `x` with a transposed convolution, and splits dimensions again that are split in `like`.
 
     Args:
-      x: Tensor[batch, x, y, z, channels], what `pool` made of `like`, or what came of that.
+      x: Tensor[batch, x, y, z, channels], computed from the result of `pool(like)`.
       like: Tensor[batch, 2 x, 2 y, 2 z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
 
     Returns:
-      Tensor[batch, 2 x, 2 y, 2 z, channels=filters], its axes under the names of those of `like`.
+      Tensor[batch, 2 x, 2 y, 2 z, channels=filters], with the dimension names of `like`.
     """
-    early, late = [], []  # as in `pool`, but the other way
+    early, late = [], []  # the reverse of `pool`
     for dim, now in zip(like.shape.dims[-4:-1], x.shape.dims[-4:-1]):
         if dim.name != now.name:
             (late if now.size % mi.ops.slices_per_dimension(like)[dim.name] else early).append(dim.name)
@@ -98,7 +100,8 @@ def grow(x, like, name, filters):
 
 
 def concat_channels(tensors):
-    """Joins Tensors[batch, x, y, z, channels] along `channels`, which may be split: under another name."""
+    """Concatenates Tensors[batch, x, y, z, channels] along `channels`."""
+    # Concatenation needs whole dimensions, so the channels get a name that no layout rule mentions.
     renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]
     return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
 
@@ -108,12 +111,12 @@ def _kernel(size):
 
 
 def _weights(x, dims, mode, scale):
-    """He-normal weights (He et al. 2015): variance 2 / fan."""
+    """Creates He-normal weights (He et al. 2015), with a variance of 2 / fan."""
     return _variable(x, "filter", dims, tf.compat.v1.variance_scaling_initializer(scale, mode))
 
 
-def _named(y, dim, use_bias, output_name):
-    """Renames the channels `dim` of `y`, and adds a bias along them."""
+def _rename_and_bias(y, dim, use_bias, output_name):
+    """Renames the channel dimension `dim` of `y`, and adds a bias."""
     y = mi.mtf.rename_dimension(y, dim.name, output_name)
     if not use_bias:
         return y
@@ -121,7 +124,7 @@ def _named(y, dim, use_bias, output_name):
 
 
 def _variable(x, name, dims, initializer):
-    """A variable, in the dtype of the activations `x`."""
+    """Creates a variable, and casts it to the dtype of the activations `x`."""
     dtype = mi.ops.master_dtype(x.dtype)
     variable = mi.mtf.get_variable(x.mesh, name, mi.mtf.Shape(dims), dtype=dtype, initializer=initializer)
     return mi.mtf.cast(variable, x.dtype)

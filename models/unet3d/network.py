@@ -1,4 +1,4 @@
-"""The network: four resolutions down, four up, with a skip connection at each."""
+"""The 3D U-Net: an encoder and a decoder, with a skip connection at each resolution."""
 
 import dataclasses
 import functools
@@ -15,33 +15,34 @@ _NORMS = ("batch", "instance", "group", "none")
 @gin.configurable(module="unet3d")
 @dataclasses.dataclass(frozen=True)
 class UNet3D:
-    """A 3D U-Net; called on a tensor within a program, it makes its weights there.
+    """A 3D U-Net, which creates its weights when it is called on a tensor of a program.
 
-    A block is `convs` times: convolution, norm, leaky ReLU, dropout. There is no dropout after the first convolution
-    and after the last one before the classes. Level l has `base_filters 2^l` filters, at 1 / 2^l of the resolution.
+    A block repeats `convs` times: convolution, norm, leaky ReLU and dropout. The first convolution and the last one
+    before the classes have no dropout. Level l has `base_filters 2^l` filters, at 1 / 2^l of the resolution.
 
     Attributes:
       classes: number of classes.
-      base_filters: filters of the first block.
+      base_filters: number of filters of the first block.
       depth: number of resolutions.
-      convs: convolutions in a block.
-      kernel_size: voxels along each axis.
-      norm: "batch", "instance", "group" or "none". Instance and group norm see one case at a time: they are the same in
-        training and prediction, and exact in micro-batches.
-      norm_groups: groups of channels of the group norm.
-      norm_momentum: of the batch norm's moving statistics.
-      norm_epsilon: of all norms.
-      negative_slope: slope of the leaky ReLU below zero; 0 is the ReLU.
-      dropout_rate: the fraction of the activations that dropout sets to zero in training; 0 is no dropout.
-      gather_below: voxels. From the first level down in which slices have fewer along an axis, or could not all have as
-        many, each processor holds all of that axis, and does the work of all. 0 gathers nothing: a layout that splits
-        a level too far is refused.
-      double_before_pool: whether filters double at a block's last convolution on the way down, as in Cicek et al. 2016
-        (arXiv:1606.06650), and transposed convolutions keep their number; otherwise both change it with the level.
-      recompute: whether the backward pass computes the activations of each block but the last again, for less memory
-        and a forward pass more (`mi.ops.recompute`).
-      deep_supervision: how many coarser levels of the decoder give logits in training, too, each by a convolution of
-        1^3: True for all of them, `depth - 2`; False for none. They are no part of the network that predicts.
+      convs: number of convolutions in a block.
+      kernel_size: size of the kernels in voxels along each dimension.
+      norm: "batch", "instance", "group" or "none". Instance and group norm use the statistics of one case, so they are
+        the same in training and prediction, and do not depend on micro-batches.
+      norm_groups: number of groups of channels of the group norm.
+      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      norm_epsilon: number that norms add to the variance.
+      negative_slope: slope of the leaky ReLU for negative values. A slope of 0 is the ReLU.
+      dropout_rate: fraction of the activations that dropout sets to zero in training. A rate of 0 disables dropout.
+      gather_below: minimum size of a slice in voxels. If a level would have smaller or unequal slices along a
+        dimension, the dimension is gathered for this level and all deeper levels. All processors along it then do the
+        same work. With 0, nothing is gathered, and a layout that splits a level too far is refused.
+      double_before_pool: whether the last convolution of each block of the encoder doubles the number of filters, and
+        transposed convolutions keep it (Cicek et al. 2016, arXiv:1606.06650). If False, both change it with the level.
+      recompute: whether the backward pass recomputes the activations of all blocks but the last, which saves memory at
+        the cost of one more forward pass (`mi.ops.recompute`).
+      deep_supervision: number of coarser levels of the decoder that also return logits in training, each through a
+        1 x 1 x 1 convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use
+        these logits.
     """
 
     classes: int = 3
@@ -69,31 +70,35 @@ class UNet3D:
         groups = self.norm_groups
         if self.norm == "group" and not (isinstance(groups, int) and groups > 0 and self.base_filters % groups == 0):
             raise mi.ConfigError(
-                f"UNet3D.norm_groups = {groups!r}: it must be a number that divides UNet3D.base_filters = "
-                f"{self.base_filters}, the channels of the first block."
+                f"UNet3D.norm_groups = {groups!r}: it must be an int that divides UNet3D.base_filters = "
+                f"{self.base_filters}, the number of channels of the first block."
             )
         if not (isinstance(self.gather_below, int) and self.gather_below >= 0):
             raise mi.ConfigError(
-                f"UNet3D.gather_below = {self.gather_below!r}: it must be a number of voxels, or 0 to gather nothing."
+                f"UNet3D.gather_below = {self.gather_below!r}: it must be an int of at least 0 voxels. "
+                "Fix: use 0 to gather nothing."
             )
         if not 0 <= self.dropout_rate < 1:
             raise mi.ConfigError(
-                f"UNet3D.dropout_rate = {self.dropout_rate}: it must be at least 0, which is no dropout, and below 1."
+                f"UNet3D.dropout_rate = {self.dropout_rate}: it must be at least 0 (no dropout) and below 1."
             )
 
         self._check_supervision()
 
     def __call__(self, image, is_training):
-        """Tensor[batch, x, y, z, channels] -> logits Tensor[batch, x, y, z, classes].
-
-        In training with `deep_supervision`, it is a list of such logits, each of half the size of the one before.
+        """Computes the logits of all classes.
 
         Args:
-          image: the images.
-          is_training: whether norms use the batch's statistics and move their own, and dropout drops.
+          image: Tensor[batch, x, y, z, channels]
+          is_training: whether dropout is active, and norms use the statistics of the batch and update their moving
+            statistics.
+
+        Returns:
+          logits Tensor[batch, x, y, z, classes]. In training with `deep_supervision`, it is a list of logits, each of
+          half the size of the previous ones.
 
         Raises:
-          ShapeError: a size of the image that cannot be halved `depth - 1` times.
+          ShapeError: a size of the image cannot be halved `depth - 1` times.
         """
         self._check_sizes(image)
         with tf.compat.v1.variable_scope("unet3d"):
@@ -104,7 +109,7 @@ class UNet3D:
                     skips.append(x)
                 x = again(functools.partial(self._down, level, is_training), x)
             for level in reversed(range(self.depth - 1)):
-                again = again if level else _call  # what the last one makes is used at once
+                again = again if level else _call  # The backward pass uses the last block's activations at once.
                 x = again(functools.partial(self._up, level, is_training), x, skips.pop())
                 if is_training and 0 < level <= self._supervised:
                     coarser.insert(0, self._logits(x, f"classes{level}"))
@@ -113,7 +118,7 @@ class UNet3D:
 
     @property
     def _supervised(self):
-        """The coarsest level that gives logits."""
+        """The coarsest level that returns logits."""
         return self.depth - 2 if self.deep_supervision is True else int(self.deep_supervision)
 
     def _logits(self, x, name):
@@ -131,21 +136,21 @@ class UNet3D:
         return self._block(x, f"up{level}", [self._filters(level)] * self.convs, is_training, last=level == 0)
 
     def _filters(self, level):
-        """Filters that a block ends with."""
+        """Returns the number of filters of a block's last convolution."""
         return self.base_filters * 2 ** (level + self.double_before_pool)
 
     def _block(self, x, name, filters, is_training, first=False, last=False):
         with tf.compat.v1.variable_scope(name):
             for i, number in enumerate(filters):
                 x = layers.conv(x, f"conv{i}", number, self.kernel_size, use_bias=self.norm == "none")
-                x = self._normalised(x, f"norm{i}", is_training)
+                x = self._normalize(x, f"norm{i}", is_training)
                 x = mi.ops.leaky_relu(x, self.negative_slope)
-                spared = (first and i == 0) or (last and i == self.convs - 1)
-                if is_training and self.dropout_rate and not spared:
+                skip_dropout = (first and i == 0) or (last and i == self.convs - 1)
+                if is_training and self.dropout_rate and not skip_dropout:
                     x = mi.ops.dropout(x, self.dropout_rate, name=f"{name}/dropout{i}")
         return x
 
-    def _normalised(self, x, name, is_training):
+    def _normalize(self, x, name, is_training):
         if self.norm == "batch":
             return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=name)
         if self.norm == "instance":
@@ -155,12 +160,14 @@ class UNet3D:
         return x
 
     def _check_supervision(self):
-        asked, there = self.deep_supervision, self.depth - 2
-        if not isinstance(asked, int) or asked < 0 or (asked and not 1 <= self._supervised <= there):
-            fix = "another number, or True for all" if there > 0 else "UNet3D.depth = 3 or more"
+        levels, available = self.deep_supervision, self.depth - 2
+        if not isinstance(levels, int) or levels < 0 or (levels and not 1 <= self._supervised <= available):
+            fix = (
+                f"use a number from 1 to {available}, True for all" if available > 0 else "use UNet3D.depth = 3 or more"
+            )
             raise mi.ConfigError(
-                f"UNet3D.deep_supervision = {asked!r}: the decoder of UNet3D.depth = {self.depth} has {max(there, 0)} "
-                f"coarser levels than the image's. Fix: {fix}, or False."
+                f"UNet3D.deep_supervision = {levels!r}: with UNet3D.depth = {self.depth}, the decoder has "
+                f"{max(available, 0)} levels that are coarser than the image. Fix: {fix}, or False for none."
             )
 
     def _check_sizes(self, image):
@@ -174,7 +181,7 @@ class UNet3D:
         if faults:
             raise mi.ShapeError(
                 f"UNet3D of depth {self.depth} halves the image {self.depth - 1} times, so {factor} must divide its "
-                f"sizes; it does not divide {', '.join(faults)}. Fix: another resolution, or a smaller UNet3D.depth."
+                f"sizes. It does not divide {', '.join(faults)}. Fix: change the resolution, or reduce UNet3D.depth."
             )
 
 

@@ -1,13 +1,13 @@
-"""Deep supervision: what the coarser levels of the decoder are to find, and how much it weighs."""
+"""Deep supervision: the labels and the loss weights of the coarser levels of the decoder."""
 
 import mtf_imaging as mi
 
 
 def level_weights(number):
-    """Weights of the losses of `number` levels, from the finest on: `1, 1/2, 1/4, ...`, divided by their sum.
+    """Returns the loss weights of the `number` finest levels: `1, 1/2, 1/4, ...`, divided by their sum.
 
-    Those are nnU-Net's (Isensee et al. 2021, `nnUNetTrainer._build_loss`), which takes the lowest level of its decoder
-    for none of them.
+    nnU-Net uses the same weights (Isensee et al. 2021, `nnUNetTrainer._build_loss`), and also excludes the lowest level
+    of its decoder.
 
     >>> level_weights(2)
     [0.6666666666666666, 0.3333333333333333]
@@ -17,24 +17,25 @@ def level_weights(number):
 
 
 def labels_of_level(labels, logits, level):
-    """The labels of every `2^level`-th voxel along each axis, from the first on: `y[b, i, j, k] = x[b, n i, n j, n k]`.
+    """Returns the labels at the resolution of a level: `y[b, i, j, k] = x[b, n i, n j, n k]` with `n = 2^level`.
 
     Args:
       labels: int32 Tensor[batch, x, y, z]
-      logits: Tensor[batch, x / n, y / n, z / n, classes], of which some axes may be gathered (`mi.ops.gather_slices`).
-      level: 0 for the labels as they are.
+      logits: Tensor[batch, x / n, y / n, z / n, classes], in which dimensions may be gathered (`mi.ops.gather_slices`).
+      level: number of the level. Level 0 has the resolution of `labels`.
 
     Returns:
-      int32 Tensor[batch, x / n, y / n, z / n], with the axes of the logits.
+      int32 Tensor[batch, x / n, y / n, z / n], with the dimension names of the logits.
     """
     if not level:
         return labels
-    early, late = [], []  # Gathered late, less is sent; but sampling makes no slices of half a voxel.
+    # Gathering after the sampling sends fewer voxels, but requires slices that can be sampled evenly.
+    early, late = [], []
     for dim, now in zip(labels.shape.dims[1:], logits.shape.dims[1:-1]):
         if dim.name != now.name:
             (early if now.size % mi.ops.slices_per_dimension(labels)[dim.name] else late).append(dim.name)
-    # A pool is what takes every n-th voxel under any layout; it wants numbers with channels, of a name that is split
-    # by none.
+    # A pool with a window of 1 samples every n-th voxel under any layout. It needs a floating-point tensor with
+    # channels, here under a name that no layout rule mentions.
     x = mi.mtf.cast(labels, logits.dtype)
     x = mi.mtf.reshape(x, mi.mtf.Shape([*labels.shape.dims, mi.mtf.Dimension("label", 1)]))
     x = mi.ops.gather_slices(x, early, f"labels{level}_gather")

@@ -1,4 +1,4 @@
-"""Liver and lesion segmentation: what goes in, the loss, and how it is judged while it trains."""
+"""Liver and lesion segmentation: the inputs, the loss, and the measures that training reports."""
 
 from collections.abc import Callable
 
@@ -17,22 +17,22 @@ _DICE_OVER = ("case", "batch", "both")
 
 @gin.configurable(module="unet3d")
 class LiverTumorSegmentation:
-    """Background, liver and lesion of a CT, by a network.
+    """Segmentation of a CT into background, liver and lesion.
 
-    The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`; the defaults are those of Hou et al.
-    2019. Where the network gives logits of several resolutions, as it does with `UNet3D.deep_supervision`, it is the
-    weighted mean of theirs (`supervision.level_weights`).
+    The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`. The defaults are the settings of Hou
+    et al. 2019. If the network returns logits at several resolutions (`UNet3D.deep_supervision`), the loss is the
+    weighted mean of the losses of all resolutions (`supervision.level_weights`).
 
     Attributes:
-      network: a function (image, is_training) -> logits; in training also a list of them, each of half the size of the
-        one before. Default: a `UNet3D`.
+      network: a function (image, is_training) -> logits. In training, it may return a list of logits, each of half the
+        size of the previous ones. The default is a `UNet3D`.
       class_weights: weights of background, liver and lesion voxels in the cross entropy.
-      dice_weight: share of the Dice loss, 0..1.
-      dice: which Dice loss: "lesion", that of the lesion alone; "classes", the mean of that of the liver's label and
-        that of the lesion's; or "adaptive", of all classes (`ops.adaptive_dice_loss`).
-      dice_over: what the sums of "lesion" and "classes" are over: "case", "batch", or "both" for the mean of the two
-        losses (`ops.dice_loss`).
-      dice_background: whether "classes" has the background among them.
+      dice_weight: weight of the Dice loss, from 0 to 1.
+      dice: the Dice loss. "lesion" is the loss of the lesion, "classes" is the mean of the losses of liver and lesion,
+        and "adaptive" is the loss of all classes (`ops.adaptive_dice_loss`).
+      dice_over: the cases that the sums of the Dice losses "lesion" and "classes" cover: "case", "batch", or "both" for
+        the mean of the two losses (`ops.dice_loss`).
+      dice_background: whether "classes" includes the background.
     """
 
     def __init__(
@@ -44,21 +44,23 @@ class LiverTumorSegmentation:
         dice_over="both",
         dice_background=False,
     ):
-        own = type(self).__name__
-        for name, value, known in (("dice", dice, _DICE), ("dice_over", dice_over, _DICE_OVER)):
-            if value not in known:
-                raise mi.ConfigError(f"{own}.{name} = {value!r} is not known. Fix: choose one of {', '.join(known)}.")
+        owner = type(self).__name__
+        for name, value, choices in (("dice", dice, _DICE), ("dice_over", dice_over, _DICE_OVER)):
+            if value not in choices:
+                raise mi.ConfigError(
+                    f"{owner}.{name} = {value!r} is not known. Fix: choose one of {', '.join(choices)}."
+                )
         if not 0 <= dice_weight <= 1:
-            raise mi.ConfigError(f"{own}.dice_weight = {dice_weight}: it must be from 0, cross entropy alone, to 1.")
+            raise mi.ConfigError(f"{owner}.dice_weight = {dice_weight}: it must be from 0 (only cross entropy) to 1.")
         if dice_background and dice != "classes":
             raise mi.ConfigError(
-                f"{own}.dice_background = {dice_background}: {own}.dice = {dice!r} has no such choice. "
-                f"Fix: {own}.dice = 'classes', or leave it out."
+                f"{owner}.dice_background = {dice_background}: it applies only to {owner}.dice = 'classes', but "
+                f"{owner}.dice is {dice!r}. Fix: use {owner}.dice = 'classes', or leave it out."
             )
         if dice == "adaptive" and dice_over != "both":
             raise mi.ConfigError(
-                f"{own}.dice_over = {dice_over!r}: {own}.dice = 'adaptive' is always that of the batch. "
-                f"Fix: {own}.dice = 'lesion' or 'classes', or leave it out."
+                f"{owner}.dice_over = {dice_over!r}: {owner}.dice = 'adaptive' always covers the batch. "
+                f"Fix: use {owner}.dice = 'lesion' or 'classes', or leave it out."
             )
         self.network = network or UNet3D()
         self.dice, self.dice_over, self.dice_background = dice, dice_over, dice_background
@@ -66,39 +68,42 @@ class LiverTumorSegmentation:
         self.dice_weight = dice_weight
 
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
-        """Inputs of a program, by name.
+        """Returns the inputs of a program, by name.
 
         Args:
-          batch_size: volumes in a batch.
-          sizes: voxels along x, y and z.
-          dtype: of images and activations.
-          labels: whether the labels are among them (training), or the image only.
+          batch_size: number of volumes in a batch.
+          sizes: sizes of a volume along x, y and z in voxels.
+          dtype: dtype of images and activations.
+          labels: whether to include the labels, which training needs and prediction does not.
+
+        Returns:
+          A dict {name: (shape, dtype)}.
         """
         volume = f"batch:{batch_size}," + ",".join(f"{name}:{size}" for name, size in zip("xyz", sizes, strict=True))
         inputs = {"image": (f"{volume},channels:1", dtype)}
         return {**inputs, "labels": (volume, tf.int32)} if labels else inputs
 
     def loss(self, image, labels):
-        """The loss to minimize, and measures to show beside it.
+        """Computes the loss to minimize, and the soft Dice of liver and lesion.
 
         Args:
-          image: Tensor[batch, x, y, z, channels=1], in 0..1.
-          labels: Tensor[batch, x, y, z], int32: 0 background, 1 liver, 2 lesion.
+          image: Tensor[batch, x, y, z, channels=1], with values from 0 to 1.
+          labels: int32 Tensor[batch, x, y, z], 0 for background, 1 for liver and 2 for lesion.
 
         Returns:
-          loss Tensor[], and a dict of Tensors[]: soft Dice over the batch of liver (with its lesions) and lesion; all
-          float32 at least.
+          The loss, Tensor[], and a dict with "liver" (including its lesions) and "lesion", Tensors[] with the soft Dice
+          over the batch. All are float32 or larger.
         """
-        found = self.network(image, is_training=True)
-        levels = [self._precise(logits) for logits in (found if isinstance(found, list | tuple) else [found])]
+        logits = self.network(image, is_training=True)
+        levels = [self._to_float32(x) for x in (logits if isinstance(logits, list | tuple) else [logits])]
         losses = []
         for level, (logits, weight) in enumerate(zip(levels, level_weights(len(levels)))):
-            there = labels_of_level(labels, logits, level)
+            targets = labels_of_level(labels, logits, level)
             probability = mi.ops.softmax(logits, logits.shape.dims[-1])
-            masks = self._masks(probability, there)
-            losses.append(weight * self._loss(logits, there, probability, masks))
+            masks = self._masks(probability, targets)
+            losses.append(weight * self._loss(logits, targets, probability, masks))
             if not level:
-                liver = [of_liver + of_lesion for of_liver, of_lesion in zip(masks[LIVER], masks[LESION])]
+                liver = [liver + lesion for liver, lesion in zip(masks[LIVER], masks[LESION])]
                 measures = {"liver": _soft_dice(*liver), "lesion": _soft_dice(*masks[LESION])}
         return mi.mtf.add_n(losses), measures
 
@@ -107,13 +112,16 @@ class LiverTumorSegmentation:
         if self.dice == "adaptive":
             dice = mi.ops.adaptive_dice_loss(probability, labels, probability.shape.dims[-1])
         else:
-            of = [LESION] if self.dice == "lesion" else masks
-            dice = [mi.ops.dice_loss(*masks[index], labels.shape.dims[0], over=self.dice_over) for index in of]
+            classes = [LESION] if self.dice == "lesion" else masks
+            dice = [mi.ops.dice_loss(*masks[index], labels.shape.dims[0], over=self.dice_over) for index in classes]
             dice = mi.mtf.add_n(dice) / len(dice)
         return (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
 
     def _masks(self, probability, labels):
-        """{class: (its probability, 1 where it is)}, Tensors[batch, x, y, z], of all that Dice is taken of."""
+        """Returns {class: (probability, target)} for all classes of the Dice loss and the measures.
+
+        All are Tensors[batch, x, y, z]. A target is 1 for the voxels of the class and 0 for all others.
+        """
         classes = probability.shape.dims[-1]
         return {
             index: (
@@ -124,23 +132,24 @@ class LiverTumorSegmentation:
         }
 
     def predict(self, image):
-        """Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
-        logits = self._precise(self.network(image, is_training=False))
+        """Predicts the classes: Tensor[batch, x, y, z, channels=1] -> probabilities Tensor[batch, x, y, z, classes]."""
+        logits = self._to_float32(self.network(image, is_training=False))
         return mi.ops.softmax(logits, logits.shape.dims[-1])
 
-    def _precise(self, logits):
-        """Checks the number of classes and casts the logits to at least float32, as sums over a volume need."""
+    def _to_float32(self, logits):
+        """Checks the number of classes, and casts the logits to float32 or larger, which sums over a volume need."""
         classes = logits.shape.dims[-1].size
         if classes != _CLASSES:
             raise mi.ConfigError(
                 f"{type(self).__name__}.network: the network has {classes} classes, but this task needs {_CLASSES}: "
-                f"background, liver and lesion. Fix: a network with {_CLASSES} classes (UNet3D.classes = {_CLASSES})."
+                f"background, liver and lesion. Fix: use a network with {_CLASSES} classes (UNet3D.classes = "
+                f"{_CLASSES})."
             )
         return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
 
 
 def _soft_dice(probability, target, epsilon=1e-6):
-    """`(2 sum(p t) + e) / (sum(p) + sum(t) + e)` over all voxels: 1 where both are empty."""
+    """Returns `(2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)` over all voxels, which is 1 if both are empty."""
     intersection = mi.ops.over_batch(mi.mtf.reduce_sum(probability * target))
     total = mi.ops.over_batch(mi.mtf.reduce_sum(probability) + mi.mtf.reduce_sum(target))
     return (2 * intersection + epsilon) / (total + epsilon)

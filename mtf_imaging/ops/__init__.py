@@ -1,4 +1,8 @@
-"""Operations on named tensors that equal TensorFlow's on the whole tensor, whatever the layout."""
+"""Operations on named tensors.
+
+Every operation returns the values and gradients of the corresponding TensorFlow operation on the whole tensor, under
+every legal layout.
+"""
 
 from mtf_imaging.ops.activation import dropout, leaky_relu
 from mtf_imaging.ops.conv.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose

@@ -1,4 +1,7 @@
-"""Leaky ReLU and dropout: elementwise, so every dimension may be split and nothing is sent."""
+"""Leaky ReLU and dropout.
+
+Both are elementwise: every dimension may be split, and no data is exchanged.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -13,7 +16,10 @@ from mtf_imaging.ops.inference import is_inference
 
 
 class LeakyRelu(mtf.Operation):
-    """`y = x where x > 0, else negative_slope x`. The gradient is made from y: x need not be kept."""
+    """`y = x where x > 0, else negative_slope x`.
+
+    The gradient is computed from `y`, so `x` is not kept for the backward pass.
+    """
 
     kind = "leaky_relu"
 
@@ -55,15 +61,23 @@ class LeakyReluGrad(mtf.Operation):
 
 
 def leaky_relu(x: mtf.Tensor, negative_slope: float = 0.2, name: str | None = None) -> mtf.Tensor:
-    """Returns `x` where it is positive and `negative_slope x` elsewhere, as `tf.nn.leaky_relu` does.
+    """Computes the leaky ReLU activation, like `tf.nn.leaky_relu`.
+
+    `y = x where x > 0, else negative_slope x`
+
+    Every dimension may be split.
 
     Args:
       x: Tensor[...]
-      negative_slope: slope for negative values, at least 0; 0 is the ReLU.
+      negative_slope: slope for negative values, at least 0. A slope of 0 is the ReLU.
       name: name of the operation.
 
+    Returns:
+      Tensor[...] with the shape and dtype of `x`.
+
     Raises:
-      ShapeError: `negative_slope` is below 0; the sign of the result would not show where `x` is positive.
+      ShapeError: `negative_slope` is below 0. The gradient infers the sign of `x` from the sign of `y`, which is not
+        possible with a negative slope.
     """
     if not negative_slope >= 0:
         raise ShapeError(
@@ -73,7 +87,10 @@ def leaky_relu(x: mtf.Tensor, negative_slope: float = 0.2, name: str | None = No
 
 
 class Dropout(mtf.Operation):
-    """`y = x / (1 - rate)` where a random bit says so, else 0. Its gradient draws the same mask again: none is kept."""
+    """`y = x / (1 - rate)` where a random mask is true, else 0.
+
+    The gradient draws the same mask again, so no mask is kept for the backward pass.
+    """
 
     kind = "dropout"
 
@@ -99,7 +116,7 @@ class Dropout(mtf.Operation):
 
 
 def kept_fraction(rate: float) -> float:
-    """Returns `1 - rate` as the float nearest to it in decimal: in binary, 1 - 0.9 is not 0.1.
+    """Returns `1 - rate`, computed in decimal: in binary floating point, `1 - 0.9` is not 0.1.
 
     >>> kept_fraction(0.9), 1 - 0.9
     (0.1, 0.09999999999999998)
@@ -108,18 +125,23 @@ def kept_fraction(rate: float) -> float:
 
 
 def dropout(x: mtf.Tensor, rate: float, name: str | None = None) -> mtf.Tensor:
-    """Sets the fraction `rate` of the elements to 0, chosen at random, and scales the others by `1 / (1 - rate)`.
+    """Sets a random fraction `rate` of the elements to 0, and scales the others by `1 / (1 - rate)`.
 
-    The mask depends on the program's seed and step, the operation's name and the element's position in the whole
-    tensor: it is the same under every layout, and in every dtype.
+    The mask depends only on the seed and the step of the program, the name of the operation, and the position of each
+    element in the whole tensor. It is therefore the same under every layout and in every dtype. Every dimension may be
+    split.
 
     Args:
       x: Tensor[...]
-      rate: the fraction that is dropped, at least 0 and below 1. With 0 and within `inference`, `x` itself is returned.
+      rate: fraction of the elements to drop, at least 0 and below 1. With a rate of 0, and within `inference`, the
+        function returns `x` itself.
       name: name of the operation.
 
+    Returns:
+      Tensor[...] with the shape and dtype of `x`.
+
     Raises:
-      ShapeError: `rate` is out of range.
+      ShapeError: `rate` is below 0, or at least 1.
     """
     if not 0 <= rate < 1:
         raise ShapeError(f"dropout '{name or 'dropout'}': rate must be at least 0 and below 1, not {rate}")

@@ -1,4 +1,4 @@
-"""What an operation says of a layout that it cannot be lowered under."""
+"""The faults that an operation reports for a layout that it does not support."""
 
 import dataclasses
 
@@ -7,14 +7,14 @@ from mtf_imaging.compat import mtf
 
 @dataclasses.dataclass(frozen=True)
 class LayoutFault:
-    """A split that an operation cannot do.
+    """A split that an operation cannot compute.
 
     Attributes:
-      text: the message, with the operation, both names and both sizes, and a fix.
-      explains: the (dimension name, size) pairs of which the message tells more than that they do not divide.
-      key: equal for faults of two operations that differ in the operation's name only.
-      way_out: another than the fix of the message, common to all faults of the kind: a sentence, or "".
-      settings: the keyword arguments that the way out speaks of, as `MtfImagingError` has them.
+      text: the message, with the operation, the names and sizes of both dimensions, and a fix.
+      explains: the (dimension name, size) pairs that the message covers, so that they need no message of their own.
+      key: a value that is equal for two faults that differ only in the name of the operation.
+      way_out: a sentence with a second fix, which all faults of this kind have in common, or "".
+      settings: the keyword arguments that `way_out` names, as in `MtfImagingError`.
     """
 
     text: str
@@ -25,15 +25,15 @@ class LayoutFault:
 
 
 def cannot_split(title: str, dim: mtf.Dimension, mesh_dim: str, parts: int, why: str, fix: str = "") -> LayoutFault:
-    """The fault of an operation for which a dimension must stay whole.
+    """Returns the fault of an operation that needs a whole dimension.
 
     Args:
       title: kind and name of the operation.
-      dim: the `mtf.Dimension`.
-      mesh_dim: name of the mesh dimension that the layout splits it over.
-      parts: size of that.
-      why: the reason, a clause.
-      fix: a clause with an alternative to dropping the rule, or "".
+      dim: the dimension that must not be split.
+      mesh_dim: name of the mesh dimension that the layout splits `dim` over.
+      parts: size of the mesh dimension.
+      why: the reason, as a clause.
+      fix: an alternative to dropping the rule, as a clause, or "".
     """
     text = (
         f"{title}: cannot split '{dim.name}' (size {dim.size}) over '{mesh_dim}' (size {parts}): {why}. "

@@ -1,4 +1,4 @@
-"""Makes dropout and batch norm compute as for prediction, to compute the loss of held-out cases."""
+"""Inference mode for dropout and batch norm, to compute the loss of held-out cases."""
 
 import contextlib
 import contextvars
@@ -9,10 +9,11 @@ _inferring = contextvars.ContextVar("_inferring", default=False)
 
 @contextlib.contextmanager
 def inference() -> Iterator[None]:
-    """Within the block, `dropout` keeps all values, and `batch_norm` uses its moving statistics without updating them.
+    """Switches `dropout` and `batch_norm` to inference within a `with` block.
 
-    The outputs that a network has only in training, such as the logits of deep supervision, stay. A loss can therefore
-    be computed from the same outputs as in training.
+    `dropout` keeps all values. `batch_norm` uses its moving statistics and does not update them. The network
+    still returns the outputs that only training uses, such as the logits of deep supervision. The loss is therefore
+    computed from the same outputs as in training.
     """
     token = _inferring.set(True)
     try:

@@ -1,8 +1,8 @@
-"""Sums over a batch that does not come at once: what a loss needs that is not a mean over examples.
+"""Sums over a whole batch, for a training step that computes the batch in micro-batches.
 
-A batch may go through a network in parts, one after the other (see `training/micro_batches.py`). The gradient of a mean
-over examples is then the mean of the parts' gradients. That of a function of sums over all examples, as the Dice of a
-batch is, needs these sums in every part. So they are found first, in a pass of their own, and given to the second.
+The gradient of a mean over examples is the mean of the gradients of the micro-batches (see
+`training/micro_batches.py`). The gradient of a function of sums over all examples, such as the Dice of a batch, needs
+these sums in every micro-batch. A first pass therefore computes the sums, and a second pass uses them.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from mtf_imaging.errors import NotSupportedError
 
 
 class FirstPass:
-    """Collects the sums of a part.
+    """Collects the sums of a micro-batch.
 
     Attributes:
       sums: Tensors, one for each call of `over_batch`, in the order of the calls.
@@ -28,18 +28,19 @@ class FirstPass:
         x = _Sum([x], x, 1).outputs[0]
         if any(_depends_on(x.operation.inputs[0], earlier) for earlier in self.sums):
             raise NotSupportedError(
-                f"over_batch: '{x.name}' depends on another sum over the batch, which is not known."
+                f"over_batch: '{x.name}' depends on another sum over the batch, which a micro-batch does not have. "
+                "Fix: compute it from sums that do not depend on each other."
             )
         self.sums.append(x)
         return x
 
 
 class SecondPass:
-    """Gives each sum of a part the value that it has over the whole batch.
+    """Replaces each sum of a micro-batch by the sum over the whole batch.
 
     Args:
-      sums: Tensors[...] of that value, in the order of the calls.
-      count: number of parts, over which gradients will be averaged.
+      sums: the sums over the whole batch, Tensors[...] in the order of the calls.
+      count: number of micro-batches, over which the training step averages gradients.
     """
 
     def __init__(self, sums: Iterable[mtf.Tensor], count: int) -> None:
@@ -56,7 +57,7 @@ _Pass = TypeVar("_Pass", FirstPass, SecondPass)
 
 @contextlib.contextmanager
 def in_pass(which: _Pass) -> Iterator[_Pass]:
-    """Within it, `over_batch` calls `which.sum`."""
+    """Makes `over_batch` call `which.sum` within a `with` block."""
     token = _passes.set(which)
     try:
         yield which
@@ -65,7 +66,10 @@ def in_pass(which: _Pass) -> Iterator[_Pass]:
 
 
 class _Sum(mtf.Operation):
-    """Outputs `value`. `dx = count dy`: an average over `count` parts of it is what the sum's gradient is."""
+    """Outputs `value`, with the gradient `dx = count dy`.
+
+    The average of this gradient over `count` micro-batches is the gradient of the sum over the whole batch.
+    """
 
     def __init__(self, inputs: Sequence[mtf.Tensor], value: mtf.Tensor, count: int) -> None:
         super().__init__(inputs, name="over_batch")
@@ -81,7 +85,7 @@ class _Sum(mtf.Operation):
 
     @property
     def passed_on(self) -> dict[mtf.Tensor, mtf.Tensor]:
-        """Returns {output: input}, for the outputs that are one of the inputs unchanged."""
+        """Returns {output: input} for the outputs that equal one of the inputs."""
         return {self.outputs[0]: self.inputs[-1]}
 
 
@@ -111,32 +115,33 @@ class _SumGrad(mtf.Operation):
 
 
 def _depends_on(x: mtf.Tensor, earlier: mtf.Tensor) -> bool:
-    seen, stack = set(), [x]
+    visited, stack = set(), [x]
     while stack:
         tensor = stack.pop()
         if tensor is earlier:
             return True
-        if tensor.operation not in seen:
-            seen.add(tensor.operation)
+        if tensor.operation not in visited:
+            visited.add(tensor.operation)
             stack += tensor.operation.inputs
     return False
 
 
 def over_batch(x: mtf.Tensor) -> mtf.Tensor:
-    """A sum over the examples of a batch, of the whole batch also where this comes in parts, as micro-batches.
+    """Returns the sum of `x` over all micro-batches of a training step.
 
-    A loss that is a mean over examples needs none. One that is a function of sums over the batch does, and a task that
-    uses it trains the same in however many micro-batches, for one more forward pass.
+    A loss that is a function of sums over examples, such as the Dice of a batch, passes each sum through this function.
+    The task then trains the same with any number of micro-batches, at the cost of one more forward pass. A loss that is
+    a mean over examples does not need this function.
 
     Args:
-      x: Tensor[...], a sum over the batch as it comes; it must not depend on another that `over_batch` returned.
+      x: Tensor[...], a sum over the examples of a micro-batch. It must not depend on another result of `over_batch`.
 
     Returns:
-      Tensor[...] of the same dimensions, `sum over parts of x`; `x` itself where the batch comes at once.
+      Tensor[...] with the shape of `x`. If the step computes the batch at once, it is `x` itself.
 
     Raises:
-      NotSupportedError: `x` depends on another such sum, or a second derivative goes through it. Both are detected only
-        if a step has several micro-batches.
+      NotSupportedError: `x` depends on another result of `over_batch`, or a second derivative passes through `x`. Both
+        are detected only if a step has several micro-batches.
     """
     current = _passes.get()
     return current.sum(x) if current else x

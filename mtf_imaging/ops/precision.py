@@ -1,12 +1,19 @@
-"""What is kept in more digits than activations: variables, statistics, losses and what they are summed from."""
+"""The precision of variables, statistics and losses, which need more digits than activations."""
 
 import tensorflow as tf
 
 
 def master_dtype(dtype: tf.DType | str) -> tf.DType:
-    """The dtype of variables, statistics and losses that go with activations of `dtype`: float32 at least.
+    """Returns the dtype of variables, statistics and losses for activations of a dtype: float32 or larger.
 
-    A weight in bfloat16 would not move by less than 1/512 of itself, and a sum of a volume's voxels would stop growing.
+    In bfloat16, an update below 1/512 of a weight would be lost, and a sum over the voxels of a volume would stop
+    growing.
+
+    Args:
+      dtype: dtype of the activations.
+
+    Returns:
+      float32 if `dtype` has fewer than 4 bytes, else `dtype`.
 
     >>> master_dtype("bfloat16"), master_dtype("float64")
     (tf.float32, tf.float64)

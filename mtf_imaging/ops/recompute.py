@@ -1,8 +1,8 @@
-"""Activations that are computed again in the backward pass instead of being kept for it.
+"""Recomputation of activations in the backward pass, to keep fewer of them in memory.
 
-This is checkpointing as in Chen et al. 2016 (arXiv:1604.06174): of a part of a network only what goes in and what comes
-out is kept. (mesh_tensorflow's own `recompute_grad` would also assign twice, as batch norm does to its statistics, and
-adds a small number to all inputs to make itself wait.)
+This is gradient checkpointing (Chen et al. 2016, arXiv:1604.06174): a block of a network keeps only its inputs and
+results. mesh_tensorflow's own `recompute_grad` is not used, because it repeats assignments, such as updates of
+batch-norm statistics, and adds a small number to all inputs to delay the recomputation.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +13,14 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 
-_ONCE = (mtf.Variable, mtf.Assign, mtf.RandomOperation)  # what is never done again
+_ONCE = (mtf.Variable, mtf.Assign, mtf.RandomOperation)  # never repeated
 
 
 class _After(mtf.Operation):
-    """Outputs `x`, but not before `earlier` is there.
+    """Outputs `x` after the tensors `earlier` are computed.
 
-    Nothing else in a TensorFlow graph is ordered: what is to be computed again would be so at once, and kept.
+    TensorFlow runs an operation as soon as its inputs exist. Without this delay, it would recompute the activations
+    early and keep them in memory.
     """
 
     def __init__(self, x: mtf.Tensor, earlier: Sequence[mtf.Tensor]) -> None:
@@ -39,7 +40,7 @@ class _After(mtf.Operation):
 
 
 class _Recomputed(mtf.Operation):
-    """Outputs `results`, which `operations` made of `sources`; its gradient makes them again."""
+    """Outputs `results`, which `operations` computed from `sources`. Its gradient computes them again."""
 
     def __init__(self, sources: list[mtf.Tensor], results: list[mtf.Tensor], operations: list[mtf.Operation]) -> None:
         super().__init__([*sources, *results], name="recompute")
@@ -47,8 +48,8 @@ class _Recomputed(mtf.Operation):
         self._outputs = [mtf.Tensor(self, y.shape, y.dtype, index=i) for i, y in enumerate(results)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
-        known = [dy for dy in grad_ys if dy is not None]
-        again = {old: _After(new, known).outputs[0] for old, new in zip(self._sources, self.inputs)}
+        gradients = [dy for dy in grad_ys if dy is not None]
+        again = {old: _After(new, gradients).outputs[0] for old, new in zip(self._sources, self.inputs)}
         operations, again = self.graph.clone_operations(self._operations, again)
         sources, results = [again[x] for x in self._sources], [again[y] for y in self._results]
         return mtf.gradients(results, sources, grad_ys, operations) + [None] * len(results)
@@ -59,26 +60,27 @@ class _Recomputed(mtf.Operation):
 
     @property
     def passed_on(self) -> dict[mtf.Tensor, mtf.Tensor]:
-        """Returns {output: input}, for the outputs that are one of the inputs unchanged."""
+        """Returns {output: input} for the outputs that equal one of the inputs."""
         return dict(zip(self.outputs, self.inputs[len(self._sources) :]))
 
 
 def recompute(fn: Callable[..., Any], *inputs: mtf.Tensor) -> Any:
-    """`fn(*inputs)`, of which nothing but inputs and results is kept: the backward pass computes the rest again.
+    """Calls `fn(*inputs)`, and recomputes its activations in the backward pass instead of keeping them.
 
-    It saves the memory of all tensors in between, for the time of one more forward pass of `fn`. Values and gradients
-    are the same: dropout draws the same mask again, and assignments, as batch norm makes, are made once. (Values of
-    `mtf.random_uniform` and the like are kept.)
+    Only the inputs and the results of `fn` stay in memory, at the cost of one more forward pass of `fn`. Values and
+    gradients do not change: dropout draws the same masks again, and assignments, such as the updates of batch-norm
+    statistics, run once. The values of random operations of mesh_tensorflow, such as `mtf.random_uniform`, stay in
+    memory.
 
     Args:
-      fn: a function of Tensors. It may use other Tensors, too, and make variables.
-      *inputs: Tensors.
+      fn: a function of Tensors. It may use other Tensors and create variables.
+      *inputs: Tensors, the arguments of `fn`.
 
     Returns:
-      What `fn` returned: a Tensor, or a tuple or list of them.
+      The results of `fn`: a Tensor, or a tuple or list of Tensors.
 
     Raises:
-      ShapeError: `fn` returned something else.
+      ShapeError: `fn` returned something other than Tensors.
     """
     graph = inputs[0].graph
     returned, operations = graph.capture_operations(lambda: fn(*inputs))
@@ -87,10 +89,10 @@ def recompute(fn: Callable[..., Any], *inputs: mtf.Tensor) -> Any:
         if not isinstance(y, mtf.Tensor):
             raise ShapeError(f"recompute: the function must return Tensors, not {y!r} ({type(y).__name__})")
     again = [op for op in operations if not isinstance(op, _ONCE)]
-    made = {t for op in again for t in op.outputs}
-    # Without repetitions, in the order of use.
-    sources = list(dict.fromkeys(t for t in [*(t for op in again for t in op.inputs), *results] if t not in made))
+    computed = {t for op in again for t in op.outputs}
+    # The keys of a dict are unique and keep the order of use.
+    sources = list(dict.fromkeys(t for t in [*(t for op in again for t in op.inputs), *results] if t not in computed))
     outputs = _Recomputed(sources, results, again).outputs
-    for t in made.difference(results):
-        t.usable = False  # what is used outside would be kept
+    for t in computed.difference(results):
+        t.usable = False  # A use outside of `fn` would keep the tensor in memory.
     return type(returned)(outputs) if isinstance(returned, tuple | list) else outputs[0]

@@ -1,8 +1,8 @@
 """Layouts that change within a network: a split dimension is gathered, and split again later.
 
-A layout splits the dimensions that it has rules for, by name. So a gathered tensor is the same tensor with a dimension
-under another name, which no rule mentions: gathered, "x" is called "x_whole". All processors along the mesh dimension
-that split it then hold the same values and do the same work, until it is split again.
+A layout refers to dimensions by name. A gathered dimension therefore gets another name: "x" becomes "x_whole", which is
+not split unless the layout has a rule for it. Until it is split again, all processors along the mesh dimension that
+split it hold the same values and do the same work.
 
 A network may choose the dimensions to gather by the size of their slices, with `slices_per_dimension`. Its graph then
 depends on the layout, but its results do not.
@@ -30,7 +30,7 @@ class ProgramMesh(mtf.Mesh):
 
     Attributes:
       slices_per_dimension: {name: number of slices} of the dimensions with a rule.
-      asked: whether a network asked for these numbers; its graph then holds for this layout only.
+      asked: whether a network read these numbers. Its graph is then valid for this layout only.
     """
 
     def __init__(
@@ -38,15 +38,15 @@ class ProgramMesh(mtf.Mesh):
     ) -> None:
         super().__init__(graph, "mesh")
         sizes = dict(mesh_shape)
-        self.slices_per_dimension = {dim: sizes.get(onto, 1) for dim, onto in layout}  # faulty rules are found later
+        self.slices_per_dimension = {dim: sizes.get(onto, 1) for dim, onto in layout}  # Faults are reported later.
         self.asked = False
 
 
 class Reshard(mtf.Operation):
     """The same tensor with some dimensions under other names, so that the layout splits other dimensions.
 
-    Its gradient is the reverse. All processors that hold a gathered voxel compute the same gradient for it, so each
-    takes its own slice of the gradient: a sum over processors would count the gradient once for each.
+    The gradient renames the dimensions back. All processors that hold a gathered voxel compute the same gradient for
+    it, so each processor keeps its own slice. A sum over these processors would count the gradient several times.
     """
 
     kind = "reshard"
@@ -76,7 +76,7 @@ class Reshard(mtf.Operation):
 
 
 class ReshardGrad(Reshard):
-    """The gradient of a `Reshard`, which is one itself, but not one that a network asked for."""
+    """The gradient of a `Reshard`, as a class that `layout_changes` can tell apart."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ class LayoutChange:
 
 
 def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
-    """Returns the `LayoutChange`s of the operations of a graph, without those of its gradients."""
+    """Returns the layout changes in the forward pass of a graph."""
     changes = {}  # by name, because a recomputed operation is in the graph twice
     for op in graph.operations:
         if type(op) is Reshard:
@@ -112,10 +112,13 @@ def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutCha
 
 
 def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
-    """Returns the number of slices of each dimension of a tensor under the program's layout, by name: 1 if not split.
+    """Returns the number of slices of each dimension of a tensor under the program's layout.
 
     Args:
       x: Tensor[...]
+
+    Returns:
+      A dict {dimension name: number of slices}, with 1 for dimensions that are not split.
     """
     x.mesh.asked = True
     slices = getattr(x.mesh, "slices_per_dimension", {})
@@ -125,46 +128,53 @@ def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
 def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
     """Gathers dimensions: each processor gets all slices along the mesh dimensions that split them.
 
-    `"x"` becomes `"x_whole"`. All processors along the mesh dimension compute the following operations, each for
-    itself, until `scatter_slices`. Values and gradients are those of `x`.
+    The dimension `"x"` becomes `"x_whole"`. All processors along the mesh dimension repeat the operations that follow,
+    up to `scatter_slices`. Values and gradients do not change.
 
-    In the forward pass, each slice is sent to all processors along the mesh dimension; in the backward pass, nothing is
-    sent. Processors that share a device hold and compute a tensor only once if no dimension of it is split any more,
-    but once for each of them if another dimension is still split.
+    In the forward pass, each processor sends its slice to all processors along the mesh dimension. The backward pass
+    sends nothing. Processors that share a device also share one copy of the tensor, unless another of its dimensions is
+    still split. In that case, each processor has its own copy.
 
     Args:
       x: Tensor[...]
-      names: names of dimensions of `x`, or one name; with an empty list, `x` itself is returned.
-      name: name of the operation, by which reports show it.
+      names: one or more names of dimensions of `x`. With an empty list, the function returns `x` itself.
+      name: name of the operation, which appears in reports.
+
+    Returns:
+      Tensor[...] with the values of `x` and the new dimension names.
 
     Raises:
       ShapeError: `x` has no dimension of that name.
     """
-    return _renamed(x, {of: of + _SUFFIX for of in _listed(names)}, name or "gather_slices")
+    return _rename(x, {dim: dim + _SUFFIX for dim in _as_list(names)}, name or "gather_slices")
 
 
 def scatter_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
-    """Splits gathered dimensions again: each processor keeps its own slice. The inverse of `gather_slices`.
+    """Splits gathered dimensions again: each processor keeps its own slice.
 
-    `"x_whole"` becomes `"x"`. In the forward pass, nothing is sent; in the backward pass, each slice is sent to all
-    processors along the mesh dimension.
+    This is the inverse of `gather_slices`: the dimension `"x_whole"` becomes `"x"`. The forward pass sends nothing. In
+    the backward pass, each processor sends its slice of the gradient to all processors along the mesh dimension.
 
     Args:
       x: Tensor[...]
-      names: names of the dimensions before they were gathered, or one name; with an empty list, `x` itself is returned.
-      name: name of the operation.
+      names: one or more names that the dimensions had before `gather_slices`. With an empty list, the function returns
+        `x` itself.
+      name: name of the operation, which appears in reports.
+
+    Returns:
+      Tensor[...] with the values of `x` and the original dimension names.
 
     Raises:
       ShapeError: `x` has no gathered dimension of that name.
     """
-    return _renamed(x, {of + _SUFFIX: of for of in _listed(names)}, name or "scatter_slices")
+    return _rename(x, {dim + _SUFFIX: dim for dim in _as_list(names)}, name or "scatter_slices")
 
 
-def _listed(names: str | Sequence[str]) -> Sequence[str]:
+def _as_list(names: str | Sequence[str]) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
 
 
-def _renamed(x: mtf.Tensor, new_names: Mapping[str, str], name: str) -> mtf.Tensor:
+def _rename(x: mtf.Tensor, new_names: Mapping[str, str], name: str) -> mtf.Tensor:
     missing = [repr(old) for old in new_names if old not in x.shape.dimension_names]
     if missing:
         raise ShapeError(f"{name}: there is no dimension {' or '.join(missing)}; the tensor has {x.shape}")

@@ -6,5 +6,13 @@ from mtf_imaging.compat import global_step, mtf
 
 
 def step(mesh: mtf.Mesh, dtype: tf.DType = tf.float32) -> mtf.Tensor:
-    """The number of updates that the program has made before this call: a scalar Tensor of `dtype`."""
+    """Returns the number of updates that the program made before this call.
+
+    Args:
+      mesh: the mesh of the program's tensors, for instance `x.mesh`.
+      dtype: dtype of the result.
+
+    Returns:
+      A scalar Tensor.
+    """
     return mtf.import_tf_tensor(mesh, tf.cast(tf.convert_to_tensor(global_step()), dtype), mtf.Shape([]), name="step")

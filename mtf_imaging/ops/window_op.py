@@ -1,7 +1,7 @@
-"""What all window ops share: the geometry of their spatial dimensions, its legality under a layout, and halo exchange.
+"""The basis of all window operations: their geometry, its legality under a layout, and the exchange of halos.
 
-An op is then its geometry and a local TensorFlow function: `geometry.widened(...)` gives slices with their halos, the
-mesh calls the local function on them, and gradients go back through `geometry.narrowed(...)`.
+A window operation consists of its geometry and a local TensorFlow function. `geometry.widened(...)` returns the slices
+with their halos, the mesh calls the local function on them, and gradients pass back through `geometry.narrowed(...)`.
 """
 
 import dataclasses
@@ -17,21 +17,22 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.faults import LayoutFault
 
-Ints = int | Sequence[int]  # one for all spatial dimensions, or one for each
+Ints = int | Sequence[int]  # one int for all spatial dimensions, or one for each
 
-_WAY_OUT = "If only deep levels are split too far: gather them, by mi.ops.gather_slices or a network's gather_below."
+_WAY_OUT = "If only deep levels are split too far, gather them with mi.ops.gather_slices or a network's gather_below."
 
 
 @dataclasses.dataclass(frozen=True)
 class Geometry:
-    """The spatial dimensions of a window op: what the windows slide over, and how.
+    """The spatial dimensions of a window operation and the windows that slide over them.
 
     Attributes:
       names: names of the spatial dimensions.
-      sizes: voxels of each, on the side that the windows slide over (the larger one, for a stride).
-      windows: a `Window` each.
-      batch_ndims: number of dimensions before the spatial ones.
-      pads_itself: whether slices are padded here even where nothing is split, so that local functions are always VALID.
+      sizes: sizes of the spatial dimensions that the windows slide over, such as those of a convolution's input.
+      windows: the `Window` of each dimension.
+      batch_ndims: number of dimensions before the spatial dimensions.
+      pads_itself: whether the geometry pads slices even if no dimension is split, so that the local functions always
+        have VALID padding.
     """
 
     names: tuple[str, ...]
@@ -50,9 +51,9 @@ class Geometry:
         return self.windows[0].padding
 
     def margins(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
-        """A `Margin` for each spatial dimension, or [] where the mesh splits none and the local function pads.
+        """Returns the margin of each spatial dimension, or [] if no dimension is split and the local function pads.
 
-        Where some dimension is split, the others are padded along with it: one copy makes all margins.
+        If one dimension is split, the other dimensions get margins as well, because one copy adds all margins.
         """
         axes = [mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0] for name in self.names]
         if not self.pads_itself and all(axis is None for axis in axes):
@@ -68,11 +69,14 @@ class Geometry:
         return margins
 
     def local_padding(self, mesh: ShardMeshImpl) -> str:
-        """The padding that the local function applies itself."""
+        """Returns the padding that the local function applies."""
         return "VALID" if self.margins(mesh) else self.padding
 
     def widened(self, mesh: ShardMeshImpl, x: Lowered, fill: float = 0) -> LaidOutTensor:
-        """Slices of `x` with all the voxels that their windows need; made once for every op that asks."""
+        """Returns the slices of `x` with all voxels that their windows need.
+
+        Operations with the same geometry share the result.
+        """
         x = x.to_laid_out_tensor()
         key = (self, fill)
         if key not in x.widened:
@@ -80,12 +84,12 @@ class Geometry:
         return x.widened[key]
 
     def widening(self, mesh: ShardMeshImpl, x: mtf.Tensor, fill: float = 0) -> Round:
-        """What `widened` exchanges of an mtf.Tensor, as a `Round`."""
-        found = halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(x.shape), x.dtype.size)
-        return Round(found, once=(x, (self, fill)))
+        """Returns the exchanges of `widened`."""
+        exchanges = halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(x.shape), x.dtype.size)
+        return Round(exchanges, once=(x, (self, fill)))
 
     def wide_shape(self, mesh: ShardMeshImpl) -> list[int]:
-        """Voxels of a widened slice along each spatial dimension."""
+        """Returns the size of a widened slice along each spatial dimension, in voxels."""
         margins = self.margins(mesh)
         if not margins:
             return list(self.sizes)
@@ -95,11 +99,11 @@ class Geometry:
         ]
 
     def adjoint_margins(self, mesh: ShardMeshImpl) -> list[halo.Margin] | None:
-        """Margins of slices of windows, for windows that read as the adjoint does; None where there are none.
+        """Returns the margins of slices of `y` whose windows compute the adjoint, or None if there are none.
 
         With stride 1 and as many windows as voxels, voxel i is in the windows from `i - (extent - 1 - pad)` to
-        `i + pad`: its gradient is a window over theirs. That widens the thin side only, where computing the gradient of
-        the widened slice would do the work of its margins as well.
+        `i + pad`, so its gradient is a window over their gradients. The gradient of a widened slice would also be
+        computed in the margins, which is more work.
         """
         margins = self.margins(mesh)
         if not margins or any(w.stride > 1 or w.padding == "VALID" for w in self.windows):
@@ -108,13 +112,19 @@ class Geometry:
         return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, pads)]
 
     def is_its_own_adjoint(self, mesh: ShardMeshImpl) -> bool:
-        """Whether the local function's adjoint is one of its kind: slices, widened by `adjoint_margins` or padded."""
+        """Returns whether the adjoint of the local function is a local function of the same kind.
+
+        If so, its slices are widened by `adjoint_margins`, or padded if no dimension is split.
+        """
         if self.margins(mesh):
             return self.adjoint_margins(mesh) is not None
         return all(w.stride == 1 and w.padding == "SAME" and w.extent % 2 for w in self.windows)
 
     def adjoint_widened(self, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:
-        """Slices of windows with their `adjoint_margins`, which must not be None; made once for every op that asks."""
+        """Returns the slices of `y` with their `adjoint_margins`, which must not be None.
+
+        Operations with the same geometry share the result.
+        """
         key = (self, "adjoint")
         if key not in y.widened:
             margins = self.adjoint_margins(mesh)
@@ -123,27 +133,27 @@ class Geometry:
         return y.widened[key]
 
     def adjoint_widening(self, mesh: ShardMeshImpl, y: mtf.Tensor) -> Round:
-        """What `adjoint_widened` exchanges of an mtf.Tensor, as a `Round`."""
+        """Returns the exchanges of `adjoint_widened`."""
         margins = self.adjoint_margins(mesh)
         assert margins is not None
-        found = halo.exchanges(mesh, margins, mesh.slice_shape(y.shape), y.dtype.size)
-        return Round(found, once=(y, (self, "adjoint")))
+        exchanges = halo.exchanges(mesh, margins, mesh.slice_shape(y.shape), y.dtype.size)
+        return Round(exchanges, once=(y, (self, "adjoint")))
 
     def narrowed(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
-        """The adjoint of `widened`."""
+        """Returns slices without halos: the adjoint of `widened`, which adds each halo to the neighbor's slice."""
         return halo.narrow(mesh, dx, self.margins(mesh))
 
     def narrowing(self, mesh: ShardMeshImpl, dx: mtf.Tensor) -> Round:
-        """What `narrowed` exchanges to make an mtf.Tensor, as a `Round`."""
+        """Returns the exchanges of `narrowed`."""
         return Round(halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(dx.shape), dx.dtype.size, adjoint=True))
 
     def summed_axes(self, mesh: ShardMeshImpl, batch_dims: Iterable[mtf.Dimension]) -> list[int]:
-        """Mesh axes over which a sum over batch and spatial dimensions is spread."""
+        """Returns the mesh axes over which a sum along the batch and spatial dimensions must be reduced."""
         dims = list(batch_dims) + [mtf.Dimension(name, 0) for name in self.names]
         return [axis for axis in mesh.split_axes(mtf.Shape(dims)) if axis is not None]
 
     def layout_faults(self, title: str, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """The splits of the spatial dimensions that are not legal, as `LayoutFault`s."""
+        """Returns a fault for each illegal split of a spatial dimension."""
         faults = []
         for name, size, window in zip(self.names, self.sizes, self.windows):
             rule = rules.get(name, "")
@@ -158,8 +168,8 @@ class Geometry:
             why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
             text = (
                 f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel "
-                f"{window.kernel}, stride {window.stride}, {window.padding} {size} voxels hold {output} windows, "
-                f"and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
+                f"{window.kernel}, stride {window.stride} and {window.padding} padding, {size} voxels hold {output} "
+                f"windows, and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
             )
             key = (name, size, window, rule)
             faults.append(
@@ -179,26 +189,26 @@ def make_geometry(
     sizes: Sequence[int] | None = None,
     pads_itself: bool = False,
 ) -> Geometry:
-    """The geometry of an op on `x: Tensor[batch..., spatial..., channels]`.
+    """Returns the geometry of a window operation.
 
     Args:
-      title: what to call the op in an error.
-      x: an `mtf.Tensor`.
-      num_spatial: 2 or 3.
-      kernel: taps, for each spatial dimension.
+      title: kind and name of the operation, for error messages.
+      x: Tensor[batch..., spatial..., channels]
+      num_spatial: number of spatial dimensions, 2 or 3.
+      kernel: size of the kernel in taps: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
-      dilations: likewise.
+      dilations: an int, or one for each spatial dimension.
       padding: "SAME" or "VALID".
-      sizes: the sizes that the windows slide over, where those are not `x`'s own.
+      sizes: the sizes that the windows slide over. None uses the sizes of `x`.
       pads_itself: see `Geometry`.
 
     Raises:
-      ShapeError: too few dimensions, or a window larger than what it slides over.
+      ShapeError: `x` has too few dimensions, or a window is larger than the sizes that it slides over.
     """
     dims = x.shape.dims
     if len(dims) < num_spatial + 2:
         raise ShapeError(
-            f"{title} needs at least {num_spatial + 2} dimensions (batch, {num_spatial} spatial ones, channels), "
+            f"{title} needs at least {num_spatial + 2} dimensions (batch, {num_spatial} spatial dimensions, channels), "
             f"but its input has {len(dims)}: {x.shape}"
         )
     spatial = dims[-1 - num_spatial : -1]
@@ -209,7 +219,7 @@ def make_geometry(
         windows = tuple(Window(k, s, d, padding) for k, s, d in zip(kernel, strides, dilations))
     except ShapeError as error:
         raise ShapeError(f"{title}: {error}") from None
-    # TensorFlow's own SAME is wrong in float64 where the stride is larger than the window (2.21, conv3d on the CPU).
+    # TensorFlow's SAME padding is wrong in float64 if the stride is larger than the window (2.21, conv3d on the CPU).
     pads_itself = pads_itself or any(w.stride > w.extent for w in windows)
     sizes = tuple(sizes or (d.size for d in spatial))
     for dim, size, window in zip(spatial, sizes, windows):
@@ -222,7 +232,7 @@ def make_geometry(
 
 
 def per_dimension(title: str, what: str, value: Ints, num_spatial: int) -> tuple[int, ...]:
-    """An int for all spatial dimensions, or one for each, as a tuple of ints."""
+    """Returns a tuple with an int for each spatial dimension, given the tuple or one int for all dimensions."""
     values: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * num_spatial
     if len(values) != num_spatial or not all(isinstance(v, int) for v in values):
         raise ShapeError(f"{title}: {what} must be an int or {num_spatial} of them, not {value!r}")
@@ -230,7 +240,10 @@ def per_dimension(title: str, what: str, value: Ints, num_spatial: int) -> tuple
 
 
 class WindowOperation(mtf.Operation):
-    """An mtf operation with a `Geometry`. Subclasses set `_outputs`, and write `lower`, `gradient` and `exchanges`."""
+    """Base class of operations with a `Geometry`.
+
+    Subclasses set `_outputs`, and define `lower`, `gradient` and `exchanges`.
+    """
 
     def __init__(self, kind: str, inputs: Sequence[mtf.Tensor], geometry: Geometry, name: str | None) -> None:
         super().__init__(inputs, name=name or kind)
@@ -238,7 +251,7 @@ class WindowOperation(mtf.Operation):
         self.geometry = geometry
 
     def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """See `Geometry.layout_faults`; the lowering reports them."""
+        """Returns the faults of the geometry, which the lowering reports."""
         return self.geometry.layout_faults(f"{self.kind} '{self.name}'", mesh_sizes, rules)
 
     def _spatial_dims(self, sizes: Sequence[int]) -> list[mtf.Dimension]:
@@ -246,5 +259,5 @@ class WindowOperation(mtf.Operation):
 
 
 def first_axis(mesh: ShardMeshImpl, dim: mtf.Dimension) -> int | None:
-    """The mesh axis that splits a dimension, or None."""
+    """Returns the mesh axis that splits a dimension, or None."""
     return mesh.split_axes(mtf.Shape([dim]))[0]

@@ -84,7 +84,8 @@ def test_parameters_of_ones_own_modules_and_values_of_gin_files(tmp_path, monkey
 def test_words_filter_names_and_meanings(capsys):
     assert main(["parameters", "batch", "norm", "--filter=moving"]) == 0
     out = capsys.readouterr().out
-    assert "unet3d.UNet3D.norm_momentum: float (default: 0.9)\n      of the batch norm's moving statistics.\n" in out
+    meaning = "fraction of the moving statistics that each update of a batch norm keeps."
+    assert f"unet3d.UNet3D.norm_momentum: float (default: 0.9)\n      {meaning}\n" in out
     assert "resnet.ResNet.norm_momentum" in out
     assert "UNet3D.depth" not in out
 

@@ -1,18 +1,18 @@
-"""The U-Net in plain TensorFlow, from its description alone: what `UNet3D` is held to."""
+"""A reference for `UNet3D` in plain TensorFlow, written from the description of the network."""
 
 import tensorflow as tf
 
 
 def max_pool(x):
-    """2^3 maxima; TensorFlow has no float64 `max_pool3d` on the CPU."""
+    """Computes a max pool of 2^3 voxels. TensorFlow has no float64 `max_pool3d` on the CPU."""
     for axis in (1, 2, 3):
         shape = list(x.shape)
         x = tf.reduce_max(tf.reshape(x, [*shape[:axis], shape[axis] // 2, 2, *shape[axis + 1 :]]), axis + 1)
     return x
 
 
-def normalised(x, scale, offset, norm, groups):
-    """The norm, by statistics of the batch, or of each case's channels in so many groups."""
+def normalize(x, scale, offset, norm, groups):
+    """Normalizes by the statistics of the batch, or of groups of channels of each case."""
     shape = x.shape
     if norm == "batch":
         mean, variance = tf.nn.moments(x, [0, 1, 2, 3])
@@ -24,14 +24,14 @@ def normalised(x, scale, offset, norm, groups):
 
 
 def logits(image, weights, depth, norm="batch", groups=None):
-    """Logits of a U-Net of 2 convolutions a block.
+    """Computes the logits of a U-Net with 2 convolutions in each block.
 
     Args:
       image: [batch, x, y, z, channels]
-      weights: tensors by the names of the program's variables.
+      weights: {name of the program's variable: tensor}
       depth: number of resolutions.
-      norm: "batch" (by the batch's statistics), "instance", "group" or "none".
-      groups: of the group norm.
+      norm: "batch" (by the statistics of the batch), "instance", "group" or "none".
+      groups: number of groups of the group norm.
     """
 
     def conv(x, name):
@@ -42,8 +42,8 @@ def logits(image, weights, depth, norm="batch", groups=None):
         for i in range(2):
             x = conv(x, f"{name}/conv{i}")
             if norm != "none":
-                learned = [weights[f"unet3d/{name}/norm{i}/{key}"] for key in ("scale", "offset")]
-                x = normalised(x, *learned, norm, groups)
+                parameters = [weights[f"unet3d/{name}/norm{i}/{key}"] for key in ("scale", "offset")]
+                x = normalize(x, *parameters, norm, groups)
             x = tf.nn.leaky_relu(x, 0.1)
         return x
 
@@ -60,7 +60,7 @@ def logits(image, weights, depth, norm="batch", groups=None):
 
 
 def loss(logits, labels):
-    """0.8 weighted cross entropy + 0.2 Dice loss of the lesion, and the soft Dice of liver and lesion."""
+    """Returns 0.8 weighted cross entropy + 0.2 Dice loss of the lesion, and the soft Dice of liver and lesion."""
     weights = tf.gather(tf.constant([1.0, 8.0, 16.0], logits.dtype), labels)
     cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     probability = tf.nn.softmax(logits)

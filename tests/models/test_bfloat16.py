@@ -1,4 +1,4 @@
-"""bfloat16 activations: what must not be rounded to 8 bits is not, and checkpoints are those of float32."""
+"""bfloat16 activations: variables, losses and statistics stay float32, and checkpoints equal those of float32."""
 
 import functools
 
@@ -17,10 +17,10 @@ from tests.models import reference_unet3d
 
 SIZES = (8, 8, 8)
 MESHES = [("", "", "stacked"), ("rows:2,cols:2", "x:rows,y:cols", "stacked"), ("rows:2", "x:rows", "placement")]
-HALF_ULP = 2**-8  # the most that rounding to bfloat16 changes, as a share of the value
+HALF_ULP = 2**-8  # largest relative error of rounding to bfloat16
 
 
-def task_of():
+def make_task():
     return LiverTumorSegmentation(UNet3D(base_filters=4, depth=2, convs=1, dropout_rate=0.0))
 
 
@@ -32,17 +32,17 @@ def batch(step=0):
 
 
 def training(optimizer, dtype, *mesh):
-    return mi.Program(training_step(task_of(), optimizer), task_of().inputs(2, SIZES, dtype), *mesh)
+    return mi.Program(training_step(make_task(), optimizer), make_task().inputs(2, SIZES, dtype), *mesh)
 
 
 @functools.cache
 def gradients(dtype, *mesh):
     def fn(**inputs):
-        loss, measures = task_of().loss(**inputs)
-        variables, found = gradients_of(loss)
-        return {"loss": loss, **measures, **{v.name: g for v, g in zip(variables, found, strict=True)}}
+        loss, measures = make_task().loss(**inputs)
+        variables, values = gradients_of(loss)
+        return {"loss": loss, **measures, **{v.name: g for v, g in zip(variables, values, strict=True)}}
 
-    return mi.Program(fn, task_of().inputs(2, SIZES, dtype), *mesh)(**batch())
+    return mi.Program(fn, make_task().inputs(2, SIZES, dtype), *mesh)(**batch())
 
 
 @pytest.mark.parametrize("optimizer", [Adam(), Adafactor(beta1=0.5, min_dim_size_to_factor=2)])
@@ -54,11 +54,11 @@ def test_variables_losses_and_gradients_are_float32(optimizer):
 
 
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
-def test_losses_and_gradients_are_near_those_of_float32(mesh):
+def test_losses_and_gradients_are_close_to_float32(mesh):
     got, want = gradients("bfloat16", *mesh), gradients("float32")
     for name in ("loss", "liver", "lesion"):
         np.testing.assert_allclose(got[name], want[name], rtol=0.02, err_msg=name)
-    # Rounding may turn a gradient a little, but must not make all gradients of a layer longer or shorter.
+    # Rounding may change the direction of a gradient slightly, but must not scale all gradients of a layer.
     for name in want.keys() - {"loss", "liver", "lesion"}:
         g, w = got[name].numpy().ravel(), want[name].numpy().ravel()
         assert g @ w > 0.9 * np.linalg.norm(g) * np.linalg.norm(w), name
@@ -66,8 +66,8 @@ def test_losses_and_gradients_are_near_those_of_float32(mesh):
 
 
 @pytest.mark.slow
-def test_the_loss_curve_is_that_of_float32():
-    """Means of 20 steps; benchmarks/bfloat16_curve.py does it for the demo's job."""
+def test_the_loss_curve_equals_that_of_float32():
+    """Compares means of 20 steps. benchmarks/bfloat16_curve.py compares the curves of the demo."""
 
     def curve(dtype):
         program = training(Adafactor(0.003), dtype)
@@ -93,7 +93,7 @@ def test_updates_below_the_last_digit_of_bfloat16_add_up():
     np.testing.assert_allclose(program.variables[name] - weights, moved, rtol=0.02, atol=rounding)
 
 
-def test_the_loss_of_given_logits_is_that_of_float64():
+def test_the_loss_of_given_logits_equals_that_of_float64():
     logits = tf.cast(3 * np.random.default_rng(0).standard_normal((2, *SIZES, 3)), tf.bfloat16)
     labels = batch()["labels"]
 
@@ -126,7 +126,7 @@ def test_norm_statistics_are_not_rounded(mesh, is_training):
         program.variables["norm/moving_variance"].assign(variance)
     got = program(x=x)
     assert got.dtype == tf.bfloat16
-    # Every value as near as bfloat16 has it, though x itself has steps of 1/16.
+    # Every value has the precision of bfloat16, although x itself has steps of 1/16.
     np.testing.assert_allclose(
         tf.cast(got, tf.float64), (exact - mean) / np.sqrt(variance + 1e-6), rtol=1.01 * HALF_ULP, atol=1e-5
     )
@@ -137,7 +137,7 @@ def test_norm_statistics_are_not_rounded(mesh, is_training):
 @pytest.mark.parametrize(
     ("first", "second"), [("bfloat16", "float32"), pytest.param("float32", "bfloat16", marks=pytest.mark.slow)]
 )
-def test_a_checkpoint_of_one_dtype_goes_on_in_the_other(first, second, tmp_path):
+def test_training_resumes_from_a_checkpoint_of_another_dtype(first, second, tmp_path):
     before, after = training(Adam(), first), training(Adam(), second)
     for step in range(2):
         before(**batch(step))
@@ -150,7 +150,7 @@ def test_a_checkpoint_of_one_dtype_goes_on_in_the_other(first, second, tmp_path)
 
     image = batch()["image"][0]
     wide, narrow = (
-        predictor(task=task_of(), sizes=SIZES, model_dir=tmp_path, dtype=dtype)(image)
+        predictor(task=make_task(), sizes=SIZES, model_dir=tmp_path, dtype=dtype)(image)
         for dtype in ("float32", "bfloat16")
     )
     assert wide.dtype == narrow.dtype == np.float32

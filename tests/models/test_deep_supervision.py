@@ -1,4 +1,4 @@
-"""Deep supervision: plain TensorFlow's values and gradients, under every layout, and none of it to predict."""
+"""Deep supervision equals plain TensorFlow under every layout, and prediction does not use it."""
 
 import dataclasses
 import functools
@@ -19,15 +19,15 @@ from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
 from tests.models.test_losses import tf_loss
-from tests.models.test_unet3d import assert_equal, batch, program_of
+from tests.models.test_unet3d import assert_equal, batch, build_program
 
 SIZES = (8, 8, 4)
 NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0, deep_supervision=True)
 
 
 def values(network, *layout, sizes=SIZES, **options):
-    found = program_of(LiverTumorSegmentation(network, dice="classes"), sizes, *layout, **options)(**batch(sizes))
-    return {name: value.numpy() for name, value in found.items()}
+    program = build_program(LiverTumorSegmentation(network, dice="classes"), sizes, *layout, **options)
+    return {name: value.numpy() for name, value in program(**batch(sizes)).items()}
 
 
 @functools.cache
@@ -35,13 +35,13 @@ def whole(network, sizes=SIZES):
     return values(network, sizes=sizes)
 
 
-def test_weights_are_those_of_nnunet():
+def test_level_weights_equal_those_of_nnunet():
     np.testing.assert_allclose(level_weights(3), [4 / 7, 2 / 7, 1 / 7], rtol=1e-15)
     assert level_weights(1) == [1.0]
 
 
 def tf_decoder(image, weights):
-    """Logits of the levels 0 and 1 of `NETWORK`, in plain TensorFlow."""
+    """Returns the logits of levels 0 and 1 of `NETWORK`, in plain TensorFlow."""
 
     def conv(x, name):
         return tf.nn.conv3d(x, weights[f"unet3d/{name}/filter"], [1] * 5, "SAME") + weights[f"unet3d/{name}/bias"]
@@ -52,23 +52,23 @@ def tf_decoder(image, weights):
             skips.append(x)
             x = _pool(x)
         x = tf.nn.leaky_relu(conv(x, f"down{level}/conv0"), 0.1)
-    found = []
+    logits = []
     for level in (1, 0):
         skip, kernel = skips.pop(), weights[f"unet3d/grow{level}/filter"]
         x = tf.nn.conv3d_transpose(x, kernel, [*skip.shape[:4], kernel.shape[3]], [1, 2, 2, 2, 1])
         x = tf.concat([x + weights[f"unet3d/grow{level}/bias"], skip], -1)
         x = tf.nn.leaky_relu(conv(x, f"up{level}/conv0"), 0.1)
-        found.append(conv(x, f"classes{level}" if level else "classes"))
-    return found[::-1]
+        logits.append(conv(x, f"classes{level}" if level else "classes"))
+    return logits[::-1]
 
 
 def _pool(x):
-    """A max pool of 2^3 in float64, which TensorFlow has no kernel for."""
+    """Computes a max pool of 2^3 voxels in float64, for which TensorFlow has no kernel."""
     return functools.reduce(tf.maximum, [x[:, i::2, j::2, k::2] for i, j, k in itertools.product((0, 1), repeat=3)])
 
 
 def test_values_and_gradients_equal_plain_tensorflow():
-    program, given = program_of(LiverTumorSegmentation(NETWORK, dice="classes"), SIZES), batch(SIZES)
+    program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), SIZES), batch(SIZES)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     assert "unet3d/classes1/filter" in weights
     with tf.GradientTape() as tape:
@@ -76,7 +76,7 @@ def test_values_and_gradients_equal_plain_tensorflow():
         fine, coarse = tf_decoder(tf.constant(given["image"]), weights)
         every_second = given["labels"][:, ::2, ::2, ::2]
         loss = (2 * tf_loss(fine, given["labels"], "classes") + tf_loss(coarse, every_second, "classes")) / 3
-    _, liver, lesion = reference_unet3d.loss(fine, given["labels"])  # measures are those of the finest level
+    _, liver, lesion = reference_unet3d.loss(fine, given["labels"])  # Only the finest level has measures.
     want = {"loss": loss, "liver": liver, "lesion": lesion, **tape.gradient(loss, weights)}
     assert_equal(whole(NETWORK), {name: value.numpy() for name, value in want.items()}, 1e-9)
 
@@ -88,7 +88,7 @@ DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervisi
     ("network", "sizes", "layout", "mesh_impl"),
     [
         (NETWORK, SIZES, ("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"), "stacked"),
-        # Coarser levels whose slices are gathered, early and late; recomputed blocks; dropout and batch norm.
+        # Coarser levels that are gathered before and after the pool, dropout, and batch norm.
         (dataclasses.replace(DEEP, gather_below=2), (24, 8, 8), ("rows:12,cols:2", "x:rows,y:cols"), "stacked"),
         pytest.param(
             *(dataclasses.replace(DEEP, gather_below=2, recompute=True), (24, 8, 8)),
@@ -99,13 +99,13 @@ DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervisi
     ],
     ids=["xy batch", "xy gathered", "xy gathered, recomputed", "xz"],
 )
-def test_no_layout_changes_it(network, sizes, layout, mesh_impl):
+def test_values_and_gradients_do_not_depend_on_the_layout(network, sizes, layout, mesh_impl):
     want = whole(dataclasses.replace(network, gather_below=0, recompute=False), sizes)
     assert_equal(values(network, *layout, sizes=sizes, mesh_impl=mesh_impl), want, 1e-9)
 
 
 @pytest.mark.slow
-def test_in_micro_batches_it_is_that_of_the_batch():
+def test_micro_batches_equal_the_batch():
     task, given = LiverTumorSegmentation(NETWORK, dice="classes"), batch(SIZES)
     specs = task.inputs(2, SIZES, tf.float64)
     want = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)(**given)
@@ -114,21 +114,21 @@ def test_in_micro_batches_it_is_that_of_the_batch():
     assert_equal({k: v.numpy() for k, v in got.items()}, {k: v.numpy() for k, v in want.items()}, 1e-9)
 
 
-def test_a_prediction_needs_none_of_it(tmp_path):
+def test_prediction_does_not_use_deep_supervision(tmp_path):
     task = LiverTumorSegmentation(NETWORK)
     program = mi.Program(training_step(task, SGD(0.1)), task.inputs(2, SIZES), seed=3)
     program(**batch(SIZES))
     Checkpoints(tmp_path, program).save()
     image = batch(SIZES)["image"][0]
-    found = [
+    predictions = [
         predictor(
-            task=LiverTumorSegmentation(dataclasses.replace(NETWORK, deep_supervision=asked)),
+            task=LiverTumorSegmentation(dataclasses.replace(NETWORK, deep_supervision=levels)),
             sizes=SIZES,
             model_dir=tmp_path,
         )(image)
-        for asked in (True, False)
+        for levels in (True, False)
     ]
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*predictions)
     plain = mi.Program(task.predict, task.inputs(1, SIZES, labels=False))
     assert not [name for name in plain.variables if "classes1" in name]
 
@@ -138,14 +138,14 @@ def test_a_prediction_needs_none_of_it(tmp_path):
     [
         (
             {"depth": 2, "deep_supervision": True},
-            "True: the decoder of UNet3D.depth = 2 has 0 coarser levels than the ",
+            "True: with UNet3D.depth = 2, the decoder has 0 levels that are coarser than the image. Fix: use UNet3D",
         ),
-        ({"depth": 4, "deep_supervision": 3}, "= 3: the decoder of UNet3D.depth = 4 has 2 coarser levels"),
-        ({"deep_supervision": -1}, "UNet3D.deep_supervision = -1: the decoder"),
-        ({"deep_supervision": "all"}, "UNet3D.deep_supervision = 'all': the decoder"),
+        ({"depth": 4, "deep_supervision": 3}, "= 3: with UNet3D.depth = 4, the decoder has 2 levels"),
+        ({"deep_supervision": -1}, "UNet3D.deep_supervision = -1: with UNet3D.depth = 4"),
+        ({"deep_supervision": "all"}, "UNet3D.deep_supervision = 'all': with UNet3D.depth = 4"),
     ],
 )
-def test_levels_that_are_not_there(arguments, text):
+def test_invalid_levels(arguments, text):
     with pytest.raises(mi.ConfigError) as error:
         UNet3D(**arguments)
     assert text in str(error.value)

@@ -1,4 +1,4 @@
-"""Small slices of the deep levels are gathered: a layout becomes possible or faster, and results stay what they are."""
+"""Gathering small slices of deep levels makes a layout legal or faster, and does not change results."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
-from tests.models.test_unet3d import assert_equal, batch, program_of
+from tests.models.test_unet3d import assert_equal, batch, build_program
 
-SIZES = (24, 8, 4)  # 12, 4, 2 and 6, 2, 1 below
+SIZES = (24, 8, 4)  # (12, 4, 2) and (6, 2, 1) at the lower levels
 
 
 def task(gather_below, depth=3, **kwargs):
@@ -22,34 +22,35 @@ def task(gather_below, depth=3, **kwargs):
 
 
 def values(program):
-    found = {**program(**batch(SIZES)), **{name: v for name, v in program.variables.items() if "moving" in name}}
-    return {name: value.numpy() for name, value in found.items()}
+    moving = {name: v for name, v in program.variables.items() if "moving" in name}
+    return {name: value.numpy() for name, value in {**program(**batch(SIZES)), **moving}.items()}
 
 
 @pytest.fixture(scope="module")
 def whole():
-    """Loss, measures and gradients of all weights, with dropout and batch norm, and the norms' moving statistics."""
-    return values(program_of(task(0), SIZES))
+    """Loss, measures, gradients of all weights, and moving statistics, with dropout and batch norm."""
+    return values(build_program(task(0), SIZES))
 
 
 @pytest.mark.parametrize(
     ("gather_below", "mesh_shape", "layout", "mesh_impl", "changes"),
     [
-        # Six voxels over twelve processors: gathered before the pool, in slices of one.
+        # The pool would leave six voxels for twelve processors, so x is gathered before it, in slices of one voxel.
         (1, "rows:12", "x:rows", "stacked", ["pool2_gather", "grow1_scatter"]),
         pytest.param(*(2, "rows:12", "x:rows", "placement", ["pool1_gather", "grow0_scatter"]), marks=pytest.mark.slow),
-        # x before the pool, for 6 voxels make no 4 slices, and y after it; up, in the opposite order.
+        # x is gathered before the pool, because 6 voxels cannot be split into 4 slices, and y after it. The decoder
+        # reverses the order.
         (
             *(2, "rows:4,cols:2", "x:rows,y:cols", "stacked"),
             ["pool2_gather", "pool2_gather_1", "grow1_scatter", "grow1_scatter_1"],
         ),
-        # One from the first level down, the other from the second.
+        # One dimension is gathered from the first level on, the other from the second.
         pytest.param(
             *(2, "rows:4,cols:4", "x:rows,y:cols", "placement"),
             ["pool1_gather", "pool2_gather", "grow1_scatter", "grow0_scatter"],
             marks=pytest.mark.slow,
         ),
-        # One gathered, the others never.
+        # One dimension is gathered, the others never are.
         (2, "rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores", "stacked", ["pool1_gather", "grow0_scatter"]),
         (1, "rows:12,cols:2,planes:2", "x:rows,y:cols,z:planes", "stacked", ["pool2_gather", "grow1_scatter"]),
         pytest.param(
@@ -59,26 +60,28 @@ def whole():
     ],
 )
 def test_values_and_all_gradients_equal_the_whole(gather_below, mesh_shape, layout, mesh_impl, changes, whole):
-    program = program_of(task(gather_below), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
+    program = build_program(task(gather_below), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
     assert [change.name.removeprefix("unet3d/") for change in program.changes] == changes
     assert_equal(values(program), whole, 1e-9)
 
 
-def test_gathered_levels_that_are_computed_again(whole):
-    program = program_of(task(2, recompute=True), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
-    assert len(program.changes) == 4, "those of the backward pass are no others"
+def test_gathered_levels_with_recomputation(whole):
+    program = build_program(task(2, recompute=True), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    assert len(program.changes) == 4, "changes of the backward pass do not count"
     assert_equal(values(program), whole, 1e-9)
 
 
 def test_exchanges_of_a_step(monkeypatch):
-    """A dimension that is whole from some level on is gathered twice: going down, and for the gradient of going up."""
-    found, gather = [], ShardMeshImpl.gather
-    monkeypatch.setattr(ShardMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
-    program_of(task(2), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
-    assert [number for number in found if number] == [1, 1, 1, 1]
-    found.clear()
-    program_of(task(2), SIZES, "rows:12,cols:4", "x:rows,y:cols", mesh_impl="stacked")
-    assert [number for number in found if number] == [2, 2]
+    """A dimension is gathered twice: in the encoder, and for the gradient of the decoder."""
+    counts, gather = [], ShardMeshImpl.gather
+    monkeypatch.setattr(
+        ShardMeshImpl, "gather", lambda self, x, dims: counts.append(len(dims)) or gather(self, x, dims)
+    )
+    build_program(task(2), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    assert [number for number in counts if number] == [1, 1, 1, 1]
+    counts.clear()
+    build_program(task(2), SIZES, "rows:12,cols:4", "x:rows,y:cols", mesh_impl="stacked")
+    assert [number for number in counts if number] == [2, 2]
 
 
 @pytest.mark.slow
@@ -95,20 +98,20 @@ def test_micro_batches_of_gathered_levels():
 
 @pytest.mark.slow
 def test_prediction_under_another_layout():
-    """Weights know no layout: trained gathered, used whole or gathered otherwise."""
+    """Weights do not depend on the layout that they were trained under."""
     network, inputs = task(2), task(2).inputs(2, SIZES, "float64")
     trained = mi.Program(training_step(network, SGD(0.1)), inputs, "rows:12,cols:2", "x:rows,y:cols")
     trained(**batch(SIZES))
     image = batch(SIZES)["image"][:1]
-    found = [
+    programs = [
         mi.Program(network.predict, network.inputs(1, SIZES, "float64", labels=False), *layout, variables=trained)
         for layout in ((), ("rows:4,planes:2", "x:rows,z:planes"))
     ]
-    assert [len(program.changes) for program in found] == [0, 4]
-    np.testing.assert_allclose(*(program(image=image) for program in found), rtol=1e-9)
+    assert [len(program.changes) for program in programs] == [0, 4]
+    np.testing.assert_allclose(*(program(image=image) for program in programs), rtol=1e-9)
 
 
-def test_what_is_split_too_far_is_refused_unless_it_is_gathered():
+def test_levels_that_are_split_too_far_are_refused_unless_they_are_gathered():
     with pytest.raises(
         mi.LayoutError, match=r"cannot split 'x' \(size 6\) over 'rows' \(size 4\)(.|\n)*a network's gather_below"
     ):
@@ -118,6 +121,8 @@ def test_what_is_split_too_far_is_refused_unless_it_is_gathered():
 
 
 @pytest.mark.parametrize("voxels", [-1, 1.5, "4"])
-def test_a_number_of_voxels_that_cannot_be(voxels):
-    with pytest.raises(mi.ConfigError, match=rf"UNet3D.gather_below = {voxels!r}: it must be a number of voxels, or 0"):
+def test_an_invalid_number_of_voxels(voxels):
+    with pytest.raises(
+        mi.ConfigError, match=rf"UNet3D.gather_below = {voxels!r}: it must be an int of at least 0 voxels"
+    ):
         UNet3D(gather_below=voxels)

@@ -1,5 +1,7 @@
-"""Every Dice loss that a task can have, mixed with cross entropy: plain TensorFlow's values and gradients, under every
-layout and in micro-batches."""
+"""All Dice losses of a task, mixed with cross entropy.
+
+Values and gradients equal plain TensorFlow's, under every layout and in micro-batches.
+"""
 
 import functools
 import itertools
@@ -16,15 +18,15 @@ from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
-from tests.models.test_unet3d import assert_equal, batch, program_of
+from tests.models.test_unet3d import assert_equal, batch, build_program
 
 SIZES, WEIGHTS = (8, 4, 4), (1.0, 8.0, 16.0)
 CHOICES = {
     "lesion": {},
-    "lesion of cases": {"dice_over": "case"},
+    "lesion of each case": {"dice_over": "case"},
     "lesion of the batch": {"dice_over": "batch"},
     "classes": {"dice": "classes"},
-    "classes of cases, with background": {"dice": "classes", "dice_over": "case", "dice_background": True},
+    "classes of each case, with background": {"dice": "classes", "dice_over": "case", "dice_background": True},
     "classes of the batch": {"dice": "classes", "dice_over": "batch", "dice_weight": 0.5},
     "adaptive": {"dice": "adaptive"},
     "Dice alone": {"dice": "classes", "dice_weight": 1.0, "dice_background": True},
@@ -34,13 +36,13 @@ NETWORK = UNet3D(base_filters=2, depth=2, norm="none", dropout_rate=0.0)
 
 
 def inputs():
-    found = batch(SIZES)
-    found["labels"][0] = np.minimum(found["labels"][0], 1)  # a case without lesions
-    return found
+    inputs = batch(SIZES)
+    inputs["labels"][0] = np.minimum(inputs["labels"][0], 1)  # a case without lesions
+    return inputs
 
 
 def tf_loss(logits, labels, dice="lesion", dice_over="both", dice_background=False, dice_weight=0.2):
-    """The loss in plain TensorFlow: `[batch, x, y, z, classes]` float64, `[batch, x, y, z]` -> a scalar."""
+    """Returns the loss in plain TensorFlow, given `[batch, x, y, z, classes]` in float64 and `[batch, x, y, z]`."""
     p, t = tf.nn.softmax(logits), tf.one_hot(labels, 3, dtype=logits.dtype)
     cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     cross_entropy = tf.reduce_mean(cross_entropy * tf.gather(tf.constant(WEIGHTS, logits.dtype), labels))
@@ -48,17 +50,17 @@ def tf_loss(logits, labels, dice="lesion", dice_over="both", dice_background=Fal
         overlap, total = tf.reduce_sum(p * t, [0, 1, 2, 3]), tf.reduce_sum(p + t, [0, 1, 2, 3])
         each = (2 * overlap + 1e-7) / (total + 1e-7)
         return (1 - dice_weight) * cross_entropy + dice_weight * (1 - tf.reduce_mean(each * tf.exp(1 - each)))
-    of = slice(2 if dice == "lesion" else 0 if dice_background else 1, 3)
+    classes = slice(2 if dice == "lesion" else 0 if dice_background else 1, 3)
     axes = {"case": [[1, 2, 3]], "batch": [[0, 1, 2, 3]], "both": [[1, 2, 3], [0, 1, 2, 3]]}[dice_over]
-    found = [(2 * tf.reduce_sum(p * t, a) + 0.1) / (tf.reduce_sum(p, a) + tf.reduce_sum(t, a) + 0.1) for a in axes]
-    dice_loss = 1 - tf.add_n([tf.reduce_mean(each[..., of]) for each in found]) / len(found)
+    terms = [(2 * tf.reduce_sum(p * t, a) + 0.1) / (tf.reduce_sum(p, a) + tf.reduce_sum(t, a) + 0.1) for a in axes]
+    dice_loss = 1 - tf.add_n([tf.reduce_mean(term[..., classes]) for term in terms]) / len(terms)
     return (1 - dice_weight) * cross_entropy + dice_weight * dice_loss
 
 
 @functools.cache
 def whole(name):
-    """Values and gradients of a task without a layout, and the weights that they are at."""
-    program = program_of(LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES)
+    """Returns the values and gradients of a task without a layout, and its weights."""
+    program = build_program(LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES)
     weights = {name: v.numpy() for name, v in program.variables.items() if v.trainable}
     return {name: value.numpy() for name, value in program(**inputs()).items()}, weights
 
@@ -80,32 +82,34 @@ LAYOUTS = {
     "xyz": ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes", "stacked"),
     "x batch": ("rows:2,cores:2", "x:rows,batch:cores", "placement"),
 }
-FAST = [("lesion of cases", "xy batch"), ("classes of the batch", "xy batch"), ("classes", "x batch")]
+FAST = [("lesion of each case", "xy batch"), ("classes of the batch", "xy batch"), ("classes", "x batch")]
 ALL = itertools.product(CHOICES, LAYOUTS)
 
 
 @pytest.mark.parametrize(
     ("name", "layout"), [*FAST, *(pytest.param(*row, marks=pytest.mark.slow) for row in ALL if row not in FAST)]
 )
-def test_no_layout_changes_them(name, layout):
+def test_values_and_gradients_do_not_depend_on_the_layout(name, layout):
     mesh_shape, rules, mesh_impl = LAYOUTS[layout]
-    program = program_of(
+    program = build_program(
         LiverTumorSegmentation(NETWORK, **CHOICES[name]), SIZES, mesh_shape, rules, mesh_impl=mesh_impl
     )
     assert_equal({key: value.numpy() for key, value in program(**inputs()).items()}, whole(name)[0], 1e-9)
 
 
-@pytest.mark.parametrize("name", ["lesion of the batch", "classes of cases, with background", "classes"])
-def test_in_micro_batches_they_are_those_of_the_batch(name):
+@pytest.mark.parametrize("name", ["lesion of the batch", "classes of each case, with background", "classes"])
+def test_micro_batches_equal_the_batch(name):
     task, given = LiverTumorSegmentation(NETWORK, **CHOICES[name]), inputs()
     specs = task.inputs(2, SIZES, tf.float64)
-    at_once = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)
-    in_parts = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows"))
+    whole_batch = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)
+    micro_batches = MicroBatches(
+        task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows")
+    )
     for _ in range(2):
-        want = at_once(**given)
-        got = in_parts(parts=[{key: value[i : i + 1] for key, value in given.items()} for i in range(2)])
+        want = whole_batch(**given)
+        got = micro_batches(parts=[{key: value[i : i + 1] for key, value in given.items()} for i in range(2)])
     assert_equal({k: v.numpy() for k, v in got.items()}, {k: v.numpy() for k, v in want.items()}, 1e-9)
-    trained = ({name: v.numpy() for name, v in p.variables.items()} for p in (in_parts.program, at_once))
+    trained = ({name: v.numpy() for name, v in p.variables.items()} for p in (micro_batches.program, whole_batch))
     assert_equal(*trained, 1e-9)
 
 
@@ -113,21 +117,21 @@ def test_in_micro_batches_they_are_those_of_the_batch(name):
     ("arguments", "text"),
     [
         ({"dice_over": "patch"}, "{own}.dice_over = 'patch' is not known. Fix: choose one of case, batch, both."),
-        ({"dice_weight": 1.2}, "{own}.dice_weight = 1.2: it must be from 0, cross entropy alone, to 1."),
+        ({"dice_weight": 1.2}, "{own}.dice_weight = 1.2: it must be from 0 (only cross entropy) to 1."),
         (
             {"dice_background": True},
-            "{own}.dice_background = True: {own}.dice = 'lesion' has no such choice. Fix: {own}",
+            "{own}.dice_background = True: it applies only to {own}.dice = 'classes', but {own}.dice is 'lesion'. Fix:",
         ),
-        ({"dice": "adaptive", "dice_over": "case"}, "{own}.dice_over = 'case': {own}.dice = 'adaptive' is always that"),
+        ({"dice": "adaptive", "dice_over": "case"}, "{own}.dice_over = 'case': {own}.dice = 'adaptive' always covers"),
     ],
 )
-def test_choices_that_cannot_be(arguments, text):
+def test_invalid_choices(arguments, text):
     with pytest.raises(mi.ConfigError) as error:
         LiverTumorSegmentation(NETWORK, **arguments)
     assert text.format(own="LiverTumorSegmentation") in str(error.value)
 
 
-def test_the_op_refuses_what_it_does_not_know():
+def test_the_operation_refuses_an_unknown_choice():
     with pytest.raises(
         mi.ConfigError, match=r"dice_loss: over = 'cases' is not known\. Fix: choose one of case, batch, b"
     ):

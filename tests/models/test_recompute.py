@@ -1,4 +1,4 @@
-"""A U-Net that computes activations again trains as one that keeps them: losses, gradients, weights and statistics."""
+"""Recomputation does not change the training of a U-Net: losses, gradients, weights and statistics are equal."""
 
 import numpy as np
 import pytest
@@ -20,8 +20,8 @@ LAYOUTS = {
 
 
 def train(recompute, parts=1, **layout):
-    """Losses of two steps, and the variables after them: SGD's velocities are the gradients."""
-    # Slices of one voxel are gathered, as there are where four are made of the 4 that the lower level has.
+    """Returns the losses of two steps and the variables after them. The velocities of SGD contain the gradients."""
+    # Slices of one voxel are gathered, for instance where a layout splits the 4 voxels of the lower level by 4.
     task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, gather_below=2, recompute=recompute))
     optimizer = SGD(0.1, momentum=0.9)
     inputs = task.inputs(2, SIZES, "float64")
@@ -49,7 +49,7 @@ def kept():
 @pytest.mark.parametrize(
     ("layout", "parts"), [("whole", 1), ("stacked", 1), ("placement", 1), ("gathered", 1), ("stacked", 2)]
 )
-def test_it_trains_as_one_that_keeps_its_activations(kept, layout, parts):
+def test_training_equals_training_without_recomputation(kept, layout, parts):
     losses, variables = train(True, parts, **LAYOUTS[layout])
     np.testing.assert_allclose(losses, kept[parts][0], rtol=1e-9)
     assert variables.keys() == kept[parts][1].keys()

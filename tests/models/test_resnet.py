@@ -1,4 +1,4 @@
-"""The residual network equals a plain-TensorFlow one, is ResNet-18 by default, and does not depend on the layout."""
+"""The residual network equals one in plain TensorFlow, is ResNet-18 by default, and does not depend on the layout."""
 
 import functools
 import re
@@ -14,8 +14,8 @@ SMALL = {"classes": 4, "blocks": (1, 1), "base_filters": 2}
 SIZES = (16, 24)
 
 
-def program_of(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **kwargs):
-    """A program that returns loss, accuracy and the gradients to all weights, in float64."""
+def build_program(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **kwargs):
+    """Returns a program that computes the loss, the accuracy and the gradients of all weights, in float64."""
     task = Classification(network)
 
     def fn(**inputs):
@@ -29,8 +29,8 @@ def program_of(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **k
 
 
 def batch(sizes=SIZES, batch_size=2):
-    found = next(GeneratedImages().batches(None, batch_size=batch_size, sizes=sizes, seed=0, start_step=0))
-    return {"image": tf.cast(found["image"], tf.float64), "labels": found["labels"]}
+    images = next(GeneratedImages().batches(None, batch_size=batch_size, sizes=sizes, seed=0, start_step=0))
+    return {"image": tf.cast(images["image"], tf.float64), "labels": images["labels"]}
 
 
 def assert_equal(got, want):
@@ -41,7 +41,7 @@ def assert_equal(got, want):
 
 
 def reference(image, weights, blocks):
-    """The network in plain TensorFlow."""
+    """Computes the network in plain TensorFlow."""
 
     def conv_norm(x, name, stride):
         x = tf.nn.conv2d(x, weights[f"resnet/{name}/filter"], stride, "SAME")
@@ -61,12 +61,12 @@ def reference(image, weights, blocks):
 
 @functools.cache
 def whole():
-    return {name: value.numpy() for name, value in program_of(ResNet(**SMALL))(**batch()).items()}
+    return {name: value.numpy() for name, value in build_program(ResNet(**SMALL))(**batch()).items()}
 
 
 def test_values_and_gradients_equal_plain_tensorflow():
     network = ResNet(**SMALL | {"blocks": (1, 2)})
-    program, inputs = program_of(network), batch()
+    program, inputs = build_program(network), batch()
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
         tape.watch(weights)
@@ -88,8 +88,8 @@ def test_values_and_gradients_equal_plain_tensorflow():
         ("rows:2", "height:rows", "placement"),
     ],
 )
-def test_a_layout_changes_no_value_and_no_gradient(mesh_shape, layout, mesh_impl):
-    program = program_of(ResNet(**SMALL), mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl):
+    program = build_program(ResNet(**SMALL), mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
     assert_equal(program(**batch()), whole())
 
 
@@ -98,8 +98,8 @@ def test_stages_that_a_layout_cannot_split_are_refused_or_gathered():
     with pytest.raises(
         mi.LayoutError, match=r"stage1/block0.*cannot split 'height' \(size 4\) over 'rows' \(size 4\): "
     ):
-        program_of(ResNet(**SMALL), **split)
-    program = program_of(ResNet(**SMALL, gather_below=1), **split)
+        build_program(ResNet(**SMALL), **split)
+    program = build_program(ResNet(**SMALL, gather_below=1), **split)
     assert [change.name for change in program.changes] == ["resnet/stage1/block0_gather"]
     assert_equal(program(**batch()), whole())
     task = Classification(ResNet(**SMALL, gather_below=2))
@@ -116,34 +116,37 @@ def test_the_default_is_resnet_18():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ResNet(classes=0), "ResNet.classes = 0: it must be a number, at least 1."),
+        (lambda: ResNet(classes=0), "ResNet.classes = 0: it must be an int of at least 1."),
         (
             lambda: ResNet(blocks=()),
-            "ResNet.blocks = (): it must be the number of blocks of each stage, at least 1. Fix",
+            "ResNet.blocks = (): it must be a tuple with the number of blocks of each stage, at least 1. Fix",
         ),
         (lambda: ResNet(blocks=(2, 0)), "ResNet.blocks = (2, 0)"),
         (lambda: ResNet(blocks=3), "ResNet.blocks = 3"),
-        (lambda: ResNet(norm_momentum=1), "ResNet.norm_momentum = 1: it must be from 0 to below 1."),
+        (lambda: ResNet(norm_momentum=1), "ResNet.norm_momentum = 1: it must be at least 0 and below 1."),
         (lambda: ResNet(norm_epsilon=0), "ResNet.norm_epsilon = 0: it must be above 0."),
-        (lambda: ResNet(gather_below=-1), "ResNet.gather_below = -1: it must be a number of pixels, or 0"),
-        (lambda: Classification(channels=0), "Classification.channels = 0: it must be a number, at least 1."),
-        (lambda: Classification().inputs(1, (8, 8, 8)), "images have 2 sizes, height and width, not 3: (8, 8, 8). Fix"),
-        (lambda: GeneratedImages(height=4), "GeneratedImages.height = 4: it must be a number of pixels, at least 8."),
-        (lambda: GeneratedImages(noise=-1), "GeneratedImages.noise = -1: it must be 0, for none, or more."),
+        (lambda: ResNet(gather_below=-1), "ResNet.gather_below = -1: it must be an int of at least 0 pixels. Fix"),
+        (lambda: Classification(channels=0), "Classification.channels = 0: it must be an int of at least 1."),
+        (
+            lambda: Classification().inputs(1, (8, 8, 8)),
+            "an image must have 2 sizes, height and width, not 3: (8, 8, 8)",
+        ),
+        (lambda: GeneratedImages(height=4), "GeneratedImages.height = 4: it must be an int of at least 8 pixels."),
+        (lambda: GeneratedImages(noise=-1), "GeneratedImages.noise = -1: it must be at least 0 (no noise)."),
     ],
 )
-def test_what_cannot_be(make, message):
+def test_invalid_settings(make, message):
     with pytest.raises(mi.MtfImagingError, match=re.escape(message)):
         make()
 
 
-def test_images_are_the_same_whatever_the_batches():
+def test_images_do_not_depend_on_the_batch_size():
     def take(count, batch_size, start_step=0, seed=3):
         batches = GeneratedImages(16, 12).batches(
             None, batch_size=batch_size, sizes=(16, 12), seed=seed, start_step=start_step
         )
-        found = [next(batches) for _ in range(count)]
-        return [np.concatenate([item[name] for item in found]) for name in ("image", "labels", "cases")]
+        items = [next(batches) for _ in range(count)]
+        return [np.concatenate([item[name] for item in items]) for name in ("image", "labels", "cases")]
 
     want = take(1, 12)
     assert want[0].shape == (12, 16, 12, 3)

@@ -1,4 +1,4 @@
-"""The 3D U-Net of Google's Cloud TPU reference models: `gin/unet3d_tpu_256.gin` has its network, layout and loss."""
+"""`gin/unet3d_tpu_256.gin` has the network, layout and loss of the 3D U-Net of Google's Cloud TPU reference models."""
 
 import gin
 import pytest
@@ -21,12 +21,12 @@ def configured():
         gin.clear_config()
 
 
-def test_its_weights_are_those_of_the_reference(configured):
+def test_its_weights_equal_those_of_the_reference(configured):
     task = configured[0].task
     program = mi.Program(task.predict, task.inputs(1, (8, 8, 8), labels=False))
     weights = {name: v.shape for name, v in program.variables.items() if v.trainable}
     filters = {name.split("/", 1)[1]: shape for name, shape in weights.items() if name.endswith("/filter")}
-    # The reference doubles the filters before it pools, and its transposed convolutions keep their number.
+    # The reference doubles the filters before each pool, and its transposed convolutions keep the number of filters.
     expected = {
         **{"down0/conv0": (1, 32), "down0/conv1": (32, 64), "down1/conv0": (64, 64), "down1/conv1": (64, 128)},
         **{"down2/conv0": (128, 128), "down2/conv1": (128, 256), "down3/conv0": (256, 256), "down3/conv1": (256, 512)},
@@ -37,7 +37,7 @@ def test_its_weights_are_those_of_the_reference(configured):
     shapes |= {f"grow{level}/filter": [2, 2, 2, n, n] for level, n in ((2, 512), (1, 256), (0, 128))}
     assert filters == shapes | {"classes/filter": [1, 1, 1, 64, 3]}
     assert sum(shape.num_elements() for shape in filters.values()) == 19_065_888
-    # The reference has 19,073,795 weights: it gives convolutions a bias, too, which the norm after them takes away.
+    # The reference has 19,073,795 weights, because its convolutions also have a bias, which the following norm cancels.
     biases = sum(shape.num_elements() for name, shape in weights.items() if name.endswith("/norm0/offset"))
     biases += sum(shape.num_elements() for name, shape in weights.items() if name.endswith("/norm1/offset"))
     assert sum(shape.num_elements() for shape in weights.values()) + biases == 19_073_795

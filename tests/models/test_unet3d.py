@@ -1,4 +1,4 @@
-"""The network is that of the paper, equals a plain-TensorFlow one, and does not depend on the layout."""
+"""The network matches the paper, equals a network in plain TensorFlow, and does not depend on the layout."""
 
 import dataclasses
 
@@ -18,8 +18,8 @@ def batch(sizes, batch_size=2, seed=0):
     return {"image": rng.random((batch_size, *sizes, 1)), "labels": labels}
 
 
-def program_of(task, sizes, mesh_shape="", layout="", **kwargs):
-    """A program that returns loss, measures and the gradients to all weights."""
+def build_program(task, sizes, mesh_shape="", layout="", **kwargs):
+    """Returns a program that computes the loss, the measures and the gradients of all weights."""
 
     def fn(**inputs):
         loss, measures = task.loss(**inputs)
@@ -41,7 +41,7 @@ def assert_equal(got, want, tolerance):
 def test_values_and_gradients_equal_plain_tensorflow(norm):
     sizes, depth, groups = (8, 4, 4), 3, 2
     network = UNet3D(base_filters=4, depth=depth, norm=norm, norm_groups=groups, dropout_rate=0.0)
-    program = program_of(LiverTumorSegmentation(network), sizes)
+    program = build_program(LiverTumorSegmentation(network), sizes)
     inputs = batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
@@ -62,36 +62,36 @@ def test_values_and_gradients_equal_plain_tensorflow(norm):
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl, whole):
     task, sizes, inputs, want = whole
-    program = program_of(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
+    program = build_program(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
     assert_equal({name: value.numpy() for name, value in program(**inputs).items()}, want, 1e-9)
 
 
 @pytest.fixture(scope="module")
 def whole():
     """A small network with dropout, and its values without a layout."""
-    # An even number of filters at every level, and of channels of the image: `channels` is split everywhere.
+    # All numbers of filters and channels are even, so `channels` is split everywhere.
     task, sizes = _ManyChannels(UNet3D(base_filters=2, depth=2, convs=1, dropout_rate=0.5), 2), (8, 8, 4)
     inputs = task.batch(sizes)
-    return task, sizes, inputs, {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
+    return task, sizes, inputs, {name: value.numpy() for name, value in build_program(task, sizes)(**inputs).items()}
 
 
 @pytest.mark.parametrize("norm", ["instance", "group"])
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"), [("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"), ("model:4", "channels:model")]
 )
-def test_norms_of_cases_do_not_depend_on_the_layout_either(norm, mesh_shape, layout):
-    # Of 4 channels over 4 processors, a group of 2 lies in two slices; the lower level is gathered along x and y.
+def test_instance_and_group_norm_do_not_depend_on_the_layout(norm, mesh_shape, layout):
+    # With 4 channels over 4 processors, a group of 2 channels is in two slices. The lower level is gathered.
     network = UNet3D(base_filters=4, depth=2, convs=1, norm=norm, norm_groups=2, dropout_rate=0.5)
     task, sizes = _ManyChannels(network, 4), (8, 8, 4)
     inputs = task.batch(sizes)
-    want = {name: value.numpy() for name, value in program_of(task, sizes)(**inputs).items()}
+    want = {name: value.numpy() for name, value in build_program(task, sizes)(**inputs).items()}
     task.network = dataclasses.replace(network, gather_below=4, recompute=True)
-    got = program_of(task, sizes, mesh_shape, layout)(**inputs)
+    got = build_program(task, sizes, mesh_shape, layout)(**inputs)
     assert_equal({name: value.numpy() for name, value in got.items()}, want, 1e-9)
 
 
 class _ManyChannels(LiverTumorSegmentation):
-    """Images of several channels, powers of one."""
+    """A task whose images have several channels, which are powers of the first one."""
 
     def __init__(self, network, channels):
         super().__init__(network)
@@ -107,17 +107,17 @@ class _ManyChannels(LiverTumorSegmentation):
         return {**inputs, "image": np.concatenate([inputs["image"] ** (i + 1) for i in range(self.channels)], axis=-1)}
 
 
-def test_the_papers_network_has_5_6_million_weights():
+def test_the_network_of_the_paper_has_5_6_million_weights():
     task = LiverTumorSegmentation(UNet3D())
     program = mi.Program(task.predict, task.inputs(1, (8, 8, 8), labels=False))
     filters = {name: v for name, v in program.variables.items() if name.endswith("filter")}
     assert sum(v.shape.num_elements() for v in filters.values()) == 5_598_144
     assert len(filters) == 18
     assert filters["unet3d/down3/conv1/filter"].shape == [3, 3, 3, 256, 256]
-    # A bias only where no norm follows.
+    # Only convolutions without a norm have a bias.
     biases = {name.split("/")[1] for name in program.variables if name.endswith("bias")}
     assert biases == {"grow2", "grow1", "grow0", "classes"}
-    # He-normal, also where the windows of the transposed convolution do not overlap: variance 2 / fan.
+    # He-normal weights have a variance of 2 / fan, also in transposed convolutions, whose windows do not overlap.
     for name, fan in {"down2/conv1": 27 * 128, "grow2": 256}.items():
         np.testing.assert_allclose(np.std(filters[f"unet3d/{name}/filter"]), np.sqrt(2 / fan), rtol=0.02)
 
@@ -136,7 +136,9 @@ def test_prediction_uses_moving_statistics_and_no_dropout():
 
 def test_a_size_that_cannot_be_halved_names_the_nearest():
     task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=4))
-    text = r"depth 4 .* 8 must divide its sizes; .*'x' \(size 20, nearest: 16 or 24\), 'z' \(size 4, nearest: 8\)\. Fix"
+    text = (
+        r"depth 4 .* 8 must divide its sizes\. .*'x' \(size 20, nearest: 16 or 24\), 'z' \(size 4, nearest: 8\)\. Fix"
+    )
     with pytest.raises(mi.ShapeError, match=text):
         mi.Program(task.predict, task.inputs(1, (20, 16, 4), labels=False))
 
@@ -156,16 +158,16 @@ def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervise
         ({"norm": "layer"}, "'layer' is not known. Fix: choose one of batch, instance, group, none"),
         (
             {"norm": "group", "base_filters": 12},
-            "norm_groups = 8: it must be a number that divides UNet3D.base_filters = 12",
+            "norm_groups = 8: it must be an int that divides UNet3D.base_filters = 12",
         ),
-        ({"norm": "group", "norm_groups": "8"}, "norm_groups = '8': it must be a number"),
-        ({"norm": "group", "norm_groups": 0}, "norm_groups = 0: it must be a number"),
-        ({"dropout_rate": 1.0}, "dropout_rate = 1.0: it must be at least 0, which is no dropout, and below 1."),
+        ({"norm": "group", "norm_groups": "8"}, "norm_groups = '8': it must be an int"),
+        ({"norm": "group", "norm_groups": 0}, "norm_groups = 0: it must be an int"),
+        ({"dropout_rate": 1.0}, r"dropout_rate = 1.0: it must be at least 0 \(no dropout\) and below 1."),
         ({"dropout_rate": -0.1}, "dropout_rate = -0.1: it must be at least 0"),
         ({"depth": 0}, "UNet3D.depth = 0: it must be at least 1"),
     ],
 )
-def test_settings_that_cannot_be(arguments, text):
+def test_invalid_settings(arguments, text):
     with pytest.raises(mi.ConfigError, match=text):
         UNet3D(**arguments)
 

@@ -1,4 +1,4 @@
-"""Windows that nobody thought of, drawn by Hypothesis: values and gradients as TensorFlow's on the whole tensor."""
+"""Random windows, drawn by Hypothesis: values and gradients equal TensorFlow's on the whole tensor."""
 
 import pytest
 import tensorflow as tf
@@ -13,7 +13,7 @@ from tests.ops import resizing
 
 @st.composite
 def splits(draw, max_dilation=1):
-    """(window, size, parts) of a legal split."""
+    """Draws (window, size, parts) of a legal split."""
     window = Window(
         draw(st.integers(1, 6)),
         draw(st.integers(1, 4)),
@@ -34,7 +34,7 @@ def test_convolutions(split, mesh_impl):
     case = Case(
         f"conv {window} {size}",
         lambda x, f: mi.ops.conv3d(x, f, steps, window.padding, (window.dilation, 1, 1)),
-        # Strides and dilations together are more than tf.nn.convolution takes: the windows of stride 1, some left out.
+        # tf.nn.convolution does not support strides with dilations.
         lambda x, f: _strided(x, f, window),
         {"x": f"batch:1,x:{size},y:3,z:2,channels:2", "f": f"fx:{window.kernel},fy:1,fz:1,channels:2,filters:2"},
     )
@@ -42,6 +42,7 @@ def test_convolutions(split, mesh_impl):
 
 
 def _strided(x, f, window):
+    """Computes the windows of stride 1 and keeps every `stride`-th one."""
     before, after = window.pads(x.shape[1])
     x = tf.pad(x, [[0, 0], [before, after], [0, 0], [0, 0], [0, 0]])
     return tf.nn.convolution(x, f, 1, "VALID", dilations=(window.dilation, 1, 1))[:, :: window.stride]
@@ -52,13 +53,13 @@ def _strided(x, f, window):
 @given(splits(), st.sampled_from(["max", "avg"]), st.sampled_from(["stacked", "placement"]))
 def test_pools(split, kind, mesh_impl):
     window, size, parts = split
-    ours = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
-    theirs = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
+    op = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
+    tf_op = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
     args = (window.kernel, 1, 1), (window.stride, 1, 1), window.padding
     case = Case(
         f"{kind} pool {window} {size}",
-        lambda x: ours(x, *args),
-        lambda x: theirs(x, *args),
+        lambda x: op(x, *args),
+        lambda x: tf_op(x, *args),
         {"x": f"batch:1,x:{size},y:3,z:2,channels:2"},
     )
     check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)

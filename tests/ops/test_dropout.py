@@ -1,6 +1,6 @@
-"""Masks are drawn for few elements at a time, when they are needed: the same masks, in less memory.
+"""Dropout masks are drawn in pieces when they are needed, which saves memory and does not change them.
 
-A rate drops what a probability of keeping, as earlier versions had it, did not keep: the same bits.
+A `rate` drops the same elements as `1 - keep_prob` did in earlier versions.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from mtf_imaging.ops.activation import kept_fraction
 
 
 @pytest.mark.parametrize("layout", [{}, {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,z:cols"}])
-def test_a_mask_does_not_depend_on_how_many_are_drawn_at_a_time(layout, monkeypatch):
+def test_a_mask_does_not_depend_on_the_number_of_elements_drawn_at_a_time(layout, monkeypatch):
     def mask():
         program = mi.Program(lambda image: mi.ops.dropout(image, 0.5), {"image": "batch:2,x:4,y:3,z:6"}, **layout)
         return program(image=np.ones((2, 4, 3, 6))).numpy()
@@ -31,7 +31,7 @@ def test_masks_are_drawn_when_they_are_needed():
     try:
         tf.config.experimental.reset_memory_stats("CPU:0")
     except ValueError:
-        pytest.skip("TensorFlow counts no bytes of this processor")
+        pytest.skip("TensorFlow reports no memory statistics for this CPU")
     size = 2048
 
     def fn(image):
@@ -44,23 +44,24 @@ def test_masks_are_drawn_when_they_are_needed():
     tf.config.experimental.reset_memory_stats("CPU:0")
     before = tf.config.experimental.get_memory_info("CPU:0")["current"]
     program(image=image)
-    # The gradient draws 8 masks again, of bytes; the tensors are x, what dropout makes of it, and one on the way.
+    # The gradient draws 8 masks again, one byte for each element. The tensors are the input, the result and one
+    # temporary.
     assert (tf.config.experimental.get_memory_info("CPU:0")["peak"] - before) / (4 * size**2) <= 4
 
 
 @pytest.mark.parametrize("percent", range(1, 100))
-def test_the_fraction_kept_is_that_of_the_decimal_number(percent):
+def test_the_kept_fraction_is_exact_in_decimal(percent):
     assert kept_fraction(float(f"0.{percent:02}")) == float(f"0.{100 - percent:02}")
 
 
-def test_the_fraction_kept_of_any_number_and_type():
+def test_the_kept_fraction_of_any_number_and_type():
     assert [kept_fraction(rate) for rate in (0, 1e-6, np.float32(0.9), np.float64(0.7))] == [1.0, 0.999999, 0.1, 0.3]
     for rate in np.random.default_rng(0).random(100):
         assert kept_fraction(rate) == pytest.approx(1 - rate, rel=1e-15, abs=1e-16)
 
 
 class KeepProbability(mi.mtf.Operation):
-    """Dropout as it was, with the probability that an element is kept."""
+    """Dropout of earlier versions, with the probability that an element is kept."""
 
     def __init__(self, x, keep_prob, key_name):
         super().__init__([x], name="kept")
@@ -80,7 +81,7 @@ class KeepProbability(mi.mtf.Operation):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("keep_prob", "rate"), [(0.8, 0.2), (0.5, 0.5), (0.1, 0.9), (0.3, 0.7), (0.2, 0.8)])
-def test_a_rate_drops_what_the_probability_did_not_keep(keep_prob, rate, dtype):
+def test_a_rate_drops_the_same_elements_as_keep_prob(keep_prob, rate, dtype):
     def both(x):
         return mi.ops.dropout(x, rate, name="dropout"), KeepProbability(x, keep_prob, "dropout").outputs[0]
 

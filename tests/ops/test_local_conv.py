@@ -1,4 +1,4 @@
-"""Convolutions where TensorFlow's own kernels fail: strided kernels of one tap, and dilations that they lack."""
+"""Convolutions for which TensorFlow's kernels fail: strided kernels of one tap, and unsupported dilations."""
 
 import signal
 import subprocess
@@ -32,14 +32,14 @@ for mesh_impl in ("stacked", "placement"):
     program = mi.Program(step, inputs, "m0:4", "channels:m0", mesh_impl)
     for _ in range(4):
         y, dx, df = program(image=image, kernel=kernel)
-    seen = image[:, ::2, ::2].reshape([-1, 16])
-    np.testing.assert_allclose(df[0, 0], seen.T @ (2 * seen @ kernel[0, 0]), rtol=1e-4, atol=1e-2)
+    inputs_read = image[:, ::2, ::2].reshape([-1, 16])
+    np.testing.assert_allclose(df[0, 0], inputs_read.T @ (2 * inputs_read @ kernel[0, 0]), rtol=1e-4, atol=1e-2)
 """
 
 
 @pytest.mark.slow
-def test_a_split_of_the_channels_of_a_strided_1x1_convolution_does_not_end_the_process():
-    """TensorFlow 2.21 corrupts memory in the filter gradient of such a convolution of few channels."""
+def test_splitting_the_channels_of_a_strided_1x1_convolution_does_not_crash():
+    """TensorFlow 2.21 corrupts memory in the filter gradient of such a convolution if it has few channels."""
     result = subprocess.run([sys.executable, "-c", STRIDED_CONV], capture_output=True, text=True)
     assert result.returncode == 0, (
         f"{signal.Signals(-result.returncode).name if result.returncode < 0 else result.returncode}: "
@@ -48,12 +48,12 @@ def test_a_split_of_the_channels_of_a_strided_1x1_convolution_does_not_end_the_p
 
 
 def _kernels(program):
-    """(extents, strides) of every convolution kernel in the graph, its two gradients included."""
+    """Returns (extents, strides) of every convolution in the graph, including its two gradients."""
     kernels = set()
     for op in program.function.graph.get_operations():
         if "Conv2D" in op.type or "Conv3D" in op.type:
-            of_filter = op.outputs[0] if "BackpropFilter" in op.type else op.inputs[1]
-            kernels.add((tuple(of_filter.shape[:-2]), tuple(op.get_attr("strides")[1:-1])))
+            kernel = op.outputs[0] if "BackpropFilter" in op.type else op.inputs[1]
+            kernels.add((tuple(kernel.shape[:-2]), tuple(op.get_attr("strides")[1:-1])))
     return kernels
 
 
@@ -63,7 +63,7 @@ def _kernels(program):
 )
 @pytest.mark.parametrize("transposed", [False, True])
 def test_tensorflow_kernels_of_one_tap_are_never_strided(kernel, strides, transposed):
-    """Neither forward nor in gradients, nor in gradients of gradients."""
+    """This holds for the forward pass, for gradients, and for gradients of gradients."""
     names = ["x", "y", "z"][: len(kernel)]
     ops = {2: (mi.ops.conv2d, mi.ops.conv2d_transpose), 3: (mi.ops.conv3d, mi.ops.conv3d_transpose)}[len(kernel)]
 
@@ -85,9 +85,9 @@ def test_tensorflow_kernels_of_one_tap_are_never_strided(kernel, strides, transp
 
 
 def _pairs(sizes, outputs, dilations, padding):
-    """Yields (tap, outputs, voxels) for every tap of a kernel of 3 taps a dimension: slices of equal size.
+    """Yields (tap, outputs, voxels) for every tap of a kernel with 3 taps in each dimension.
 
-    Output i of the slice reads voxel i of the slice.
+    `outputs` and `voxels` are slices of equal size: output i reads voxel i.
     """
     for tap in np.ndindex(*(3 for _ in sizes)):
         windows, voxels = [slice(None)], [slice(None)]
@@ -107,7 +107,7 @@ def _infinite(fn, *args):
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("dilations", [(1, 1, 2), (3, 1, 2), (2, 2, 2), (1, 3), (2, 2)], ids=str)
 def test_an_infinite_voxel_affects_only_the_outputs_that_read_it(dilations, padding, dtype):
-    """No voxel is multiplied by a zero between taps: not in the output, nor in the gradients."""
+    """No voxel is multiplied by a zero between taps, neither in the output nor in the gradients."""
     sizes = [9, 8, 10][: len(dilations)]
     outputs = sizes if padding == "SAME" else [n - 2 * d for n, d in zip(sizes, dilations, strict=True)]
     pairs = list(_pairs(sizes, outputs, dilations, padding))
@@ -125,7 +125,7 @@ def test_an_infinite_voxel_affects_only_the_outputs_that_read_it(dilations, padd
 
 
 @pytest.mark.parametrize("dilations", [(1, 1, 2), (1, 3)], ids=str)
-def test_an_infinite_voxel_in_a_corner_reaches_the_taps_that_see_it_alone(dilations):
+def test_an_infinite_voxel_in_a_corner_affects_only_the_taps_that_read_it(dilations):
     sizes = [9, 8, 10][: len(dilations)]
     outputs = [n - 2 * d for n, d in zip(sizes, dilations, strict=True)]
     x, dy = np.zeros([1, *sizes, 1], np.float32), np.ones([1, *outputs, 2], np.float32)
@@ -139,7 +139,7 @@ def test_an_infinite_voxel_in_a_corner_reaches_the_taps_that_see_it_alone(dilati
     np.testing.assert_array_equal(df, expected)
 
 
-def test_an_infinite_voxel_reaches_under_a_layout_what_it_reaches_without():
+def test_an_infinite_voxel_affects_the_same_outputs_under_every_layout():
     image = np.zeros([1, 8, 8, 8, 1], np.float32)
     image[0, 3, 4, 5, 0] = np.inf
     kernel = np.random.default_rng(0).uniform(1, 2, [3, 3, 3, 1, 1]).astype(np.float32)
@@ -156,7 +156,7 @@ def test_an_infinite_voxel_reaches_under_a_layout_what_it_reaches_without():
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 @pytest.mark.parametrize("kernel", [(1, 3, 1), (1, 1, 2), (2, 1, 1), (1, 1)])
 def test_the_dilation_of_a_single_tap_has_no_effect(kernel, dtype):
-    """TensorFlow has no dilated kernels of float64, where there is nothing to dilate either."""
+    """TensorFlow refuses such a dilation in float64, although it has no effect."""
     rng = np.random.default_rng(0)
     x = tf.constant(rng.standard_normal([2, *[6] * len(kernel), 3]), dtype)
     f = tf.constant(rng.standard_normal([*kernel, 3, 4]), dtype)

@@ -1,4 +1,4 @@
-"""Norms of many voxels and of means far above the deviation, where sums lose digits."""
+"""Norms of many voxels, and of means far above the deviation, in which sums lose digits."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from tests.harness import difference
 
-AXES = {"batch": (0, 1, 2, 3), "instance": (1, 2, 3), "group": (1, 2, 3, 4)}  # over which they are taken
+AXES = {"batch": (0, 1, 2, 3), "instance": (1, 2, 3), "group": (1, 2, 3, 4)}  # axes of the statistics
 SIZES = (2, 64, 64, 64, 2)
 LAYOUTS = {
     "whole": {},
@@ -19,8 +19,8 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("norm", ["batch", "instance", "group"])
-def test_statistics_of_many_voxels_are_those_of_the_whole_tensor(norm, layout):
-    """Float32 sums that add one value after the other would be off by 3e-4 here."""
+def test_statistics_of_many_voxels_equal_those_of_the_whole_tensor(norm, layout):
+    """Sums that add float32 values one by one would be off by 3e-4 here."""
     image = np.maximum(np.random.default_rng(0).normal(0.1, 1, SIZES), -0.1).astype(np.float32)
     image[1] *= 3
 
@@ -41,9 +41,9 @@ def test_statistics_of_many_voxels_are_those_of_the_whole_tensor(norm, layout):
     axes = AXES[norm]
     mean, variance = exact.mean(axes, keepdims=True), exact.var(axes, keepdims=True)
     if norm == "batch":
-        found = program.variables
-        np.testing.assert_allclose(found["norm/moving_mean"].numpy(), mean.ravel(), rtol=1e-5)
-        np.testing.assert_allclose(found["norm/moving_variance"].numpy(), variance.ravel(), rtol=1e-5)
+        variables = program.variables
+        np.testing.assert_allclose(variables["norm/moving_mean"].numpy(), mean.ravel(), rtol=1e-5)
+        np.testing.assert_allclose(variables["norm/moving_variance"].numpy(), variance.ravel(), rtol=1e-5)
     normal = (exact - mean) / np.sqrt(variance + 1e-6)
     np.testing.assert_allclose(y.numpy(), normal, rtol=1e-5, atol=1e-5)
     dy = 3 * normal**2
@@ -53,21 +53,21 @@ def test_statistics_of_many_voxels_are_those_of_the_whole_tensor(norm, layout):
     np.testing.assert_allclose(dscale.numpy(), (dy * normal).sum((0, 1, 2, 3)), rtol=1e-4)
 
 
-RATIOS = (1, 1e2, 1e4)  # of mean to deviation
+RATIOS = (1, 1e2, 1e4)  # mean / standard deviation
 
 
 def differences(values, image, cotangent, mean, axes):
-    """How far output and gradients to image and scale are from the truth.
+    """Returns the errors of the output and of its gradients with respect to image and scale.
 
-    `image - mean` has no rounding error, so that float64 is enough for the truth.
+    `image - mean` has no rounding error, so float64 is precise enough for the exact values.
     """
     image, cotangent = image.astype(np.float64) - mean, cotangent.astype(np.float64)
     centered = image - image.mean(axes, keepdims=True)
     inverse = 1 / np.sqrt((centered**2).mean(axes, keepdims=True) + 1e-6)
     normal = centered * inverse
     through = cotangent.mean(axes, keepdims=True) + normal * (cotangent * normal).mean(axes, keepdims=True)
-    truth = normal, (cotangent - through) * inverse, (cotangent * normal).sum((0, 1, 2, 3))
-    return np.array([difference(value, wanted) for value, wanted in zip(values, truth, strict=True)])
+    exact = normal, (cotangent - through) * inverse, (cotangent * normal).sum((0, 1, 2, 3))
+    return np.array([difference(value, wanted) for value, wanted in zip(values, exact, strict=True)])
 
 
 @tf.function
@@ -84,7 +84,7 @@ def tensorflow_norm(image, cotangent, axes):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("norm", AXES)
 def test_a_mean_far_above_the_deviation(norm, layout, dtype):
-    """In float64 only the digits are lost that the values themselves lack; float32 is as near as TensorFlow's."""
+    """float64 loses only the digits that the input itself lacks; float32 is as precise as TensorFlow."""
 
     def fn(image, cotangent):
         y = {
@@ -101,10 +101,10 @@ def test_a_mean_far_above_the_deviation(norm, layout, dtype):
     for ratio in RATIOS:
         rng = np.random.default_rng(1)
         image, cotangent = (ratio + rng.standard_normal(sizes)).astype(dtype), rng.standard_normal(sizes).astype(dtype)
-        found = differences(program(image=image, cotangent=cotangent), image, cotangent, ratio, axes)
+        errors = differences(program(image=image, cotangent=cotangent), image, cotangent, ratio, axes)
         if dtype == "float64":
             allowed = [1e-14 + 1e-15 * ratio] * 3
         else:
-            theirs = tensorflow_norm(tf.constant(image), tf.constant(cotangent), axes)
-            allowed = np.maximum(differences(theirs, image, cotangent, ratio, axes), 2e-7)
-        assert all(found <= allowed), f"at ratio {ratio:g}: {found} above {allowed}"
+            expected = tensorflow_norm(tf.constant(image), tf.constant(cotangent), axes)
+            allowed = np.maximum(differences(expected, image, cotangent, ratio, axes), 2e-7)
+        assert all(errors <= allowed), f"at ratio {ratio:g}: errors {errors} exceed {allowed}"

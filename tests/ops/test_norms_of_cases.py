@@ -1,4 +1,4 @@
-"""Instance and group norm: what is learned, channels split within a group, bfloat16, and calls that cannot be."""
+"""Instance and group norm: trained variables, channels split within a group, bfloat16, and invalid calls."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ LAYOUTS = [
     ("model:8,cores:2", "channels:model,batch:cores"),
     ("spare:2,rows:2,model:4", "z:rows,channels:model"),
 ]
-DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # several slices each, where the mesh is larger
+DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # On a larger mesh, each device has several slices.
 
 
 def values(dtype=np.float64):
@@ -28,14 +28,14 @@ def values(dtype=np.float64):
 
 
 def program(norm, dtype, mesh_shape, layout, mesh_impl="stacked"):
-    """y, and the gradients to x, scale and offset."""
+    """Returns a program that computes y and its gradients with respect to x, scale and offset."""
 
     def fn(x, cotangent):
         y = norm(x)
         learned = [v.outputs[0] for v in x.mesh.graph.trainable_variables]
         return y, *mi.mtf.gradients([mi.mtf.reduce_sum(y * cotangent)], [x, *learned])
 
-    made = mi.Program(
+    program = mi.Program(
         fn,
         {"x": (SHAPE, dtype), "cotangent": (SHAPE, dtype)},
         mesh_shape=mesh_shape,
@@ -44,8 +44,8 @@ def program(norm, dtype, mesh_shape, layout, mesh_impl="stacked"):
         devices=DEVICES,
     )
     for name, value in values()[1].items():
-        made.variables[name].assign(value)
-    return made
+        program.variables[name].assign(value)
+    return program
 
 
 def reference(groups, inputs, learned):
@@ -63,14 +63,14 @@ def reference(groups, inputs, learned):
 @pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
 @pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
 @pytest.mark.parametrize("groups", [1, 4, 8])
-def test_values_and_gradients_of_all_that_is_learned(groups, mesh_shape, layout, mesh_impl):
+def test_values_and_all_gradients_equal_the_reference(groups, mesh_shape, layout, mesh_impl):
     inputs, learned = values()
     got = program(lambda x: mi.ops.group_norm(x, groups, name="norm"), "float64", mesh_shape, layout, mesh_impl)
     for value, want in zip(got(**inputs), reference(groups, inputs, learned), strict=True):
         np.testing.assert_allclose(value, want, rtol=0, atol=1e-12 * np.abs(want).max())
 
 
-def test_instance_norm_is_group_norm_with_a_group_a_channel():
+def test_instance_norm_is_group_norm_with_one_channel_per_group():
     inputs, learned = values()
     got = program(lambda x: mi.ops.instance_norm(x, name="norm"), "float64", *LAYOUTS[1])(**inputs)
     for value, want in zip(got, reference(8, inputs, learned), strict=True):
@@ -86,14 +86,14 @@ def test_statistics_of_bfloat16_are_not_rounded(mesh_shape, layout):
     assert {v.dtype for v in norm.variables.values()} == {tf.float32}
     y, _, dscale, doffset = norm(**inputs)
     want, _, want_dscale, want_doffset = reference(4, {k: tf.cast(v, tf.float64) for k, v in inputs.items()}, learned)
-    # y is as near as bfloat16 has it, though x itself has steps of 1/16.
+    # y has the precision of bfloat16, although x itself has steps of 1/16.
     np.testing.assert_allclose(tf.cast(y, tf.float64), want, rtol=1.01 * 2**-8, atol=1e-5)
     assert dscale.dtype == doffset.dtype == tf.float32
     np.testing.assert_allclose(dscale, want_dscale, rtol=0, atol=1e-4 * np.abs(want_dscale).max())
     np.testing.assert_allclose(doffset, want_doffset, rtol=0, atol=1e-4 * np.abs(want_doffset).max())
 
 
-def test_no_case_sees_another_and_evaluation_is_as_training():
+def test_cases_do_not_affect_each_other():
     norm = program(lambda x: mi.ops.group_norm(x, 2, name="norm"), "float64", "cores:2", "batch:cores")
     assert sorted(norm.variables) == ["norm/offset", "norm/scale"]
     inputs, _ = values()
@@ -105,8 +105,8 @@ def test_no_case_sees_another_and_evaluation_is_as_training():
 @pytest.mark.parametrize(
     ("norm", "message"),
     [
-        (lambda x: mi.ops.group_norm(x, 3, name="n"), r"'n': groups must be a number .* 'channels' \(size 8\), not 3"),
-        (lambda x: mi.ops.group_norm(x, 0), "group_norm 'group_norm': groups must be a number that divides"),
+        (lambda x: mi.ops.group_norm(x, 3, name="n"), r"'n': groups must be an int .* 'channels' \(size 8\), not 3"),
+        (lambda x: mi.ops.group_norm(x, 0), "group_norm 'group_norm': groups must be an int that divides"),
         (lambda x: mi.ops.group_norm(x, "4"), "not '4'"),
         (lambda x: mi.ops.instance_norm(mi.mtf.reduce_sum(x, output_shape=x.shape.dims[::4])), "at least 3 dimensions"),
     ],

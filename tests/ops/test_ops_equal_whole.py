@@ -1,4 +1,4 @@
-"""Every op of ours x layouts x meshes x dtypes: values and gradients as TensorFlow's on the whole tensor."""
+"""All operations x layouts x meshes x dtypes: values and gradients equal TensorFlow's on the whole tensor."""
 
 import pytest
 import tensorflow as tf
@@ -25,8 +25,8 @@ LAYOUTS = [
     ("model:2,rows:2,filter_model:2", "x:rows,channels:model,filters:filter_model"),
 ]
 IMPLS = ["stacked", "placement"]
-# One mesh of three dimensions has a device a processor. The others have at most four devices, which hold several slices
-# each where the mesh is larger: their graphs are half as large.
+# One mesh with three dimensions has one device for each processor. The others have at most four devices. If the mesh is
+# larger, each device holds several slices, and the graph is half as large.
 CPUS = [f"/device:CPU:{number}" for number in range(8)]
 NUM_DEVICES = {"rows:2,cols:2,planes:2": 8}
 
@@ -44,7 +44,10 @@ def _three(value):
 
 
 def conv(name, kernel, strides=1, padding="SAME", dilations=1, shape=X):
-    """A convolution. `tf.nn.convolution` dilates by way of space-to-batch, in every dtype."""
+    """Returns the case of a convolution.
+
+    `tf.nn.convolution` dilates with space-to-batch, which supports every dtype.
+    """
     kernel, steps, spread = _three(kernel), _three(strides), _three(dilations)
     size = _same if padding == "SAME" else _valid
     windows = [
@@ -53,7 +56,8 @@ def conv(name, kernel, strides=1, padding="SAME", dilations=1, shape=X):
     return Case(
         f"conv3d {name}",
         lambda x, f: mi.ops.conv3d(x, f, strides, padding, dilations),
-        # Where no window hangs over, SAME is VALID; TensorFlow's float64 SAME is wrong for strides above the kernel.
+        # TensorFlow's SAME is wrong in float64 for strides above the kernel. VALID is equivalent, because these windows
+        # do not extend beyond the border.
         lambda x, f: tf.nn.convolution(x, f, steps, "VALID" if steps > kernel else padding, dilations=spread),
         {"x": shape, "f": "fx:{},fy:{},fz:{},channels:4,filters:2".format(*kernel)},
         tuple(windows),
@@ -79,12 +83,12 @@ def conv_transpose(name, kernel, strides, padding="SAME", output_sizes=None):
 def pool(kind, name, ksize, strides, padding="VALID", values=None):
     sizes, steps = _three(ksize), _three(strides)
     size = _same if padding == "SAME" else _valid
-    ours = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
-    theirs = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
+    op = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
+    tf_op = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
     return Case(
         f"{kind}_pool3d {name}",
-        lambda x: ours(x, ksize, strides, padding),
-        lambda x: theirs(x, ksize, strides, padding),
+        lambda x: op(x, ksize, strides, padding),
+        lambda x: tf_op(x, ksize, strides, padding),
         {"x": X},
         tuple((dim, n, size(n, k, s)) for (dim, n), k, s in zip(SIZES.items(), sizes, steps, strict=True)),
         {"x": values} if values else {},
@@ -102,7 +106,7 @@ def resize(name, sizes, method="linear", shape=X):
 
 
 def _tf_resize2d(method):
-    # (Its linear returns float32 whatever it gets.)
+    # The linear method returns float32 for every dtype.
     return lambda x: tf.cast(tf.image.resize(x, [18, 4], method, antialias=False), x.dtype)
 
 
@@ -224,7 +228,7 @@ OTHERS = [
         integers={"t": 2},
     ),
     Case(
-        "dice_loss of cases",
+        "dice_loss of each case",
         lambda p, t: mi.ops.dice_loss(mi.mtf.square(p), t, p.shape.dims[0], over="case"),
         lambda p, t: _tf_dice_over(p * p, t, [1, 2, 3]),
         {"p": LABELS, "t": LABELS},
@@ -299,7 +303,7 @@ def _table():
     ]
 
 
-def test_the_table_holds_splits_for_every_case():
+def test_every_case_has_a_split():
     split = {row.values[0].name for row in _table() if row.values[2]}
     assert split == {case.name for case in CASES}
 
@@ -311,11 +315,11 @@ def test_equals_the_whole(case, mesh, layout, impl):
 
 @pytest.mark.parametrize("impl", IMPLS)
 def test_means_at_the_borders_of_two_dimensions(impl):
-    """Corrected along x and z only: TensorFlow cannot broadcast [2, 1, 6, 1, 6, 1] to a stack of volumes."""
+    """Rescales means only along x and z. TensorFlow cannot broadcast [2, 1, 6, 1, 6, 1] to a shard of volumes."""
     check(pool("avg", "along x and z", (5, 1, 2), 1, "SAME"), "float32", "rows:2", "x:rows", impl, CPUS[:2])
 
 
-# TensorFlow itself has no such kernels on the CPU, or computes in float32: nothing to compare with.
+# TensorFlow has no float64 kernels for these operations on the CPU, or computes in float32.
 _NO_FLOAT64 = ("max_pool3d", "avg_pool3d", "resize2d linear")
 
 

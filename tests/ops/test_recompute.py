@@ -1,4 +1,4 @@
-"""What is computed again in the backward pass changes memory, and neither values nor gradients nor updates."""
+"""Recomputation in the backward pass saves memory and changes no values, gradients or updates."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def call(fn, *inputs):
 
 
 def layer(run, x, skip, name, inner=call):
-    """A layer of everything that could go wrong: weights, statistics, dropout, a use from outside, two results."""
+    """A layer with weights, statistics, dropout, a tensor from outside, and two results."""
 
     def fn(x):
         kernel = mi.mtf.get_variable(x.mesh, f"{name}/kernel", "kx:3,ky:3,kz:3,channels:2,out:2", dtype=tf.float64)
@@ -32,7 +32,7 @@ def layer(run, x, skip, name, inner=call):
 
 
 def results(run, inner=call, **layout):
-    """Values, gradients and variables after one call of two layers, by name."""
+    """Returns the values, gradients and variables after one call of two layers, by name."""
 
     def fn(image, other):
         x, noise = layer(run, image, other, "first", inner)
@@ -56,14 +56,15 @@ def kept():
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("inner", [call, mi.ops.recompute])
 def test_values_gradients_and_updates_are_the_same(kept, layout, inner):
-    found = results(mi.ops.recompute, inner, **LAYOUTS[layout])
-    assert found.keys() == kept.keys()
+    recomputed = results(mi.ops.recompute, inner, **LAYOUTS[layout])
+    assert recomputed.keys() == kept.keys()
     assert np.abs(kept["first/norm/moving_mean"]).max() > 0
     for name, value in kept.items():
-        np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-12 * max(np.abs(value).max(), 1), err_msg=name)
+        tolerance = 1e-12 * max(np.abs(value).max(), 1)
+        np.testing.assert_allclose(recomputed[name], value, rtol=0, atol=tolerance, err_msg=name)
 
 
-def test_what_cannot_be():
+def test_invalid_functions():
     def nothing(image):
         return mi.ops.recompute(lambda x: None, image)
 
@@ -80,7 +81,7 @@ def test_what_cannot_be():
 
 
 def peak(run):
-    """How many tensors are held at once, at most, for the gradient of 24 operations in a chain, each its own tensor."""
+    """Returns the peak number of tensors in memory for the gradient of a chain of 24 operations."""
     size = 2**20
 
     def chain(x):
@@ -105,6 +106,6 @@ def test_it_saves_memory():
     try:
         tf.config.experimental.reset_memory_stats("CPU:0")
     except ValueError:
-        pytest.skip("TensorFlow counts no bytes of this processor")
+        pytest.skip("TensorFlow reports no memory statistics for this CPU")
     assert peak(call) >= 23
-    assert peak(mi.ops.recompute) <= 3 + 8  # what is kept, and what is computed again at a time
+    assert peak(mi.ops.recompute) <= 3 + 8  # the kept inputs, and the recomputed tensors of one block

@@ -1,4 +1,4 @@
-"""What is gathered within a program, and split again, is what it was: values and gradients, on every mesh."""
+"""Gathering dimensions within a program and splitting them again changes no values or gradients, on any mesh."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHAPES = {"x": "batch:2,x:8,y:8,z:4,channels:2", "f": "fx:3,fy:3,fz:3,channels:2
 
 
 def resharded(names, x, f):
-    """Something of the slices, a window and a mean of the gathered, and again a window of the slices."""
+    """Computes a square on slices, a convolution and a mean on the gathered tensor, and a convolution on slices."""
     x = ops.gather_slices(mtf.square(x), list(names))
     x = mtf.rename_dimension(ops.conv3d(x, f), "filters", "channels")
     x = x * mtf.reduce_mean(x, reduced_dim=x.shape.dims[1])
@@ -42,7 +42,7 @@ def case(names):
         ("xz", "rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
         ("xyz", "planes:4,rows:2,cols:1", "x:rows,y:cols,z:planes"),
         ("xy", "rows:2,cols:2,model:2", "x:rows,y:cols,filters:model"),
-        # Split anew: the gathered dimension has a rule of its own.
+        # The gathered dimension has its own rule, which splits it in another way.
         ("x", "rows:2,cols:4", "x:rows,x_whole:cols"),
         ("xz", "rows:2,planes:2", "x:rows,z_whole:rows,x_whole:planes"),
     ],
@@ -56,27 +56,29 @@ def test_a_device_may_hold_several_processors():
 
 
 def count_exchanges(monkeypatch):
-    """A list that fills with a number for each exchange: of the mesh dimensions along which slices are gathered."""
-    found, gather = [], ShardMeshImpl.gather
-    monkeypatch.setattr(ShardMeshImpl, "gather", lambda self, x, dims: found.append(len(dims)) or gather(self, x, dims))
-    return found
+    """Returns a list to which each exchange appends the number of mesh dimensions along which it gathers slices."""
+    counts, gather = [], ShardMeshImpl.gather
+    monkeypatch.setattr(
+        ShardMeshImpl, "gather", lambda self, x, dims: counts.append(len(dims)) or gather(self, x, dims)
+    )
+    return counts
 
 
-def test_slices_are_gathered_once_forward_and_once_for_the_gradient_of_their_being_split(monkeypatch):
-    found = count_exchanges(monkeypatch)
+def test_slices_are_gathered_once_forward_and_once_for_the_gradient_of_the_split(monkeypatch):
+    counts = count_exchanges(monkeypatch)
 
     def fn(x):
         y = ops.scatter_slices(mtf.square(ops.gather_slices(x, ["x", "y"])), ["x", "y"])
         return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [x])[0]
 
     program = mi.Program(fn, {"x": "x:8,y:8,z:2"}, "rows:4,cols:4", "x:rows,y:cols", "stacked")
-    assert [number for number in found if number] == [2, 2]
+    assert [number for number in counts if number] == [2, 2]
     value = np.arange(128, dtype=np.float32).reshape(8, 8, 2) / 128
     np.testing.assert_allclose(program(x=value), 4 * value**3, rtol=1e-6)
 
 
 def test_no_device_holds_more_than_slices_and_the_whole():
-    """Gathered along one mesh dimension after the other, a stack would hold the whole several times in between."""
+    """If mesh dimensions were gathered one at a time, a shard would temporarily hold several copies of the whole."""
     sizes = []
 
     def fn(x):
@@ -88,18 +90,18 @@ def test_no_device_holds_more_than_slices_and_the_whole():
 
 
 def test_a_network_can_ask_for_the_number_of_slices():
-    found = []
+    slices = []
 
     def fn(x):
-        found.append(ops.slices_per_dimension(x))
-        found.append(ops.slices_per_dimension(ops.gather_slices(x, "x")))
+        slices.append(ops.slices_per_dimension(x))
+        slices.append(ops.slices_per_dimension(ops.gather_slices(x, "x")))
         return x
 
     mi.Program(fn, {"x": "x:8,y:8,z:2"}, "rows:4,cols:2", "x:rows,y:cols", "stacked")
-    assert found == [{"x": 4, "y": 2, "z": 1}, {"x_whole": 1, "y": 2, "z": 1}]
+    assert slices == [{"x": 4, "y": 2, "z": 1}, {"x_whole": 1, "y": 2, "z": 1}]
 
 
-def test_changes_are_told():
+def test_changes_are_reported():
     program = mi.Program(
         lambda x: ops.scatter_slices(ops.gather_slices(x, ["x", "y"], "together"), "x", "apart"),
         {"x": "x:8,y:8,z:2"},
@@ -112,10 +114,10 @@ def test_changes_are_told():
     ]
 
 
-@pytest.mark.parametrize("of", [ops.gather_slices, ops.scatter_slices])
-def test_no_names_change_nothing(of):
+@pytest.mark.parametrize("op", [ops.gather_slices, ops.scatter_slices])
+def test_an_empty_list_of_names_returns_the_tensor(op):
     def fn(x):
-        assert of(x, []) is x
+        assert op(x, []) is x
         return x
 
     assert not mi.Program(fn, {"x": "x:8"}).changes
@@ -131,21 +133,21 @@ def test_no_names_change_nothing(of):
         (lambda x: ops.scatter_slices(x, "x"), "scatter_slices: there is no dimension 'x_whole'"),
     ],
 )
-def test_dimensions_that_are_not_there(fn, text):
+def test_missing_dimensions(fn, text):
     with pytest.raises(mi.ShapeError, match=text):
         mi.Program(fn, {"x": "x:8,y:8"})
 
 
-def test_a_rule_for_what_is_never_gathered_is_an_unknown_name():
+def test_a_rule_for_a_dimension_that_is_never_gathered_is_an_error():
     with pytest.raises(mi.LayoutError, match="no tensor dimension is called 'x_whole'"):
         mi.Program(lambda x: x, {"x": "x:8"}, "rows:2", "x_whole:rows")
 
 
-def test_a_split_that_a_window_cannot_have_is_refused_with_gathering_as_a_way_out():
+def test_the_error_of_an_illegal_window_suggests_gathering():
     with pytest.raises(mi.LayoutError) as error:
         mi.Program(lambda x: ops.max_pool2d(x, 2, 2), {"x": "batch:1,x:8,y:8,channels:1"}, "rows:8", "x:rows")
     assert "cannot split 'x' (size 8) over 'rows' (size 8)" in str(error.value)
     assert str(error.value).splitlines()[-1] == (
-        "  If only deep levels are split too far: gather them, by mi.ops.gather_slices or a network's gather_below."
+        "  If only deep levels are split too far, gather them with mi.ops.gather_slices or a network's gather_below."
     )
     assert error.value.settings == ("gather_below",)

@@ -1,4 +1,4 @@
-"""What the table of ops does not ask of resizing: second derivatives, labels, values that are no numbers, messages."""
+"""Resizing: second derivatives, labels, NaN and error messages. `test_ops_equal_whole` tests values and gradients."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_its_gradient_has_a_gradient(mesh_impl):
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
-def test_it_can_be_computed_again():
+def test_it_can_be_recomputed():
     def fn(x, run):
         y = run(lambda x: mi.mtf.square(mi.ops.resize3d(mi.mtf.square(x), SIZES)), x)
         return mi.mtf.gradients([mi.mtf.reduce_sum(y)], [x])[0]
@@ -58,7 +58,7 @@ def test_nearest_resizes_labels(dtype):
     np.testing.assert_array_equal(got, tf.cast(want, dtype))
 
 
-def test_what_is_no_number_stays_where_it_is():
+def test_nan_affects_only_the_outputs_that_read_it():
     x = values()
     x[0, 1, 1, 0, 0] = np.nan
     got = mi.Program(lambda x: mi.ops.resize3d(x, (4, 12, 2)), {"x": (SHAPE, "float64")}, *SPLIT)(x=x).numpy()
@@ -66,7 +66,7 @@ def test_what_is_no_number_stays_where_it_is():
     np.testing.assert_array_equal(bad, [[0, 1, y, 0, 0] for y in (1, 2, 3, 4)])
 
 
-def test_sizes_as_they_are_change_nothing():
+def test_equal_sizes_return_the_tensor():
     def fn(x):
         assert mi.ops.resize3d(x, (4, 6, 2)) is x
         return x
@@ -74,14 +74,14 @@ def test_sizes_as_they_are_change_nothing():
     mi.Program(fn, {"x": SHAPE})
 
 
-def test_a_split_that_cannot_be_is_told_with_both_sizes():
+def test_the_error_of_an_illegal_split_names_both_sizes():
     def fn(x):
         return mi.ops.resize3d(x, (7, 9, 2), name="up")
 
     with pytest.raises(mi.LayoutError) as error:
         mi.Program(fn, {"x": SHAPE}, "rows:2,cols:4", "x:rows,y:cols")
     text = str(error.value)
-    assert "3 faults" in text  # the third is of the input itself
+    assert "3 faults" in text  # The third is a fault of the input itself.
     assert (
         "resize3d 'up': cannot split 'x' (size 4, resized to 7) over 'rows' (size 2): its output size 7 is not "
         "divisible by 2, nearest legal: 6 and 8. Fix: resize it to 8, or drop 'x:rows'."
@@ -100,7 +100,10 @@ def test_a_split_that_cannot_be_is_told_with_both_sizes():
         (lambda x: mi.ops.resize3d(x, 2.5), "sizes must be an int or 3 of them, not 2.5"),
         (lambda x: mi.ops.resize3d(x, 0), r"sizes must be at least 1, not \(0, 0, 0\)"),
         (lambda x: mi.ops.resize3d(x, 2, "cubic"), "method must be 'linear' or 'nearest', not 'cubic'"),
-        (lambda x: mi.ops.resize3d(mi.mtf.cast(x, tf.int32), 2), "int32, which has no values between .* Fix: method="),
+        (
+            lambda x: mi.ops.resize3d(mi.mtf.cast(x, tf.int32), 2),
+            "needs a floating-point input, but the input is int32. Fix: use method=",
+        ),
         (lambda x: mi.ops.resize3d(mi.mtf.reduce_sum(x, reduced_dim=x.shape.dims[0]), 2), "but its input has 4"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Second derivatives of every operation of `mi.ops`, mixed ones too, equal those of TensorFlow's nested tapes."""
+"""Second derivatives of all operations of `mi.ops`, including mixed ones, equal those of nested TensorFlow tapes."""
 
 import dataclasses
 import functools
@@ -35,12 +35,12 @@ class Row:
     """An operation to differentiate twice.
 
     Attributes:
-      op: its name in `mi.ops`.
-      detail: what distinguishes this row from others of the operation.
-      fn: from mtf tensors, by the names of `shapes`, to an mtf tensor.
-      reference: from TensorFlow tensors, in the order of `shapes` and `learned`, to a tensor.
-      shapes: named shapes of the inputs, of which `CONSTANTS` are not differentiated to.
-      learned: {variable: number of its values}.
+      op: name of the operation in `mi.ops`.
+      detail: text that distinguishes this row from other rows of the operation.
+      fn: a function of mtf tensors, with the names of `shapes`, that returns an mtf tensor.
+      reference: a function of TensorFlow tensors, in the order of `shapes` and `variables`, that returns a tensor.
+      shapes: {name: shape} of the inputs. The inputs in `CONSTANTS` have no gradients.
+      variables: {variable: number of its values}
     """
 
     op: str
@@ -48,16 +48,16 @@ class Row:
     fn: object
     reference: object
     shapes: dict
-    learned: dict = dataclasses.field(default_factory=dict)
+    variables: dict = dataclasses.field(default_factory=dict)
 
     def __str__(self):
         return f"{self.op} {self.detail}".strip()
 
     def values(self):
-        """{name of an input or a variable: its value}"""
+        """Returns {name: value} of all inputs and variables."""
         rng = np.random.default_rng(zlib.crc32(str(self).encode()))
         shapes = {name: [size for _, size in parse_shape(shape)] for name, shape in self.shapes.items()}
-        values = {name: rng.standard_normal(shape) for name, shape in [*shapes.items(), *self.learned.items()]}
+        values = {name: rng.standard_normal(shape) for name, shape in [*shapes.items(), *self.variables.items()]}
         if "labels" in shapes:
             values["labels"] = rng.integers(0, 3, shapes["labels"]).astype(np.int32)
         if "mask" in shapes:
@@ -94,7 +94,7 @@ def conv_transpose(dims):
 
 
 def _tf_pool3d(pool2d, x, size, stride, padding):
-    """TensorFlow has no 3D pools of float64, so this pools planes first and then lines."""
+    """Pools planes first and then lines, because TensorFlow has no float64 3D pools."""
     n, height, width, depth, channels = x.shape
     x = pool2d(tf.reshape(x, [n, height, width, -1]), size, stride, padding)
     _, height, width, _ = x.shape
@@ -103,23 +103,23 @@ def _tf_pool3d(pool2d, x, size, stride, padding):
 
 
 def pool(kind, dims, size, stride, padding):
-    ours, pool2d = getattr(mi.ops, f"{kind}_pool{dims}d"), getattr(tf.nn, f"{kind}_pool2d")
+    op, pool2d = getattr(mi.ops, f"{kind}_pool{dims}d"), getattr(tf.nn, f"{kind}_pool2d")
 
     def reference(x):
         return pool2d(x, size, stride, padding) if dims == 2 else _tf_pool3d(pool2d, x, size, stride, padding)
 
     detail = f"of {size}, stride {stride}"
-    return Row(f"{kind}_pool{dims}d", detail, lambda x: ours(x, size, stride, padding), reference, {"x": _image(dims)})
+    return Row(f"{kind}_pool{dims}d", detail, lambda x: op(x, size, stride, padding), reference, {"x": _image(dims)})
 
 
 def _normal(x, axes):
-    """(Not by `tf.nn.moments`, whose variance has a wrong second derivative: it takes the mean for a constant.)"""
+    """Normalizes without `tf.nn.moments`, whose second derivative is wrong because it treats the mean as a constant."""
     centered = x - tf.reduce_mean(x, axes, keepdims=True)
     return centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axes, keepdims=True) + 1e-3)
 
 
 def norm(op, detail, fn, axes, groups):
-    """`axes` are those of `[batch, x, y, z, groups, channels of a group]` that share statistics."""
+    """Returns the row of a norm. `axes` of `[batch, x, y, z, groups, channels of a group]` share statistics."""
 
     def reference(x, scale, offset):
         grouped = tf.reshape(x, [*x.shape[:-1], groups, -1])
@@ -140,7 +140,7 @@ def resize(dims, sizes, method):
 
 @functools.cache
 def _dropout_mask():
-    """What the operation makes of a tensor of ones."""
+    """Returns the result of the operation for a tensor of ones."""
     program = mi.Program(lambda x: mi.ops.dropout(x, 0.5, name="dropout"), {"x": (VOLUME, "float64")})
     return program(x=np.ones([size for _, size in parse_shape(VOLUME)])).numpy()
 
@@ -284,20 +284,20 @@ def operation_classes():
     return {cls for cls in derived(mtf.Operation) if cls.__module__.startswith("mtf_imaging.")}
 
 
-def test_no_operation_hides_from_gradients():
-    """`mtf.gradients` drops every path through an operation that says it has no gradient."""
-    ours = operation_classes()
-    assert len(ours) > 20
-    assert [cls.__name__ for cls in ours if cls.has_gradient is not mtf.Operation.has_gradient] == []
-    bases = {base for cls in ours for base in cls.__bases__}
-    assert [cls.__name__ for cls in ours - bases if cls.gradient is mtf.Operation.gradient] == []
+def test_every_operation_has_a_gradient():
+    """`mtf.gradients` drops every path through an operation that declares that it has no gradient."""
+    classes = operation_classes()
+    assert len(classes) > 20
+    assert [cls.__name__ for cls in classes if cls.has_gradient is not mtf.Operation.has_gradient] == []
+    bases = {base for cls in classes for base in cls.__bases__}
+    assert [cls.__name__ for cls in classes - bases if cls.gradient is mtf.Operation.gradient] == []
 
 
 _references = {}
 
 
 def reference(row):
-    """TensorFlow's gradients `g` of `sum(y^3)`, and the gradients of `sum(g^3)`."""
+    """Returns TensorFlow's gradients `g` of `sum(y^3)`, and the gradients of `sum(g^3)`."""
     if str(row) not in _references:
         values = {name: tf.constant(value) for name, value in row.values().items()}
         inputs = [value for name, value in values.items() if name not in CONSTANTS]
@@ -318,13 +318,13 @@ def reference(row):
 
 
 def two_derivatives(row):
-    """Returns a function of mtf tensors that returns what `reference` does, and its inputs, for a `Program`."""
+    """Returns the arguments of a `Program` that computes the same derivatives as `reference`."""
 
     def fn(**tensors):
         y = row.fn(**tensors)
         inputs = [value for name, value in tensors.items() if name not in CONSTANTS]
         variables = {v.name: v.outputs[0] for v in y.graph.trainable_variables}
-        inputs += [variables[name] for name in row.learned]
+        inputs += [variables[name] for name in row.variables]
         first = mtf.gradients([mtf.reduce_sum(y * y * y)], inputs)
         second = mtf.gradients([mtf.add_n([mtf.reduce_sum(g * g * g) for g in first])], inputs)
         return *first, *second
@@ -333,11 +333,11 @@ def two_derivatives(row):
 
 
 def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
-    """Returns what `reference` does, computed by a program whose exchanges are as the planner models them."""
+    """Returns the derivatives from a program, after comparing its exchanges with those that the planner predicts."""
     fn, inputs = two_derivatives(row)
     program, values = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl), row.values()
     check_exchanges(program, fn, inputs)
-    for name in row.learned:
+    for name in row.variables:
         program.variables[name].assign(values[name])
     return [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]
 
@@ -346,23 +346,23 @@ def _table():
     for row in ROWS:
         dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
         for layout, (mesh_shape, rules) in LAYOUTS.items():
-            known = [f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims]
+            rules_of_row = [f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims]
             if layout == "filters" and "out" not in dims:
                 continue
-            for mesh_impl in ("stacked", "placement") if known else ("stacked",):
+            for mesh_impl in ("stacked", "placement") if rules_of_row else ("stacked",):
                 marks = [] if (layout, mesh_impl) == ("spatial", "stacked") else [pytest.mark.slow]
                 name = f"{row}-{layout}-{mesh_impl}"
-                yield pytest.param(row, mesh_shape, ",".join(known), mesh_impl, id=name, marks=marks)
+                yield pytest.param(row, mesh_shape, ",".join(rules_of_row), mesh_impl, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(("row", "mesh_shape", "layout", "mesh_impl"), list(_table()))
-def test_they_equal_tensorflow(row, mesh_shape, layout, mesh_impl):
-    found = derivatives(row, mesh_shape, layout, mesh_impl)
-    worst = [difference(value, wanted) for value, wanted in zip(found, reference(row), strict=True)]
+def test_derivatives_equal_tensorflow(row, mesh_shape, layout, mesh_impl):
+    values = derivatives(row, mesh_shape, layout, mesh_impl)
+    worst = [difference(value, wanted) for value, wanted in zip(values, reference(row), strict=True)]
     assert max(worst) <= 1e-11, f"first and second gradients differ by {worst}"
 
 
-def test_over_batch_in_parts_is_refused():
+def test_second_derivatives_through_over_batch_are_refused_in_micro_batches():
     def fn(x, whole):
         with in_pass(SecondPass([whole], 2)):
             y = mtf.square(mi.ops.over_batch(mtf.reduce_sum(x)))

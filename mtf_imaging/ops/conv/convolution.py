@@ -1,7 +1,7 @@
 """Convolutions and transposed convolutions over 2 or 3 spatial dimensions, any of which may be split.
 
-Three operations express each other's gradients: the convolution, its gradient to the input (which is the transposed
-convolution), and its gradient to the filter.
+Three operations are sufficient for gradients of any order: the convolution, its gradient with respect to the input
+(the transposed convolution), and its gradient with respect to the filter.
 """
 
 import math
@@ -20,7 +20,7 @@ from mtf_imaging.ops.window_op import Geometry, Ints, WindowOperation, first_axi
 
 
 class _ConvOperation(WindowOperation):
-    """Base of the three: `x[batch..., sizes..., in]`, `y[batch..., outputs..., out]`, `f[kernel..., in, out]`."""
+    """Base class: `x[batch..., sizes..., in]`, `y[batch..., outputs..., out]` and `f[kernel..., in, out]`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class _ConvOperation(WindowOperation):
         return faults
 
     def flops(self, mesh: ShardMeshImpl) -> int:
-        """Multiplications and additions of one processor: of the convolution and of its two gradients the same."""
+        """Returns the number of multiplications and additions on one processor, also for the gradients."""
         taps_and_channels = math.prod(mesh.slice_shape(self._filter_shape))
         windows = mtf.Shape(self._batch_dims + self._spatial_dims(self.geometry.outputs))
         return 2 * taps_and_channels * math.prod(mesh.slice_shape(windows))
@@ -74,15 +74,15 @@ class _ConvOperation(WindowOperation):
         return [w.stride for w in windows], self.geometry.local_padding(mesh), [w.dilation for w in windows]
 
     def _set_sum(self, lowering: mtf.Lowering, value: LaidOutTensor, dim: mtf.Dimension) -> None:
-        """Lowers the output to `value`, which is yet to be summed over the processors that split `dim`."""
+        """Lowers the output to the sum of `value` over the processors that split `dim`."""
         mesh = lowering.mesh_impl(self)
         axis = first_axis(mesh, dim)
         if axis is not None:
             value = mtf.LazyAllreduceSum(mesh, value, [axis])
         lowering.set_tensor_lowering(self.outputs[0], value)
 
-    def _sum_exchanged(self, mesh: ShardMeshImpl, dim: mtf.Dimension) -> list[Round]:
-        """What `_set_sum` exchanges."""
+    def _sum_exchanges(self, mesh: ShardMeshImpl, dim: mtf.Dimension) -> list[Round]:
+        """Returns the exchanges of `_set_sum`."""
         (y,), axis = self.outputs, first_axis(mesh, dim)
         return sum_over([] if axis is None else [axis], mesh.slice_shape(y.shape), y.dtype.size, lazy=True)
 
@@ -115,11 +115,11 @@ class Conv(_ConvOperation):
         self._set_sum(lowering, y, self._in_dim)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
-        return [self.geometry.widening(mesh, self.inputs[0]), *self._sum_exchanged(mesh, self._in_dim)]
+        return [self.geometry.widening(mesh, self.inputs[0]), *self._sum_exchanges(mesh, self._in_dim)]
 
 
 class ConvInputGrad(_ConvOperation):
-    """`x = transposed conv(y, f)`, the gradient of `Conv` to its input."""
+    """`x = transposed conv(y, f)`, the gradient of `Conv` with respect to its input."""
 
     def __init__(self, kind: str, y: mtf.Tensor, f: mtf.Tensor, geometry: Geometry, name: str | None = None) -> None:
         super().__init__(kind, [y, f], geometry, f.shape, y.shape.dims[: geometry.batch_ndims], name or f"{kind}_dx")
@@ -138,18 +138,18 @@ class ConvInputGrad(_ConvOperation):
         strides, padding, dilations = self._local_args(mesh)
         wide = self.geometry.wide_shape(mesh)
 
-        def narrow_later(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        def conv_then_narrow(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
             return local_conv.conv_input_grad([y.shape[0], *wide, f.shape[-2]], f, y, strides, padding, dilations)
 
-        def widened_before(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        def widen_then_conv(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
             return local_conv.conv(y, local_conv.adjoint_filter(f), strides, "VALID", dilations)
 
         if self.geometry.adjoint_margins(mesh) is None:
-            x = mesh.window(narrow_later, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+            x = mesh.window(conv_then_narrow, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
             x = self.geometry.narrowed(mesh, x)
         else:
             y = self.geometry.adjoint_widened(mesh, y)
-            x = mesh.window(widened_before, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+            x = mesh.window(widen_then_conv, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
         self._set_sum(lowering, x, self._out_dim)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
@@ -157,11 +157,11 @@ class ConvInputGrad(_ConvOperation):
             halos = self.geometry.narrowing(mesh, self.outputs[0])
         else:
             halos = self.geometry.adjoint_widening(mesh, self.inputs[0])
-        return [halos, *self._sum_exchanged(mesh, self._out_dim)]
+        return [halos, *self._sum_exchanges(mesh, self._out_dim)]
 
 
 class ConvFilterGrad(_ConvOperation):
-    """`f = sum over batch and windows of x y`, the gradient of `Conv` to its filter."""
+    """`f = sum over batch and windows of x y`, the gradient of `Conv` with respect to its filter."""
 
     def __init__(
         self,
@@ -212,10 +212,12 @@ class ConvFilterGrad(_ConvOperation):
         lowering.set_tensor_lowering(self.outputs[0], df)
 
     def _by_voxels(self, mesh: ShardMeshImpl) -> bool:
-        """Whether windows are widened rather than voxels: the filter's gradient is a sum over pairs of them.
+        """Returns whether to widen the windows `y` instead of the voxels `x`.
 
-        With windows widened, as they are for the gradient to x already, no widened x is kept for the backward pass;
-        and the kernels of TensorFlow's CPU take as long for 8 inputs as for 16, so the fewer ones go first.
+        The filter's gradient is a sum over pairs of a voxel and a window, so either side may be widened. The gradient
+        with respect to `x` widens `y` already. Widening `y` here as well means that no widened `x` is kept for the
+        backward pass. TensorFlow's CPU kernels take as long for 8 input channels as for 16, so the side with fewer
+        channels is passed as the input.
         """
         inputs, outputs = mesh.slice_shape(self._filter_shape)[-2:]
         return inputs >= outputs and self.geometry.is_its_own_adjoint(mesh)
@@ -230,19 +232,21 @@ class ConvFilterGrad(_ConvOperation):
 
 
 def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int) -> None:
-    """Checks a filter: its rank, that its channels (`channels_at`: -2 or -1) are the input's, and its dtype."""
+    """Checks the rank, the dtype and the input channels (dimension `channels_at`, -2 or -1) of a filter."""
     if len(f.shape.dims) != num_spatial + 2:
         raise ShapeError(
-            f"{title}: a filter has {num_spatial + 2} dimensions, but this one has {len(f.shape.dims)}: {f.shape}"
+            f"{title}: the filter must have {num_spatial + 2} dimensions, but it has {len(f.shape.dims)}: {f.shape}"
         )
     want, have = x.shape.dims[-1], f.shape.dims[channels_at]
     if want != have:
         raise ShapeError(
-            f"{title}: the filter's channels '{have.name}' (size {have.size}, its dimension {channels_at}) are not the "
-            f"input's, '{want.name}' (size {want.size}): name and size must be equal"
+            f"{title}: the filter's dimension {channels_at}, '{have.name}' (size {have.size}), must have the name and "
+            f"the size of the input's channels, '{want.name}' (size {want.size})"
         )
     if x.dtype != f.dtype:
-        raise ShapeError(f"{title}: the input is {x.dtype.name} and the filter {f.dtype.name}: cast one of them")
+        raise ShapeError(
+            f"{title}: the input is {x.dtype.name}, but the filter is {f.dtype.name}. Fix: cast one of them."
+        )
 
 
 def _conv(
@@ -278,8 +282,8 @@ def _conv_transpose(
     for name_, size, n, made in zip(geometry.names, sizes, probe.sizes, geometry.outputs):
         if n != made:
             raise ShapeError(
-                f"{title}: an output '{name_}' of size {size} holds {made} windows, but the input has size {n}. "
-                "Fix: another of output_sizes, or none"
+                f"{title}: an output '{name_}' of size {size} has {made} windows, but the input has size {n}. "
+                "Fix: change output_sizes, or leave it out."
             )
     return ConvInputGrad(kind, x, f, geometry, name or kind).outputs[0]
 
@@ -292,7 +296,16 @@ def conv2d(
     dilations: Ints = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
-    """2D convolution, as `tf.nn.conv2d`; see `conv3d`."""
+    """Computes a 2D convolution, like `tf.nn.conv2d` on the whole tensor.
+
+    Args:
+      x: Tensor[batch..., x, y, in]
+      filter: Tensor[fx, fy, in, out]. `in` is the channel dimension of `x`, with the same name and size.
+      strides, padding, dilations, name: see `conv3d`.
+
+    Returns:
+      Tensor[batch..., x', y', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
+    """
     return _conv(2, x, filter, strides, padding, dilations, name)
 
 
@@ -304,26 +317,31 @@ def conv3d(
     dilations: Ints = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
-    """3D convolution, as `tf.nn.conv3d` on the whole tensor: values and gradients, under every legal layout.
+    """Computes a 3D convolution, like `tf.nn.conv3d` on the whole tensor.
 
-    `y[batch..., x', y', z', out] = sum over taps and in of x[batch..., ., ., ., in] filter[., ., ., in, out]`
+    `y[batch..., x', y', z', out] = sum over taps (i, j, k) and in of x[batch..., s x' + d i - p, s y' + d j - p,
+    s z' + d k - p, in] filter[i, j, k, in, out]`
 
-    May be split: batch and spatial dimensions (halos are exchanged), `out`, and `in` (results are summed over
-    processors). A spatial dimension n -> o is split over N legally if N divides n and o.
+    In each spatial dimension, `s` is the stride, `d` is the dilation, and `p` is the number of zeros before the first
+    voxel.
+
+    Every dimension may be split, except the kernel dimensions of the filter. Processors exchange halos along split
+    spatial dimensions, and sum their results if `in` is split. A spatial dimension with n voxels in the input and o
+    voxels in the output may be split over N processors if N divides both n and o.
 
     Args:
       x: Tensor[batch..., x, y, z, in]
-      filter: Tensor[fx, fy, fz, in, out]; `in` is `x`'s channel dimension, name and size.
+      filter: Tensor[fx, fy, fz, in, out]. `in` is the channel dimension of `x`, with the same name and size.
       strides: an int, or one for each spatial dimension.
       padding: "SAME" or "VALID", as in TensorFlow.
       dilations: an int, or one for each spatial dimension.
       name: name of the operation.
 
     Returns:
-      Tensor[batch..., x', y', z', out]: spatial dimensions keep their names, channels are called as the filter's last.
+      Tensor[batch..., x', y', z', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
 
     Raises:
-      ShapeError: dimensions that do not fit each other.
+      ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
     return _conv(3, x, filter, strides, padding, dilations, name)
 
@@ -336,7 +354,16 @@ def conv2d_transpose(
     output_sizes: Ints | None = None,
     name: str | None = None,
 ) -> mtf.Tensor:
-    """2D transposed convolution, as `tf.nn.conv2d_transpose`; see `conv3d_transpose`."""
+    """Computes a 2D transposed convolution, like `tf.nn.conv2d_transpose` on the whole tensor.
+
+    Args:
+      x: Tensor[batch..., x, y, in]
+      filter: Tensor[fx, fy, out, in]. `in` is the channel dimension of `x`, with the same name and size.
+      strides, padding, output_sizes, name: see `conv3d_transpose`.
+
+    Returns:
+      Tensor[batch..., x', y', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
+    """
     return _conv_transpose(2, x, filter, strides, padding, output_sizes, name)
 
 
@@ -348,20 +375,23 @@ def conv3d_transpose(
     output_sizes: Ints | None = None,
     name: str | None = None,
 ) -> mtf.Tensor:
-    """3D transposed convolution, as `tf.nn.conv3d_transpose`: the adjoint of `conv3d` with the same filter.
+    """Computes a 3D transposed convolution, like `tf.nn.conv3d_transpose` on the whole tensor.
+
+    It is the adjoint of `conv3d` with the same filter. The same dimensions may be split.
 
     Args:
       x: Tensor[batch..., x, y, z, in]
-      filter: Tensor[fx, fy, fz, out, in]; `in` is `x`'s channel dimension, name and size.
+      filter: Tensor[fx, fy, fz, out, in]. `in` is the channel dimension of `x`, with the same name and size.
       strides: an int, or one for each spatial dimension.
       padding: "SAME" or "VALID".
-      output_sizes: sizes of x', y', z'; default `n s` (SAME), `n s + max(k - s, 0)` (VALID).
+      output_sizes: sizes of x', y' and z'. The default for n voxels, a stride s and a kernel of k taps is `n s` with
+        "SAME" and `n s + max(k - s, 0)` with "VALID".
       name: name of the operation.
 
     Returns:
-      Tensor[batch..., x', y', z', out]
+      Tensor[batch..., x', y', z', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
 
     Raises:
-      ShapeError: dimensions that do not fit each other.
+      ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
     return _conv_transpose(3, x, filter, strides, padding, output_sizes, name)

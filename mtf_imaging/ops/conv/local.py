@@ -1,6 +1,7 @@
-"""Convolution and its two adjoints on one device, for 2 and 3 spatial dimensions: what conv ops call on their slices.
+"""Convolution and its two gradients on one device, for 2 and 3 spatial dimensions.
 
-All take `[batch, spatial..., channels]`, filters `[kernel..., in, out]`.
+The convolution operations call these functions on their slices. Tensors are `[batch, spatial..., channels]`, and
+filters are `[kernel..., in, out]`.
 
 TensorFlow's kernels fail for some windows. For these, the taps along one dimension are convolved one at a time. Each
 tap is convolved with only the voxels that it reads, so the convolution has stride 1 and no dilation along that
@@ -87,7 +88,7 @@ class _Taps:
     def outputs(self) -> int:
         return self.window.output_size(self.size)
 
-    def of_filter(self, f: tf.Tensor, tap: int) -> tf.Tensor:
+    def one_tap(self, f: tf.Tensor, tap: int) -> tf.Tensor:
         """Returns the filter with a single tap."""
         return f if self.window.kernel == 1 else tf.split(f, self.window.kernel, self.axis - 1)[tap]
 
@@ -156,18 +157,18 @@ def _native(kernel: Sequence[int], strides: Sequence[int], padding: str, dilatio
 
 
 def adjoint_filter(f: tf.Tensor) -> tf.Tensor:
-    """The filter `[kernel..., out, in]` whose convolution, of stride 1, is the adjoint of that of `f`."""
+    """Returns the filter `[kernel..., out, in]` of the adjoint convolution, for stride 1."""
     spatial = list(range(len(f.shape) - 2))
     return tf.transpose(tf.reverse(f, spatial), [*spatial, len(spatial) + 1, len(spatial)])
 
 
 def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]) -> tf.Tensor:
-    """`y[batch, outputs..., out]`."""
+    """Returns the convolution of `x` with `f`: `[batch, outputs..., out]`."""
     kernel = f.shape.as_list()[:-2]
     taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
         x = taps.padded(x)
-        return tf.add_n([conv(taps.read(x, tap), taps.of_filter(f, tap), *taps.rest) for tap in taps.numbers])
+        return tf.add_n([conv(taps.read(x, tap), taps.one_tap(f, tap), *taps.rest) for tap in taps.numbers])
     fn = tf.raw_ops.Conv2D if len(kernel) == 2 else tf.raw_ops.Conv3D
     return fn(input=x, filter=f, **_native(kernel, strides, padding, dilations))
 
@@ -175,12 +176,12 @@ def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilat
 def conv_input_grad(
     shape: Sequence[int], f: tf.Tensor, dy: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]
 ) -> tf.Tensor:
-    """`dx` of the given shape from `dy` (also: the transposed convolution of `dy`)."""
+    """Returns the gradient with respect to `x`, of the given shape: the transposed convolution of `dy`."""
     shape, kernel = list(shape), f.shape.as_list()[:-2]
     taps = _Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
         read = taps.read_shape(shape)
-        gradients = [conv_input_grad(read, taps.of_filter(f, tap), dy, *taps.rest) for tap in taps.numbers]
+        gradients = [conv_input_grad(read, taps.one_tap(f, tap), dy, *taps.rest) for tap in taps.numbers]
         return taps.unpadded(tf.add_n([taps.spread(dx, tap) for tap, dx in enumerate(gradients)]))
     fn = tf.raw_ops.Conv2DBackpropInput if len(kernel) == 2 else tf.raw_ops.Conv3DBackpropInputV2
     return fn(input_sizes=shape, filter=f, out_backprop=dy, **_native(kernel, strides, padding, dilations))
@@ -189,12 +190,12 @@ def conv_input_grad(
 def conv_filter_grad(
     x: tf.Tensor, shape: Sequence[int], dy: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]
 ) -> tf.Tensor:
-    """`df` of the given shape from `x` and `dy`, a sum over the batch."""
+    """Returns the gradient with respect to the filter, of the given shape, summed over the batch."""
     shape, kernel = list(shape), list(shape[:-2])
     taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
-        x, of_tap = taps.padded(x), _replaced(shape, taps.axis - 1, 1)
-        gradients = [conv_filter_grad(taps.read(x, tap), of_tap, dy, *taps.rest) for tap in taps.numbers]
+        x, tap_shape = taps.padded(x), _replaced(shape, taps.axis - 1, 1)
+        gradients = [conv_filter_grad(taps.read(x, tap), tap_shape, dy, *taps.rest) for tap in taps.numbers]
         return tf.concat(gradients, taps.axis - 1)
     fn = tf.raw_ops.Conv2DBackpropFilter if len(kernel) == 2 else tf.raw_ops.Conv3DBackpropFilterV2
     return fn(input=x, filter_sizes=shape, out_backprop=dy, **_native(kernel, strides, padding, dilations))

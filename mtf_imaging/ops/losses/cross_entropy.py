@@ -10,7 +10,7 @@ from mtf_imaging.ops.faults import LayoutFault, cannot_split
 
 
 class _ClassOperation(mtf.Operation):
-    """An operation along the last dimension of its first input, which may not be split."""
+    """Base class of operations along the last dimension of their first input, which may not be split."""
 
     def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
         dim = self.inputs[0].shape.dims[-1]
@@ -18,11 +18,11 @@ class _ClassOperation(mtf.Operation):
         if mesh_sizes.get(rule, 1) == 1:
             return []
         title = f"{self.kind} '{self.name}'"
-        return [cannot_split(title, dim, rule, mesh_sizes[rule], "it needs all classes of a voxel at once")]
+        return [cannot_split(title, dim, rule, mesh_sizes[rule], "the operation needs all classes of a voxel at once")]
 
 
 def _rows(stack: tf.Tensor) -> tf.Tensor:
-    """A stack as `[voxels, classes]`: TensorFlow's CPU kernels refuse more than 5 dimensions."""
+    """Reshapes a shard to `[voxels, classes]`, because TensorFlow's CPU kernels refuse more than 5 dimensions."""
     return tf.reshape(stack, [-1, stack.shape[-1]])
 
 
@@ -50,7 +50,7 @@ class Softmax(_ClassOperation):
 
 
 class SparseSoftmaxCrossEntropy(_ClassOperation):
-    """Outputs each voxel's loss, times the weight of its class, and the gradient of that to the logits."""
+    """Outputs the weighted loss of each voxel, and its gradient with respect to the logits."""
 
     kind = "sparse_softmax_cross_entropy"
 
@@ -69,10 +69,10 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
         terms = [] if dloss is None else [self.outputs[1] * dloss]
         if dgrad is not None:  # in a second derivative
             y = Softmax(self.inputs[0]).outputs[0]
-            terms.append(_softmax_gradient(y, dgrad if self._weights is None else dgrad * self._weights_of_voxels()))
+            terms.append(_softmax_gradient(y, dgrad if self._weights is None else dgrad * self._voxel_weights()))
         return [mtf.add_n(terms), None]
 
-    def _weights_of_voxels(self) -> mtf.Tensor:
+    def _voxel_weights(self) -> mtf.Tensor:
         logits, labels = self.inputs
         dim = logits.shape.dims[-1]
         weights = mtf.import_tf_tensor(self.mesh, tf.constant(self._weights, logits.dtype), mtf.Shape([dim]))
@@ -97,12 +97,28 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
 def _check_last(kind: str, x: mtf.Tensor, dim: mtf.Dimension) -> None:
     if x.shape.dims[-1] != dim:
         raise ShapeError(
-            f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension, but the input is {x.shape}"
+            f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension, but the input has {x.shape}"
         )
 
 
 def softmax(x: mtf.Tensor, dim: mtf.Dimension, name: str | None = None) -> mtf.Tensor:
-    """Softmax over `dim`, the last dimension of `x`; every other dimension may be split."""
+    """Computes the softmax over the last dimension, like `tf.nn.softmax`.
+
+    `y = exp(x) / sum over dim of exp(x)`
+
+    Every dimension but `dim` may be split.
+
+    Args:
+      x: Tensor[..., classes]
+      dim: the dimension `classes`, the last one of `x`.
+      name: name of the operation.
+
+    Returns:
+      Tensor[..., classes] with the shape and dtype of `x`.
+
+    Raises:
+      ShapeError: `dim` is not the last dimension of `x`.
+    """
     _check_last("softmax", x, dim)
     return Softmax(x, name).outputs[0]
 
@@ -114,34 +130,57 @@ def sparse_softmax_cross_entropy(
     weights: Sequence[float] | None = None,
     name: str | None = None,
 ) -> mtf.Tensor:
-    """Cross entropy of each voxel, as `tf.nn.sparse_softmax_cross_entropy_with_logits`, times the weight of its class.
+    """Computes the cross entropy of each voxel, like `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+
+    `loss = -weights[label] log(softmax(logits)[label])`
+
+    Every dimension but `dim` may be split.
 
     Args:
       logits: Tensor[batch..., x, y, z, classes]
       labels: int32 Tensor[batch..., x, y, z]
-      dim: the dimension `classes`, which may not be split.
-      weights: a number for each class, or None for 1 each.
+      dim: the dimension `classes`, the last one of the logits.
+      weights: the weight of each class; None weights all classes by 1.
       name: name of the operation.
 
     Returns:
       Tensor[batch..., x, y, z]
 
     Raises:
-      ShapeError: dimensions that do not fit each other.
+      ShapeError: the shapes of the logits, the labels and the weights do not fit.
     """
     _check_last("sparse_softmax_cross_entropy", logits, dim)
     if logits.shape.dims[:-1] != labels.shape.dims:
         raise ShapeError(
-            f"sparse_softmax_cross_entropy: labels {labels.shape} must have the dimensions of the logits "
-            f"{logits.shape} but '{dim.name}'"
+            f"sparse_softmax_cross_entropy: the labels must have the dimensions of the logits without '{dim.name}', "
+            f"but the labels have {labels.shape} and the logits {logits.shape}"
         )
     if weights is not None and len(weights) != dim.size:
-        raise ShapeError(f"sparse_softmax_cross_entropy: {len(weights)} weights for '{dim.name}' (size {dim.size})")
+        raise ShapeError(
+            f"sparse_softmax_cross_entropy: there must be one weight for each class, but '{dim.name}' has size "
+            f"{dim.size} and there are {len(weights)} weights"
+        )
     return SparseSoftmaxCrossEntropy(logits, labels, weights, name).outputs[0]
 
 
 def weighted_cross_entropy(
     logits: mtf.Tensor, labels: mtf.Tensor, dim: mtf.Dimension, weights: Sequence[float]
 ) -> mtf.Tensor:
-    """Mean over all voxels of `sparse_softmax_cross_entropy` with class weights: a scalar."""
+    """Computes the mean of the weighted cross entropy over all voxels.
+
+    The sum of `sparse_softmax_cross_entropy` is divided by the number of voxels, not by the sum of their weights. Every
+    dimension but `dim` may be split.
+
+    Args:
+      logits: Tensor[batch..., x, y, z, classes]
+      labels: int32 Tensor[batch..., x, y, z]
+      dim: the dimension `classes`, the last one of the logits.
+      weights: the weight of each class.
+
+    Returns:
+      A scalar Tensor.
+
+    Raises:
+      ShapeError: the shapes of the logits, the labels and the weights do not fit.
+    """
     return mtf.reduce_mean(sparse_softmax_cross_entropy(logits, labels, dim, weights))

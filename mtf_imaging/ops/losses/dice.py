@@ -1,4 +1,4 @@
-"""Losses from soft Dice, the overlap of probabilities with labels."""
+"""Losses based on soft Dice, the overlap of probabilities with labels."""
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
@@ -10,53 +10,59 @@ DICE_OVER = ("case", "batch", "both")
 def dice_loss(
     probabilities: mtf.Tensor, labels: mtf.Tensor, batch_dim: mtf.Dimension, epsilon: float = 0.1, over: str = "both"
 ) -> mtf.Tensor:
-    """1 - soft Dice of one class: of each case, of all cases of the batch together, or the mean of these two.
+    """Computes the Dice loss of one class: 1 minus its soft Dice.
 
-    `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`, so that an empty class that nothing predicts counts
-    1. The mean of the two is the loss of Hou et al. 2019; the sums of the batch are what nnU-Net calls batch Dice
-    (Isensee et al. 2021).
+    `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`
+
+    A class that is neither labeled nor predicted has a Dice of 1. Every dimension may be split.
+
+    Hou et al. 2019 train with `over="both"`. In nnU-Net, `over="batch"` is called batch Dice (Isensee et al. 2021).
 
     Args:
-      probabilities: Tensor[batch, x, y, z], of the class.
-      labels: Tensor[batch, x, y, z], 1 where the class is, of the same dtype.
-      batch_dim: the dimension of cases.
-      epsilon: see the formula.
-      over: what the sums are over: "case", the loss being the mean of the cases'; "batch", all cases together; or
-        "both", the mean of the two losses.
+      probabilities: Tensor[batch, x, y, z], the probability of the class.
+      labels: Tensor[batch, x, y, z] of the same dtype, 1 for the voxels of the class and 0 for all others.
+      batch_dim: the dimension `batch`.
+      epsilon: a number that is added to the numerator and the denominator.
+      over: the cases that a sum covers. "case" computes a loss for each case and returns their mean, "batch" sums over
+        all cases of the batch, and "both" returns the mean of these two losses.
 
     Returns:
       A scalar Tensor.
 
     Raises:
-      ConfigError: `over` is none of these.
+      ConfigError: `over` is not one of these.
     """
     if over not in DICE_OVER:
         raise ConfigError(f"dice_loss: over = {over!r} is not known. Fix: choose one of {', '.join(DICE_OVER)}.")
     cases = mtf.Shape([batch_dim])
     overlap = mtf.reduce_sum(probabilities * labels, output_shape=cases)
     total = mtf.reduce_sum(probabilities, output_shape=cases) + mtf.reduce_sum(labels, output_shape=cases)
-    found = []
+    terms = []
     if over in ("case", "both"):
-        found.append(mtf.reduce_mean((2 * overlap + epsilon) / (total + epsilon)))
+        terms.append(mtf.reduce_mean((2 * overlap + epsilon) / (total + epsilon)))
     if over in ("batch", "both"):
         overlap, total = over_batch(mtf.reduce_sum(overlap)), over_batch(mtf.reduce_sum(total))
-        found.append((2 * overlap + epsilon) / (total + epsilon))
-    return 1 - mtf.add_n(found) / len(found)
+        terms.append((2 * overlap + epsilon) / (total + epsilon))
+    return 1 - mtf.add_n(terms) / len(terms)
 
 
 def adaptive_dice_loss(
     probabilities: mtf.Tensor, labels: mtf.Tensor, dim: mtf.Dimension, epsilon: float = 1e-7
 ) -> mtf.Tensor:
-    """`1 - mean over classes of Dice exp(1 - Dice)`: a class weighs the more, the worse it is found.
+    """Computes the adaptive Dice loss, in which the classes with the lowest Dice have the largest gradients.
 
-    That is the "adaptive Dice" of the 3D U-Net among Google's Cloud TPU reference models. The Dice of a class is that
-    of all cases of the batch together, `(2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`.
+    `loss = 1 - mean over classes of Dice exp(1 - Dice)`
+
+    `Dice = (2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)`
+
+    The sums cover all cases of the batch. This is the "adaptive Dice" of the 3D U-Net in Google's Cloud TPU reference
+    models.
 
     Args:
       probabilities: Tensor[batch..., x, y, z, classes]
       labels: int32 Tensor[batch..., x, y, z]
       dim: the dimension `classes`.
-      epsilon: see the formula.
+      epsilon: a number that is added to the numerator and the denominator.
 
     Returns:
       A scalar Tensor.

@@ -1,13 +1,15 @@
-"""Normalization on one device: what norms call on their slices.
+"""Normalization on one device: the functions that norms call on their slices.
 
-`x` is `[cases, ..., channels]`, statistics and what is learned `[cases, channels]`: of every case by itself, or of one
-case that stands for all. TensorFlow's fused kernels do the work where they know the dtype: a few times faster than
-elementwise operations, and no tensor is widened to the dtype of the statistics. They know channels only, the last
-dimension; several cases become channels of their own, for one copy of `x`.
+`x` is `[cases, ..., channels]`. Statistics and trained variables are `[cases, channels]`, where a whole batch counts as
+one case.
 
-On a CPU these kernels add one value after the other, though: of the 2 million float32s a channel of 128^3 voxels such a
-sum is off by 1e-3 of its value (measured). So each channel is summed in columns, about as many as each has values, and
-these in float64, which leaves 1e-6.
+TensorFlow's fused kernels do the work for the dtypes that they support. They are a few times faster than elementwise
+operations, and they do not convert whole tensors to the dtype of the statistics. They only support statistics of each
+channel, the last dimension. Several cases are therefore passed as additional channels, at the cost of one copy of `x`.
+
+On a CPU, these kernels add values one by one. The sum of a channel of 128^3 voxels, 2 million float32 values, is then
+off by 1e-3 of its value (measured). Each channel is therefore summed in columns, with about as many columns as rows,
+and the column sums are added in float64. This reduces the error to 1e-6.
 """
 
 import math
@@ -18,12 +20,12 @@ FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
 
 class _Columns:
-    """How `[cases, ..., channels]` is seen by the kernels: `[1, 1, rows, cases x columns x channels]`.
+    """A view of `[cases, ..., channels]` for the kernels: `[1, 1, rows, cases x columns x channels]`.
 
     Args:
-      x: what is seen.
-      to_sum: whether there are as many columns as make sums exact, or one, which the kernels are fastest with, unless
-        several cases are to be copied.
+      x: the tensor to view.
+      to_sum: whether the view is for sums, which need many columns. For other purposes, one column is fastest, unless
+        several cases need a copy anyway.
     """
 
     def __init__(self, x: tf.Tensor, to_sum: bool) -> None:
@@ -45,11 +47,11 @@ class _Columns:
         return tf.reshape(view, self._shape)
 
     def spread(self, values: tf.Tensor) -> tf.Tensor:
-        """`[cases, channels]` for every column."""
+        """Repeats values `[cases, channels]` for every column."""
         return tf.reshape(tf.tile(values[:, tf.newaxis], [1, self.columns, 1]), [-1])
 
     def sum(self, values: tf.Tensor) -> tf.Tensor:
-        """The adjoint of `spread`, in float64."""
+        """Sums values over columns, in float64: the adjoint of `spread`."""
         return tf.reduce_sum(tf.reshape(tf.cast(values, tf.float64), [self._cases, self.columns, self._channels]), 1)
 
 
@@ -60,7 +62,7 @@ def sums(x: tf.Tensor) -> tf.Tensor:
 
 
 def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
-    """Returns the sum of squared deviations from `mean`, in the shape of `sums`."""
+    """Returns the sum of the squared deviations of each channel from `mean`: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, to_sum=True)
     squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
     return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))[:, tf.newaxis]
@@ -69,8 +71,8 @@ def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
 def power_sums(x: tf.Tensor) -> tf.Tensor:
     """Returns the sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
 
-    One pass over `x` computes both. float64 has enough digits to compute a float32 variance from them: if the mean is
-    10,000 standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
+    One pass over `x` computes both. Their precision is sufficient for a float32 variance: if the mean is 10,000
+    standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
     """
     columns = _Columns(x, to_sum=True)
     rows, x = columns.rows, columns.view(x)
@@ -91,14 +93,17 @@ def _normalize(
     offset: tf.Tensor | float,
     epsilon: float,
 ) -> tf.Tensor:
-    """Normalizes `x`. `tf.nn.batch_normalization` multiplies before subtracting, so it loses digits of a large mean."""
+    """Normalizes `x`.
+
+    Unlike `tf.nn.batch_normalization`, it subtracts before it multiplies, which preserves digits if the mean is large.
+    """
     return (x - mean) * (scale * tf.math.rsqrt(variance + epsilon)) + offset
 
 
 def normalize(
     x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 ) -> tf.Tensor:
-    """`(x - mean) / sqrt(variance + epsilon) scale + offset`."""
+    """Returns `(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
     if x.dtype in FUSED_DTYPES:
@@ -121,7 +126,7 @@ def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Ten
     columns = _Columns(x, to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
     if x.dtype in FUSED_DTYPES:
-        _, of_normal, of_dy, *_ = tf.raw_ops.FusedBatchNormGradV3(
+        _, dy_normal, dy_sum, *_ = tf.raw_ops.FusedBatchNormGradV3(
             y_backprop=dy,
             x=x,
             scale=tf.ones_like(mean),
@@ -133,8 +138,8 @@ def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Ten
         )
     else:
         normal = _normalize(x, mean, variance, 1, 0, epsilon)
-        of_normal, of_dy = tf.reduce_sum(dy * normal, axis=[0, 1, 2]), tf.reduce_sum(dy, axis=[0, 1, 2])
-    return tf.stack([columns.sum(of_normal), columns.sum(of_dy)], axis=1)
+        dy_normal, dy_sum = tf.reduce_sum(dy * normal, axis=[0, 1, 2]), tf.reduce_sum(dy, axis=[0, 1, 2])
+    return tf.stack([columns.sum(dy_normal), columns.sum(dy_sum)], axis=1)
 
 
 def gradient(
@@ -143,17 +148,17 @@ def gradient(
     mean: tf.Tensor,
     variance: tf.Tensor,
     scale: tf.Tensor,
-    of_normal: tf.Tensor,
-    of_dy: tf.Tensor,
+    mean_dy_normal: tf.Tensor,
+    mean_dy: tf.Tensor,
     epsilon: float,
 ) -> tf.Tensor:
-    """Gradient to `x`, through the statistics.
+    """Returns the gradient with respect to `x`, including the gradient through the statistics.
 
-    `(scale dy - of_dy - normal of_normal) / sqrt(variance + epsilon)`, as Ioffe and Szegedy 2015 (arXiv:1502.03167),
-    section 3, have it, where `of_normal` and `of_dy` are means of `scale dy normal` and `scale dy` over all that share
-    statistics. Both terms are of the form of a normalization.
+    `(scale dy - mean_dy - normal mean_dy_normal) / sqrt(variance + epsilon)` (Ioffe and Szegedy 2015, arXiv:1502.03167,
+    section 3). `mean_dy_normal` and `mean_dy` are the means of `scale dy normal` and `scale dy` over all values that
+    share statistics. The formula is the difference of two normalizations, so the fused kernels compute it.
     """
-    nothing = tf.zeros_like(mean)
+    zeros = tf.zeros_like(mean)
     inverse = tf.math.rsqrt(variance + epsilon)
-    of_scale = normalize(dy, nothing, variance, scale, -inverse * of_dy, epsilon)
-    return of_scale - normalize(x, mean, variance, inverse * of_normal, nothing, epsilon)
+    direct = normalize(dy, zeros, variance, scale, -inverse * mean_dy, epsilon)
+    return direct - normalize(x, mean, variance, inverse * mean_dy_normal, zeros, epsilon)

@@ -1,7 +1,7 @@
-"""Normalization by statistics of the whole tensor, however it is split: the operation behind every norm.
+"""Normalization by statistics of the whole tensor, under any layout: the operation behind every norm.
 
-Norms differ in what shares statistics: the whole batch or each case by itself, one channel or a group of them. Sums of
-each channel are found where the slices are, those of what shares statistics brought together in float64.
+Norms differ in the values that share statistics: the whole batch or one case, and one channel or a group of channels.
+Each processor sums the channels of its slice. The sums of all slices that share statistics are then added in float64.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
 
-_PRECISE = tf.float64.size  # of sums
+_SUM_BYTES = tf.float64.size
 
 
 @dataclasses.dataclass(frozen=True)
 class Sharing:
-    """What shares statistics.
+    """The values that share statistics.
 
     Attributes:
-      by_case: whether each case, along the first dimension, has its own.
-      group: number of channels, one after the other, that share them.
+      by_case: whether each case, along the first dimension, has its own statistics.
+      group: number of consecutive channels that share statistics.
     """
 
     by_case: bool = False
@@ -34,7 +34,7 @@ class Sharing:
 
 
 class _WholeBatch:
-    """The slices of a processor as one case: all dimensions but channels are summed over."""
+    """Statistics of the whole batch: sums run over all dimensions but the channels."""
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         *axes, channel_axis = mesh.split_axes(shape)
@@ -56,7 +56,7 @@ class _WholeBatch:
     def map(
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
     ) -> LaidOutTensor:
-        """`fn(*tensors, *statistics)`, of the shape of its first argument."""
+        """Returns `fn(*tensors, *statistics)`, with the shape of the first tensor."""
 
         def local(*inputs: tf.Tensor) -> tf.Tensor:
             split = len(tensors)
@@ -68,17 +68,20 @@ class _WholeBatch:
         """Sums over all cases."""
         return sums
 
-    def exchanged(self, shape: Sequence[int], count: int) -> list[Round]:
-        """Returns the exchanges of `sums` of `[cases, count, channels]`, for slices of this shape."""
-        return sum_over(self._summed, [1, count, shape[-1]], _PRECISE)
+    def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
+        """Returns the exchanges of `sums` of shape `[cases, count, channels]`, for slices of a given shape."""
+        return sum_over(self._summed, [1, count, shape[-1]], _SUM_BYTES)
 
-    def exchanged_cases(self, shape: Sequence[int]) -> list[Round]:
-        """What `sum_cases` exchanges."""
+    def case_exchanges(self, shape: Sequence[int]) -> list[Round]:
+        """Returns the exchanges of `sum_cases`."""
         return []
 
 
 class _EachCase:
-    """Every case by itself: the dimensions between the first and channels are summed over. As `_WholeBatch`."""
+    """Statistics of each case: sums run over the dimensions between the first one and the channels.
+
+    The methods are those of `_WholeBatch`.
+    """
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         self._case_axis, *axes, _ = mesh.split_axes(shape)
@@ -93,7 +96,7 @@ class _EachCase:
     def map(
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
     ) -> LaidOutTensor:
-        def spread(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:  # one row a case, in a stack of as many slices
+        def spread(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:  # to every slice and case of the shard
             return tf.broadcast_to(values, [*x.shape[:2], values.shape[-1]])
 
         statistics = [self._mesh.map_stacks(spread, tensors[0], s) for s in statistics]
@@ -103,20 +106,20 @@ class _EachCase:
         sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1, keepdims=True), sums)
         return self._allreduce(sums, [] if self._case_axis is None else [self._case_axis])
 
-    def exchanged(self, shape: Sequence[int], count: int) -> list[Round]:
-        return sum_over(self._summed, [shape[0], count, shape[-1]], _PRECISE)
+    def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
+        return sum_over(self._summed, [shape[0], count, shape[-1]], _SUM_BYTES)
 
-    def exchanged_cases(self, shape: Sequence[int]) -> list[Round]:
-        return sum_over([] if self._case_axis is None else [self._case_axis], [1, 2, shape[-1]], _PRECISE)
+    def case_exchanges(self, shape: Sequence[int]) -> list[Round]:
+        return sum_over([] if self._case_axis is None else [self._case_axis], [1, 2, shape[-1]], _SUM_BYTES)
 
     def _allreduce(self, sums: LaidOutTensor, axes: Sequence[int]) -> LaidOutTensor:
         return self._mesh.allreduce(sums, axes, "SUM") if axes else sums
 
 
 class _NormOperation(mtf.Operation):
-    """What the normalization and its gradient share.
+    """Base class of the normalization and its gradient.
 
-    Laid-out statistics, and what is learned, are `[cases, channels]` here, with one case for a whole batch.
+    Laid-out statistics and trained variables are `[cases, channels]`, where a whole batch counts as one case.
     """
 
     def __init__(self, kind: str, inputs: Sequence[mtf.Tensor], sharing: Sharing, epsilon: float, name: str) -> None:
@@ -134,11 +137,11 @@ class _NormOperation(mtf.Operation):
         return (_EachCase if self._sharing.by_case else _WholeBatch)(mesh, self.inputs[0].shape)
 
     def _with_cases(self, mesh: ShardMeshImpl, *values: LaidOutTensor) -> list[LaidOutTensor]:
-        """Laid-out `[channels]` as `[cases=1, channels]`; others as they are."""
+        """Reshapes laid-out `[channels]` to `[cases=1, channels]`, and keeps `[cases, channels]` unchanged."""
         return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else v[:, tf.newaxis], v) for v in values]
 
     def _means(self, mesh: ShardMeshImpl, sums: LaidOutTensor) -> LaidOutTensor:
-        """Computes means over all values that share statistics from sums per channel, `[cases, sums, channels]`."""
+        """Returns the means over all values that share statistics, given the sums `[cases, sums, channels]`."""
         dims = self.inputs[0].shape.dims
         count = math.prod(d.size for d in dims[1 if self._sharing.by_case else 0 : -1])
         means = mesh.map_stacks(lambda s: s / count, sums)
@@ -146,32 +149,32 @@ class _NormOperation(mtf.Operation):
         if group == 1:
             return means
 
-        def mean_of_group(means: tf.Tensor) -> tf.Tensor:
+        def group_mean(means: tf.Tensor) -> tf.Tensor:
             grouped = tf.reshape(means, [*means.shape[:-1], -1, group])
             return tf.repeat(tf.reduce_mean(grouped, axis=-1), group, axis=-1)
 
         axis = self._axis_within_groups(mesh)
         if axis is None:
-            return mesh.map_stacks(mean_of_group, means)
-        # Each processor gets the means of all channels, a few numbers.
-        means = mesh.map_stacks(mean_of_group, mesh.allconcat(means, axis, 2))
+            return mesh.map_stacks(group_mean, means)
+        # Every processor gets the means of all channels, which are only a few numbers.
+        means = mesh.map_stacks(group_mean, mesh.allconcat(means, axis, 2))
         return mesh.allsplit(means, axis, 2)
 
     def _axis_within_groups(self, mesh: ShardMeshImpl) -> int | None:
-        """The mesh axis that splits channels so that a group lies in several slices, or None."""
+        """Returns the mesh axis that splits a group of channels over several slices, or None."""
         channels = mtf.Shape(self.inputs[0].shape.dims[-1:])
         return None if mesh.slice_shape(channels)[0] % self._sharing.group == 0 else mesh.split_axes(channels)[0]
 
-    def _exchanged_means(self, mesh: ShardMeshImpl, count: int = 2) -> list[Round]:
-        """Returns the exchanges of `count` sums and of their means."""
+    def _mean_exchanges(self, mesh: ShardMeshImpl, count: int = 2) -> list[Round]:
+        """Returns the exchanges of `count` sums per channel and of their means."""
         shape, axis = mesh.slice_shape(self.inputs[0].shape), self._axis_within_groups(mesh)
         cases = shape[0] if self._sharing.by_case else 1
-        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * count * shape[-1] * _PRECISE)])]
-        return [*self._cases(mesh).exchanged(shape, count), *means]
+        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * count * shape[-1] * _SUM_BYTES)])]
+        return [*self._cases(mesh).sum_exchanges(shape, count), *means]
 
 
 class Normalize(_NormOperation):
-    """`y = (x - mean) / sqrt(variance + epsilon) scale + offset`; outputs y, mean and (biased) variance."""
+    """`y = (x - mean) / sqrt(variance + epsilon) scale + offset`; outputs y, the mean and the (biased) variance."""
 
     def __init__(
         self,
@@ -197,21 +200,21 @@ class Normalize(_NormOperation):
 
     @property
     def _in_two_passes(self) -> bool:
-        """Whether the mean is computed first, and the squared deviations from it in a second pass.
+        """Whether a first pass computes the mean, and a second pass the squared deviations from the mean.
 
-        The difference of two power sums has too few digits for float64, but enough for all dtypes with fewer bits.
+        The difference of two power sums has too few digits for float64, but enough for all smaller dtypes.
         """
         return self.inputs[0].dtype not in local_norm.FUSED_DTYPES
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         if self._in_two_passes:
-            return self._exchanged_means(mesh, 1) * 2
-        return self._exchanged_means(mesh)
+            return self._mean_exchanges(mesh, 1) * 2
+        return self._mean_exchanges(mesh)
 
     def _moments(
         self, mesh: ShardMeshImpl, cases: _WholeBatch | _EachCase, x: LaidOutTensor
     ) -> tuple[LaidOutTensor, LaidOutTensor]:
-        """Returns the mean and the variance of the values that share statistics, `[cases, channels]`."""
+        """Returns the mean and the variance of the values that share statistics, both `[cases, channels]`."""
         dtype = self.outputs[1].dtype
 
         def moments(means: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -237,11 +240,11 @@ class Normalize(_NormOperation):
 
 
 class NormalizeGrad(_NormOperation):
-    """Gradients of `Normalize` with respect to x, scale and offset, through the statistics.
+    """Gradients of `Normalize` with respect to x, scale and offset, including those through the statistics.
 
-    For second derivatives, its own gradient differentiates the same normalization, built from mesh_tensorflow's
-    operations. These sum over processors and can be differentiated any number of times, but take more time and memory
-    than the fused kernels.
+    For second derivatives, the gradient of this operation differentiates the same normalization, built from operations
+    of mesh_tensorflow. These operations sum over processors and can be differentiated any number of times, but they
+    take more time and memory than the fused kernels.
     """
 
     def __init__(
@@ -265,14 +268,14 @@ class NormalizeGrad(_NormOperation):
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         x, scale, _, _, dy = self.inputs
         gradients, operations = self.graph.capture_operations(lambda: self._elementary(x, scale, dy))
-        # These compute the statistics from x, so the gradients of the inputs `mean` and `variance` are None.
+        # These operations compute the statistics from `x`, so the inputs `mean` and `variance` have no gradient.
         dx, dscale, ddy = mtf.gradients(gradients, [x, scale, dy], grad_ys, operations)
         return [dx, dscale, None, None, ddy]
 
     def _elementary(
         self, x: mtf.Tensor, scale: mtf.Tensor, dy: mtf.Tensor
     ) -> tuple[mtf.Tensor, mtf.Tensor, mtf.Tensor]:
-        """Computes the outputs with mesh_tensorflow's operations."""
+        """Returns the outputs, computed with operations of mesh_tensorflow."""
 
         def normalized() -> mtf.Tensor:
             centered = wide_x - self._elementary_mean(wide_x)
@@ -285,7 +288,7 @@ class NormalizeGrad(_NormOperation):
         return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
 
     def _elementary_mean(self, values: mtf.Tensor) -> mtf.Tensor:
-        """Returns the mean of the values that share statistics: `[cases, channels]`, or `[channels]` for a batch."""
+        """Returns the mean over all values that share statistics: `[cases, channels]`, or `[channels]` for a batch."""
         first, *_, channels = values.shape.dims
         means = mtf.reduce_mean(values, output_shape=mtf.Shape([first] * self._sharing.by_case + [channels]))
         size = self._sharing.group
@@ -294,12 +297,12 @@ class NormalizeGrad(_NormOperation):
         groups = mtf.Dimension(f"{channels.name}_groups", channels.size // size)
         group = mtf.floordiv(mtf.range(self.mesh, channels, tf.int32), size)
         member = mtf.one_hot(group, groups, dtype=means.dtype)
-        mean_of_group = mtf.einsum([means, member], output_shape=mtf.Shape([first, groups])) / size
-        return mtf.einsum([mean_of_group, member], output_shape=means.shape)
+        group_means = mtf.einsum([means, member], output_shape=mtf.Shape([first, groups])) / size
+        return mtf.einsum([group_means, member], output_shape=means.shape)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
-        learned = self._cases(mesh).exchanged_cases(mesh.slice_shape(self.inputs[0].shape))
-        return [*self._exchanged_means(mesh), *learned]
+        learned = self._cases(mesh).case_exchanges(mesh.slice_shape(self.inputs[0].shape))
+        return [*self._mean_exchanges(mesh), *learned]
 
     def _lower(
         self,
@@ -315,15 +318,15 @@ class NormalizeGrad(_NormOperation):
         def weighted(sums: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
             return sums * tf.cast(scale, sums.dtype)[:, :, tf.newaxis]
 
-        def parts(sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return tuple(tf.cast(part, dtype) for part in tf.unstack(sums, axis=2))
+        def unstacked(sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return tuple(tf.cast(values, dtype) for values in tf.unstack(sums, axis=2))
 
         cases = self._cases(mesh)
         mean, variance, scale = self._with_cases(mesh, mean, variance, scale)
         gradient_sums = functools.partial(local_norm.gradient_sums, epsilon=self._epsilon)
         gradient = functools.partial(local_norm.gradient, epsilon=self._epsilon)
         sums = cases.sums(gradient_sums, [x, dy], [mean, variance])
-        of_normal, of_dy = mesh.map_stacks(parts, self._means(mesh, mesh.map_stacks(weighted, sums, scale)))
-        dx = cases.map(gradient, [x, dy], [mean, variance, scale, of_normal, of_dy])
-        learned = mesh.map_stacks(parts, cases.sum_cases(sums))
+        means = self._means(mesh, mesh.map_stacks(weighted, sums, scale))
+        dx = cases.map(gradient, [x, dy], [mean, variance, scale, *mesh.map_stacks(unstacked, means)])
+        learned = mesh.map_stacks(unstacked, cases.sum_cases(sums))
         return dx, *(mesh.map_stacks(lambda s: s[:, 0], s) for s in learned)

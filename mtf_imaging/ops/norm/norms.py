@@ -1,4 +1,4 @@
-"""Batch, instance and group norm, with statistics of the whole tensor, however it is split."""
+"""Batch, instance and group norm, with statistics of the whole tensor under any layout."""
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ from mtf_imaging.ops.precision import master_dtype
 
 
 def _variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = True) -> mtf.Tensor:
-    """A variable of `x`'s channels."""
+    """Returns a variable with one value for each channel of `x`."""
     channels, initializer = mtf.Shape(x.shape.dims[-1:]), tf.constant_initializer(initial)
     dtype = master_dtype(x.dtype)
     return mtf.get_variable(x.mesh, key, channels, dtype=dtype, initializer=initializer, trainable=trainable)
@@ -19,21 +19,27 @@ def _variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = True) -
 def batch_norm(
     x: mtf.Tensor, is_training: bool, momentum: float = 0.9, epsilon: float = 1e-6, name: str | None = None
 ) -> mtf.Tensor:
-    """Batch normalization: statistics of each channel over the whole batch and volume.
+    """Applies batch normalization (Ioffe and Szegedy 2015, arXiv:1502.03167).
 
-    Variables: `scale` (from 1), `offset` (from 0), and, not trained, `moving_mean` (from 0) and `moving_variance` (from
-    1), which each training call moves by `1 - momentum` towards the batch's mean and (biased) variance. They are
-    float32 where `x` has fewer bits.
+    `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
 
-    Every dimension may be split. Two sums per channel are exchanged forward, and two backward. The two forward sums
-    share one message. In float64 they are two messages: the mean, then the squared deviations from it.
+    In training, the mean and the (biased) variance of a channel are those of the whole batch and volume. The function
+    creates four variables with one value for each channel. They are float32 if `x` has fewer bits.
+
+    - `scale` (initially 1) and `offset` (initially 0) are trained.
+    - `moving_mean` (initially 0) and `moving_variance` (initially 1) are not trained. Every training call updates them:
+      `moving = momentum moving + (1 - momentum) statistic`.
+
+    Every dimension may be split. Processors exchange two sums per channel in the forward pass, and two in the backward
+    pass. The two forward sums share one message, except in float64: there, the mean and the squared deviations from it
+    are two messages.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]
-      is_training: a bool. If True, normalizes by the batch's statistics and updates the moving statistics. If False,
-        and within `inference`, normalizes by the moving statistics.
-      momentum: how much of the moving statistics a call keeps.
-      epsilon: added to the variance.
+      is_training: whether to normalize by the statistics of the batch and to update the moving statistics. If False,
+        and within `inference`, the function normalizes by the moving statistics.
+      momentum: fraction of the moving statistics that an update keeps.
+      epsilon: a number that is added to the variance.
       name: variable scope.
 
     Returns:
@@ -55,57 +61,62 @@ def batch_norm(
 
 
 def instance_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
-    """Instance normalization (Ulyanov et al. 2016, arXiv:1607.08022): of each channel of each case by itself.
+    """Applies instance normalization (Ulyanov et al. 2016, arXiv:1607.08022).
 
-    Statistics are those of the whole volume, in training as in evaluation; nothing is moved, and no case sees another.
-    Variables and splits are as in `group_norm`.
+    `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
+
+    The mean and the (biased) variance are those of one channel over the whole volume of one case, in training and in
+    evaluation. There are no moving statistics. The variables and the exchanges are those of `group_norm`.
 
     Args:
-      x: Tensor[batch, x, y, z, channels]: the first dimension is the batch, all up to the last are the volume.
-      epsilon: added to the variance.
+      x: Tensor[batch, x, y, z, channels]. The dimensions between the first and the last one are the volume.
+      epsilon: a number that is added to the variance.
       name: variable scope.
 
     Returns:
       Tensor[batch, x, y, z, channels]
 
     Raises:
-      ShapeError: `x` has no volume.
+      ShapeError: `x` has fewer than 3 dimensions.
     """
-    return _norm_of_cases("instance_norm", x, 1, epsilon, name)
+    return _per_case_norm("instance_norm", x, 1, epsilon, name)
 
 
 def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | None = None) -> mtf.Tensor:
-    """Group normalization (Wu and He 2018, arXiv:1803.08494): of each group of channels of each case by itself.
+    """Applies group normalization (Wu and He 2018, arXiv:1803.08494).
 
-    `y = (x - mean) / sqrt(variance + epsilon) scale + offset`, with the mean and (biased) variance of the case's whole
-    volume in `channels / groups` channels, one after the other, in training as in evaluation.
+    `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
 
-    Variables: `scale` (from 1) and `offset` (from 0) of each channel, float32 where `x` has fewer bits. Every dimension
-    may be split. Two sums per channel and case are exchanged forward, and two backward, in as many messages as for
-    `batch_norm`. If the layout splits the channels within a group, the means of all channels are exchanged, too.
+    The mean and the (biased) variance are those of `channels / groups` consecutive channels over the whole volume of
+    one case, in training and in evaluation. The function creates the variables `scale` (initially 1) and `offset`
+    (initially 0), with one value for each channel. They are float32 if `x` has fewer bits.
+
+    Every dimension may be split. Processors exchange two sums per channel and case in the forward pass, and two in the
+    backward pass, in as many messages as for `batch_norm`. If the layout splits the channels within a group, they also
+    exchange the means of all channels.
 
     Args:
-      x: Tensor[batch, x, y, z, channels]: the first dimension is the batch, all up to the last are the volume.
-      groups: a number that divides the channels; 1 normalizes all of them together.
-      epsilon: added to the variance.
+      x: Tensor[batch, x, y, z, channels]. The dimensions between the first and the last one are the volume.
+      groups: number of groups, which must divide the number of channels. One group normalizes all channels together.
+      epsilon: a number that is added to the variance.
       name: variable scope.
 
     Returns:
       Tensor[batch, x, y, z, channels]
 
     Raises:
-      ShapeError: `groups` does not divide the channels, or `x` has no volume.
+      ShapeError: `groups` does not divide the number of channels, or `x` has fewer than 3 dimensions.
     """
     channels = x.shape.dims[-1]
     if not isinstance(groups, int) or groups < 1 or channels.size % groups:
         raise ShapeError(
-            f"group_norm '{name or 'group_norm'}': groups must be a number that divides '{channels.name}' (size "
+            f"group_norm '{name or 'group_norm'}': groups must be an int that divides '{channels.name}' (size "
             f"{channels.size}), not {groups!r}"
         )
-    return _norm_of_cases("group_norm", x, channels.size // groups, epsilon, name)
+    return _per_case_norm("group_norm", x, channels.size // groups, epsilon, name)
 
 
-def _norm_of_cases(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
+def _per_case_norm(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
     if len(x.shape.dims) < 3:
         raise ShapeError(
             f"{kind} '{name or kind}' needs at least 3 dimensions (batch, a spatial one, channels), but its input has "

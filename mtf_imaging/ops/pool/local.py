@@ -1,7 +1,7 @@
-"""Pooling and its gradients on one device, for 2 and 3 spatial dimensions: what pool ops call on their slices.
+"""Pooling and its gradients on one device, for 2 and 3 spatial dimensions.
 
-All take `[batch, spatial..., channels]`. TensorFlow has no float64 3D pools on the CPU; taps of the window, taken as
-strided slices, serve there.
+The pool operations call these functions on their slices, which are `[batch, spatial..., channels]`. TensorFlow has no
+float64 3D pools on the CPU. For these, each tap of the window is read as a strided slice.
 """
 
 import functools
@@ -19,7 +19,7 @@ def _around(values: Sequence[int]) -> list[int]:
 def _taps(
     shape: Sequence[int], ksize: Sequence[int], strides: Sequence[int]
 ) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """For each tap of a VALID window, row-major, the (begin, end, strides) of the strided slice that it sees."""
+    """Yields the (begin, end, strides) of the slice that each tap of a VALID window reads, in row-major order."""
     outputs = [(n - k) // s + 1 for n, k, s in zip(shape[1:-1], ksize, strides)]
     for tap in itertools.product(*(range(k) for k in ksize)):
         end = [t + (o - 1) * s + 1 for t, o, s in zip(tap, outputs, strides)]
@@ -33,7 +33,7 @@ def _tap_values(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> l
 def _add_taps(
     shape: Sequence[int], ksize: Sequence[int], strides: Sequence[int], gradients: Iterable[tf.Tensor]
 ) -> tf.Tensor:
-    """The gradient of `_tap_values`, of the given shape."""
+    """Returns the gradient of `_tap_values` with respect to `x`, which has the given shape."""
     return tf.add_n(
         [
             tf.raw_ops.StridedSliceGrad(shape=list(shape), begin=begin, end=end, strides=step, dy=dy)
@@ -47,7 +47,7 @@ def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
 
 
 def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
-    """The largest voxel of every VALID window."""
+    """Returns the largest voxel of every VALID window."""
     if _needs_taps(x, ksize):
         return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
     fn = tf.raw_ops.MaxPool if len(ksize) == 2 else tf.raw_ops.MaxPool3D
@@ -55,7 +55,7 @@ def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.T
 
 
 def _first_largest(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> Iterator[tf.Tensor]:
-    """Yields for each tap the mask of windows whose first largest voxel it reads; each window is in one mask."""
+    """Yields a mask for each tap: the windows in which the tap reads the first of the largest voxels."""
     values = _tap_values(x, ksize, strides)
     y = functools.reduce(tf.maximum, values)
     taken = tf.zeros_like(y, tf.bool)
@@ -66,25 +66,25 @@ def _first_largest(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -
 
 
 def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
-    """`dx`: each window's gradient goes to the first of its largest voxels."""
+    """Returns the gradient with respect to `x`: the first of the largest voxels of a window gets its gradient."""
     if _needs_taps(x, ksize):
         gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
         return _add_taps(x.shape, ksize, strides, gradients)
     fn = tf.raw_ops.MaxPoolGrad if len(ksize) == 2 else tf.raw_ops.MaxPool3DGrad
-    # The pool is done again, right beside its gradient (TensorFlow shares equal nodes): oneDNN's gradient, which gives
-    # a tie to the first, takes part only where it sees both.
+    # The pool is repeated next to its gradient, and TensorFlow merges equal nodes. TensorFlow uses oneDNN's gradient,
+    # which breaks ties in favor of the first voxel, only if it sees both operations.
     y = max_pool(x, ksize, strides)
     return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
 
 
 def take_largest(x: tf.Tensor, values: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
-    """Returns the value at the first largest voxel of each window of `x`: the adjoint of `max_pool_grad`."""
+    """Returns the value at the first of the largest voxels of each window of `x`: the adjoint of `max_pool_grad`."""
     taps = zip(_first_largest(x, ksize, strides), _tap_values(values, ksize, strides), strict=True)
     return tf.add_n([tf.where(first, value, tf.zeros_like(value)) for first, value in taps])
 
 
 def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
-    """The mean of every VALID window."""
+    """Returns the mean of every VALID window."""
     if _needs_taps(x, ksize):
         values = _tap_values(x, ksize, strides)
         return tf.add_n(values) / len(values)
@@ -92,7 +92,7 @@ def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.
 
 
 def mean_pool_grad(shape: Sequence[int], dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
-    """`dx` of the given shape, the adjoint of `mean_pool`."""
+    """Returns the gradient with respect to `x`, which has the given shape: the adjoint of `mean_pool`."""
     if _needs_taps(dy, ksize):
         taps = math.prod(ksize)
         return _add_taps(shape, ksize, strides, [dy / taps] * taps)

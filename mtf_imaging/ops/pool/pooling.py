@@ -15,7 +15,7 @@ from mtf_imaging.ops.window_op import Geometry, Ints, WindowOperation, make_geom
 
 
 class _PoolOperation(WindowOperation):
-    """Base: `x[batch..., sizes..., channels]`, `y[batch..., outputs..., channels]`."""
+    """Base class of pools: `x[batch..., sizes..., channels]`, `y[batch..., outputs..., channels]`."""
 
     def _shape_like(self, tensor: mtf.Tensor, sizes: Sequence[int]) -> mtf.Shape:
         dims = tensor.shape.dims
@@ -33,7 +33,7 @@ class _PoolOperation(WindowOperation):
 
 
 class MaxPool(_PoolOperation):
-    """`y = max pool(x)`; voxels beyond the border are smaller than all others."""
+    """`y = max pool(x)`, where voxels beyond the border have the smallest value of the dtype."""
 
     def __init__(self, kind: str, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__(kind, [x], geometry, name)
@@ -77,7 +77,7 @@ class MaxPoolGrad(_PoolOperation):
 
 
 class TakeLargest(_PoolOperation):
-    """The value at the first largest voxel of every window of `x`: the adjoint and the gradient of `MaxPoolGrad`."""
+    """The value at the first of the largest voxels of each window of `x`: the gradient of `MaxPoolGrad`."""
 
     def __init__(self, kind: str, x: mtf.Tensor, values: mtf.Tensor, geometry: Geometry) -> None:
         super().__init__(kind, [x, values], geometry, f"{kind}_ddy")
@@ -90,8 +90,10 @@ class TakeLargest(_PoolOperation):
         mesh, (x, values) = lowering.mesh_impl(self), self.inputs
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
-        of_wide = self.geometry.widened(mesh, lowering.tensors[values])
-        y = self._call(lowering, lambda x, values: local_pool.take_largest(x, values, ksize, strides), [wide, of_wide])
+        wide_values = self.geometry.widened(mesh, lowering.tensors[values])
+        y = self._call(
+            lowering, lambda x, values: local_pool.take_largest(x, values, ksize, strides), [wide, wide_values]
+        )
         lowering.set_tensor_lowering(self.outputs[0], y)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
@@ -100,7 +102,7 @@ class TakeLargest(_PoolOperation):
 
 
 class AvgPool(_PoolOperation):
-    """`y = mean of the window's voxels that exist`: linear in `x`."""
+    """The mean of the voxels of each window, without those beyond the border: linear in `x`."""
 
     def __init__(self, kind: str, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__(kind, [x], geometry, name)
@@ -114,7 +116,7 @@ class AvgPool(_PoolOperation):
         ksize, strides = self._window()
         wide = self.geometry.widened(mesh, lowering.tensors[self.inputs[0]])
         y = self._call(lowering, lambda x: local_pool.mean_pool(x, ksize, strides), [wide])
-        lowering.set_tensor_lowering(self.outputs[0], _corrected(self.geometry, mesh, y))
+        lowering.set_tensor_lowering(self.outputs[0], _correct_borders(self.geometry, mesh, y))
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         return [self.geometry.widening(mesh, self.inputs[0])]
@@ -135,7 +137,7 @@ class AvgPoolGrad(_PoolOperation):
         ksize, strides = self._window()
         geometry = self.geometry
         wide = geometry.wide_shape(mesh)
-        dy = _corrected(geometry, mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor())
+        dy = _correct_borders(geometry, mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor())
         dx = self._call(
             lowering,
             lambda dy: local_pool.mean_pool_grad([dy.shape[0], *wide, dy.shape[-1]], dy, ksize, strides),
@@ -147,32 +149,32 @@ class AvgPoolGrad(_PoolOperation):
         return [self.geometry.narrowing(mesh, self.outputs[0])]
 
 
-def _corrected(geometry: Geometry, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:
-    """Means of windows that hang over the border, corrected to means of the voxels that exist there."""
+def _correct_borders(geometry: Geometry, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:
+    """Rescales the means of windows that extend beyond the border to the means of their voxels within it."""
     for i, (name, size, window) in enumerate(zip(geometry.names, geometry.sizes, geometry.windows)):
         before, _ = window.pads(size)
         first = np.arange(window.output_size(size)) * window.stride - before
         exist = np.minimum(first + window.kernel, size) - np.maximum(first, 0)
         if (exist < window.kernel).any():
             axis = mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0]
-            y = _times_along(mesh, y, geometry.batch_ndims + i, axis, window.kernel / exist)
+            y = _scale_along(mesh, y, geometry.batch_ndims + i, axis, window.kernel / exist)
     return y
 
 
-def _times_along(
+def _scale_along(
     mesh: ShardMeshImpl, y: LaidOutTensor, dim: int, axis: int | None, factors: np.ndarray
 ) -> LaidOutTensor:
-    """`y` times factors along its dimension `dim`, which mesh dimension `axis` (or None) splits."""
+    """Multiplies `y` by factors along its dimension `dim`, which mesh axis `axis` (or None) splits."""
     parts = 1 if axis is None else mesh.shape[axis].size
-    share = factors.reshape([parts, 1, -1, 1])
-    laid_out = mesh.laid_out_constant(lambda at: share[0 if axis is None else at[axis]])
+    slices = factors.reshape([parts, 1, -1, 1])
+    laid_out = mesh.laid_out_constant(lambda at: slices[0 if axis is None else at[axis]])
 
     def times(stack: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
         # TensorFlow's CPU kernels broadcast along at most 5 dimensions, and its graph optimizer multiplies the factors
-        # of all dimensions first: the other dimensions are joined.
+        # of all dimensions first. The other dimensions are therefore merged.
         outer, inner = math.prod(stack.shape[1 : dim + 1]), math.prod(stack.shape[dim + 2 :])
-        joined = tf.reshape(stack, [stack.shape[0], outer, stack.shape[dim + 1], inner])
-        return tf.reshape(joined * tf.cast(factors, stack.dtype), stack.shape)
+        merged = tf.reshape(stack, [stack.shape[0], outer, stack.shape[dim + 1], inner])
+        return tf.reshape(merged * tf.cast(factors, stack.dtype), stack.shape)
 
     return mesh.map_stacks(times, y, mesh.canonical_like(laid_out, y))
 
@@ -194,29 +196,52 @@ def _pool(
 def max_pool2d(
     x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
 ) -> mtf.Tensor:
-    """2D max pool, as `tf.nn.max_pool2d`; see `max_pool3d`."""
+    """Computes a 2D max pool, like `tf.nn.max_pool2d` on the whole tensor.
+
+    `max_pool3d` gives the formula and the dimensions that may be split.
+
+    Args:
+      x: Tensor[batch..., x, y, channels]
+      ksize: size of the window in voxels: an int, or one for each spatial dimension.
+      strides: an int, or one for each spatial dimension.
+      padding: "SAME" or "VALID".
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', channels]. Dimensions keep their names.
+
+    Raises:
+      ShapeError: the shape of the input and the window do not fit.
+    """
     return _pool(MaxPool, "max_pool2d", x, ksize, strides, padding, name)
 
 
 def max_pool3d(
     x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
 ) -> mtf.Tensor:
-    """3D max pool, as `tf.nn.max_pool3d` on the whole tensor; windows may overlap, and any dimension may be split.
+    """Computes a 3D max pool, like `tf.nn.max_pool3d` on the whole tensor.
 
-    `y[batch..., x', y', z', channels] = max over taps of x[batch..., ., ., ., channels]`
+    `y[batch..., x', y', z', channels] = max over taps (i, j, k) of x[batch..., s x' + i - p, s y' + j - p,
+    s z' + k - p, channels]`
+
+    In each spatial dimension, `s` is the stride, and `p` is the padding before the first voxel. The gradient of a
+    window goes to the first of its largest voxels.
+
+    Windows may overlap, and every dimension may be split. A spatial dimension with n voxels in the input and o voxels
+    in the output may be split over N processors if N divides both n and o.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]
-      ksize: voxels of the window: an int, or one for each spatial dimension.
-      strides: likewise.
+      ksize: size of the window in voxels: an int, or one for each spatial dimension.
+      strides: an int, or one for each spatial dimension.
       padding: "SAME" or "VALID".
       name: name of the operation.
 
     Returns:
-      Tensor[batch..., x', y', z', channels]
+      Tensor[batch..., x', y', z', channels]. Dimensions keep their names.
 
     Raises:
-      ShapeError: dimensions that do not fit each other.
+      ShapeError: the shape of the input and the window do not fit.
     """
     return _pool(MaxPool, "max_pool3d", x, ksize, strides, padding, name)
 
@@ -224,15 +249,46 @@ def max_pool3d(
 def avg_pool2d(
     x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
 ) -> mtf.Tensor:
-    """2D average pool, as `tf.nn.avg_pool2d`; see `avg_pool3d`."""
+    """Computes a 2D average pool, like `tf.nn.avg_pool2d` on the whole tensor.
+
+    The mean of a window does not include voxels beyond the border. The dimensions that may be split are those of
+    `max_pool3d`.
+
+    Args:
+      x: Tensor[batch..., x, y, channels]
+      ksize: size of the window in voxels: an int, or one for each spatial dimension.
+      strides: an int, or one for each spatial dimension.
+      padding: "SAME" or "VALID".
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', channels]. Dimensions keep their names.
+
+    Raises:
+      ShapeError: the shape of the input and the window do not fit.
+    """
     return _pool(AvgPool, "avg_pool2d", x, ksize, strides, padding, name)
 
 
 def avg_pool3d(
     x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
 ) -> mtf.Tensor:
-    """3D average pool, as `tf.nn.avg_pool3d`; see `max_pool3d`.
+    """Computes a 3D average pool, like `tf.nn.avg_pool3d` on the whole tensor.
 
-    A window at the border divides by the number of voxels that exist.
+    The mean of a window does not include voxels beyond the border. The dimensions that may be split are those of
+    `max_pool3d`.
+
+    Args:
+      x: Tensor[batch..., x, y, z, channels]
+      ksize: size of the window in voxels: an int, or one for each spatial dimension.
+      strides: an int, or one for each spatial dimension.
+      padding: "SAME" or "VALID".
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', z', channels]. Dimensions keep their names.
+
+    Raises:
+      ShapeError: the shape of the input and the window do not fit.
     """
     return _pool(AvgPool, "avg_pool3d", x, ksize, strides, padding, name)

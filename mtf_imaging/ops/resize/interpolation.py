@@ -1,7 +1,8 @@
-"""Resizing along one dimension as a sparse matrix, cut into what each slice of that dimension does. NumPy alone.
+"""Resizing along one dimension as a sparse matrix, which is divided into one matrix for each slice.
 
-A row of the matrix is a voxel of the result, its taps the voxels that this is a weighted sum of. The transposed matrix
-is the adjoint. The number of taps is that of the row that has most; others are filled up with weights of 0.
+The module uses only NumPy. Each row of the matrix computes one voxel of the result, as a weighted sum of input voxels:
+the taps of the row. All rows have the same number of taps; unused taps have a weight of 0. The transposed matrix is the
+adjoint.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ METHODS = ("linear", "nearest")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Taps:
-    """`y[row] = sum over taps of weights[tap, row] x[positions[tap, row]]`.
+    """A sparse matrix: `y[row] = sum over taps of weights[tap, row] x[positions[tap, row]]`.
 
     Attributes:
       positions: int32 [..., taps, rows]
@@ -27,11 +28,11 @@ class Taps:
 
     @property
     def copies(self) -> bool:
-        """Whether every row is one of the voxels as it is."""
+        """Whether every row is a copy of one voxel."""
         return self.weights.shape[-2] == 1 and bool((self.weights == 1).all())
 
     def transposed(self, columns: int) -> "Taps":
-        """The adjoint, of a matrix of `columns` columns."""
+        """Returns the adjoint of a matrix with `columns` columns."""
         taps, rows = np.nonzero(self.weights)
         column = self.positions[taps, rows]
         order = np.argsort(column, kind="stable")
@@ -45,12 +46,12 @@ class Taps:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SlicePlan:
-    """What each of `parts` slices of a dimension does, once it is widened by `before` and `after` voxels.
+    """The matrix of each slice of a dimension, which applies to the slice with its halo.
 
     Attributes:
-      before, after: voxels of its neighbors that some slice needs; never more than one.
-      forward: `Taps` of all slices, [parts, taps, outputs / parts]: positions in the widened slice.
-      backward: of the adjoint, [parts, taps, voxels of the widened slice]: positions in the slice of the result.
+      before, after: size of the halo on each side in voxels, at most 1. All slices have the same halo.
+      forward: `Taps` of all slices, [slices, taps, outputs of a slice], with positions in the widened slice.
+      backward: `Taps` of the adjoints, [slices, taps, voxels of a widened slice], with positions in the output slice.
     """
 
     before: int
@@ -60,12 +61,18 @@ class SlicePlan:
 
 
 def interpolate(size: int, outputs: int, method: str) -> Taps:
-    """The `Taps` that make `outputs` voxels of `size` voxels, as `tf.image.resize` does without antialiasing.
+    """Returns the taps of a resize from `size` to `outputs` voxels, like `tf.image.resize` without antialiasing.
 
-    Voxels are cells: the center of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input. Linear
-    weighs the two voxels around it by their nearness, and repeats the border beyond it; nearest takes the voxel whose
-    cell it lies in, the later one of two. Nearest is computed in float32, as TensorFlow does: where a center is on the
-    border of two cells, rounding decides, and it is to decide the same.
+    Voxels are cells: the center of output o lies at `(o + 1/2) size / outputs - 1/2`, in voxels of the input.
+
+    "linear" weights the two voxels around the center by their proximity, and repeats the border voxel beyond the
+    border. "nearest" takes the voxel whose cell contains the center; on the border of two cells, it takes the second.
+    It is computed in float32, as in TensorFlow, so that rounding decides such borders in the same way.
+
+    Args:
+      size: number of voxels in the input.
+      outputs: number of voxels in the result.
+      method: "linear" or "nearest".
     """
     rows = np.arange(outputs)
     if method == "nearest":
@@ -73,14 +80,17 @@ def interpolate(size: int, outputs: int, method: str) -> Taps:
         positions = np.minimum(np.floor(cells).astype(np.int32), size - 1)[np.newaxis]
         return Taps(positions, np.ones(positions.shape))
     below, rest = np.divmod((2 * rows + 1) * size - outputs, 2 * outputs)
-    above = np.where(rest, below + 1, below)  # a center on a voxel needs no other
+    above = np.where(rest, below + 1, below)  # A center on a voxel needs only that voxel.
     positions = np.clip([below, above], 0, size - 1).astype(np.int32)
     return Taps(positions, np.array([1 - rest / (2 * outputs), rest / (2 * outputs)]))
 
 
 @functools.lru_cache(maxsize=64)
 def plan_slices(size: int, outputs: int, parts: int, method: str) -> SlicePlan:
-    """The `SlicePlan` of a dimension of `size` voxels, resized to `outputs`, in `parts` slices; they divide both."""
+    """Returns the plan of a dimension of `size` voxels that is resized to `outputs` voxels, in `parts` slices.
+
+    `parts` must divide `size` and `outputs`.
+    """
     whole = interpolate(size, outputs, method)
     m = size // parts
     positions = np.stack(np.split(whole.positions, parts, axis=1)) - m * np.arange(parts)[:, np.newaxis, np.newaxis]

@@ -1,4 +1,4 @@
-"""Resizing of 2 or 3 spatial dimensions, any of which may be split: linear or nearest, up or down, by any ratio."""
+"""Linear and nearest resizing of 2 or 3 spatial dimensions by any ratio. Any dimension may be split."""
 
 import dataclasses
 import math
@@ -19,12 +19,19 @@ from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.resize.interpolation import METHODS, SlicePlan, Taps, plan_slices
 from mtf_imaging.ops.window_op import Ints, first_axis, per_dimension
 
-_VOXEL = Window(1)  # every size holds as many
+_VOXEL = Window(1)  # as many windows as voxels, for any size
 
 
 @dataclasses.dataclass(frozen=True)
 class Resized:
-    """One dimension that changes its size: its place in the tensor, its name, and both sizes."""
+    """A dimension that changes its size.
+
+    Attributes:
+      dim: position of the dimension in the tensor.
+      name: name of the dimension.
+      size: number of voxels in the input.
+      outputs: number of voxels in the result.
+    """
 
     dim: int
     name: str
@@ -33,17 +40,17 @@ class Resized:
 
 
 class _ResizeOperation(mtf.Operation):
-    """What a resize and its adjoint share: `x[..., sizes..., channels]`, `y[..., outputs..., channels]`.
+    """Base class of a resize and its adjoint: `x[..., sizes..., channels]`, `y[..., outputs..., channels]`.
 
-    A widened slice is made by one copy for all dimensions; these are then resized one after the other, those that
-    shrink first.
+    One copy widens a slice in all dimensions. The dimensions are then resized one at a time, and the ones that shrink
+    the most come first.
     """
 
     def __init__(self, kind: str, x: mtf.Tensor, resized: Sequence[Resized], method: str, name: str) -> None:
         super().__init__([x], name=name)
         self.kind = kind
         self._method = method
-        # Lines of the last dimensions are dearest to gather: their turn is while the tensor is smallest.
+        # The last dimensions are the slowest to gather, so they are resized while the tensor is smallest.
         self._resized = sorted(resized, key=lambda r: (r.outputs / r.size, r.dim if r.outputs < r.size else -r.dim))
 
     def _shape(self, sizes: Sequence[int]) -> mtf.Shape:
@@ -53,7 +60,7 @@ class _ResizeOperation(mtf.Operation):
         return mtf.Shape(dims)
 
     def _plans(self, mesh: ShardMeshImpl) -> Iterator[tuple[Resized, int | None, SlicePlan]]:
-        """For each resized dimension the mesh axis that splits it, or None, and its `SlicePlan`."""
+        """Yields each resized dimension with the mesh axis that splits it, or None, and its `SlicePlan`."""
         for r in self._resized:
             axis = first_axis(mesh, mtf.Dimension(r.name, r.size))
             parts = 1 if axis is None else mesh.shape[axis].size
@@ -67,7 +74,7 @@ class _ResizeOperation(mtf.Operation):
         ]
 
     def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """The splits that do not divide both sizes of a dimension, as `LayoutFault`s."""
+        """Returns a fault for each split that does not divide both sizes of a dimension."""
         splits = [(r, rules.get(r.name, "")) for r in self._resized]
         faults = [self._layout_fault(r, rule, mesh_sizes.get(rule, 1)) for r, rule in splits]
         return [fault for fault in faults if fault]
@@ -138,12 +145,12 @@ class ResizeGrad(_ResizeOperation):
 
 
 def _sum_taps(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, axis: int | None, taps: Taps) -> LaidOutTensor:
-    """Each processor's `Taps` along dimension `dim`, which mesh dimension `axis` (or None) splits.
+    """Applies the taps of each processor along dimension `dim`, which mesh axis `axis` (or None) splits.
 
-    The result has the digits that sums need (`master_dtype`), unless every voxel is copied as it is.
+    If an output is a sum, the result has the dtype that `master_dtype` returns. Copies keep the dtype.
     """
 
-    def own(values: np.ndarray) -> LaidOutTensor:
+    def per_processor(values: np.ndarray) -> LaidOutTensor:
         constant = mesh.laid_out_constant(lambda at: values[0 if axis is None else at[axis]])
         return mesh.canonical_like(constant, x)
 
@@ -158,7 +165,7 @@ def _sum_taps(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, axis: int | None,
         total = values[0] if len(values) == 1 else tf.add_n(values)
         return tf.reshape(total, [*before, positions.shape[2], *after])
 
-    return mesh.map_stacks(local, x, own(taps.positions), own(taps.weights))
+    return mesh.map_stacks(local, x, per_processor(taps.positions), per_processor(taps.weights))
 
 
 def _resize(num_spatial: int, x: mtf.Tensor, sizes: Ints, method: str, name: str | None) -> mtf.Tensor:
@@ -167,15 +174,15 @@ def _resize(num_spatial: int, x: mtf.Tensor, sizes: Ints, method: str, name: str
     dims = x.shape.dims
     if len(dims) < num_spatial + 2:
         raise ShapeError(
-            f"{title} needs at least {num_spatial + 2} dimensions (batch, {num_spatial} spatial ones, channels), "
+            f"{title} needs at least {num_spatial + 2} dimensions (batch, {num_spatial} spatial dimensions, channels), "
             f"but its input has {len(dims)}: {x.shape}"
         )
     if method not in METHODS:
         raise ShapeError(f"{title}: method must be 'linear' or 'nearest', not {method!r}")
     if method == "linear" and not x.dtype.is_floating:
         raise ShapeError(
-            f"{title}: the input is {x.dtype.name}, which has no values between two others. Fix: method='nearest', or "
-            "cast it"
+            f"{title}: method 'linear' needs a floating-point input, but the input is {x.dtype.name}. "
+            "Fix: use method='nearest', or cast the input."
         )
     sizes = per_dimension(title, "sizes", sizes, num_spatial)
     if min(sizes) < 1:
@@ -190,32 +197,48 @@ def _resize(num_spatial: int, x: mtf.Tensor, sizes: Ints, method: str, name: str
 
 
 def resize2d(x: mtf.Tensor, sizes: Ints, method: str = "linear", name: str | None = None) -> mtf.Tensor:
-    """Resizes 2 spatial dimensions, as `tf.image.resize(x, sizes, antialias=False)`; see `resize3d`."""
-    return _resize(2, x, sizes, method, name)
+    """Resizes 2 spatial dimensions, like `tf.image.resize(x, sizes, antialias=False)` on the whole tensor.
 
-
-def resize3d(x: mtf.Tensor, sizes: Ints, method: str = "linear", name: str | None = None) -> mtf.Tensor:
-    """Resizes 3 spatial dimensions, up or down, as `tf.image.resize(..., antialias=False)` resizes 2.
-
-    `y[batch..., x', y', z', channels] = sum over x, y, z of wx[x', x] wy[y', y] wz[z', z] x[batch..., x, y, z,
-    channels]`
-
-    Voxels are cells, so centers are at halves and the borders of the volume stay where they are. Linear: weights of the
-    two voxels around each new center; nearest: the voxel that it lies in, of any dtype.
-
-    May be split: everything. A spatial dimension n -> o is split over N legally if N divides n and o; a slice then
-    needs at most one voxel of each neighbor, and none for nearest.
+    `resize3d` gives the formula and the dimensions that may be split.
 
     Args:
-      x: Tensor[batch..., x, y, z, channels]
-      sizes: voxels of x', y', z': an int, or one for each spatial dimension.
+      x: Tensor[batch..., x, y, channels]
+      sizes: voxels of x' and y': an int, or one for each spatial dimension.
       method: "linear" or "nearest".
       name: name of the operation.
 
     Returns:
-      Tensor[batch..., x', y', z', channels] of the same dtype: spatial dimensions keep their names.
+      Tensor[batch..., x', y', channels] of the same dtype. Dimensions keep their names.
 
     Raises:
-      ShapeError: dimensions, sizes, a method or a dtype that cannot be.
+      ShapeError: the shape or the dtype of the input does not fit the sizes or the method.
+    """
+    return _resize(2, x, sizes, method, name)
+
+
+def resize3d(x: mtf.Tensor, sizes: Ints, method: str = "linear", name: str | None = None) -> mtf.Tensor:
+    """Resizes 3 spatial dimensions, like `tf.image.resize(..., antialias=False)` resizes 2.
+
+    `y[batch..., x', y', z', channels] = sum over x, y, z of wx[x', x] wy[y', y] wz[z', z] x[batch..., x, y, z,
+    channels]`
+
+    Voxels are cells with their centers at halves, so the borders of the volume do not move. The method "linear" weights
+    the two voxels around each new center, and needs a floating-point dtype. The method "nearest" copies the voxel that
+    contains the center, and takes any dtype.
+
+    Every dimension may be split. A spatial dimension with n voxels in the input and o voxels in the output may be split
+    over N processors if N divides both n and o. A slice then needs at most one voxel of each neighbor.
+
+    Args:
+      x: Tensor[batch..., x, y, z, channels]
+      sizes: voxels of x', y' and z': an int, or one for each spatial dimension.
+      method: "linear" or "nearest".
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch..., x', y', z', channels] of the same dtype. Dimensions keep their names.
+
+    Raises:
+      ShapeError: the shape or the dtype of the input does not fit the sizes or the method.
     """
     return _resize(3, x, sizes, method, name)
