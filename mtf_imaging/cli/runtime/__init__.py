@@ -1,1 +1,1 @@
-"""What surrounds a command: messages, failures, TensorFlow's log lines, help."""
+"""The surroundings of a command: help, messages, failures, TensorFlow's log lines and the next step."""
