@@ -35,17 +35,17 @@ def test_a_contender_is_read_as_it_is_written(word, contender):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["--contenders=2x2,2xb"], "'2xb' is no mesh of processors such as 2x2"),
-        (["--contenders=tf:2x2"], "'tf' has no mesh; write 'tf'"),
-        (["--contenders=stacked"], "'' is no mesh"),
-        (["--contenders=nobody:2"], "'nobody' is no contender; there are tf, stacked"),
-        (["--contenders=0x2"], "'0x2' is no mesh"),
-        (["--networks=N3"], "'N3' is not known; there are N1, N2"),
-        (["--resolution=64,64"], "'64,64' has 2 numbers; give one, or three"),
-        (["--servers=2,x"], "'x' is no number above 0"),
+        (["--contenders=2x2,2xb"], "'2xb' is not a mesh of one to three positive integers, such as 2x2"),
+        (["--contenders=tf:2x2"], "'tf' takes no mesh; write 'tf'"),
+        (["--contenders=stacked"], "'' is not a mesh"),
+        (["--contenders=nobody:2"], "'nobody' is not a kind of contender; choose from tf, stacked"),
+        (["--contenders=0x2"], "'0x2' is not a mesh"),
+        (["--networks=N3"], "'N3' is not known; choose from N1, N2"),
+        (["--resolution=64,64"], "'64,64' has 2 numbers; give one or three"),
+        (["--servers=2,x"], "'x' is not a positive integer"),
         (["--python=torch=nowhere"], "'torch=nowhere' is not KIND=PATH"),
         (["--show=nowhere.json"], "No such file or directory: 'nowhere.json'"),
-        (["--rounds=0"], "'0' is no number above 0"),
+        (["--rounds=0"], "'0' is not a positive integer"),
     ],
 )
 def test_what_cannot_be_is_refused(words, fault, capsys):
@@ -77,7 +77,7 @@ def row(name, kind, steps, peak=200, **fields):
 def test_ratios_are_of_rounds_that_both_took():
     drift = np.linspace(1, 5, 21)  # of the machine, for both alike
     rows = [row("tf", "tf", list(drift)), row("2x2", "stacked", list(1.5 * drift), peak=250), row("4", "stacked", [3])]
-    summary.summarise(Step("N1", (10, 10, 5)), rows)
+    summary.summarize(Step("N1", (10, 10, 5)), rows)
     reference, slower, short = rows
     assert reference["ratio"] == 1
     assert reference["quartiles_s"] == [2, 3, 4]
@@ -91,7 +91,7 @@ def test_ratios_are_of_rounds_that_both_took():
 def test_memory_is_that_of_the_process_that_computes():
     others = {"others_base_bytes": {"a": 100, "b": 100}, "others_bytes": {"a": 130, "b": 140}}
     rows = [row("tf", "tf", [1.0]), row("servers:2", "servers", [1.0], **others)]
-    summary.summarise(Step("N1", (10, 10, 5)), rows)
+    summary.summarize(Step("N1", (10, 10, 5)), rows)
     assert (rows[1]["memory_bytes"], rows[1]["over_import_bytes"]) == (140, 40)
     assert rows[1]["over_import_ratio"] == 0.4
 
@@ -99,7 +99,7 @@ def test_memory_is_that_of_the_process_that_computes():
 def test_other_losses_are_faults_only_where_results_must_be_equal():
     rows = [row("2x2", "stacked", [1.0], loss_differs=[1e-6, 2e-4]), row("x", "nohalo", [1.0], loss_differs=[0.1, 0.1])]
     (fault,) = unequal(Step("N1", (8, 8, 8)), rows)
-    assert "2x2: the losses of the first two steps are off tf's by 2.0e-04" in fault
+    assert "2x2: the first two losses differ from those of tf by 2.0e-04" in fault
     assert not unequal(Step("N1", (8, 8, 8), dtype="bfloat16"), rows)
 
 
@@ -215,7 +215,7 @@ def test_groups_of_one_step_are_one_table():
 
 def test_a_result_can_be_shown_again(tmp_path, capsys):
     rows = [row("tf", "tf", [1.0, 2.0]), row("2x2", "stacked", [2.0, 2.0], error="step: not done after 2 s")]
-    summary.summarise(Step("N1", (10, 10, 5)), rows)
+    summary.summarize(Step("N1", (10, 10, 5)), rows)
     result = {
         "command": "python -m benchmarks.partition",
         "began": "2026-01-01 00:00+00:00",

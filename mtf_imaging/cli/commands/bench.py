@@ -27,8 +27,8 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_multi_string(
         "setup",
         None,
-        "MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, for instance 4x4; "
-        "may be repeated. Default: one processor, and the layout of the job.",
+        "MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, as 4x4; may be "
+        "repeated. Default: one processor, and the layout of the job.",
         flag_values=values,
     )
     flags.DEFINE_integer("steps", 10, "Number of timed steps of each setup.", lower_bound=1, flag_values=values)

@@ -43,14 +43,14 @@ def run(values: flags.FlagValues) -> str:
     run_command("convert", input_dir=held_out, output_dir=held_out_records, resolution=64)
     announce(
         "train with every volume split 4 x 4, on 16 processors simulated by 1 device",
-        "4 minutes",
+        "3 minutes",
         "The held-out cases are scored during training, for TensorBoard.",
     )
     run_command("train", data_dir=records, eval_dir=held_out_records, model_dir=model, gin_file=["unet3d_demo", "4x4"])
     announce(
         "segment and score the held-out cases with the last checkpoint",
         "15 seconds",
-        "(--checkpoint best was selected on these cases, so its score would be too optimistic.)",
+        "The best checkpoint was selected on these cases, so its score would be too optimistic.",
     )
     run_command("evaluate", model_dir=model, input_dir=held_out, output_dir=evaluation)
     announce(f"segment one volume, case {case.key}, and write it as NIfTI", "10 seconds")
@@ -58,8 +58,8 @@ def run(values: flags.FlagValues) -> str:
     announce(
         f"repeat the first {_COMPARED_STEPS} training steps on 16 processors and on 1",
         "30 seconds",
-        "A layout never changes results. (The steps run in float64, because float32 rounds differently under every "
-        "layout and Adam amplifies the difference.)",
+        "A layout never changes results. These steps use float64, because float32 rounds differently under every "
+        "layout and Adam amplifies the difference.",
     )
     for layout, folder in _COMPARED.items():
         gin = {"gin_file": ["unet3d_demo", layout], "gin_param": 'job.dtype="float64"'}
@@ -87,7 +87,9 @@ class _Steps:
           note: a remark.
         """
         self._number += 1
-        say(" ".join([f"Step {self._number} of {self._total}: {what} (about {duration}).", note]).rstrip())
+        say(f"Step {self._number} of {self._total}: {what} (about {duration}).")
+        if note:
+            print(f"# {note}", flush=True)
 
 
 def report(out: Path) -> str:

@@ -36,7 +36,7 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> str | None:
     if values.picture is not None and Path(values.picture).suffix.lower() != ".png":
         raise ConfigError(
-            f"--picture {values.picture}: the picture must be a PNG file. Fix: --picture {Path(values.picture).stem}.png"
+            f"--picture {values.picture}: only PNG files are written. Fix: --picture {Path(values.picture).stem}.png"
         )
     configuration = setup_flags.Configuration(
         values,

@@ -32,9 +32,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> str | None:
     if values.memory_limit is not None and not values.memory_limit > 0:
-        raise ConfigError(
-            f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number, or leave it out."
-        )
+        raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files)
     import_tensorflow()

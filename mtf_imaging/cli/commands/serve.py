@@ -67,7 +67,7 @@ def start(port: int):
 
 
 def _check_free(port: int) -> None:
-    """Raises ConfigError if the port is in use; TensorFlow would share it, and each server would get some connections."""
+    """Raises ConfigError if the port is in use; two TensorFlow servers on one port would share its connections."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a server that just ended is free
         try:

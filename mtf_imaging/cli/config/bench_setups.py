@@ -9,7 +9,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
 _ONE_PROCESSOR_NAME = "one processor"
-_FORM = "for instance --setup rows:2,cols:2/x:rows,y:cols (MESH/LAYOUT), --setup / (one processor) or --setup 4x4 (a layout file)"
+_FORM = "give --setup MESH/LAYOUT (rows:2,cols:2/x:rows,y:cols), --setup / (one processor) or a layout file (4x4)"
 _BOUND = ("mesh_shape", "layout")
 
 

@@ -63,7 +63,7 @@ class OwnModules:
         file = getattr(sys.modules[name], "__file__", None)
         if file is None or Path(file).resolve() != Path(own.origin).resolve():
             raise ConfigError(
-                f"'import {name}' imports the Python or installed module '{name}' ({file or 'built in'}), not {own.origin}. "
+                f"'import {name}' imports another module of that name ({file or 'built in'}), not {own.origin}. "
                 "Fix: rename your module."
             )
 

@@ -34,8 +34,9 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         NAME,
         None,
-        "Replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices along each dimension "
-        "of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. The resulting layout is printed.",
+        "Replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices along each "
+        "dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the "
+        "resulting layout.",
         flag_values=values,
     )
     flags.DEFINE_integer(
@@ -70,8 +71,8 @@ def read(values: flags.FlagValues) -> PartitionDims | None:
     count = num_dims(dims.numbers)
     if count not in _DIMS:
         raise LayoutError(
-            f"--input_partition_dims {typed} has {count} numbers for the image, but an image has 3 to 5 dimensions. Fix: "
-            "give one number each for the batch, one to three spatial dimensions and the channels, as in [1,4,2,1]."
+            f"--input_partition_dims {typed} has {count} numbers for the image, but an image has 3 to 5 dimensions. "
+            "Fix: give one number for each of batch, one to three spatial dimensions and channels, as in [1,4,2,1]."
         )
     same = dims.over(_DIMS[count])
     given = [f"--{name} {values[name].value!r}" for name in same._fields if values[name].value is not None]

@@ -23,9 +23,9 @@ _SETUP = {
     "mesh_shape": "Names and sizes of the mesh dimensions, for instance rows:2,cols:2.",
     "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols,batch:cores.",
     "mesh_impl": f"Placement of the processors on devices: {', '.join(MESH_IMPLS)}.",
-    "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: the resolution of the records.",
-    "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: the spacing of the records.",
-    "cluster": "Hosts that compute, each running `mtf-imaging serve`, for instance host0:2222,host1:2222; default: this process.",
+    "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: as the records.",
+    "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: as the records.",
+    "cluster": "Servers that compute (see mtf-imaging serve), as host0:2222,host1:2222; default: this process.",
 }
 _COUNTS = {
     "batch_size": "Volumes in a step, over all processors.",

@@ -257,7 +257,8 @@ def _with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | Non
         except (DataError, OSError):
             continue
         if found and found.sampling == manifest.sampling and not {*found.cases} & {*manifest.cases}:
-            return (folder, other) if len(manifest.cases) >= len(found.cases) else (other, folder)
+            # Of two sets with as many cases, the held-out set is the one that was converted last.
+            return (folder, other) if len(manifest.cases) > len(found.cases) else (other, folder)
     return folder, None
 
 
