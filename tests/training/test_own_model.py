@@ -132,7 +132,7 @@ def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
         (
             ["--gin_param=job.task = @FindBlobs"],
             "mtf-imaging: task is the class FindBlobs, not an object of it. Fix: task=FindBlobs().\n"
-            "On the command line: job.task in a --gin_file (a run keeps its own in config.gin).\n",
+            "On the command line: job.task in a --gin_file (the config.gin of a run already contains it).\n",
         ),
         (["--gin_param=job.task = @Images()"], "task is a Images, which has no method inputs and no method loss"),
         (["--gin_param=train.data = @FindBlobs()"], "\nOn the command line: --gin.train.data='@NAME()'.\n"),
