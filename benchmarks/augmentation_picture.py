@@ -83,7 +83,7 @@ def samples(records, options):
 
 
 def difference(one, other):
-    """Returns a visual difference of two samples, in which the labels weigh most."""
+    """Returns the visual difference of two samples, dominated by their labels."""
     return np.abs(one[0] - other[0]).mean() + (one[-1] != other[-1]).mean()
 
 

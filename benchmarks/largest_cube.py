@@ -40,7 +40,7 @@ def largest(limit, fixed, slope, multiple):
 
 
 def confirm_largest(setting, limit, multiple):
-    """Returns the largest size up to that of the setting whose step stays within `limit`, and its `Measured`."""
+    """Returns the largest size whose step stays within `limit`, at most that of the setting, and its `Measured`."""
     while setting.size >= multiple:
         measured = peak_of(setting)
         if measured.peak <= limit:

@@ -109,8 +109,8 @@ def main():
         print(f"{arguments.cases} case(s) of {size} voxels with {arguments.lesions} lesions, {os.cpu_count()} cores")
         print(f"{'workers':>8}{'s':>8}{'s a case':>10}{'GiB a process':>15}")
         for workers in arguments.workers:
-            seconds, held = measure(Path(folder), workers)
-            print(f"{workers:8}{seconds:8.1f}{seconds / arguments.cases:10.1f}{held / GIB:15.2f}", flush=True)
+            seconds, peak = measure(Path(folder), workers)
+            print(f"{workers:8}{seconds:8.1f}{seconds / arguments.cases:10.1f}{peak / GIB:15.2f}", flush=True)
 
 
 if __name__ == "__main__":

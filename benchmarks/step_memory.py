@@ -102,10 +102,10 @@ def measure(setting, steps=2):
     peak, tensors = peak_bytes(), 0
     for _ in range(steps - 1):
         tf.config.experimental.reset_memory_stats("CPU:0")
-        held = tf.config.experimental.get_memory_info("CPU:0")["current"]
+        current = tf.config.experimental.get_memory_info("CPU:0")["current"]
         began = time.perf_counter()
         program(**batch)
-        tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"] - held
+        tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"] - current
     return Measured(before, peak, tensors, time.perf_counter() - began)
 
 

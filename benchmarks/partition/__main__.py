@@ -54,7 +54,7 @@ def _parser():
     add = parser.add_argument
     add("--networks", type=_networks, default=",".join(NETWORKS), help="networks (%(default)s)")
     add("--contenders", type=_contenders, default=_CONTENDERS, help="contenders (%(default)s)")
-    add("--servers", type=_numbers, default="", help="also measure servers, this many: 2,4")
+    add("--servers", type=_numbers, default="", help="numbers of servers to measure in addition, for instance 2,4")
     add("--weak", type=_positive, metavar="VOXELS", help="measure growing meshes with VOXELS^3 per processor instead")
     add("--resolution", type=_sizes, default="128", help="voxels along x, y and z: 128, or 128,128,64 (%(default)s)")
     for name in ("batch", "base_filters", "depth", "convs"):

@@ -10,7 +10,7 @@ from mtf_imaging.meshes import cluster
 
 
 class Servers(Stacked):
-    """The contender whose activations and gradients are in servers; their memory is measured."""
+    """The contender whose activations and gradients are on servers; it reports the memory of the servers."""
 
     mesh_impl = "placement"
 
@@ -19,7 +19,7 @@ class Servers(Stacked):
         count = self._contender.processors
         processes = [subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) for _ in range(count)]
         for process in processes:
-            atexit.register(process.kill)  # for an exit of this process that does not end its children
+            atexit.register(process.kill)  # ends the servers if this process exits without ending its children
         ready = [re.search(r":(\d+) is ready", process.stdout.readline()) for process in processes]
         self._addresses = [f"localhost:{match[1]}" for match in ready]
         cluster.connect(",".join(self._addresses))

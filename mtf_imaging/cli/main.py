@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dispatch(argv: list[str]) -> None:
-    if argv[:1] == ["help"]:  # what many programs accept in place of --help
+    if argv[:1] == ["help"]:  # many programs accept this word instead of --help
         argv = [*argv[1:], "--help"]
     words = [word for word in argv if not word.startswith("-")]
     wants_help = any(word in ("-h", "-help", "--help") for word in argv) or argv[1:] == ["help"]

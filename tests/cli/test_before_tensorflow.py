@@ -95,7 +95,7 @@ ERRORS = [
     (f"{TRAIN} --data_dir none", "none: this folder of records does not exist."),
     (
         f"{TRAIN} --data_dir records --eval_dir empty",
-        "no job is given, so the job is unet3d_demo\n"
+        "no job given; using unet3d_demo\n"
         "mtf-imaging: empty: this folder of records holds no records. Fix: run convert with it as the output folder.\n",
     ),
     ("convert --input_dir none --output_dir new", "none: this folder of cases does not exist."),

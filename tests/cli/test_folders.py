@@ -1,4 +1,4 @@
-"""convert, evaluate and predict on folders named as the public data sets, with a fixed voxel size in mm."""
+"""convert, evaluate and predict on folders with the names of the public data sets, with a fixed voxel size in mm."""
 
 import json
 

@@ -210,7 +210,7 @@ def test_shipped_files_are_found_in_a_clone_and_installed(tmp_path, monkeypatch)
     for folder in (package / "gin", tmp_path / "gin"):
         folder.mkdir(parents=True)
     monkeypatch.setattr(resources.mtf_imaging, "__file__", str(package / "__init__.py"))
-    assert resources.root() == package  # in site-packages, the folder `gin` beside the package belongs to gin-config
+    assert resources.root() == package  # in site-packages, the folder `gin` next to the package belongs to gin-config
     (tmp_path / "setup.py").touch()
     assert resources.root() == tmp_path
 

@@ -1,4 +1,4 @@
-"""`mtf-imaging phantom`: writes synthetic cases, named and shaped as those of LiTS."""
+"""`mtf-imaging phantom`: writes synthetic cases in the format of LiTS."""
 
 from absl import flags
 

@@ -17,7 +17,7 @@ EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3
 REQUIRED = ("data_dir", "model_dir")
 NOTES = (
     "SIGTERM, SIGUSR1 and Ctrl-C end the run: it finishes the current step, saves a checkpoint and exits with code 75 "
-    "(130 for Ctrl-C). Start the same command again to resume; on a CPU, the final weights are the same as those of an "
+    "(130 for Ctrl-C). Start the same command again to resume; on a CPU, the final weights equal those of an "
     "uninterrupted run. A second signal ends the run at once. docs/slurm/one_node.sbatch is an example for Slurm.",
 )
 

@@ -47,7 +47,7 @@ def parse_setup(text: str) -> NamedSetup:
 
 
 def _read_layout_file(name: str) -> NamedSetup:
-    """Reads a layout file without binding it, because gin's only configuration is that of the job."""
+    """Reads a layout file without binding it, because gin has only one configuration, which the job uses."""
     path = find_gin_file(name)
     try:
         bound, uses = read_gin_text([path])

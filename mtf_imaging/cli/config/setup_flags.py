@@ -112,7 +112,7 @@ class Configuration:
         given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
         if job and not has_job:
-            _logger.info("no job is given, so the job is %s", job)
+            _logger.info("no job given; using %s", job)
             earlier = [gin_config.find_gin_file(job)]
         elif needs_job and not has_job and not any("job.task" in text for text in values.gin_param):
             folder = Path(saved).parent

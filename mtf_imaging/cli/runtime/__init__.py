@@ -1,1 +1,1 @@
-"""The surroundings of a command: help, messages, failures, TensorFlow's log lines and the next step."""
+"""The help, the messages, the failures and the next step of a command."""

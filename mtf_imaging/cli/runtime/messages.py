@@ -22,7 +22,7 @@ class _AboveBars(logging.Handler):
 
 
 def show() -> None:
-    """Writes the log records of the package from INFO on, and those of libraries from WARNING on, to stderr."""
+    """Writes the log records of the package from INFO on and of libraries from WARNING on to stderr."""
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
         logger.addHandler(_AboveBars())

@@ -59,7 +59,7 @@ def command_words(command: str, values: dict[str, Any]) -> list[str]:
 
 
 def after_phantom(values: flags.FlagValues) -> str | None:
-    """Suggests to convert the cases."""
+    """Suggests converting the cases."""
     if values.num_cases < 1:
         return None
     records = _free(_beside(values.output_dir, "records"))
@@ -67,7 +67,7 @@ def after_phantom(values: flags.FlagValues) -> str | None:
 
 
 def after_convert(values: flags.FlagValues) -> str | None:
-    """Suggests to train on the records, or to look at the cost of a step first where they are large."""
+    """Suggests training on the records, or estimating the cost of a step if the records are large."""
     from mtf_imaging.data.records.manifest import read_manifest
     from mtf_imaging.data.sampling.grid import format_grid
 
@@ -93,13 +93,13 @@ def after_convert(values: flags.FlagValues) -> str | None:
 
 
 def after_dry_run(values: flags.FlagValues) -> str:
-    """Suggests the same training, without --dry_run."""
+    """Suggests the same training without --dry_run."""
     given = {name: values[name].value for name in values if values[name].present and name != "dry_run"}
     return _line("train", **given)
 
 
 def after_train(values: flags.FlagValues, fold: int | None, is_records: bool) -> str:
-    """Suggests to evaluate the held-out cases where their folder can be found, and else to look at the curves.
+    """Suggests evaluating the held-out cases if their folder is found, and viewing the training curves otherwise.
 
     Args:
       values: the flags of train.
@@ -121,14 +121,14 @@ def after_train(values: flags.FlagValues, fold: int | None, is_records: bool) ->
 
 
 def after_evaluate(values: flags.FlagValues) -> str:
-    """Names the report and the curves."""
+    """Names the report and the command for the training curves."""
     return (
         f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or run {_tensorboard(values.model_dir)}"
     )
 
 
 def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") -> str | None:
-    """Suggests to score the segmentations where the cases have references, and else to look at the first.
+    """Suggests scoring the segmentations if the cases have references, and viewing the first one otherwise.
 
     Args:
       values: the flags of predict.
@@ -151,17 +151,17 @@ def after_score(values: flags.FlagValues) -> str:
 
 
 def after_study(values: flags.FlagValues) -> str:
-    """Suggests to compare the curves of all trainings."""
+    """Suggests comparing the curves of all trainings."""
     return _tensorboard(values.output_dir)
 
 
 def after_demo(output_dir: Path) -> str:
-    """Suggests to look at the cost of the layout of the demo."""
+    """Suggests estimating the costs of the layout of the demo."""
     return _line("explain", model_dir=output_dir / "model", data_dir=output_dir / "records")
 
 
 def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
-    """Suggests to measure the layout where this machine has the memory for it, and else to search for a better one.
+    """Suggests measuring the layout if this machine has the memory for it, and searching for a layout otherwise.
 
     Args:
       values: the flags of explain.
@@ -180,7 +180,7 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
 def after_search(
     values: flags.FlagValues, best: "Found | None", recompute: bool, size: int | None = None
 ) -> str | None:
-    """Suggests to train under the best layout where the data are known, and else to look at its costs.
+    """Suggests training under the best layout if the data are known, and estimating its costs otherwise.
 
     Args:
       values: the flags of search.
@@ -199,7 +199,7 @@ def after_search(
 
 
 def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:
-    """Suggests to train under the fastest layout where the data are known, and else to look at its costs.
+    """Suggests training under the fastest layout if the data are known, and estimating its costs otherwise.
 
     Args:
       values: the flags of bench.
@@ -214,7 +214,7 @@ def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:
 
 
 def after_parameters(names: Iterable[str]) -> str:
-    """Suggests to look at the effect of a parameter of the U-Net, or at the flags of train."""
+    """Suggests estimating the effect of a parameter of the U-Net, or listing the flags of train."""
     if any(name.endswith("UNet3D.base_filters") for name in names):
         return _line("explain", resolution=_DEMO_RESOLUTION) + " --gin.UNet3D.base_filters=16"
     return _line("train", help=True)
@@ -246,7 +246,7 @@ def _with_saved_job(values: flags.FlagValues, job: dict) -> dict:
 def _with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None]:
     """Returns the records to train on and the held-out records.
 
-    Two folders side by side with the same sampling and different cases are a training set and its held-out set.
+    Two sets in the same folder with the same sampling and different cases are a training set and a held-out set.
     """
     from mtf_imaging.data.records.manifest import read_manifest
     from mtf_imaging.errors import DataError
@@ -270,7 +270,7 @@ def _folds(number: int) -> dict[str, int]:
 
 
 def _folder_of_held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
-    """Returns the folder that the held-out records were converted from, if it lies beside the records.
+    """Returns the folder that the held-out records were converted from, if it is in the same folder as the records.
 
     Without a fold, the folder must hold no other cases: evaluate scores all of a folder.
     """
@@ -309,7 +309,7 @@ def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) 
 
 
 def _siblings(folder: Path) -> Iterator[Path]:
-    """Yields the folders beside a folder."""
+    """Yields the other folders in the parent of a folder."""
     others = (path for path in sorted(folder.parent.iterdir()) if path.is_dir() and not path.samefile(folder))
     yield from (path for _, path in zip(range(_SIBLINGS), others))
 

@@ -11,7 +11,7 @@ from mtf_imaging.errors import MtfImagingError
 
 
 def say(text: str) -> None:
-    """Prints what the next command lines do."""
+    """Announces the next command lines."""
     print(f"\n# {text}", flush=True)
 
 

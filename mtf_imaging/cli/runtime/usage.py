@@ -67,7 +67,7 @@ def _elsewhere(flag: str, values: flags.FlagValues) -> str:
 
 
 def _with_closest_choice(message: str) -> str:
-    """Completes absl's message about a value by the closest of the choices."""
+    """Returns the message of absl, with the closest choice if a value is not one of the choices."""
     match = _CHOICES.search(message)
     if not match:
         return f"{message}."
@@ -83,7 +83,7 @@ def _gin_shorthand(word: str) -> str:
 
 
 def _flags_of(command) -> flags.FlagValues:
-    values = flags.FlagValues()  # not absl's global one, on which libraries define their own flags
+    values = flags.FlagValues()  # not the global flags of absl, which libraries extend
     command.define_flags(values)
     return values
 
@@ -127,7 +127,7 @@ def command_help(name: str, command) -> str:
         needed = " (required)" if flag.name in command.REQUIRED else ""
         default = f" (default: {flag.default})" if flag.default not in (None, False, []) else ""
         lines.append(f"  --{flag.name}{needed}")
-        text = flag.help.split(";\n")[0]  # absl appends that the flag may be repeated, which our text says already
+        text = flag.help.split(";\n")[0]  # drops the note of absl that the flag may be repeated
         lines += textwrap.wrap(f"{text}{default}", _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     for note in getattr(command, "NOTES", ()):
         lines += ["", *textwrap.wrap(note, _WIDTH)]
