@@ -146,7 +146,10 @@ def test_a_file_may_include_files_in_its_folder(here):
         ("Augmentation.elastik=1", "doesn't have a parameter named 'elastik'. Did you mean 'elastic'?"),
         ("toy.q=1", "doesn't have a parameter named 'q'. Known: num_steps, rate, child."),
         ("setup.layout=x:rows", "In gin, a string needs quotes, for instance --gin.setup.layout='\"x:rows\"'."),
-        ("job.dtype=bfloat16", "for instance --gin.job.dtype='\"bfloat16\"'."),
+        (
+            "job.dtype=bfloat16",
+            "the value is not valid gin. In gin, a string needs quotes, for instance --gin.job.dtype='\"bfloat16\"'.",
+        ),
         (
             "seed=1",
             "'seed' is not of the form NAME.PARAMETER, and no file uses %seed. Did you mean 'train.seed'? Fix: give",

@@ -12,7 +12,7 @@ from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.files.run_folder import CONFIG
 
-SUMMARY = "measures training steps under several layouts and compares them with the estimates of explain."
+SUMMARY = "measures training steps under several layouts and compares them with explain."
 EXAMPLE = "mtf-imaging bench --gin_file unet3d_demo --resolution 64 --setup / --setup 4x4 --setup rows:2/x:rows"
 REQUIRED = ()
 NOTES = (

@@ -11,7 +11,7 @@ from mtf_imaging.cli.runtime.next_step import after_demo
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.data.cases.hold_out import EVERY, hold_out
 
-SUMMARY = "runs the whole workflow on synthetic or your own CTs: convert, train, evaluate, predict."
+SUMMARY = "runs the whole workflow, from convert to predict, on synthetic or your own CTs."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 REQUIRED = ("output_dir",)
 NOTES = (

@@ -12,7 +12,7 @@ from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
 
-SUMMARY = "estimates the memory, exchange and time of a layout, or lists its faults; uses no device."
+SUMMARY = "estimates the memory, exchanges and time of a layout, or lists its faults."
 EXAMPLE = "mtf-imaging explain --gin_file unet3d_lits --resolution 512 --hardware h200 --picture layout.png"
 REQUIRED = ()
 NOTES = (

@@ -1,5 +1,6 @@
 """`mtf-imaging study`: trains one network at several resolutions and plots Dice against resolution."""
 
+import time
 from pathlib import Path
 
 from absl import flags
@@ -9,7 +10,7 @@ from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.studying import NUM_CASES, RESOLUTIONS, SEEDS, run_study
 
-SUMMARY = "trains one network at several resolutions on the same cases, and plots Dice against resolution."
+SUMMARY = "trains one network at several resolutions and plots Dice against resolution."
 EXAMPLE = "mtf-imaging study --output_dir study"
 REQUIRED = ("output_dir",)
 
@@ -72,6 +73,7 @@ class _CommandLines:
 
     def __init__(self, values: flags.FlagValues, total: int):
         self._values, self._total, self._trained = values, total, 0
+        self._began = 0.0
         self._job = {"gin_file": values.gin_file, "gin_param": values.gin_param}
 
     def say(self, text: str) -> None:
@@ -85,9 +87,17 @@ class _CommandLines:
 
     def train(self, data_dir: Path, model_dir: Path, seed: int) -> None:
         steps = {} if self._values.num_steps is None else {"num_steps": self._values.num_steps}
+        say(f"Training {self._trained + 1} of up to {self._total}{self._time_left()}.")
         self._trained += 1
-        say(f"Training {self._trained} of up to {self._total}.")
         run_command("train", data_dir=data_dir, model_dir=model_dir, seed=seed, **steps, **self._job)
+
+    def _time_left(self) -> str:
+        """Estimates the remaining time from the previous trainings, which had the same or lower resolutions."""
+        if not self._trained:
+            self._began = time.monotonic()
+            return ""
+        seconds = (time.monotonic() - self._began) / self._trained * (self._total - self._trained)
+        return f" (at least {max(1, round(seconds / 60))} min left)"
 
     def evaluate(self, model_dir: Path, input_dir: Path, output_dir: Path) -> None:
         run_command("evaluate", model_dir=model_dir, input_dir=input_dir, output_dir=output_dir)

@@ -17,6 +17,7 @@ from mtf_imaging.spelling import did_you_mean
 
 _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
 _AMBIGUOUS = re.compile(r"Ambiguous selector '([^']+)', matches \[([^]]+)\]\.?")
+_MALFORMED = re.compile(r"malformed node or string.*")  # ends in the address of an object
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
 
 
@@ -135,6 +136,7 @@ def _explanation(error: Exception, bindings: str) -> str:
         known = list(inspect.signature(gin_internals.wrapped(match[1])).parameters)
         hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
     elif isinstance(error, SyntaxError):
+        text = _MALFORMED.sub("the value is not valid gin.", text)
         hint = f" In gin, a string needs quotes, for instance {_quoted_example(bindings)}."
     else:
         hint = ""

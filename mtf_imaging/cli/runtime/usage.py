@@ -106,7 +106,7 @@ def overview(commands: dict) -> str:
             f"Usage: {PROGRAM} COMMAND [flags]",
             "",
             *lines,
-            "To begin, run the whole workflow on made-up CTs (6 minutes on 2 CPU cores):",
+            "To begin, run the whole workflow on synthetic CTs (6 minutes on 2 CPU cores):",
             f"  {commands['demo'].EXAMPLE}",
             "To list the flags of a command, with an example:",
             f"  {PROGRAM} train --help",
