@@ -62,7 +62,7 @@ def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_p
     out = capsys.readouterr().out
     assert re.findall(r"^# Training (\d) of up to 6(.*)\.$", out, re.MULTILINE) == [
         ("1", ""),
-        *((str(number), " (at least 1 min left)") for number in range(2, 7)),
+        *((str(number), " (about 1 min left)") for number in range(2, 7)),
     ]
     assert out.endswith(f"\nNext: tensorboard --logdir {tmp_path / 'study'}\n")
     assert "32^3" in out

@@ -127,7 +127,7 @@ def test_an_optimizer_of_ones_own_is_the_same_under_every_layout(folder):
         ),
         (
             ["--gin_param=import my_optimizer", "--gin_param=train.optimizer = @Lion()"],
-            "Lion.learning_rate has no value. Fix: set it in a gin file, as Lion.learning_rate = VALUE, or on",
+            "Lion.learning_rate has no value. Fix: set it in a gin file, Lion.learning_rate = VALUE, or on",
         ),
         (
             ["--gin_param=job.task = @FindBlobs"],

@@ -45,7 +45,7 @@ def run(values: flags.FlagValues) -> None:
 
     from mtf_imaging.jobs.devices import format_memory, own_peak_memory
 
-    # A command that connects replaces this cluster description by its own.
+    # A command that connects replaces this cluster description with its own.
     server = start(values.port)
     port = server.target.rpartition(":")[2]
     gpus = len(tf.config.list_physical_devices("GPU"))

@@ -97,7 +97,7 @@ class _CommandLines:
             self._began = time.monotonic()
             return ""
         seconds = (time.monotonic() - self._began) / self._trained * (self._total - self._trained)
-        return f" (at least {max(1, round(seconds / 60))} min left)"
+        return f" (about {max(1, round(seconds / 60))} min left)"
 
     def evaluate(self, model_dir: Path, input_dir: Path, output_dir: Path) -> None:
         run_command("evaluate", model_dir=model_dir, input_dir=input_dir, output_dir=output_dir)

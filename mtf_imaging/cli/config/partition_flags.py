@@ -114,7 +114,7 @@ def resolve(dims: PartitionDims) -> PartitionedLayout:
 def _names_in_job(count: int) -> str | None:
     """Returns the names of the dimensions of the job's image; None if no job is bound.
 
-    Tasks that accept several numbers of dimensions return `count` names.
+    If the task accepts several numbers of dimensions, an image with `count` dimensions is used.
     """
     try:
         gin.query_parameter("job.task")

@@ -29,7 +29,7 @@ _DEMO_JOB = "unet3d_demo"
 _DEMO_RESOLUTION = 64
 _DEMO_MULTIPLE = 8  # unet3d_demo halves the image three times
 _DEMO_LARGEST = 160  # voxels along each axis; above that, a step of unet3d_demo takes more than a laptop has
-_NUM_FOLDS = 5  # as train makes them by default
+_NUM_FOLDS = 5  # the default of train
 _JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
 _SIBLINGS = 100  # folders that are searched for cases
 
