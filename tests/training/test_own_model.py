@@ -58,7 +58,8 @@ def test_it_learns_and_its_weights_are_used_from_python(folder, capsys):
 
 def test_a_dry_run_shows_the_slices_of_the_page(folder, capsys):
     assert train("dry", "--gin_file=my_job", "--dry_run") == 0
-    cost, slices = capsys.readouterr().out.strip().rsplit("\n\n", 1)
+    report = capsys.readouterr().out.partition("Next: ")[0]
+    cost, slices = report.strip().rsplit("\n\n", 1)
     assert cost.startswith("mesh rows:2,cols:2, layout x:rows,y:cols: 4 processors on 4 devices")
     assert slices in pages.blocks(PAGE, "text")[0]
     assert not Path("dry").exists()

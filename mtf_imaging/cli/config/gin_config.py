@@ -147,8 +147,8 @@ def _explanation(error: Exception, bindings: str) -> str:
 def _quoted_example(binding: str) -> str:
     """Returns the flag of a binding with its value as a string.
 
-    >>> _quoted_example("job.dtype=bfloat16")
-    '--gin.job.dtype=\'"bfloat16"\''
+    >>> print(_quoted_example("job.dtype=bfloat16"))
+    --gin.job.dtype='"bfloat16"'
     """
     match = re.fullmatch(r"([\w.]+)\s*=\s*([\w:,./-]+)", binding.strip()) or ("", "setup.layout", "x:rows")
     return f"""--gin.{match[1]}='"{match[2]}"'"""
