@@ -28,7 +28,7 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study r
 _DEMO_JOB = "unet3d_demo"
 _DEMO_RESOLUTION = 64
 _DEMO_MULTIPLE = 8  # unet3d_demo halves the image three times
-_DEMO_LARGEST = 160  # voxels along each axis; above that, a step of unet3d_demo takes more than a laptop has
+_DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
 _JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
 _SIBLINGS = 100  # folders that are searched for cases
@@ -253,12 +253,12 @@ def _with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | Non
 
     for other in _siblings(folder):
         try:
-            found = read_manifest(other)
+            records = read_manifest(other)
         except (DataError, OSError):
             continue
-        if found and found.sampling == manifest.sampling and not {*found.cases} & {*manifest.cases}:
+        if records and records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
             # Of two sets with as many cases, the held-out set is the one that was converted last.
-            return (folder, other) if len(manifest.cases) > len(found.cases) else (other, folder)
+            return (folder, other) if len(manifest.cases) > len(records.cases) else (other, folder)
     return folder, None
 
 
@@ -327,7 +327,7 @@ def _free(path: Path) -> Path:
 
 
 def _free_memory() -> float:
-    """Returns the bytes of memory that are free; infinity where the system does not report them."""
+    """Returns the bytes of memory that are free; infinity if the system does not report them."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

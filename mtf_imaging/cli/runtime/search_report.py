@@ -52,12 +52,12 @@ def largest_text(
         fix = "Fix: more --num_devices, or a higher --memory_limit."
         return f"{_on(number, hardware, memory)}: not even the smallest cube fits. {fix}"
     size, best = largest
-    kept = "activations recomputed in the backward pass" if best.recompute else "all activations kept"
+    memory_use = "activations recomputed in the backward pass" if best.recompute else "all activations kept"
     return "\n".join(
         [
             f"{_on(number, hardware, memory)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
-            f"{kept}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} a device, "
-            f"{format_seconds(best.time.total)} a step.",
+            f"{memory_use}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} per device, "
+            f"{format_seconds(best.time.total)} per step.",
             "",
             f"To train on it: --resolution {size} {_flags(best, step)}",
         ]

@@ -134,11 +134,11 @@ def command_help(name: str, command) -> str:
     return "\n".join(lines)
 
 
-def known() -> str:
+def command_list() -> str:
     """Returns the list of commands that ends a message."""
     return f"Commands: {', '.join(COMMANDS)}. See: {PROGRAM} --help"
 
 
 def unknown_command(name: str) -> str:
     """Returns the message for a command that does not exist."""
-    return f"there is no command '{name}'.{did_you_mean(name, COMMANDS)} {known()}"
+    return f"there is no command '{name}'.{did_you_mean(name, COMMANDS)} {command_list()}"
