@@ -1,13 +1,14 @@
-# make demo              from nothing to a segmentation: installs, then runs the main job on phantom CTs
-# make demo DATA=folder  the same on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
-# make test              what should pass before every commit;  make test-all: the slow tests, too
-# make test-kill         commands killed at random moments, ten times each: 5 minutes
-# make figures           every Dice score of the documentation, measured anew: an hour on 2 cores, into figures/
-# make figures REAL_CT=folder  the scores of real CTs, too; the folder holds train/ and test/
-# make lint              ruff and mypy
-# make bench             a training step under layouts beside plain TensorFlow's: 5 minutes on 2 cores, into bench/
+# make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
+# make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
+# make test              runs the tests that must pass before every commit
+# make test-all          also runs the slow tests
+# make test-kill         kills commands at random moments, ten times each: 5 minutes
+# make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
+# make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
+# make lint              runs ruff and mypy
+# make bench             compares a training step under layouts with plain TensorFlow, into bench/: 5 minutes on 2 cores
 
-# The first Python that the package is known to run on.
+# The first supported Python that is installed.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
     $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 INSTALLED := .venv/installed
@@ -15,7 +16,7 @@ INSTALLED := .venv/installed
 demo: $(INSTALLED)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
-# Two processes, which take up to 2 GiB each; a file's tests stay together, as they share what they prepare.
+# Two processes of up to 2 GiB each. The tests of one file share fixtures, so they run in the same process.
 PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 test: $(INSTALLED)
@@ -59,7 +60,7 @@ figures: $(INSTALLED)
 	.venv/bin/python -m benchmarks.figures --output_dir figures $(if $(REAL_CT),--real_ct_dir "$(REAL_CT)")
 
 $(INSTALLED): setup.py pyproject.toml
-	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed; name one as in: make demo PYTHON=/path/to/python3.12))
+	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make demo PYTHON=/path/to/python3.12))
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@

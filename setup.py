@@ -1,4 +1,4 @@
-"""Package metadata. The network, the layouts and the jobs stand beside mtf_imaging in a clone, in it when installed."""
+"""Package metadata. models/, layouts/ and gin/ are next to mtf_imaging in a clone and inside it when installed."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "mtf_imaging/__init__.py").read_text()).group(1)
 README = HERE / "README.md"
 
-# folder of the clone -> package that it is installed as; gin/ and layouts/ hold data alone
+# folder of the clone -> installed package; gin/ and layouts/ contain only data
 FOLDERS = {
     "models": "mtf_imaging.models",
     "layouts": "mtf_imaging.layouts",
@@ -19,7 +19,7 @@ FOLDERS = {
 setup(
     name="mtf-imaging",
     version=VERSION,
-    description="Convolutional networks on images too large for one device, with Mesh-TensorFlow layouts",
+    description="Convolutional networks on images too large for one device, with Mesh TensorFlow layouts",
     long_description=README.read_text() if README.exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -30,23 +30,23 @@ setup(
     ],
     package_dir={package: folder for folder, package in FOLDERS.items()},
     package_data={
-        "mtf_imaging": ["py.typed"],  # type checkers of other projects read the annotations
+        "mtf_imaging": ["py.typed"],  # lets type checkers of other projects read the annotations
         "mtf_imaging.layouts": ["*.gin"],
         "mtf_imaging.gin": ["*.gin"],
         "mtf_imaging.evaluation.report": ["*.html", "*.css", "*.js"],
     },
     entry_points={"console_scripts": ["mtf-imaging = mtf_imaging.cli.main:main"]},
-    # Both ends of each range are versions that the tests were run with.
+    # The tests ran with both ends of each range.
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.1,<3",
         "gin-config>=0.5,<0.6",
-        "matplotlib>=3.10.8,<4",  # and with it contourpy and pillow, which draw the report's overlays
+        "matplotlib>=3.10.8,<4",  # also installs contourpy and pillow, which draw the overlays of the report
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",
         "scipy>=1.12,<2",
-        "tensorboard>=2.19,<2.23",  # below 2.21, which older TensorFlows pin, it starts with setuptools below 82 only
+        "tensorboard>=2.19,<2.23",  # versions below 2.21 need setuptools below 82; old TensorFlow versions pin them
         "tensorflow>=2.19,<2.23",
         "tqdm>=4.66,<5",
     ],
@@ -60,16 +60,16 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
             "hypothesis>=6.100,<7",
-            "ipykernel>=6.29,<8",  # with nbclient and nbformat, runs the notebook of the documentation
+            "ipykernel>=6.29,<8",  # runs the notebook of the documentation, with nbclient and nbformat
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff==0.17.*",
-            "SimpleITK>=2.3,<3",  # reads what is written as other programs do
-            "setuptools>=70.1",  # builds the wheel that is tested
-            # what mesh_tensorflow's own layers_test needs
+            "SimpleITK>=2.3,<3",  # reads our NIfTI files, as other programs do
+            "setuptools>=70.1",  # builds the wheel for the tests
+            # for layers_test of mesh_tensorflow
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
             "tf-keras>=2.19,<2.23",

@@ -1,9 +1,10 @@
-"""Draws what each option of `Augmentation` does to an axial slice of a phantom case: docs/pictures/augmentation.png.
+"""Draws docs/pictures/augmentation.png: the effect of each option of `Augmentation` on a slice of a synthetic case.
 
     python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 
-The samples are of training's own batches, with strengths at which something is to be seen. Liver is outlined in
-green, lesions in red, by the labels of the same sample; blue lines were straight, and a tenth of the field apart.
+The samples come from training batches, with strengths that make the effect visible. Green outlines show the liver
+and red outlines the lesions, from the labels of the same sample. The blue lines were straight before the augmentation,
+with a distance of a tenth of the field of view.
 """
 
 import argparse
@@ -61,7 +62,7 @@ _WARPS = {"rotation", "zoom", "translation", "elastic"}
 
 
 def with_lines(augmentation):
-    """The augmentation, with further channels that go where the image goes: x, y and 1 of each voxel."""
+    """Wraps an augmentation to warp three more channels with the image: x, y and 1 of each voxel."""
 
     def apply(image, labels, seed, sample):
         sizes = image.shape[:3]
@@ -73,7 +74,7 @@ def with_lines(augmentation):
 
 
 def samples(records, options):
-    """Slices `[x, y]` of a few samples, that which has most of the lesions: image, x, y, 1 and labels of each."""
+    """Yields image, x, y, 1 and labels of the slice `[x, y]` with the most lesion voxels, for a few samples."""
     batches = training_batches(records, 1, SEED, window=WINDOW, augmentation=with_lines(Augmentation(**options)))
     for batch in itertools.islice(batches, SAMPLES):
         image, labels = (batch[name][0].numpy() for name in ("image", "labels"))
@@ -82,12 +83,12 @@ def samples(records, options):
 
 
 def difference(one, other):
-    """How different two samples are to look at; labels count most."""
+    """Returns the visual difference of two samples, dominated by their labels."""
     return np.abs(one[0] - other[0]).mean() + (one[-1] != other[-1]).mean()
 
 
 def draw(axes, shown, title, lines):
-    """One panel, as radiology shows it."""
+    """Draws one panel in the orientation of radiology."""
     image, x, y, inside, labels = (plane.T[::-1, ::-1] for plane in shown)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="bilinear")
     for at in (x, y) if lines else ():
@@ -103,8 +104,8 @@ def draw(axes, shown, title, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="docs/pictures/augmentation.png", help="the PNG to write")
-    parser.add_argument("--case", type=int, default=0, help="number of the phantom case")
+    parser.add_argument("--output", default="docs/pictures/augmentation.png", help="PNG file to write")
+    parser.add_argument("--case", type=int, default=0, help="number of the synthetic case")
     arguments = parser.parse_args()
     figure = Figure(figsize=(8.4, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")
     with tempfile.TemporaryDirectory() as folder:
@@ -112,12 +113,12 @@ def main():
         convert(Path(folder) / "cases", Path(folder) / "records", GRID, progress=False)
         recorded = next(samples(Path(folder) / "records", {}))
         for axes, (title, options) in zip(figure.subplots(-(-len(PANELS) // COLUMNS), COLUMNS).flat, PANELS):
-            # The sample that differs most from what was recorded, for many draw next to nothing.
-            shown = max(samples(Path(folder) / "records", options), key=lambda found: difference(found, recorded))
+            # The sample that differs most from the record, because many samples are hardly augmented.
+            shown = max(samples(Path(folder) / "records", options), key=lambda sample: difference(sample, recorded))
             draw(axes, shown, title, title.split()[0] in _WARPS)
     stream = io.BytesIO()
     FigureCanvasAgg(figure).print_png(stream)
-    # Of so few colours nobody misses one, and the file is a third as large.
+    # The picture has few colors, and a palette makes the file a third as large.
     Image.open(stream).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(arguments.output, optimize=True)
     print(f"{arguments.output}: {Path(arguments.output).stat().st_size / 1000:.0f} kB")
 

@@ -1,11 +1,11 @@
-"""Measures every Dice score that the documentation quotes, and writes it there.
+"""Measures every Dice score in the documentation and writes the scores into its pages.
 
     python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
-    python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # and the row of real CTs
+    python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # includes real CTs
 
-Each score is a mean over three seeds with its range. `mtf-imaging study` makes the runs, so the command resumes where
-it was stopped. It keeps the score of every run in docs/figures/, and makes the tables and the figure of the
-documentation from these files. FOLDER holds LiTS cases in train/ and held-out cases in test/.
+Each score is a mean over three seeds with its range. `mtf-imaging study` runs the trainings, so this command resumes
+after an interruption. It keeps the scores of all runs in docs/figures/ and builds the tables and the figure of the
+documentation from these files. FOLDER contains LiTS cases in train/ and held-out cases in test/.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, 
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs/figures"
-# rows of the README's table: name of the study -> data, job
+# rows of the table in the README: name of the study -> data, job
 JOBS = {
     "demo": ("phantoms: 12 to train on, 4 held out", "`unet3d_demo`, 550 steps, 4 x 4 mesh"),
     "real_ct": ("real CT, one patient warped: 12 to train on, 4 held out", "`unet3d_real_ct`, 600 steps"),
@@ -29,7 +29,7 @@ PAGES = {"quality": ROOT / "README.md", "resolution": ROOT / "docs/evidence/reso
 
 
 def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
-    """Runs the studies and keeps their scores in `FIGURES`."""
+    """Runs the studies and copies their scores to `FIGURES`."""
     demo_cases = output_dir / "demo_cases"
     if not demo_cases.is_dir():
         _command("phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
@@ -47,7 +47,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
 
 
 def tables() -> dict[str, str]:
-    """The tables of the documentation, in Markdown, made from the files in `FIGURES`."""
+    """Returns the tables of the documentation in Markdown, from the files in `FIGURES`."""
     return {
         "quality": quality_table({name: read_study(FIGURES / f"{name}.csv") for name in JOBS}),
         "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
@@ -55,7 +55,7 @@ def tables() -> dict[str, str]:
 
 
 def quality_table(studies: dict[str, Sequence[Run]]) -> str:
-    """A row per job of `JOBS`."""
+    """Returns a table with one row for each job in `JOBS`."""
     rows = [
         [*JOBS[name], *(mean_and_range(dice_values(runs, 64, mask)) for mask in ("liver", "lesion"))]
         for name, runs in studies.items()
@@ -64,7 +64,7 @@ def quality_table(studies: dict[str, Sequence[Run]]) -> str:
 
 
 def resolution_table(runs: Sequence[Run]) -> str:
-    """A row per resolution."""
+    """Returns a table with one row for each resolution."""
     rows = [
         [f"{size}^3", *(mean_and_range(dice_values(runs, size, measure)) for measure in MEASURES)]
         for size in resolutions(runs)
@@ -76,7 +76,7 @@ def with_table(page: str, name: str, table: str) -> str:
     """Returns the text of a page with one of its tables replaced.
 
     Raises:
-      ValueError: the page has no place for the table, two comments that name it.
+      ValueError: the page lacks the two comments that mark the place of the table.
     """
     start, end = f"<!-- figures: {name} -->\n", "\n<!-- figures end -->"
     pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
@@ -86,7 +86,7 @@ def with_table(page: str, name: str, table: str) -> str:
 
 
 def write_pages() -> None:
-    """Writes the tables into their pages."""
+    """Writes the tables into the pages."""
     for name, table in tables().items():
         PAGES[name].write_text(with_table(PAGES[name].read_text(), name, table))
 
@@ -99,13 +99,13 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 def _command(*words: object) -> None:
     command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
     if subprocess.run(command, cwd=ROOT).returncode:
-        sys.exit("A command failed; the same call resumes it.")
+        sys.exit("A command failed. Fix: correct the error above and run the same command again; it resumes.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output_dir", type=Path, required=True, help="folder of the runs")
-    parser.add_argument("--real_ct_dir", type=Path, help="folder with train/ and test/ of LiTS cases")
+    parser.add_argument("--output_dir", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--real_ct_dir", type=Path, help="folder of LiTS cases in train/ and test/")
     values = parser.parse_args()
     measure(values.output_dir.resolve(), values.real_ct_dir and values.real_ct_dir.resolve())
     write_pages()

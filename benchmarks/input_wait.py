@@ -1,11 +1,16 @@
-"""Measures what part of a training step is spent waiting for data: the demo's network on records of phantom cases.
+"""Measures the share of a training step that waits for data, for the demo network and records of synthetic cases.
 
     python benchmarks/input_wait.py --size 128 --steps 12
 
-The loop, the program and the data set are those of `mtf-imaging train`. "data" is what a batch takes where nothing else
-runs, so a step that is shorter would have to wait; "alone" is a step on one batch that is kept; "step" is one on fresh
-batches, which take cores from the network; "waits" is the time of it in `next(batches)`, and "share" their ratio.
-Medians over the steps, without the first ones, and for "data" the mean. --records keeps the cases for another time.
+The loop, the program and the data set are the same as in `mtf-imaging train`. The columns are:
+
+    data     time to prepare a batch while nothing else runs; a shorter step has to wait
+    alone    time of a step on the same batch every time
+    step     time of a step on new batches, whose preparation takes cores from the network
+    waits    time of a step inside `next(batches)`
+    share    waits / step
+
+"data" is a mean and the other columns are medians, without the first steps. --records keeps the cases for later calls.
 """
 
 import argparse
@@ -31,7 +36,7 @@ from mtf_imaging.training.task import task_inputs
 
 CASES, WARM_UP = 4, 2
 WINDOW = (-160.0, 240.0)
-PAPER = {  # of gin/unet3d_lits.gin, with lesions always
+PAPER = {  # from gin/unet3d_lits.gin, with lesions in every sample
     "flips": ("x", "y", "z"),
     "half_turn": 0.5,
     "translation": 0.12,
@@ -54,7 +59,7 @@ AUGMENTATIONS = {
 
 
 class NoCheckpoints:
-    """What the loop asks of checkpoints, without any."""
+    """A replacement for `Checkpoints` that saves nothing."""
 
     every, last = 10**9, None
 
@@ -63,30 +68,30 @@ class NoCheckpoints:
 
 
 class Clock:
-    """Batches that note when each was asked for and when it came."""
+    """An iterator of batches that records when each batch is requested and delivered."""
 
     def __init__(self, batches):
         self._batches = batches
-        self.asked, self.came = [], []
+        self.requested, self.delivered = [], []
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        self.asked.append(time.perf_counter())
+        self.requested.append(time.perf_counter())
         batch = next(self._batches)
-        self.came.append(time.perf_counter())
+        self.delivered.append(time.perf_counter())
         return batch
 
     def medians(self):
-        """Seconds of a step and of the wait in it."""
-        steps = [after - before for before, after in itertools.pairwise(self.asked)][WARM_UP:]
-        waits = [came - asked for asked, came in zip(self.asked, self.came)][WARM_UP:]
+        """Returns the median seconds of a step and of the wait in it."""
+        steps = [after - before for before, after in itertools.pairwise(self.requested)][WARM_UP:]
+        waits = [delivered - requested for requested, delivered in zip(self.requested, self.delivered)][WARM_UP:]
         return statistics.median(steps), statistics.median(waits)
 
 
 def run(program, batches, steps):
-    """Makes steps by the loop of training; returns the medians of the step and of the wait."""
+    """Runs steps in the training loop and returns the median seconds of a step and of the wait in it."""
     clock = Clock(batches)
     goal = int(program.step) + WARM_UP + steps + 1
     loop.train(
@@ -96,7 +101,7 @@ def run(program, batches, steps):
 
 
 def seconds_a_batch(batches, count=20):
-    """What a batch takes where nothing else runs."""
+    """Returns the mean seconds to prepare a batch while nothing else runs."""
     for _ in range(WARM_UP):
         next(batches)
     began = time.perf_counter()
@@ -106,7 +111,7 @@ def seconds_a_batch(batches, count=20):
 
 
 def make_records(folder, size):
-    """Records of phantom cases in `folder`; what is there already is kept."""
+    """Writes records of synthetic cases into `folder`, unless they exist, and returns their folder."""
     records = Path(folder) / f"records_{size}"
     if not records.is_dir():
         write_phantom(Path(folder) / "cases", CASES, seed=0)
@@ -117,10 +122,12 @@ def make_records(folder, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=128, help="voxels along each axis")
-    parser.add_argument("--batch_sizes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--augmentations", nargs="+", choices=AUGMENTATIONS, default=["none", "all"])
-    parser.add_argument("--steps", type=int, default=12, help="of each run, besides those left out")
-    parser.add_argument("--records", help="folder for cases and records; default: one that is deleted at the end")
+    parser.add_argument(
+        "--batch_sizes", type=int, nargs="+", default=[1, 2], help="volumes in a step, a group of rows each"
+    )
+    parser.add_argument("--augmentations", nargs="+", choices=AUGMENTATIONS, default=["none", "all"], help="a row each")
+    parser.add_argument("--steps", type=int, default=12, help="measured steps of each run")
+    parser.add_argument("--records", help="folder for cases and records; default: a temporary folder")
     arguments = parser.parse_args()
 
     with contextlib.ExitStack() as stack:

@@ -1,11 +1,11 @@
 """Finds the largest cube whose training step fits a given memory on a CPU, with and without recomputation.
 
-    python -m benchmarks.largest_cube --gib 16              # from small cubes, by their bytes a voxel: minutes
-    python -m benchmarks.largest_cube --gib 16 --confirm    # and makes a step of each: hours on 2 cores, and 16 GiB
+    python -m benchmarks.largest_cube --gib 16              # extrapolates from small cubes: minutes
+    python -m benchmarks.largest_cube --gib 16 --confirm    # also runs a step of each: hours on 2 cores, and 16 GiB
 
-Every step is made by a process of its own; what counts is all that it held at its peak, by the kernel's account
-(Linux). Two small cubes tell bytes a voxel and what does not grow with them. Beside that is what the activations that a
-gradient needs would take alone, by the common count of 160 to 210 GiB for 512^3 voxels, 32 filters and bfloat16.
+Every step runs in its own process, whose peak memory is read from the Linux kernel. Two small cubes yield the bytes per
+voxel and the fixed memory. The last column of the table is an estimate from the activations alone: the usual count of
+160 to 210 GiB for 512^3 voxels, 32 filters and bfloat16.
 """
 
 import concurrent.futures
@@ -15,18 +15,18 @@ import multiprocessing
 
 from benchmarks.step_memory import GIB, Setting, measure, parser
 
-_COUNTED = 160 / 512**3, 210 / 512**3  # GiB a voxel
+_COUNTED = 160 / 512**3, 210 / 512**3  # GiB per voxel
 
 
 def peak_of(setting, steps=1):
-    """What a fresh process finds of a setting."""
+    """Measures a setting in a new process."""
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as process:
         return process.submit(measure, setting, steps).result()
 
 
 def fit(setting, sizes):
-    """Bytes of a process that makes a step as `(fixed, bytes a voxel)`, by two sizes."""
+    """Returns the memory of a step as `(fixed bytes, bytes per voxel)`, fitted to two sizes."""
     small, large = (dataclasses.replace(setting, size=size) for size in sizes)
     peaks = [peak_of(s).peak for s in (small, large)]
     slope = (peaks[1] - peaks[0]) / (large.voxels - small.voxels)
@@ -34,17 +34,17 @@ def fit(setting, sizes):
 
 
 def largest(limit, fixed, slope, multiple):
-    """The largest multiple of `multiple` voxels along each axis that fits."""
+    """Returns the largest side in voxels that fits, a multiple of `multiple`."""
     side = int(max((limit - fixed) / slope, 0) ** (1 / 3))
     return side // multiple * multiple
 
 
-def confirmed(setting, limit, multiple):
-    """The largest size not above that of the setting whose step, made, holds no more than `limit`, and its `Found`."""
+def confirm_largest(setting, limit, multiple):
+    """Returns the largest size whose step stays within `limit`, at most that of the setting, and its `Measured`."""
     while setting.size >= multiple:
-        found = peak_of(setting)
-        if found.peak <= limit:
-            return setting.size, found
+        measured = peak_of(setting)
+        if measured.peak <= limit:
+            return setting.size, measured
         setting = dataclasses.replace(setting, size=setting.size - multiple)
     return 0, None
 
@@ -52,18 +52,20 @@ def confirmed(setting, limit, multiple):
 def main():
     shared = "mesh_shape", "layout", "tpu"
     flags = parser(__doc__, shared)
-    flags.add_argument("--gib", type=float, default=16, help="memory of a process")
-    flags.add_argument("--multiple", type=int, default=16, help="sizes are multiples of this")
-    flags.add_argument("--small", type=int, nargs=2, default=(64, 96), help="sizes that tell the bytes a voxel")
-    flags.add_argument("--filters", type=int, nargs="+", default=(32, 8), help="base filters of the networks")
-    flags.add_argument("--dtypes", nargs="+", default=("bfloat16", "float32"))
-    flags.add_argument("--confirm", action="store_true", help="make a step of the largest cube")
+    flags.add_argument("--gib", type=float, default=16, help="memory of a process, in GiB")
+    flags.add_argument("--multiple", type=int, default=16, help="divisor of the sizes, in voxels")
+    flags.add_argument("--small", type=int, nargs=2, default=(64, 96), help="sizes of the two small cubes, in voxels")
+    flags.add_argument(
+        "--filters", type=int, nargs="+", default=(32, 8), help="base filters of the networks, a group of rows each"
+    )
+    flags.add_argument("--dtypes", nargs="+", default=("bfloat16", "float32"), help="types of the activations")
+    flags.add_argument("--confirm", action="store_true", help="run a step of the largest cube")
     arguments = flags.parse_args()
     limit = arguments.gib * GIB
     base = {name: getattr(arguments, name) for name in shared}
 
     print(
-        f"| filters | dtype | activations | bytes a voxel | and GiB | largest in {arguments.gib:g} GiB | by the count |"
+        f"| filters | dtype | activations | bytes per voxel | fixed GiB | largest in {arguments.gib:g} GiB | estimate |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for filters, dtype, again in itertools.product(arguments.filters, arguments.dtypes, (False, True)):
@@ -72,8 +74,8 @@ def main():
         size = largest(limit, fixed, slope, arguments.multiple)
         shown = f"{size}^3"
         if arguments.confirm:
-            size, found = confirmed(dataclasses.replace(setting, size=size), limit, arguments.multiple)
-            shown = f"{size}^3: {found.peak / GIB:.1f} GiB, {found.seconds:.0f} s" if found else "none"
+            size, measured = confirm_largest(dataclasses.replace(setting, size=size), limit, arguments.multiple)
+            shown = f"{size}^3: {measured.peak / GIB:.1f} GiB, {measured.seconds:.0f} s" if measured else "none"
         bits = filters / 32 * (2 if dtype == "float32" else 1)
         low, high = (round((arguments.gib / (gib * bits)) ** (1 / 3)) for gib in reversed(_COUNTED))
         how = "recomputed" if again else "kept"

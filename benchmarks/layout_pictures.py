@@ -19,7 +19,7 @@ VOLUME = (("x", 512), ("y", 512), ("z", 512))
 
 
 def main(folder: str) -> None:
-    """Writes `layouts_NAME.png` of each layout, with the halo of a convolution of 3."""
+    """Writes `layouts_NAME.png` for each layout, with the halo of a convolution with kernel size 3."""
     for name, strings in LAYOUTS.items():
         layout = Layout.parse(*strings)
         slices = layout.slices_per_dimension

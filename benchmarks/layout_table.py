@@ -4,8 +4,8 @@ The network is the paper's, in bfloat16.
 
     python -m benchmarks.layout_table
 
-Everything in it is the planner's model, as `mtf-imaging search` prints it, of a step with one volume; no device is
-used.
+The network is that of gin/unet3d_lits.gin in bfloat16, with one volume per step. All numbers are estimates of the
+planner, as in `mtf-imaging search`; no device is used.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def _steps(size, devices):
     return Steps(trace)
 
 
-def _searched(size, devices, hardware, every=None, only=None):
+def _search_layouts(size, devices, hardware, every=None, only=None):
     memory = hardware.memory * hardware.usable
     every = candidates(devices, "xyz") if every is None else every
     return search(every, _steps(size, devices), hardware, DTYPE, memory, only=only)
@@ -49,16 +49,16 @@ def _cell(found):
 
 def main():
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    flags.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8])
-    flags.add_argument("--hardware", nargs="+", default=["l4", "a100_40gb", "a100", "h200"])
-    flags.add_argument("--sizes", type=int, nargs="+", default=[256, 384, 512])
-    asked = flags.parse_args()
-    print("|".join(["", " GPUs ", *(f" {size}^3 " for size in asked.sizes), " largest cube ", ""]))
-    print("|".join(["", *([" --- "] * (len(asked.sizes) + 2)), ""]))
-    for name in asked.hardware:
+    flags.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8], help="numbers of GPUs")
+    flags.add_argument("--hardware", nargs="+", default=["l4", "a100_40gb", "a100", "h200"], help="kinds of GPU")
+    flags.add_argument("--sizes", type=int, nargs="+", default=[256, 384, 512], help="voxels along each axis")
+    arguments = flags.parse_args()
+    print("|".join(["", " GPUs ", *(f" {size}^3 " for size in arguments.sizes), " largest cube ", ""]))
+    print("|".join(["", *([" --- "] * (len(arguments.sizes) + 2)), ""]))
+    for name in arguments.hardware:
         hardware = find_hardware(name)
-        for devices in asked.devices:
-            cells = [_cell(_searched(size, devices, hardware).best) for size in asked.sizes]
+        for devices in arguments.devices:
+            cells = [_cell(_search_layouts(size, devices, hardware).best) for size in arguments.sizes]
             every = list(candidates(devices, "xyz"))
             at = functools.partial(_at, devices, hardware)
             largest = largest_cube(at, every, hardware.memory * hardware.usable)
@@ -67,7 +67,7 @@ def main():
 
 
 def _at(devices, hardware, size, every, only):
-    return _searched(size, devices, hardware, every, only)
+    return _search_layouts(size, devices, hardware, every, only)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Measures what `mtf-imaging score` takes for large cases: made-up livers with lesions, 512 x 512 x 430 voxels each.
+"""Measures the time and memory of `mtf-imaging score` for large synthetic cases of 512 x 512 x 430 voxels.
 
-    python -m benchmarks.score_cases                      # one case: a minute on 2 cores, and as much to make it
+    python -m benchmarks.score_cases                      # one case: 1 minute on 2 cores, and 1 minute to write it
     python -m benchmarks.score_cases --cases 4 --workers 1 2
 
-Each case has a liver of 1.6 litres, rough at its surface, and lesions of 4 to 50 mm; the prediction has the same ones
-moved by 2 mm along each axis, without the smallest two, and with two that are none. The command runs in a process of
-its own, as a user would start it. "s" is the time from its start to its end, "s a case" that by the number of cases,
-and "GiB a process" the most that one process of it held, by the kernel's account (Linux).
+Each case has a liver of 1.6 liters with a rough surface, and lesions of 4 to 50 mm. In the prediction, the lesions are
+moved by 2 mm along each axis, the smallest two are missing, and two are false. The command runs in its own process. "s"
+is its wall time, "s a case" the wall time per case, and "GiB a process" the peak memory of its largest process, as
+reported by the Linux kernel.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from scipy import ndimage
 SPACING = (0.76, 0.76, 1.0)  # mm, the medians of LiTS
 LIVER_ML = 1600
 LESION_MM, MOVED_MM = (4, 50), 2
-MISSED, FALSE_MM = 2, (6, 12)  # so many of the smallest are not predicted, and these are predicted and none
-_PART = 24  # the smooth noise is drawn on every so many voxels
+MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of the false ones
+_PART = 24  # voxels between the samples of the smooth noise
 GIB = 1 << 30
 
 
 def make_case(shape, lesions, seed):
-    """Labels of a reference and of a prediction, uint8 `[x, y, z]`, and a CT that goes with them."""
+    """Returns the labels of a reference and a prediction, uint8 `[x, y, z]`, and their CT, int16."""
     rng = np.random.default_rng(seed)
     radius = np.cbrt(LIVER_ML * 1e3 * 3 / 4 / np.pi)
     axes = [(np.arange(n, dtype=np.float32) - n / 2) * mm for n, mm in zip(shape, SPACING)]
@@ -44,25 +44,25 @@ def make_case(shape, lesions, seed):
     diameters = [*np.geomspace(*LESION_MM, lesions), *FALSE_MM]
     for number, diameter in enumerate(diameters):
         angle, height = 2 * np.pi * number * 0.618, rng.uniform(-0.4, 0.4) * radius
-        centre = 0.55 * radius * np.cos(angle), 0.55 * radius * np.sin(angle), height
+        center = 0.55 * radius * np.cos(angle), 0.55 * radius * np.sin(angle), height
         if number < lesions:
-            _fill(reference, axes, centre, diameter / 2)
+            _fill(reference, axes, center, diameter / 2)
         if number >= MISSED:
-            _fill(prediction, axes, [c + MOVED_MM for c in centre], diameter / 2)
+            _fill(prediction, axes, [c + MOVED_MM for c in center], diameter / 2)
     ct = np.where(reference > 0, np.where(reference > 1, 60, 110), -50).astype(np.int16)
     ct += rng.integers(-20, 20, shape, dtype=np.int16)
     return reference, prediction, ct
 
 
-def _fill(labels, axes, centre, radius):
-    inside = [np.flatnonzero(np.abs(axis - c) <= radius) for axis, c in zip(axes, centre)]
+def _fill(labels, axes, center, radius):
+    inside = [np.flatnonzero(np.abs(axis - c) <= radius) for axis, c in zip(axes, center)]
     box = tuple(slice(at[0], at[-1] + 1) for at in inside)
-    x, y, z = np.ix_(*(axis[at] - c for axis, at, c in zip(axes, inside, centre)))
+    x, y, z = np.ix_(*(axis[at] - c for axis, at, c in zip(axes, inside, center)))
     labels[box][x**2 + y**2 + z**2 <= radius**2] = 2
 
 
 def write_cases(folder, shape, lesions, cases):
-    """Writes `references` with their CTs and `predictions` below a folder."""
+    """Writes the subfolders `references`, with the CTs, and `predictions`."""
     affine = np.diag([*SPACING, 1.0])
     for number in range(cases):
         reference, prediction, ct = make_case(shape, lesions, number)
@@ -77,40 +77,40 @@ def write_cases(folder, shape, lesions, cases):
 
 
 def measure(folder, workers):
-    """Seconds of the command, and bytes that the largest of its processes held."""
+    """Returns the seconds of the command and the peak bytes of its largest process."""
     words = ["--reference_dir", folder / "references", "--prediction_dir", folder / "predictions"]
     command = [sys.executable, "-m", "mtf_imaging.cli.main", "score", *words, "--workers", str(workers)]
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as out:
         process = subprocess.Popen([*command, "--output_dir", out], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)  # of it and of all processes that it waited for
+        _, status, usage = os.wait4(process.pid, 0)  # includes the processes that it waited for
     if status:
-        raise SystemExit(f"{command}: ended with {os.waitstatus_to_exitcode(status)}")
+        raise SystemExit(f"{command}: exited with code {os.waitstatus_to_exitcode(status)}")
     return time.perf_counter() - began, usage.ru_maxrss * 1024
 
 
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--shape", type=int, nargs=3, default=(512, 512, 430), help="voxels along x, y, z")
-    flags.add_argument("--lesions", type=int, default=10, help="of each reference")
-    flags.add_argument("--cases", type=int, default=1)
-    flags.add_argument("--workers", type=int, nargs="+", default=[1], help="processes, a row each")
+    flags.add_argument("--lesions", type=int, default=10, help="number of lesions of each reference")
+    flags.add_argument("--cases", type=int, default=1, help="number of cases")
+    flags.add_argument("--workers", type=int, nargs="+", default=[1], help="numbers of processes, a row each")
     arguments = flags.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own: the kernel counts a new process's peak from what the one that began it held.
+        # In its own process, because the peak of a new process starts at the memory of its parent.
         make = multiprocessing.get_context("spawn").Process(
             target=write_cases, args=(Path(folder), arguments.shape, arguments.lesions, arguments.cases)
         )
         make.start()
         make.join()
         if make.exitcode:
-            raise SystemExit("the cases could not be made")
+            raise SystemExit("the cases could not be written; the error is above")
         size = " x ".join(map(str, arguments.shape))
         print(f"{arguments.cases} case(s) of {size} voxels with {arguments.lesions} lesions, {os.cpu_count()} cores")
         print(f"{'workers':>8}{'s':>8}{'s a case':>10}{'GiB a process':>15}")
         for workers in arguments.workers:
-            seconds, held = measure(Path(folder), workers)
-            print(f"{workers:8}{seconds:8.1f}{seconds / arguments.cases:10.1f}{held / GIB:15.2f}", flush=True)
+            seconds, peak = measure(Path(folder), workers)
+            print(f"{workers:8}{seconds:8.1f}{seconds / arguments.cases:10.1f}{peak / GIB:15.2f}", flush=True)
 
 
 if __name__ == "__main__":

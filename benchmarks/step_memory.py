@@ -1,13 +1,13 @@
-"""Measures the memory of one training step of the paper's network on a CPU: bytes a voxel, for `gin/unet3d_lits_*.gin`.
+"""Measures the memory of one training step on a CPU, in bytes per voxel, for the comments of `gin/unet3d_lits_*.gin`.
 
     python -m benchmarks.step_memory --size 96 --dtype bfloat16 --mesh_shape rows:2 --layout x:rows
     python -m benchmarks.step_memory --size 96 --recompute --pairs 3
 
-The peak of a fresh process over what it held before its first step, by the kernel's account (Linux), for one volume of
-size^3 voxels. It counts activations, what the step computes on the way, gradients and the libraries' workspace; the
-weights, their slots and the program are in what was held before. "of tensors" is the peak of TensorFlow's own account,
-in a second step, without workspace and what the first one prepares. With --pairs steps with and without recomputation
-are made in turn, in one process, and their times compared.
+The result is the growth of the peak memory of a new process in its first step, as reported by the Linux kernel, for one
+volume of size^3 voxels. It includes activations, temporary tensors, gradients and the workspace of the libraries. The
+weights, the optimizer slots and the program are allocated before the step and not included. "of tensors" is the peak
+that TensorFlow reports for a second step, without workspace and one-time allocations. With --pairs, steps with and
+without recomputation alternate in one process, and their times are compared.
 """
 
 import argparse
@@ -33,15 +33,15 @@ def _flag(default, help_text):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is measured."""
+    """The network, the volume and the layout of a measurement."""
 
     size: int = _flag(64, "voxels along each axis")
-    dtype: str = _flag("bfloat16", "of the activations")
+    dtype: str = _flag("bfloat16", "type of the activations")
     base_filters: int = _flag(32, "filters of the first block")
-    recompute: bool = _flag(False, "compute activations again in the backward pass")
-    mesh_shape: str = _flag("", "the mesh of processors, all on one device: rows:2,cols:2")
-    layout: str = _flag("", "what is split: x:rows,y:cols")
-    tpu: bool = _flag(False, "the network of gin/unet3d_tpu_256.gin, rather than the paper's")
+    recompute: bool = _flag(False, "recompute activations in the backward pass")
+    mesh_shape: str = _flag("", "mesh of processors, all on one device, for instance rows:2,cols:2")
+    layout: str = _flag("", "rules of the layout, for instance x:rows,y:cols")
+    tpu: bool = _flag(False, "use the network of gin/unet3d_tpu_256.gin instead of gin/unet3d_lits.gin")
 
     @property
     def voxels(self):
@@ -73,8 +73,15 @@ class Setting:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What one process found: bytes that it held before, at the peak of its first step, and as tensors; seconds."""
+class Measured:
+    """The measurements of one process.
+
+    Attributes:
+      before: bytes before the first step.
+      peak: bytes at the peak of the first step.
+      tensors: bytes of tensors at the peak of a later step; 0 if there is only one step.
+      seconds: duration of the last step.
+    """
 
     before: int
     peak: int
@@ -87,7 +94,7 @@ def peak_bytes():
 
 
 def measure(setting, steps=2):
-    """Makes steps; to be called in a process that has made none. With one step, what it takes as tensors is unknown."""
+    """Runs steps and returns a `Measured`. The process must not have run any step before."""
     program, batch = setting.program(), setting.batch()
     before = peak_bytes()
     began = time.perf_counter()
@@ -95,15 +102,15 @@ def measure(setting, steps=2):
     peak, tensors = peak_bytes(), 0
     for _ in range(steps - 1):
         tf.config.experimental.reset_memory_stats("CPU:0")
-        held = tf.config.experimental.get_memory_info("CPU:0")["current"]
+        current = tf.config.experimental.get_memory_info("CPU:0")["current"]
         began = time.perf_counter()
         program(**batch)
-        tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"] - held
-    return Found(before, peak, tensors, time.perf_counter() - began)
+        tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"] - current
+    return Measured(before, peak, tensors, time.perf_counter() - began)
 
 
 def time_pairs(setting, pairs):
-    """Seconds of steps that keep activations, and of such that compute them again, in turn; the first of each apart."""
+    """Returns the seconds of alternating steps without and with recomputation, except for the first of each."""
     kept = dataclasses.replace(setting, recompute=False).program()
     programs, batch = [kept, dataclasses.replace(setting, recompute=True).program(variables=kept)], setting.batch()
     seconds = []
@@ -117,7 +124,7 @@ def time_pairs(setting, pairs):
 
 
 def parser(description, names):
-    """A parser with flags for some attributes of a `Setting`."""
+    """Returns a parser with flags for some attributes of a `Setting`."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for field in dataclasses.fields(Setting):
         if field.name in names:
@@ -128,7 +135,12 @@ def parser(description, names):
 
 def main():
     flags = parser(__doc__, [field.name for field in dataclasses.fields(Setting)])
-    flags.add_argument("--pairs", type=int, default=0, help="compare the times of this many pairs of steps")
+    flags.add_argument(
+        "--pairs",
+        type=int,
+        default=0,
+        help="number of pairs of steps, with and without recomputation, to compare in time",
+    )
     arguments = vars(flags.parse_args())
     pairs = arguments.pop("pairs")
     setting = Setting(**arguments)
@@ -139,13 +151,13 @@ def main():
         print(
             f"{setting.size}^3 {setting.dtype}, layout '{setting.layout}': {kept:.1f} s kept, {again:.1f} s recomputed"
         )
-        print(f"recomputed takes {ratio:.2f} times as long (median of {pairs} pairs)")
+        print(f"recomputation takes {ratio:.2f} times as long (median of {pairs} pairs)")
         return
-    found = measure(setting)
-    step = found.peak - found.before
+    measured = measure(setting)
+    step = measured.peak - measured.before
     print(
-        f"{setting}: {step / GIB:.2f} GiB above {found.before / GIB:.2f} GiB, {step / setting.voxels:.0f} bytes a "
-        f"voxel, {found.tensors / setting.voxels:.0f} of tensors, {found.seconds:.1f} s"
+        f"{setting}: {step / GIB:.2f} GiB above {measured.before / GIB:.2f} GiB, {step / setting.voxels:.0f} bytes per "
+        f"voxel, {measured.tensors / setting.voxels:.0f} of tensors, {measured.seconds:.1f} s"
     )
 
 

@@ -1,13 +1,16 @@
-"""Measures the time and the memory of segmenting a whole CT in its own voxels, apart from the network, and of convert.
+"""Measures the time and memory of predict, without the network, and of convert for a whole CT.
 
     python -m benchmarks.whole_volume --shape 512 512 800
 
-Each row is a fresh process, and its peak the kernel's account of it (Linux), TensorFlow's import included, 0.6 GiB.
-"predict" is what `mtf-imaging predict` does with one volume: it reads the file, resamples it to the grid, resamples the
-probabilities back, takes the most probable class and writes the segmentation, compressed. In the place of the network
-stands a function that costs nothing: it returns float32 probabilities, 12 bytes a voxel of the grid, which are in the
-peak, as the image is, 4 bytes. "convert" makes one record of a volume and its segmentation. Files ending in .gz are
-compressed, and unpacked in the time given; "scaled" is int16 with a slope and an intercept.
+Each row is measured in a new process. Its peak memory is read from the Linux kernel and includes 0.6 GiB for the import
+of TensorFlow.
+
+"predict" is the work of `mtf-imaging predict` for one volume: it reads the file, resamples it to the grid, resamples
+the probabilities back, takes the most probable class and writes a compressed segmentation. A function without cost
+replaces the network. The peak includes its float32 probabilities, 12 bytes per voxel of the grid, and the image, 4
+bytes per voxel. "convert" writes one record of a volume and its segmentation.
+
+The time includes the decompression of files ending in .gz. "scaled" is int16 with a slope and an intercept.
 """
 
 import argparse
@@ -24,7 +27,7 @@ FILES = ("int16.nii.gz", "int16.nii", "scaled.nii.gz", "float32.nii.gz", "float6
 
 
 def store(folder, shape, file):
-    """Writes a body of noise with a liver and a lesion, stored LPS, as case 0 of a folder; the mask is compressed."""
+    """Writes case 0 of a folder: a noisy body with a liver and a lesion, stored LPS, and its compressed mask."""
     import nibabel
     import numpy as np
 
@@ -51,7 +54,7 @@ def store(folder, shape, file):
 
 
 def network(image):
-    """Probabilities float32 `[x, y, z, classes]` of an image: the brighter, the more liver, and then lesion."""
+    """Returns probabilities float32 `[x, y, z, classes]`: the liver grows with the brightness, the lesion is 0."""
     import numpy as np
 
     probabilities = np.empty((*image.shape[:3], 3), np.float32)
@@ -60,10 +63,10 @@ def network(image):
 
 
 def measure(what, folder, grid):
-    """Seconds and bytes of one row; to be called in a fresh process."""
+    """Returns the seconds and the peak bytes of one row. The process must be new."""
     from mtf_imaging.cli.runtime.quiet import import_tensorflow
 
-    import_tensorflow()  # a job has it in memory
+    import_tensorflow()  # as in a real command
     from mtf_imaging.data.records.convert import convert
     from mtf_imaging.data.sampling.sampling import Sampling
     from mtf_imaging.evaluation.segment.predict import predict_cases
@@ -77,32 +80,46 @@ def measure(what, folder, grid):
         with tempfile.TemporaryDirectory(dir=folder.parent) as records:
             convert(folder, Path(records) / "records", "x:{},y:{},z:{}".format(*grid), progress=False)
     seconds = time.perf_counter() - began
-    # The larger of this process and the largest of those that it started.
+    # The maximum of this process and its largest child process.
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return seconds, peak * 1024
 
 
 def fresh(function, *arguments):
-    """Calls a function in a process of its own. This one stays small: a child's peak begins with its parent's size."""
+    """Calls a function in a new process; its peak starts at the memory of this process, which stays small."""
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def sizes(text):
-    """Reads `256`, or `512x512x400`."""
+    """Parses a grid such as `256` or `512x512x400`."""
     numbers = tuple(map(int, text.split("x")))
     return numbers * 3 if len(numbers) == 1 else numbers
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", type=int, nargs=3, default=(512, 512, 800), help="voxels of the volume")
-    parser.add_argument("--grids", type=sizes, nargs="+", default=[*map(sizes, ("256", "128", "512x512x400", "512"))])
     parser.add_argument(
-        "--files", nargs="+", choices=FILES, default=FILES, help="all but the first at the first grid alone"
+        "--shape", type=int, nargs=3, default=(512, 512, 800), help="voxels of the volume along x, y and z"
     )
-    parser.add_argument("--what", nargs="+", choices=("predict", "convert"), default=("predict", "convert"))
+    parser.add_argument(
+        "--grids",
+        type=sizes,
+        nargs="+",
+        default=[*map(sizes, ("256", "128", "512x512x400", "512"))],
+        help="grids of the network, a row each",
+    )
+    parser.add_argument(
+        "--files",
+        nargs="+",
+        choices=FILES,
+        default=FILES,
+        help="types of the volume file; all but the first use only the first grid",
+    )
+    parser.add_argument(
+        "--what", nargs="+", choices=("predict", "convert"), default=("predict", "convert"), help="work to measure"
+    )
     arguments = parser.parse_args()
 
     print(f"one volume of {' x '.join(map(str, arguments.shape))} voxels")

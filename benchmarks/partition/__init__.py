@@ -1,1 +1,1 @@
-"""What a training step costs under a layout, beside the same step without one: `python -m benchmarks.partition`."""
+"""Compares a training step under layouts with the same step in plain TensorFlow: `python -m benchmarks.partition`."""

@@ -1,7 +1,8 @@
-"""Times a training step of a 3D U-Net under layouts, beside the same step in plain TensorFlow, not partitioned.
+"""Times a training step of a 3D U-Net under layouts and compares it with the same step in plain TensorFlow.
 
-Every contender is a process of its own, and is kept; --together of them and plain TensorFlow take one step in turn,
-round after round, so that what else the machine does falls on all alike. Compare ratios, and only those of one run.
+Every contender runs in its own process, which stays alive. In each round, plain TensorFlow and up to --together
+contenders take one step each, so other load on the machine affects all of them alike. Compare only ratios, and only
+within one run.
 """
 
 import argparse
@@ -21,12 +22,12 @@ from benchmarks.partition.plan import comparisons
 
 _CONTENDERS = "1x1,2x2,4x4,2x2x2,16x16,placement:2x2,nohalo:2x2,upstream:2x2,upstream:4x4,upstream:16x16,torch,jax:2x2"
 _EXAMPLES = f"""
-contenders, as in --contenders 2x2,nohalo:2x2 (a mesh alone is stacked; {REFERENCE} always takes part):
+contenders, for instance --contenders 2x2,nohalo:2x2 (a mesh without a kind is stacked; {REFERENCE} is always included):
 {table.kinds()}
 
 networks:
   N1         convolutions, pools, leaky ReLUs
-  N2         the paper's: batch norms and dropout, too
+  N2         N1 with batch norms and dropout, as in the paper
 
 examples:
   python -m benchmarks.partition
@@ -37,8 +38,8 @@ examples:
   python -m benchmarks.partition --contenders torch --python torch=peers/bin/python
   python -m benchmarks.partition --show bench/partition.json
 
---output_dir receives partition.json (everything), partition.md (the tables) and partition.png.
-docs/evidence/performance.md explains each column.
+The output folder contains partition.json (all data), partition.md (the tables) and partition.png.
+docs/evidence/performance.md explains the columns.
 """
 
 
@@ -51,29 +52,39 @@ def _parser():
     )
     step, settings = Step("N1", (1, 1, 1)), Settings()
     add = parser.add_argument
-    add("--networks", type=_networks, default=",".join(NETWORKS), help="default: %(default)s")
-    add("--contenders", type=_contenders, default=_CONTENDERS, help="default: %(default)s")
-    add("--servers", type=_numbers, default="", help="numbers of servers to compute over, too: 2,4")
-    add("--weak", type=_positive, metavar="VOXELS", help="instead, a cube of VOXELS^3 a processor on growing meshes")
-    add("--resolution", type=_sizes, default="128", help="voxels: 128, or 128,128,64 (%(default)s)")
+    add("--networks", type=_networks, default=",".join(NETWORKS), help="networks (%(default)s)")
+    add("--contenders", type=_contenders, default=_CONTENDERS, help="contenders (%(default)s)")
+    add("--servers", type=_numbers, default="", help="numbers of servers to measure in addition, for instance 2,4")
+    add("--weak", type=_positive, metavar="VOXELS", help="measure growing meshes with VOXELS^3 per processor instead")
+    add("--resolution", type=_sizes, default="128", help="voxels along x, y and z: 128, or 128,128,64 (%(default)s)")
     for name in ("batch", "base_filters", "depth", "convs"):
-        add(f"--{name}", type=_positive, default=getattr(step, name), help="default: %(default)s")
-    add("--dtype", choices=("float32", "bfloat16"), default=step.dtype, help="of activations (%(default)s)")
-    add("--rounds", type=_positive, default=settings.rounds, help="steps each (%(default)s)")
-    add("--together", type=_positive, default=5, help="contenders in memory at a time, beside tf (%(default)s)")
-    add("--build_timeout", type=float, default=settings.build_timeout, help="seconds (%(default)g)")
-    add("--step_timeout", type=float, default=settings.step_timeout, help="seconds (%(default)g)")
+        add(f"--{name}", type=_positive, default=getattr(step, name), help="as in models/unet3d (%(default)s)")
+    add("--dtype", choices=("float32", "bfloat16"), default=step.dtype, help="type of the activations (%(default)s)")
+    add("--rounds", type=_positive, default=settings.rounds, help="timed steps of each contender (%(default)s)")
+    add("--together", type=_positive, default=5, help="contenders in memory at the same time, without tf (%(default)s)")
+    add("--build_timeout", type=float, default=settings.build_timeout, help="seconds for a build (%(default)g)")
+    add("--step_timeout", type=float, default=settings.step_timeout, help="seconds for a step (%(default)g)")
     add(
-        "--python", type=_python, action="append", default=[], metavar="KIND=PATH", help="what runs a kind, if not this"
+        "--python",
+        type=_python,
+        action="append",
+        default=[],
+        metavar="KIND=PATH",
+        help="Python interpreter for a kind of contender",
     )
-    add("--output_dir", type=Path, default=Path("bench"), help="folder of results (%(default)s)")
-    add("--show", type=Path, metavar="JSON", help="measure nothing: write table and picture of a result again")
+    add("--output_dir", type=Path, default=Path("bench"), help="folder for the results (%(default)s)")
+    add(
+        "--show",
+        type=Path,
+        metavar="JSON",
+        help="write the tables and the picture of an earlier result, without measuring",
+    )
     return parser
 
 
 def _positive(text):
     if not (text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)
 
 
@@ -84,14 +95,16 @@ def _numbers(text):
 def _sizes(text):
     sizes = _numbers(text)
     if len(sizes) not in (1, 3):
-        raise argparse.ArgumentTypeError(f"'{text}' has {len(sizes)} numbers; give one, or three: 128,128,64")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' has {len(sizes)} numbers; give one or three, for instance 128,128,64"
+        )
     return tuple(sizes * (3 // len(sizes)))
 
 
 def _networks(text):
     unknown = [word for word in text.split(",") if word not in NETWORKS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"'{unknown[0]}' is not known; there are {', '.join(NETWORKS)}")
+        raise argparse.ArgumentTypeError(f"'{unknown[0]}' is not known; choose from {', '.join(NETWORKS)}")
     return text.split(",")
 
 
@@ -105,23 +118,23 @@ def _contenders(text):
 def _python(text):
     kind, _, path = text.partition("=")
     if kind not in KINDS or not Path(path).is_file():
-        raise argparse.ArgumentTypeError(f"'{text}' is not KIND=PATH of a contender's kind and an interpreter")
+        raise argparse.ArgumentTypeError(f"'{text}' is not KIND=PATH with a kind of contender and a Python interpreter")
     return kind, str(Path(path).absolute())
 
 
-def _measured(arguments):
+def _measure(arguments):
     settings = Settings(arguments.rounds, arguments.build_timeout, arguments.step_timeout, dict(arguments.python))
     for comparison in comparisons(arguments):
         print(f"{comparison.title}: {', '.join(map(str, comparison.contenders))}", flush=True)
-        rows = compare(comparison.step, comparison.contenders, settings, _say)
-        summary.summarise(comparison.step, rows)
+        rows = compare(comparison.step, comparison.contenders, settings, _report)
+        summary.summarize(comparison.step, rows)
         faults = unequal(comparison.step, rows)
         step = dataclasses.asdict(comparison.step)
         yield {"title": comparison.title, "step": step, "rows": rows, "unequal": faults}
 
 
-def _say(text):
-    """Rounds overwrite each other on a terminal, and are not told of elsewhere."""
+def _report(text):
+    """Prints progress. Rounds overwrite each other in a terminal and are not printed elsewhere."""
     if not text.startswith("round "):
         print(f"  {text}", flush=True)
     elif sys.stdout.isatty():
@@ -136,7 +149,7 @@ def _write(result, folder):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command line; returns 1 where contenders that must have equal losses have not."""
+    """Runs a command line and returns 1 if contenders that must have equal losses differ."""
     argv = sys.argv[1:] if argv is None else argv
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -154,9 +167,9 @@ def main(argv: list[str] | None = None) -> int:
             "versions": machine.versions(),
             "comparisons": [],
         }
-        for comparison in _measured(arguments):
+        for comparison in _measure(arguments):
             result["comparisons"].append(comparison)
-            _write(result, arguments.output_dir)  # what there is, should the next one be interrupted
+            _write(result, arguments.output_dir)  # keeps these results if the next comparison is interrupted
     print(f"\n{table.markdown(result)}\n{arguments.output_dir}/partition.json, .md and .png")
     faults = [fault for comparison in result["comparisons"] for fault in comparison["unequal"]]
     for fault in faults:
@@ -165,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # As Ctrl-C: processes that were started are ended on the way out.
+    # SIGTERM ends the started processes, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         code = main()

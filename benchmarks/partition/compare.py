@@ -1,7 +1,7 @@
-"""Contenders side by side: each builds, then all take one step in turn, round after round, in a new order each time.
+"""Measures contenders in rounds: each contender builds, then all take one step per round, in a random order.
 
-What else a machine does comes and goes over minutes; within a round it is the same for all, so ratios within a
-round mean something where seconds do not.
+The other load on a machine changes over minutes, but hardly within a round. Ratios within a round are therefore
+meaningful, while seconds are not.
 """
 
 import dataclasses
@@ -13,19 +13,19 @@ from benchmarks.partition.contender import EQUAL, REFERENCE, Contender
 from benchmarks.partition.networks import Step
 from benchmarks.partition.process import Process, WorkerError
 
-TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}  # of the first losses, as a share of them
+TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}  # of the first losses, relative
 _LOAD_TIMEOUT = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How contenders are measured.
+    """The settings of a measurement.
 
     Attributes:
-      rounds: how often each takes the step once it has run.
-      build_timeout: seconds that a build may take, and each of the first two steps.
-      step_timeout: seconds that any other step may take.
-      pythons: by kind of contender, the interpreter that runs it, where it is not this one.
+      rounds: number of timed steps of each contender.
+      build_timeout: maximum seconds of a build, and of each of the first two steps.
+      step_timeout: maximum seconds of any other step.
+      pythons: {kind of contender: Python interpreter}, for kinds that need another interpreter.
     """
 
     rounds: int = 20
@@ -34,17 +34,17 @@ class Settings:
     pythons: dict = dataclasses.field(default_factory=dict)
 
 
-def compare(step: Step, contenders: Iterable[Contender], settings: Settings, say=print) -> list[dict]:
+def compare(step: Step, contenders: Iterable[Contender], settings: Settings, report=print) -> list[dict]:
     """Measures contenders.
 
     Args:
-      step: the step that all take.
-      contenders: who, `REFERENCE` among them.
-      settings: how.
-      say: told of progress, a line at a time.
+      step: the step that all contenders take.
+      contenders: the contenders, including `REFERENCE`.
+      settings: the settings of the measurement.
+      report: a function that receives lines of progress.
 
     Returns:
-      For each contender a dict; docs/evidence/performance.md says of what. One that failed has its "error".
+      One dict for each contender, described in docs/evidence/performance.md. Failed contenders have an "error".
     """
     rows, alive = [], {}
     try:
@@ -54,22 +54,24 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, say
             alive[str(contender)] = Process(contender, step, settings.pythons.get(contender.kind)), row
             _attempt(alive, row, _start, settings.build_timeout)
             done = row["error"] or f"built in {row['build_s']:.1f} s, first step {row['first_s']:.2f} s"
-            say(f"{contender}: {done}")
+            report(f"{contender}: {done}")
         order = random.Random(step.seed)
         for number in range(settings.rounds):
             for name in order.sample(sorted(alive), len(alive)):
                 _attempt(alive, alive[name][1], _take, settings.step_timeout)
-            say(f"round {number + 1} of {settings.rounds}")
+            report(f"round {number + 1} of {settings.rounds}")
         for _, row in list(alive.values()):
             _attempt(alive, row, _end, _LOAD_TIMEOUT)
     finally:
         for process, _ in alive.values():
             process.close()
     if step.dropout_rate:
-        say("the same without dropout, whose masks are each contender's own: are the losses equal?")
+        report("comparing the losses without dropout, because each contender draws its own masks")
         equal = dataclasses.replace(step, dropout=False)
         built = [contender for contender, row in zip(contenders, rows) if not row["error"]]
-        checked = {row["contender"]: row for row in compare(equal, built, dataclasses.replace(settings, rounds=0), say)}
+        checked = {
+            row["contender"]: row for row in compare(equal, built, dataclasses.replace(settings, rounds=0), report)
+        }
         for row in rows:
             row["loss_differs"] = checked.get(row["contender"], {}).get("loss_differs")
     else:
@@ -78,18 +80,18 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, say
 
 
 def unequal(step: Step, rows: list[dict]) -> list[str]:
-    """What is wrong with the losses of the first two steps: those of `EQUAL` contenders must be the reference's."""
+    """Returns a message for each contender in `EQUAL` whose first two losses differ from those of the reference."""
     tolerance = TOLERANCES[step.dtype]
     return [
-        f"{step.network}, {row['contender']}: the losses of the first two steps are off {REFERENCE}'s by "
-        f"{max(row['loss_differs']):.1e} of these, more than {tolerance:g}"
+        f"{step.network}, {row['contender']}: the first two losses differ from those of {REFERENCE} by "
+        f"{max(row['loss_differs']):.1e}, relative; the tolerance is {tolerance:g}"
         for row in rows
         if row["kind"] in EQUAL and row.get("loss_differs") and not max(row["loss_differs"]) <= tolerance
     ]
 
 
 def _attempt(alive, row, measure, timeout):
-    """Measures; a contender that fails is out, with its error noted."""
+    """Runs one measurement. If the contender fails, stores its error and drops it from the later rounds."""
     try:
         measure(alive[row["contender"]][0], row, timeout)
     except WorkerError as error:
@@ -103,7 +105,7 @@ def _start(process, row, timeout):
     built = process.ask("build", timeout)
     row["build_s"], row["nodes"] = built["seconds"], built["nodes"]
     first = process.ask("step", timeout)
-    second = process.ask("step", timeout)  # not counted: caches and pools fill
+    second = process.ask("step", timeout)  # not timed, because caches and pools still fill
     row["first_s"], row["losses"], row["steps_s"] = first["seconds"], [first["loss"], second["loss"]], []
     row["peak_bytes"] = second["peak"]
 
@@ -120,7 +122,7 @@ def _end(process, row, timeout):
 
 
 def _note_differences(rows):
-    """How far the losses of the first two steps are from the reference's, as a share of these."""
+    """Stores the relative differences of the first two losses from those of the reference."""
     reference = next((row.get("losses") for row in rows if row["kind"] == REFERENCE), None)
     for row in rows:
         if reference and row.get("losses"):

@@ -1,4 +1,4 @@
-"""What a contender is, and the names by which a command line calls them."""
+"""The contenders of a comparison, and their names on the command line."""
 
 import dataclasses
 import importlib
@@ -7,30 +7,30 @@ from typing import Protocol
 
 from benchmarks.partition.networks import Step
 
-# kind -> (module of this package, class, what it is)
+# kind -> (module of this package, class, description)
 KINDS = {
     "tf": ("plain", "Plain", "plain TensorFlow, not partitioned, with its fused kernels"),
     "stacked": ("ours", "Stacked", "mtf_imaging, all processors on one device"),
-    "placement": ("ours", "Placement", "mtf_imaging, a device a processor"),
-    "nohalo": ("ours", "NoHalo", "mtf_imaging stacked, halos left out: wrong on purpose, the floor of any partition"),
-    "servers": ("servers", "Servers", "mtf_imaging over local `mtf-imaging serve` processes, one a processor"),
-    "upstream": ("upstream", "Upstream", "mesh_tensorflow's own convolutions with blocks and PlacementMeshImpl"),
-    "torch": ("torch_step", "Torch", "PyTorch, not partitioned, channels last; where it is installed"),
-    "jax": ("jax_step", "Jax", "JAX, jit with a sharded input; where it is installed"),
+    "placement": ("ours", "Placement", "mtf_imaging, one processor per device"),
+    "nohalo": ("ours", "NoHalo", "mtf_imaging, stacked without halos: wrong results, but a lower bound for the time"),
+    "servers": ("servers", "Servers", "mtf_imaging on local `mtf-imaging serve` processes, one per processor"),
+    "upstream": ("upstream", "Upstream", "mesh_tensorflow, with its convolutions with blocks and PlacementMeshImpl"),
+    "torch": ("torch_step", "Torch", "PyTorch, not partitioned, channels last; needs PyTorch"),
+    "jax": ("jax_step", "Jax", "JAX, jit with a sharded input; needs JAX"),
 }
 REFERENCE = "tf"
-UNSPLIT = (REFERENCE, "torch")  # of which there is no mesh
-EQUAL = ("stacked", "placement", "servers")  # those whose results must be the reference's
+UNSPLIT = (REFERENCE, "torch")  # kinds without a mesh
+EQUAL = ("stacked", "placement", "servers")  # kinds whose results must equal those of the reference
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """Who takes the step: a kind, and how many processors along x, y and z.
+    """A kind of implementation and its mesh of processors along x, y and z.
 
     Attributes:
       kind: a key of `KINDS`.
-      mesh: processors along the first one to three dimensions; () for who has no mesh.
+      mesh: processors along the first one to three dimensions; () for a kind without a mesh.
     """
 
     kind: str
@@ -38,22 +38,22 @@ class Contender:
 
     @classmethod
     def parse(cls, word: str) -> "Contender":
-        """Reads "tf", "2x2" (stacked) or "placement:2x2".
+        """Parses "tf", "2x2" (stacked) or "placement:2x2".
 
         Raises:
-          ValueError: it is none; says why.
+          ValueError: the word is not a contender.
         """
         kind, _, mesh = word.rpartition(":") if ":" in word or word not in KINDS else (word, "", "")
         kind = kind or "stacked"
         if kind not in KINDS:
-            raise ValueError(f"'{word}': '{kind}' is no contender; there are {', '.join(KINDS)}")
+            raise ValueError(f"'{word}': '{kind}' is not a kind of contender; choose from {', '.join(KINDS)}")
         if kind in UNSPLIT:
             if mesh:
-                raise ValueError(f"'{word}': '{kind}' has no mesh; write '{kind}'")
+                raise ValueError(f"'{word}': '{kind}' takes no mesh; write '{kind}'")
             return cls(kind)
         numbers = mesh.split("x")
         if len(numbers) > 3 or not all(n.isdigit() and int(n) for n in numbers):
-            raise ValueError(f"'{word}': '{mesh}' is no mesh of processors such as 2x2, at most three numbers")
+            raise ValueError(f"'{word}': '{mesh}' is not a mesh of one to three positive integers, such as 2x2")
         return cls(kind, tuple(int(n) for n in numbers))
 
     def __str__(self):
@@ -72,16 +72,16 @@ class Contender:
         return ",".join(f"{dim}:{name}" for dim, name, _ in zip(_LAYOUT, _MESH, self.mesh))
 
     def load(self, step: Step) -> "Built":
-        """Imports what the contender needs and makes it; the rest is timed."""
+        """Imports the contender's libraries and creates it; these steps are not timed."""
         module, name, _ = KINDS[self.kind]
         return getattr(importlib.import_module(f"benchmarks.partition.{module}"), name)(step, self)
 
 
 class Built(Protocol):
-    """What a contender offers to its process.
+    """The interface of a contender to its process.
 
     Attributes:
-      nodes: nodes of its compiled graph, None where there is no such thing.
+      nodes: number of nodes of its compiled graph; None for a contender without a graph.
     """
 
     nodes: int | None
@@ -89,13 +89,13 @@ class Built(Protocol):
     def __init__(self, step: Step, contender: Contender): ...
 
     def build(self) -> None:
-        """From nothing to a step that can be taken."""
+        """Builds and compiles the step."""
 
     def take(self) -> float:
-        """Takes the step; returns its loss, from before the update, when all is done."""
+        """Takes one step, waits until it is complete, and returns the loss from before the update."""
 
     def device_peak(self) -> int | None:
-        """Bytes that the fullest GPU has held at most; None where there is none."""
+        """Returns the peak bytes of the fullest GPU; None without a GPU."""
 
     def others(self) -> dict[str, int]:
-        """Bytes that the other processes of this contender have held at most, and {} where there are none."""
+        """Returns the peak bytes of the other processes of this contender; {} without other processes."""

@@ -1,4 +1,4 @@
-"""JAX, where it is installed: the same network under `jit`, its input sharded over a mesh by jax.sharding."""
+"""The JAX contender: the same network under `jit`, with an input that jax.sharding splits over a mesh."""
 
 import os
 
@@ -15,7 +15,7 @@ _AXES = ("rows", "cols", "planes")
 
 
 class Jax:
-    """All GPUs, or as many virtual devices of the CPU as there are processors; XLA partitions what is between."""
+    """The network on GPUs or on virtual CPU devices, one per processor; XLA partitions the activations."""
 
     nodes = None
 
@@ -23,12 +23,14 @@ class Jax:
         self._step, self._contender = step, contender
 
     def build(self):
-        # Before JAX first asks for its devices.
+        # JAX reads this flag when it first lists its devices.
         flag = f"--xla_force_host_platform_device_count={self._contender.processors}"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
         devices = jax.devices()[: self._contender.processors]
         if len(devices) < self._contender.processors:
-            raise NotImplementedError(f"{len(devices)} devices for {self._contender.processors} processors")
+            raise NotImplementedError(
+                f"{self._contender.processors} processors need as many devices, but there are {len(devices)}"
+            )
         sizes = self._contender.mesh
         mesh = Mesh(np.array(devices).reshape(sizes), _AXES[: len(sizes)])
         split, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, *_AXES[: len(sizes)]), ()))

@@ -1,4 +1,4 @@
-"""Where a result is from."""
+"""Describes the machine and the software of a result."""
 
 import importlib.metadata
 import os
@@ -11,23 +11,24 @@ _PACKAGES = ("tensorflow", "mesh-tensorflow", "numpy", "mtf-imaging")
 
 
 def versions() -> dict:
-    found = {"Python": platform.python_version()}
+    """Returns the versions of Python, of the packages and of this repository."""
+    versions = {"Python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    commit = _said("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
-    return {**found, **({"commit": commit[0]} if commit else {})}
+    commit = _output_lines("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
+    return {**versions, **({"commit": commit[0]} if commit else {})}
 
 
 def machine() -> dict:
-    """Processor, cores that this process may use, memory, GPUs and system."""
+    """Returns the processor, the cores available to this process, the memory, the GPUs and the operating system."""
     return {
         "processor": _read("/proc/cpuinfo", r"model name\s*: (.+)") or platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": int(_read("/proc/meminfo", r"MemTotal:\s*(\d+) kB") or 0) / 2**20,
-        "gpus": _said("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        "gpus": _output_lines("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }
@@ -41,8 +42,8 @@ def _read(path, pattern):
     return match and match[1]
 
 
-def _said(*command):
-    """The lines that a command prints; [] where there is none."""
+def _output_lines(*command):
+    """Returns the lines that a command prints; [] if it fails or does not exist."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""What memory a process has held at most."""
+"""Reads the peak memory of a process."""
 
 import re
 import resource
@@ -9,12 +9,13 @@ _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
 def peak(process: int | None = None) -> int | None:
-    """Bytes of host memory that a process (by its number; None for this one) has held at most.
+    """Returns the peak host memory of a process in bytes; None if it is not available.
 
-    Linux says it of any process; elsewhere it is known of this process alone.
+    Args:
+      process: the process ID; None for this process. Only Linux reports the memory of other processes.
     """
     try:
-        # Not getrusage, which on Linux begins with what the parent held when it started this process.
+        # Not getrusage: on Linux, its peak starts at the memory of the parent process.
         return int(_PEAK.search(Path(f"/proc/{process or 'self'}/status").read_text())[1]) * 1024
     except (OSError, TypeError):
         if process is not None:

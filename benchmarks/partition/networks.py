@@ -1,6 +1,6 @@
-"""The step that every contender takes: a 3D U-Net, its weights and a batch. Needs no framework: all can share it.
+"""The step of all contenders: a 3D U-Net, its weights and a batch, described without any framework.
 
-The network is that of `models/unet3d`; a contender that cannot use it builds its own from this description.
+The network is the U-Net in `models/unet3d`; contenders that cannot use it build their own from this description.
 """
 
 import dataclasses
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-NEGATIVE_SLOPE, EPSILON, MOMENTUM = 0.1, 1e-6, 0.9  # of the leaky ReLU; of batch norm, and of its moving statistics
+NEGATIVE_SLOPE, EPSILON, MOMENTUM = 0.1, 1e-6, 0.9  # leaky ReLU; batch norm; moving statistics
 CLASSES, KERNEL, LEARNING_RATE = 3, 3, 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network to compare with.
+    """A network of the comparison.
 
     Attributes:
-      batch_norm: whether there is a batch norm after each convolution, which else has a bias.
-      dropout_rate: the fraction of the activations that dropout sets to zero; 0 is no dropout.
+      batch_norm: whether a batch norm follows each convolution; otherwise the convolutions have biases.
+      dropout_rate: the fraction of the activations that dropout sets to zero; 0 for no dropout.
     """
 
     batch_norm: bool
@@ -36,11 +36,13 @@ class Step:
     Attributes:
       network: a key of `NETWORKS`.
       sizes: voxels along x, y and z.
-      batch: volumes.
-      base_filters, depth, convs: filters of the first block, resolutions, and convolutions a block.
-      dtype: of the activations.
-      dropout: False leaves it out, whatever the network: masks are drawn by each contender in its own way.
-      seed: of the weights and the batch.
+      batch: number of volumes.
+      base_filters: filters of the first block.
+      depth: number of resolutions.
+      convs: convolutions per block.
+      dtype: type of the activations.
+      dropout: False omits the dropout of any network, because each contender draws its own masks.
+      seed: seed of the weights and the batch.
     """
 
     network: str
@@ -65,11 +67,11 @@ class Step:
         return self.base_filters * 2**level
 
     def drops(self, block: str, conv: int) -> bool:
-        """Whether dropout follows a convolution: not the network's first, nor the last before the classes."""
+        """Returns whether dropout follows a convolution: all but the first and the last before the classes."""
         return self.dropout_rate > 0 and (block, conv) not in {("down0", 0), ("up0", self.convs - 1)}
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of all trained weights: filters `[kernel..., in, out]`, transposed ones `[..., out, in]`."""
+        """Yields names and shapes of the weights: filters `[kernel..., in, out]`, transposed ones `[..., out, in]`."""
 
         def block(name, level, channels):
             for i in range(self.convs):
@@ -91,7 +93,7 @@ class Step:
         yield "classes/bias", (CLASSES,)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights that every contender starts from: He-normal filters; others are near what they start from."""
+        """Returns the initial weights: He-normal filters, scales near 1, and biases and offsets near 0."""
         return {name: self._weight(name, shape) for name, shape in self.shapes()}
 
     def _weight(self, name, shape):
@@ -102,7 +104,7 @@ class Step:
         return rng.normal(float(name.endswith("scale")), 0.1, shape).astype(np.float32)
 
     def inputs(self) -> tuple[np.ndarray, np.ndarray]:
-        """image [batch, x, y, z, 1] in 0..1 and labels [batch, x, y, z]."""
+        """Returns the image `[batch, x, y, z, 1]` with values in 0..1, and the labels `[batch, x, y, z]`."""
         rng = np.random.default_rng(self.seed)
         image = rng.random((self.batch, *self.sizes, 1), np.float32)
         return image, rng.integers(0, CLASSES, (self.batch, *self.sizes), np.int32)

@@ -1,4 +1,4 @@
-"""mtf_imaging's contenders: the network of `models/unet3d`, by the package's own training step."""
+"""The contenders of mtf_imaging: the network in `models/unet3d` with the training step of the package."""
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ _SCOPE = "unet3d"
 
 
 class _Task:
-    """The network, with mean cross entropy over all voxels as its loss; see `training.task.Task`."""
+    """A `training.task.Task`: the network with the mean cross entropy over all voxels as its loss."""
 
     def __init__(self, step):
         self._step = step
@@ -44,7 +44,7 @@ class _Task:
 
 
 class Stacked(tensorflow_setup.Memory):
-    """All processors on one device."""
+    """The contender with all processors on one device."""
 
     mesh_impl = "stacked"
 
@@ -71,14 +71,14 @@ class Stacked(tensorflow_setup.Memory):
         for name, value in self._weights.items():
             variables.pop(f"{_SCOPE}/{name}").assign(value)
         if variables:
-            raise ValueError(f"the description of the network has no {', '.join(variables)}")
+            raise ValueError(f"the description of the network lacks {', '.join(variables)}")
 
     def take(self):
         return float(self._program(**self._inputs)["loss"])
 
 
 class Placement(Stacked):
-    """A device for each processor: GPUs, or the CPU's logical devices."""
+    """The contender with one processor per device: GPUs, or logical devices of the CPU."""
 
     mesh_impl = "placement"
 
@@ -87,12 +87,14 @@ class Placement(Stacked):
 
 
 class NoHalo(Stacked):
-    """Stacked, with margins left as they are padded: nothing is read from a neighbour, and nothing goes back."""
+    """The stacked contender without exchanges: halos keep their padding, and gradients do not reach neighbors."""
 
     def build(self):
         for module, name in ((halo, "_fill_margin"), (halo, "_return_margin"), (halo_gather, "reach")):
             if not hasattr(module, name):
-                raise NotImplementedError(f"{module.__name__} has no {name} any more: leave out what exchanges now")
+                raise NotImplementedError(
+                    f"{module.__name__} has no {name} any more. Fix: replace the function that exchanges halos now"
+                )
         halo._fill_margin = lambda mesh, x, *others: x
         halo._return_margin = lambda mesh, dx, *others: dx
         halo_gather.reach = lambda mesh, stack, margins: 0

@@ -1,4 +1,4 @@
-"""The reference: the network in plain TensorFlow, not partitioned, with the fused kernels that it has."""
+"""The reference: the network in plain TensorFlow, not partitioned, with its fused kernels."""
 
 import tensorflow as tf
 
@@ -7,7 +7,7 @@ from benchmarks.partition.networks import EPSILON, LEARNING_RATE, MOMENTUM, NEGA
 
 
 class Plain(tensorflow_setup.Memory):
-    """One `tf.function` of one device: forward, loss, backward, update."""
+    """The step as one `tf.function` on one device: forward, loss, backward, update."""
 
     def __init__(self, step, contender):
         tensorflow_setup.prepare()
@@ -75,7 +75,7 @@ class Plain(tensorflow_setup.Memory):
         return tf.nn.bias_add(x, self._weight(f"{name}/bias")) if f"{name}/bias" in self._weights else x
 
     def _norm(self, x, name):
-        # Keras's layer and tf.compat.v1.nn.fused_batch_norm call this kernel, the latter with no epsilon below 1e-5.
+        # Keras and tf.compat.v1.nn.fused_batch_norm call this kernel, but the latter rejects epsilons below 1e-5.
         y, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=x,
             scale=self._weights[f"{name}/scale"],

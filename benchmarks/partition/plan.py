@@ -1,4 +1,4 @@
-"""What is compared with what: a comparison is one step, and those who take it in turn."""
+"""Plans the comparisons; a comparison is one step and its contenders."""
 
 import argparse
 import dataclasses
@@ -13,12 +13,12 @@ _REFERENCE = Contender(REFERENCE)
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A step, and its contenders.
+    """A step and its contenders.
 
     Attributes:
-      title: comparisons of one title are shown together, in one table.
+      title: the title; comparisons with the same title share a table.
       step: the step.
-      contenders: who, the reference first.
+      contenders: the contenders, the reference first.
     """
 
     title: str
@@ -27,7 +27,7 @@ class Comparison:
 
 
 def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
-    """What a command line asks for."""
+    """Yields the comparisons that a command line requests."""
     for network in arguments.networks:
         if not arguments.weak:
             servers = [Contender("servers", _mesh(count)) for count in arguments.servers]
@@ -43,20 +43,21 @@ def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _mesh(count):
-    """Processors along each dimension, for so many of them: split by twos over up to three dimensions."""
+    """Returns the mesh for a number of processors: 4 and 8 are split by twos over two or three dimensions."""
     return {4: (2, 2), 8: (2, 2, 2)}.get(count, (count,))
 
 
 def _comparison(arguments, network, sizes, contenders):
     fields = {name: getattr(arguments, name) for name in ("batch", "base_filters", "depth", "convs", "dtype")}
     step = Step(network, sizes, **fields)
-    voxels = f"{arguments.weak}^3 voxels a processor" if arguments.weak else f"{format_sizes(sizes)} voxels"
+    voxels = f"{arguments.weak}^3 voxels per processor" if arguments.weak else f"{format_sizes(sizes)} voxels"
     title = f"{network}, {voxels}, {step.base_filters} filters, batch {step.batch}, {step.dtype}"
     return Comparison(title, step, (_REFERENCE, *contenders))
 
 
 def format_sizes(sizes) -> str:
-    """
+    """Formats sizes for a title.
+
     >>> format_sizes((64, 32, 16))
     '64 x 32 x 16'
     """

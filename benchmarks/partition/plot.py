@@ -1,4 +1,4 @@
-"""Results as a picture: steps and memory beside the reference's."""
+"""Draws the results: the time and memory of each contender relative to the reference."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _MEASURES = (("ratio", "step, x tf"), ("memory_ratio", "peak memory, x tf"))
 
 
 def draw(result: dict, path: Path) -> None:
-    """Writes a PNG with a row of panels for each title."""
+    """Writes a PNG file with one row of panels for each title."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -41,7 +41,7 @@ def _bars(panel, rows, key, label):
     errors, ends = None, values
     if key == "ratio":
         lows, ends = zip(*(row["ratio_interval"] for _, row in rows))
-        # Of few rounds, an interval may leave out the ratio itself.
+        # With few rounds, an interval may not contain the ratio itself.
         errors = [
             [max(0, v - low) for v, low in zip(values, lows)],
             [max(0, high - v) for v, high in zip(values, ends)],

@@ -1,4 +1,4 @@
-"""A worker's process as its parent sees it: words go in, answers come back in time or it is ended."""
+"""The parent's side of a worker: sends words, and ends the process if no answer arrives in time."""
 
 import contextlib
 import json
@@ -16,31 +16,31 @@ from benchmarks.partition.contender import Contender
 from benchmarks.partition.networks import Step
 
 _ROOT = Path(__file__).parents[2]
-# Contenders share a GPU: none is to take all of its memory. And none says more than its last words.
+# Contenders share a GPU, so none may reserve all of its memory. The log level hides all but errors.
 _ENVIRONMENT = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE | re.DOTALL)  # what follows a traceback's indented lines
+_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE | re.DOTALL)  # the lines after the indented lines of a traceback
 
 
 class WorkerError(Exception):
-    """A worker that failed, or was not done in time; says which, and when."""
+    """A worker that failed or exceeded its time; the message names the word and the error."""
 
 
 class Process:
-    """A contender in a process of its own.
+    """A contender in its own process.
 
     Args:
-      contender: who.
-      step: what to do.
-      python: the interpreter; default: this one.
+      contender: the contender.
+      step: the step that it takes.
+      python: the Python interpreter; None for the current one.
     """
 
     def __init__(self, contender: Contender, step: Step, python: str | None = None):
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
             [python or sys.executable, *worker.arguments(contender, step)],
             cwd=_ROOT,
@@ -48,7 +48,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            start_new_session=True,  # ended with what it starts itself
+            start_new_session=True,  # ends together with its children
         )
         self._unread = b""
 
@@ -56,7 +56,7 @@ class Process:
         """Sends a word and returns the answer.
 
         Raises:
-          WorkerError: it failed, or there was no answer within `timeout` seconds. The process is ended.
+          WorkerError: the worker failed or did not answer within `timeout` seconds; its process is ended.
         """
         try:
             self._process.stdin.write(f"{word}\n".encode())
@@ -65,8 +65,8 @@ class Process:
         except TimeoutError:
             peak = memory.peak(self._process.pid)
             self.close()
-            held = f", {peak / 2**30:.1f} GiB by then" if peak else ""
-            raise WorkerError(f"{word}: not done after {timeout:g} s{held}") from None
+            memory_text = f", {peak / 2**30:.1f} GiB by then" if peak else ""
+            raise WorkerError(f"{word}: not done after {timeout:g} s{memory_text}") from None
         except (EOFError, BrokenPipeError):
             self._process.wait()
             words = self._last_words()
@@ -74,12 +74,12 @@ class Process:
             raise WorkerError(f"{word}: {words}") from None
 
     def close(self) -> None:
-        """Ends the process and all that it started."""
+        """Ends the process and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._log):
-            with contextlib.suppress(BrokenPipeError):  # of what was not read any more
+            with contextlib.suppress(BrokenPipeError):  # unread output
                 file.close()
 
     def _line(self, end):
@@ -96,11 +96,11 @@ class Process:
         return line
 
     def _last_words(self):
-        """The exception that it ended with, or its last line; a killed process says nothing of it."""
+        """Returns the exception that ended the process, its last line of output, or its signal."""
         if self._process.returncode < 0:
             return f"ended by signal {-self._process.returncode}"
         self._log.seek(0)
         text = self._log.read().decode(errors="replace").strip()
         exception = _EXCEPTION.search(text.rpartition(_TRACEBACK)[2])
-        said = exception[0] if _TRACEBACK in text and exception else text.rpartition("\n")[2]
-        return " ".join(said.split())[:500] or "ended without a word"
+        words = exception[0] if _TRACEBACK in text and exception else text.rpartition("\n")[2]
+        return " ".join(words.split())[:500] or "ended without output"

@@ -1,4 +1,4 @@
-"""mtf_imaging over servers: a process for each processor, as `mtf-imaging serve` on as many hosts would be."""
+"""The contender on servers: one local `mtf-imaging serve` process per processor, as on several hosts."""
 
 import atexit
 import re
@@ -10,7 +10,7 @@ from mtf_imaging.meshes import cluster
 
 
 class Servers(Stacked):
-    """This process runs the program; activations and gradients are in the servers, whose memory is what counts."""
+    """The contender whose activations and gradients are on servers; it reports the memory of the servers."""
 
     mesh_impl = "placement"
 
@@ -19,7 +19,7 @@ class Servers(Stacked):
         count = self._contender.processors
         processes = [subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) for _ in range(count)]
         for process in processes:
-            atexit.register(process.kill)  # where this process ends, and is not ended with all it started
+            atexit.register(process.kill)  # ends the servers if this process exits without ending its children
         ready = [re.search(r":(\d+) is ready", process.stdout.readline()) for process in processes]
         self._addresses = [f"localhost:{match[1]}" for match in ready]
         cluster.connect(",".join(self._addresses))

@@ -1,4 +1,4 @@
-"""What is made of a contender's measurements: medians, quartiles, and ratios to the reference with an interval."""
+"""Summarizes measurements: medians, quartiles, and ratios to the reference with intervals."""
 
 import math
 
@@ -7,18 +7,18 @@ import numpy as np
 from benchmarks.partition.contender import REFERENCE
 from benchmarks.partition.networks import Step
 
-_RESAMPLES, _INTERVAL = 2000, (2.5, 97.5)  # of the bootstrap; per cent
+_RESAMPLES, _INTERVAL = 2000, (2.5, 97.5)  # bootstrap samples; percentiles
 _QUARTILES = (25, 50, 75)
 
 
-def summarise(step: Step, rows: list[dict]) -> None:
-    """Adds to each row, where it has what that takes:
+def summarize(step: Step, rows: list[dict]) -> None:
+    """Adds these values to each row that has the data for them:
 
-    - "quartiles_s": the first, second (the median) and third quartile of its steps;
-    - "ns_a_voxel": the median, by the step's voxels;
-    - "ratio", "ratio_interval": of its median step to the reference's, of the rounds that both took;
-    - "memory_bytes": the most that any of its processes held, and "memory_ratio" of that;
-    - "over_import_bytes": that less what the process held before it built anything, and "over_import_ratio".
+    - "quartiles_s": the quartiles of its steps in seconds; the second one is the median;
+    - "ns_a_voxel": the median in nanoseconds, divided by the voxels of the step;
+    - "ratio", "ratio_interval": the ratio of its median step to that of the reference;
+    - "memory_bytes", "memory_ratio": the peak memory of its largest process, and the ratio to the reference;
+    - "over_import_bytes", "over_import_ratio": the same without the memory from before the build.
     """
     reference = next((row for row in rows if row["kind"] == REFERENCE), {})
     for row in rows:
@@ -37,14 +37,14 @@ def summarise(step: Step, rows: list[dict]) -> None:
 
 
 def _ratio(steps, reference):
-    """The ratio of medians, and its interval by a bootstrap over rounds, which keeps what a round has in common."""
+    """Returns the ratio of medians, and its interval from a bootstrap over rounds, which keeps each round together."""
     chosen = np.random.default_rng(0).integers(0, len(steps), (_RESAMPLES, len(steps)))
     ratios = np.median(steps[chosen], axis=1) / np.median(reference[chosen], axis=1)
     return float(np.median(steps) / np.median(reference)), np.percentile(ratios, _INTERVAL).tolist()
 
 
 def _add_memory(row):
-    """Where the work is done by other processes than that which runs the program, theirs is the memory that counts."""
+    """Adds the peak memory of the processes that do the work, which may be other processes or a GPU."""
     others, base = row.get("others_bytes"), row.get("others_base_bytes")
     if others:
         fullest = max(others, key=others.get)

@@ -1,4 +1,4 @@
-"""Results as a table in Markdown, which is also what is printed."""
+"""Formats results as Markdown tables, for the output and for partition.md."""
 
 from benchmarks.partition.contender import KINDS
 from benchmarks.partition.plan import format_sizes
@@ -20,7 +20,7 @@ _HEAD = (
 
 
 def markdown(result: dict) -> str:
-    """All of a result: where it is from, and a table for each comparison."""
+    """Returns a result as Markdown: the command, the machine, and a table for each title."""
     machine, versions = result["machine"], result["versions"]
     lines = [
         f"`{result['command']}`",
@@ -39,15 +39,15 @@ def markdown(result: dict) -> str:
 
 
 def groups(result: dict) -> dict[str, list[tuple[str, dict]]]:
-    """For each title the rows of its comparisons, with names that say of what volume where there are several."""
-    found = {}
+    """Returns {title: [(name, row), ...]}; the names contain the volume if a title has several volumes."""
+    by_title = {}
     for comparison in result["comparisons"]:
-        found.setdefault(comparison["title"], []).append(comparison)
-    return {title: list(_named(group)) for title, group in found.items()}
+        by_title.setdefault(comparison["title"], []).append(comparison)
+    return {title: list(_named(group)) for title, group in by_title.items()}
 
 
 def _named(group):
-    """The rows of comparisons with their names; the reference, which is in each, comes once for each volume."""
+    """Yields (name, row) for the rows of comparisons, with one row of the reference for each volume."""
     volumes = [format_sizes(comparison["step"]["sizes"]) for comparison in group]
     seen = set()
     for volume, comparison in zip(volumes, group):
@@ -88,5 +88,5 @@ def _cells(name, row):
 
 
 def kinds() -> str:
-    """What kinds of contender there are, a line each."""
+    """Returns the kinds of contenders with their descriptions, one per line."""
     return "\n".join(f"  {kind:10} {text}" for kind, (_, _, text) in KINDS.items())

@@ -1,12 +1,12 @@
-"""What the contenders on TensorFlow share: devices, inputs, and what a GPU has held."""
+"""Shared code of the TensorFlow contenders: devices, inputs, and the peak memory of GPUs."""
 
 import tensorflow as tf
 
-_GIB = 1024  # TensorFlow counts a logical GPU's memory in MiB
+_GIB = 1024  # the memory limit of a logical GPU is in MiB
 
 
 def prepare(processors: int = 1, gpu_gib: int = 8) -> None:
-    """Sees to it that there are as many devices as processors; a CPU, or the only GPU, is divided into logical ones."""
+    """Creates one device per processor; a CPU or a single GPU is divided into logical devices."""
     if processors == 1:
         return
     gpus = tf.config.list_physical_devices("GPU")
@@ -18,14 +18,14 @@ def prepare(processors: int = 1, gpu_gib: int = 8) -> None:
 
 
 def tensors(step) -> tuple:
-    """The step's image and labels, in the memory of the host."""
+    """Returns the image and the labels of a step, in host memory."""
     image, labels = step.inputs()
     with tf.device("CPU:0"):
         return tf.cast(tf.constant(image), step.dtype), tf.constant(labels)
 
 
 class Memory:
-    """What a contender on TensorFlow says of memory, where it has one process."""
+    """The memory report of a TensorFlow contender with one process."""
 
     def device_peak(self) -> int | None:
         gpus = [device.name for device in tf.config.list_logical_devices("GPU")]

@@ -1,4 +1,4 @@
-"""PyTorch, where it is installed: the same network, not partitioned, channels last."""
+"""The PyTorch contender: the same network, not partitioned, channels last."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ _LAST = torch.channels_last_3d
 
 
 class Torch:
-    """Eager PyTorch on a GPU, or on the CPU where there is none."""
+    """The network in eager PyTorch on a GPU, or on the CPU without a GPU."""
 
     nodes = None
 
@@ -49,7 +49,7 @@ class Torch:
         return torch.from_numpy(np.ascontiguousarray(value)).to(self._device).contiguous(memory_format=memory_format)
 
     def _weight(self, name, value):
-        """TensorFlow's [kernel..., in, out] (transposed: [kernel..., out, in]) as PyTorch's [out, in, kernel...]."""
+        """Converts [kernel..., in, out] (transposed: [kernel..., out, in]) to PyTorch's [out, in, kernel...]."""
         if name.endswith("filter"):
             return self._tensor(np.transpose(value, (4, 3, 0, 1, 2)), _LAST).requires_grad_()
         return self._tensor(value).requires_grad_()

@@ -1,6 +1,6 @@
-"""mesh_tensorflow's own: the same network of its layers for spatial partitioning, on its `PlacementMeshImpl`.
+"""The contender of mesh_tensorflow: the same network from its layers with blocks, on its `PlacementMeshImpl`.
 
-In a graph and a session, as it is used; its slices of variables are what is trained. It splits x and y alone.
+It runs in a graph and a session, and trains the slices of the variables. It splits only x and y.
 """
 
 import tensorflow as tf
@@ -9,18 +9,18 @@ import mtf_imaging as mi
 from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 mtf, v1 = mi.mtf, tf.compat.v1
-# What its layers call their variables, as `Step.shapes` has them.
+# name of a variable in its layers -> name in `Step.shapes`
 _NAMES = {"kernel": "filter", "bias": "bias", "batch_norm_scale": "scale", "batch_norm_bias": "offset"}
 
 
 class Upstream:
-    """Its convolutions with blocks, its pool, and for batch norm, leaky ReLU and softmax its own, too."""
+    """The network from the convolutions, pools, batch norms, leaky ReLUs and softmax of mesh_tensorflow."""
 
     def __init__(self, step, contender):
         from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
 
         if len(contender.mesh) > 2:
-            raise NotImplementedError("mesh_tensorflow's convolutions split two spatial dimensions at most")
+            raise NotImplementedError("the convolutions of mesh_tensorflow split at most two spatial dimensions")
         self._step, self._contender, self._mesh_impl_class = step, contender, PlacementMeshImpl
         gpus = len(tf.config.list_physical_devices("GPU"))
         kind, number = ("GPU", gpus) if gpus else ("CPU", contender.processors)
@@ -45,7 +45,7 @@ class Upstream:
         return float(loss)
 
     def device_peak(self):
-        return None  # sessions do not say
+        return None  # sessions do not report it
 
     def others(self):
         return {}
@@ -72,7 +72,7 @@ class Upstream:
         return fetched, masters, lowering.copy_masters_to_slices()
 
     def _imported(self, mesh):
-        """The image [batch, x_blocks, y_blocks, x, y, z, channels], a block a processor, and its labels."""
+        """Returns the image `[batch, x_blocks, y_blocks, x, y, z, channels]` and labels, one block per processor."""
         (batch, *sizes), blocks = self._labels.shape, [*self._contender.mesh, 1][:2]
         inner = [sizes[0] // blocks[0], sizes[1] // blocks[1], sizes[2]]
         names = ("batch", "x_blocks", "y_blocks", "x", "y", "z")
@@ -90,7 +90,7 @@ class Upstream:
         return imported(tf.cast(image, self._step.dtype), mtf.Dimension("image", 1)), imported(labels)
 
     def _value(self, name):
-        """The initial value of its variable of that name; None where that is its own business."""
+        """Returns the initial value of a variable; None if mesh_tensorflow initializes it."""
         scope, _, last = name.rpartition("/")
         return self._weights.pop(f"{scope}/{_NAMES.get(last)}", None)
 

@@ -1,6 +1,6 @@
-"""A contender's process: it imports, builds, and then takes a step whenever it is told to.
+"""The process of a contender: it loads, builds and takes steps on request.
 
-It reads words, a line each, and answers each with a line of JSON: "load", "build", "step", and "end".
+It reads the words "load", "build", "step" and "end", one per line, and answers each with a line of JSON.
 """
 
 import dataclasses
@@ -15,13 +15,18 @@ from benchmarks.partition.networks import Step
 
 
 def arguments(contender: Contender, step: Step) -> list[str]:
-    """What a worker's process is started with, after the interpreter."""
+    """Returns the command line arguments of a worker, after the interpreter."""
     return ["-m", "benchmarks.partition.worker", str(contender), json.dumps(dataclasses.asdict(step))]
 
 
 def main(name: str, step: str) -> None:
-    """Serves the contender of that name until it is told to end, or its parent is gone."""
-    # What the contender's libraries print goes to stderr; answers alone go to what was stdout.
+    """Serves a contender until it reads "end" or its parent exits.
+
+    Args:
+      name: the name of the contender.
+      step: the fields of the `Step`, as JSON.
+    """
+    # Output of the libraries goes to stderr, so that stdout contains only the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     fields = json.loads(step)

@@ -1,9 +1,9 @@
-"""`mtf-imaging COMMAND [flags]`: finds the command, reads its flags, and turns mistakes into messages."""
+"""`mtf-imaging COMMAND [flags]`: finds the command, parses its flags and turns errors into messages."""
 
 import sys
 
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
-from mtf_imaging.cli.runtime import messages, usage
+from mtf_imaging.cli.runtime import messages, next_step, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
 
@@ -12,11 +12,11 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command line.
 
     Args:
-      argv: the words after `mtf-imaging`; default: those of this process.
+      argv: the words after `mtf-imaging`; None for the words of this process.
 
     Returns:
-      The exit code: 0, 1 where the command failed, 2 where the command line or the configuration is wrong, 75 where a
-      scheduler had it end early and the same command goes on from there, 130 where it was interrupted by Ctrl-C.
+      The exit code: 0 for success, 1 if the command failed, 2 if the command line or the configuration is wrong, 75 if
+      a scheduler stopped the command early and the same command line resumes it, 130 after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else argv
     try:
@@ -32,14 +32,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dispatch(argv: list[str]) -> None:
+    if argv[:1] == ["help"]:  # many programs accept this word instead of --help
+        argv = [*argv[1:], "--help"]
     words = [word for word in argv if not word.startswith("-")]
-    wants_help = any(word in ("-h", "-help", "--help") for word in argv)
+    wants_help = any(word in ("-h", "-help", "--help") for word in argv) or argv[1:] == ["help"]
     if "--version" in argv[:1]:
         print(usage.version())
     elif not words and (wants_help or not argv):
         print(usage.overview({name: load(name) for name in COMMANDS}))
     elif not words or argv[0] != words[0]:
-        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.known()}")
+        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.command_list()}")
     elif words[0] not in COMMANDS:
         raise ConfigError(usage.unknown_command(words[0]))
     elif wants_help:
@@ -47,7 +49,7 @@ def _dispatch(argv: list[str]) -> None:
     else:
         command = load(words[0])
         messages.show()
-        command.run(usage.parse_flags(words[0], command, argv[1:]))
+        next_step.show(command.run(usage.parse_flags(words[0], command, argv[1:])))
 
 
 if __name__ == "__main__":

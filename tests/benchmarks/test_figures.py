@@ -1,4 +1,4 @@
-"""Every Dice score in the documentation is a mean with its range over at least three seeds, made from the kept runs."""
+"""Every Dice score in the documentation is a mean and a range over at least three seeds, from the stored runs."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from mtf_imaging.evaluation.resolution_study import read_study, resolutions
 
 
 @pytest.mark.parametrize("name", figures.PAGES)
-def test_the_table_of_a_page_is_made_from_the_kept_runs(name):
+def test_the_table_of_a_page_matches_the_stored_runs(name):
     page = figures.PAGES[name].read_text()
     assert figures.with_table(page, name, figures.tables()[name]) == page
 

@@ -1,4 +1,4 @@
-"""The benchmark of layouts: what its command line takes, what it makes of measurements, and a run of it."""
+"""The benchmark of layouts: its command line, the summary of measurements, and complete runs."""
 
 import json
 import time
@@ -35,27 +35,27 @@ def test_a_contender_is_read_as_it_is_written(word, contender):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["--contenders=2x2,2xb"], "'2xb' is no mesh of processors such as 2x2"),
-        (["--contenders=tf:2x2"], "'tf' has no mesh; write 'tf'"),
-        (["--contenders=stacked"], "'' is no mesh"),
-        (["--contenders=nobody:2"], "'nobody' is no contender; there are tf, stacked"),
-        (["--contenders=0x2"], "'0x2' is no mesh"),
-        (["--networks=N3"], "'N3' is not known; there are N1, N2"),
-        (["--resolution=64,64"], "'64,64' has 2 numbers; give one, or three"),
-        (["--servers=2,x"], "'x' is no number above 0"),
+        (["--contenders=2x2,2xb"], "'2xb' is not a mesh of one to three positive integers, such as 2x2"),
+        (["--contenders=tf:2x2"], "'tf' takes no mesh; write 'tf'"),
+        (["--contenders=stacked"], "'' is not a mesh"),
+        (["--contenders=nobody:2"], "'nobody' is not a kind of contender; choose from tf, stacked"),
+        (["--contenders=0x2"], "'0x2' is not a mesh"),
+        (["--networks=N3"], "'N3' is not known; choose from N1, N2"),
+        (["--resolution=64,64"], "'64,64' has 2 numbers; give one or three"),
+        (["--servers=2,x"], "'x' is not a positive integer"),
         (["--python=torch=nowhere"], "'torch=nowhere' is not KIND=PATH"),
         (["--show=nowhere.json"], "No such file or directory: 'nowhere.json'"),
-        (["--rounds=0"], "'0' is no number above 0"),
+        (["--rounds=0"], "'0' is not a positive integer"),
     ],
 )
-def test_what_cannot_be_is_refused(words, fault, capsys):
+def test_invalid_arguments_are_refused(words, fault, capsys):
     with pytest.raises(SystemExit) as end:
         run(*words)
     assert end.value.code == 2
     assert fault in capsys.readouterr().err
 
 
-def test_a_mesh_and_a_layout_are_named_for_it():
+def test_the_mesh_and_the_layout_of_a_contender():
     contender = Contender.parse("4x1x2")
     assert contender.processors == 8
     assert contender.mesh_shape == "rows:4,cols:1,planes:2"
@@ -75,36 +75,36 @@ def row(name, kind, steps, peak=200, **fields):
 
 
 def test_ratios_are_of_rounds_that_both_took():
-    drift = np.linspace(1, 5, 21)  # of the machine, for both alike
+    drift = np.linspace(1, 5, 21)  # of the machine, the same for both
     rows = [row("tf", "tf", list(drift)), row("2x2", "stacked", list(1.5 * drift), peak=250), row("4", "stacked", [3])]
-    summary.summarise(Step("N1", (10, 10, 5)), rows)
+    summary.summarize(Step("N1", (10, 10, 5)), rows)
     reference, slower, short = rows
     assert reference["ratio"] == 1
     assert reference["quartiles_s"] == [2, 3, 4]
     assert reference["ns_a_voxel"] == pytest.approx(3e9 / 500)
     assert slower["ratio"] == pytest.approx(1.5)
-    assert slower["ratio_interval"] == pytest.approx([1.5, 1.5])  # the drift is no noise
+    assert slower["ratio_interval"] == pytest.approx([1.5, 1.5])  # the drift is not noise
     assert (slower["memory_ratio"], slower["over_import_ratio"]) == (1.25, 1.5)
     assert "ratio" not in short
 
 
-def test_memory_is_that_of_the_process_that_computes():
+def test_the_memory_of_the_computing_process_counts():
     others = {"others_base_bytes": {"a": 100, "b": 100}, "others_bytes": {"a": 130, "b": 140}}
     rows = [row("tf", "tf", [1.0]), row("servers:2", "servers", [1.0], **others)]
-    summary.summarise(Step("N1", (10, 10, 5)), rows)
+    summary.summarize(Step("N1", (10, 10, 5)), rows)
     assert (rows[1]["memory_bytes"], rows[1]["over_import_bytes"]) == (140, 40)
     assert rows[1]["over_import_ratio"] == 0.4
 
 
-def test_other_losses_are_faults_only_where_results_must_be_equal():
+def test_different_losses_are_faults_only_if_results_must_be_equal():
     rows = [row("2x2", "stacked", [1.0], loss_differs=[1e-6, 2e-4]), row("x", "nohalo", [1.0], loss_differs=[0.1, 0.1])]
     (fault,) = unequal(Step("N1", (8, 8, 8)), rows)
-    assert "2x2: the losses of the first two steps are off tf's by 2.0e-04" in fault
+    assert "2x2: the first two losses differ from those of tf by 2.0e-04" in fault
     assert not unequal(Step("N1", (8, 8, 8), dtype="bfloat16"), rows)
 
 
 def process(folder, script):
-    """A contender's process that runs a shell script instead."""
+    """Returns the process of a contender that runs a shell script instead."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -151,11 +151,11 @@ TINY = ["--resolution=16", "--base_filters=2", "--depth=2", "--convs=1"]
 @pytest.mark.parametrize(
     ("network", "contenders"),
     [
-        ("N1", "2x2,nohalo:2x2,upstream:2,16x16"),  # the last of which 16 voxels do not allow
+        ("N1", "2x2,nohalo:2x2,upstream:2,16x16"),  # 16 voxels are too few for 16x16
         ("N2", "placement:2"),
     ],
 )
-def test_a_run_compares_equal_networks_and_writes_what_it_found(network, contenders, tmp_path, capsys):
+def test_a_run_compares_equal_networks_and_writes_its_results(network, contenders, tmp_path, capsys):
     words = [f"--networks={network}", f"--contenders={contenders}", *TINY, "--rounds=3", f"--output_dir={tmp_path}"]
     assert run(*words) == 0
     result = json.loads((tmp_path / "partition.json").read_text())
@@ -169,7 +169,7 @@ def test_a_run_compares_equal_networks_and_writes_what_it_found(network, contend
         assert len(row["steps_s"]) == 3
         assert row["nodes"] > 100
         assert row["memory_bytes"] > row["over_import_bytes"] > 0
-        is_wrong = row["kind"] == "nohalo"  # it does leave halos out
+        is_wrong = row["kind"] == "nohalo"  # it omits the halos
         assert (max(row["loss_differs"]) > 1e-5) == is_wrong, name
     assert (tmp_path / "partition.png").stat().st_size > 1000
     text = (tmp_path / "partition.md").read_text()
@@ -178,7 +178,7 @@ def test_a_run_compares_equal_networks_and_writes_what_it_found(network, contend
 
 
 @pytest.mark.slow
-def test_servers_say_what_memory_each_took(tmp_path):
+def test_servers_report_their_peak_memory(tmp_path):
     words = ["--networks=N1", "--contenders=tf", "--servers=2", *TINY, "--rounds=1", f"--output_dir={tmp_path}"]
     assert run(*words) == 0
     (comparison,) = json.loads((tmp_path / "partition.json").read_text())["comparisons"]
@@ -189,7 +189,7 @@ def test_servers_say_what_memory_each_took(tmp_path):
     assert row["memory_bytes"] == max(row["others_bytes"].values()) > row["over_import_bytes"] > 0
 
 
-def test_weak_scaling_is_one_cube_a_processor():
+def test_weak_scaling_has_one_cube_per_processor():
     parse = command._parser().parse_args
     plans = list(comparisons(parse(["--networks=N1", "--weak=16", "--servers=2,4"])))
     assert [plan.step.sizes for plan in plans][:3] == [(16, 16, 16), (32, 16, 16), (32, 32, 16)]
@@ -198,7 +198,7 @@ def test_weak_scaling_is_one_cube_a_processor():
     assert list(map(str, plans[4].contenders)) == ["tf", "stacked:4x4"]
 
 
-def test_no_more_are_kept_at_a_time_than_asked_for():
+def test_the_number_of_contenders_in_memory_is_limited():
     words = ["--networks=N1,N2", "--contenders=2x2,tf,4x4,2x2,16x16", "--servers=4", "--together=2"]
     plans = list(comparisons(command._parser().parse_args(words)))
     first = [["tf", "stacked:2x2", "stacked:4x4"], ["tf", "stacked:16x16", "servers:2x2"]]
@@ -215,7 +215,7 @@ def test_groups_of_one_step_are_one_table():
 
 def test_a_result_can_be_shown_again(tmp_path, capsys):
     rows = [row("tf", "tf", [1.0, 2.0]), row("2x2", "stacked", [2.0, 2.0], error="step: not done after 2 s")]
-    summary.summarise(Step("N1", (10, 10, 5)), rows)
+    summary.summarize(Step("N1", (10, 10, 5)), rows)
     result = {
         "command": "python -m benchmarks.partition",
         "began": "2026-01-01 00:00+00:00",

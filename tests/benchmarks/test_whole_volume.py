@@ -1,4 +1,4 @@
-"""The measurement of whole volumes on one that is small: it runs, and every kind of file holds the same CT."""
+"""The benchmark of whole volumes on a small one: it runs, and every type of file contains the same CT."""
 
 import numpy as np
 import pytest

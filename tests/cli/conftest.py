@@ -1,4 +1,4 @@
-"""Gin's configuration is global: each test of the command line starts with none."""
+"""Clears the global gin configuration before and after each test of the command line."""
 
 import gin
 import pytest

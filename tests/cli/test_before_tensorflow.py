@@ -9,18 +9,17 @@ import pytest
 from mtf_imaging.cli.main import main
 from tests.evaluation.test_evaluate import store
 
-# Runs command lines one after the other. Prints for each its exit code, stderr, seconds, and whether TensorFlow
-# has been loaded.
+# Runs several command lines and prints their exit codes, stderr and seconds, and whether TensorFlow was imported.
 _PROGRAM = """
 import contextlib, io, json, sys, time
 from mtf_imaging.cli.main import main
-told = []
+results = []
 for words in json.loads(sys.argv[1]):
     began, err = time.monotonic(), io.StringIO()
     with contextlib.redirect_stderr(err):
         code = main(words)
-    told.append([code, err.getvalue(), time.monotonic() - began, "tensorflow" in sys.modules])
-print(json.dumps(told))
+    results.append([code, err.getvalue(), time.monotonic() - began, "tensorflow" in sys.modules])
+print(json.dumps(results))
 """
 
 
@@ -54,7 +53,7 @@ EVALUATE = "evaluate --model_dir run --input_dir cases"
 TRAIN = "train --model_dir new"
 
 
-MISTAKES = [
+ERRORS = [
     (f"{PREDICT} --input none", "none: this folder of cases does not exist."),
     (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
     (f"{PREDICT} --input empty", "empty: contains no NIfTI file."),
@@ -96,7 +95,7 @@ MISTAKES = [
     (f"{TRAIN} --data_dir none", "none: this folder of records does not exist."),
     (
         f"{TRAIN} --data_dir records --eval_dir empty",
-        "no job is given, so it is the one of unet3d_demo\n"
+        "no job given; using unet3d_demo\n"
         "mtf-imaging: empty: this folder of records contains no records. "
         "Fix: run convert with this output folder.\n",
     ),
@@ -108,23 +107,23 @@ MISTAKES = [
 
 
 @pytest.fixture(scope="module")
-def told(folder):
+def results(folder):
     """Returns {command line: its results}; one process runs them all."""
     before = _files(folder)
-    lines = json.dumps([line.split() for line, _ in MISTAKES])
+    lines = json.dumps([line.split() for line, _ in ERRORS])
     done = subprocess.run([sys.executable, "-c", _PROGRAM, lines], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert _files(folder) == before, "nothing is written"
-    return dict(zip([line for line, _ in MISTAKES], json.loads(done.stdout), strict=True))
+    assert _files(folder) == before, "a command wrote files"
+    return dict(zip([line for line, _ in ERRORS], json.loads(done.stdout), strict=True))
 
 
-@pytest.mark.parametrize(("line", "message"), MISTAKES)
-def test_errors_are_reported_before_tensorflow_is_loaded(told, line, message):
-    code, err, seconds, is_loaded = told[line]
+@pytest.mark.parametrize(("line", "message"), ERRORS)
+def test_errors_are_reported_before_tensorflow_is_loaded(results, line, message):
+    code, err, seconds, is_loaded = results[line]
     assert err == message if message.endswith("\n") else message in err.splitlines()[-1]
     assert code == 1
     assert not is_loaded
-    assert seconds < 5, "a second or two on a machine that has nothing else to do"
+    assert seconds < 5, "takes one or two seconds on an idle machine"
 
 
 def _files(folder):

@@ -1,4 +1,4 @@
-"""`mtf-imaging bench`: what --setup may say, and real runs of small steps."""
+"""`mtf-imaging bench`: the forms of --setup, and measurements of small steps."""
 
 import json
 import os
@@ -44,27 +44,27 @@ def test_setups(text, setup):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rows:2", "--setup rows:2: has no '/', and a mesh and a layout have 1 between them. Fix: as --setup rows:2,"),
+        ("rows:2", "--setup rows:2: has no '/', but needs 1 between the mesh and the layout. Fix: give --setup MESH/"),
         ("rows:2/x:rows/y:cols", "has 2 '/'"),
         ("rows:2/x=rows", "x=rows"),
         ("rows:two/x:rows", "rows:two"),
         ("4x5", "there is no gin file '4x5', neither here nor shipped. Did you mean '4x4'?"),
-        ("unet3d_demo", "Fix: --gin_file unet3d_demo for what all setups share"),
+        ("unet3d_demo", "Fix: give it to all setups with --gin_file unet3d_demo"),
     ],
 )
-def test_mistakes_in_setups_are_explained(text, message):
+def test_errors_in_setups(text, message):
     with pytest.raises(MtfImagingError) as error:
         parse_setup(text)
     assert message in str(error.value)
 
 
-def test_a_layout_file_of_ones_own(tmp_path):
+def test_a_custom_layout_file(tmp_path):
     file = tmp_path / "mine.gin"
     file.write_text("import mtf_imaging\nsetup.layout = 'x:rows'\n")
     with pytest.raises(MtfImagingError, match="has import; a layout file binds only"):
         parse_setup(str(file))
     file.write_text("setup.mesh_shape = 'rows:2'\nsetup.layout = 2\n")
-    with pytest.raises(MtfImagingError, match="are strings"):
+    with pytest.raises(MtfImagingError, match="must be strings"):
         parse_setup(str(file))
     file.write_text("setup.layout = = 'x:rows'\n")
     with pytest.raises(MtfImagingError, match=r"mine\.gin"):
@@ -77,19 +77,22 @@ def test_a_layout_file_of_ones_own(tmp_path):
     ("argv", "message"),
     [
         (["--setup=4x4", "--mesh_shape=rows:2", "--layout=x:rows"], "Fix: --setup 'rows:2/x:rows' instead of --mesh_"),
-        (["--setup=4x4", "--layout=x:rows"], "--layout beside --setup: each --setup is a mesh and a layout itself."),
+        (
+            ["--setup=4x4", "--layout=x:rows"],
+            "--layout cannot be combined with --setup, which contains a mesh and a layout.",
+        ),
         (["--setup=4x4", "--input_partition_dims=[1,2,2,1,1]"], "Fix: --setup 'MESH/LAYOUT' instead of --input_part"),
         (["--cluster=localhost:2222"], "bench has no flag '--cluster', which train, evaluate and predict have."),
         (["--steps=0"], "flag --steps=0"),
     ],
 )
-def test_mistakes_in_flags(capsys, argv, message):
+def test_errors_in_flags(capsys, argv, message):
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, "")
     assert message in err
 
 
-def test_all_layouts_that_cannot_be_are_reported_before_anything_runs(capsys):
+def test_all_illegal_layouts_are_reported_before_anything_runs(capsys):
     code, out, err = run(capsys, *SMALL, "--setup=rows:3/x:rows", "--setup=rows:2/z:cols", "--setup=rows:32/y:rows")
     assert (code, out) == (2, "")
     for text in (
@@ -119,7 +122,7 @@ def test_setups_are_measured(capsys):
     larger = (
         "--resolution=32",
         "--gin.UNet3D.base_filters=4",
-    )  # TensorFlow's account on a CPU leaves small tensors out
+    )  # TensorFlow does not count small tensors on a CPU
     code, out, err = run(capsys, *SMALL, *larger, "--json", "--setup=/", "--setup=2x2", "--setup=rows:3/x:rows")
     assert code == 0, err
     found = json.loads(out)
@@ -135,7 +138,7 @@ def test_setups_are_measured(capsys):
 
 
 @pytest.mark.slow
-def test_the_jobs_own_layout_is_held_against_one_processor(capsys):
+def test_the_layout_of_the_job_is_compared_with_one_processor(capsys):
     options = ("--batch_size=2", "--micro_batches=2", "--gin_file=unet3d_demo", "--gin_file=2x2")
     code, out, err = run(capsys, *SMALL, *options, "--gin.job.dtype='bfloat16'")
     assert code == 0, err
@@ -170,4 +173,4 @@ def test_ctrl_c_ends_the_processes(tmp_path):
         except ProcessLookupError:
             return
         time.sleep(0.1)
-    pytest.fail("processes are left")
+    pytest.fail("some processes are still running")

@@ -1,4 +1,4 @@
-"""Several hosts, each a server process here: results, files, memory, and what happens when a server is not there."""
+"""Several servers, each a local process: results, files, memory, and missing or lost servers."""
 
 import contextlib
 import os
@@ -29,11 +29,11 @@ TINY = [
     "--gin.UNet3D.dropout_rate=0.5",
 ]
 MESHES = {2: ("rows:2", "x:rows"), 4: ("rows:2,cols:2", "x:rows,y:cols")}
-SOON = 60.0  # seconds: what a busy machine may need to start a process
+SOON = 60.0  # seconds that a busy machine may need to start a process
 
 
 def run(*words):
-    """Runs a command in this process, with nothing of gin's from before."""
+    """Runs a command in this process, with an empty gin configuration."""
     gin.clear_config()
     try:
         return main.main([str(word) for word in words])
@@ -49,7 +49,7 @@ def start(*words, **options):
 
 @contextlib.contextmanager
 def serving(folder, number, port=0):
-    """Starts servers, whose working folder is `folder`; yields the processes and the addresses."""
+    """Starts servers in the working folder `folder`, and yields their processes and addresses."""
     with contextlib.ExitStack() as ended:
         processes = []
         for _ in range(number):
@@ -63,7 +63,7 @@ def serving(folder, number, port=0):
 
 
 def chief(*words, cwd, limit=5 * SOON):
-    """Runs a command in a process of its own; returns its exit code, stdout and stderr."""
+    """Runs a command in a new process and returns its exit code, stdout and stderr."""
     with start(*words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             out, err = process.communicate(timeout=limit)
@@ -87,7 +87,7 @@ def servers(data):
     (data / "elsewhere").mkdir()
     with serving(data / "elsewhere", 4) as (processes, addresses):
         yield addresses
-        assert [process.poll() for process in processes] == [None] * 4, "a server ended with a run"
+        assert [process.poll() for process in processes] == [None] * 4, "a server exited during a run"
 
 
 def job(data, dtype):
@@ -96,7 +96,7 @@ def job(data, dtype):
 
 @pytest.fixture(scope="module")
 def whole(data):
-    """The run of one process to compare with."""
+    """The reference runs of one process."""
     for dtype in ("float64", "float32"):
         assert run(*job(data, dtype), "--model_dir", data / f"whole-{dtype}", "--num_steps=4") == 0
     return data
@@ -129,7 +129,7 @@ def assert_same_variables(first, second):
 @pytest.mark.parametrize("number", MESHES)
 def test_servers_train_as_one_process_does(whole, servers, number):
     used, folder = servers[:number], whole / f"over-{number}"
-    # The folder is a relative one: a server that wrote to it would write to its own.
+    # A relative path, so that a server that writes to it would write to its own working folder.
     common = [*job(whole, "float64"), f"--model_dir=over-{number}", *over(used)]
     code, out, err = chief(*common, "--num_steps=4", cwd=whole)
     assert code == 0, err
@@ -142,12 +142,12 @@ def test_servers_train_as_one_process_does(whole, servers, number):
 
 
 @pytest.mark.slow
-def test_servers_train_in_float32_too_and_one_process_goes_on_from_there(whole, servers):
+def test_servers_train_in_float32_and_one_process_resumes(whole, servers):
     folder = whole / "float32"
     code, _, err = chief(*job(whole, "float32"), "--model_dir", folder, *over(servers[:2]), "--num_steps=2", cwd=whole)
     assert code == 0, err
     np.testing.assert_allclose(losses(folder)[0], losses(whole / "whole-float32")[0], rtol=1e-5)
-    # Where it computed is not kept: nobody asks for the servers again.
+    # The configuration does not contain the servers, so the resumed run computes locally.
     assert "setup.cluster = ''" in (folder / "config.gin").read_text()
     assert run("train", "--data_dir", whole / "records", "--model_dir", folder, "--num_steps=4") == 0
     np.testing.assert_allclose(losses(folder), losses(whole / "whole-float32"), rtol=5e-3)  # Adam amplifies rounding
@@ -169,7 +169,7 @@ def test_servers_predict_as_one_process_does(whole, servers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
-def test_a_server_that_goes_ends_the_run_soon_and_the_same_command_goes_on(whole, tmp_path, how):
+def test_a_lost_server_ends_the_run_soon_and_the_same_command_resumes(whole, tmp_path, how):
     with serving(tmp_path, 2) as (processes, servers):
         common = [*job(whole, "float64"), "--model_dir", tmp_path / "run", *over(servers), "--num_steps=400"]
         common += ["--gin.train.checkpoint_every=2", "--gin.setup.cluster_timeout=5"]
@@ -191,21 +191,24 @@ def test_a_server_that_goes_ends_the_run_soon_and_the_same_command_goes_on(whole
             code, _, err = chief(*common, f"--num_steps={last + 2}", cwd=tmp_path)
         assert code == 0, err
         assert f"resuming from step {last}" in err
-        assert processes[0].poll() is None, "the other server needs no restart"
+        assert processes[0].poll() is None, "the other server must keep running"
         whole_losses = losses(whole / "whole-float64")
         np.testing.assert_allclose(losses(tmp_path / "run")[: len(whole_losses)], whole_losses, rtol=1e-9)
         assert len(losses(tmp_path / "run")) == last + 2
 
 
 @pytest.mark.slow
-def test_a_server_says_what_it_offers_and_how_much_memory_it_took(tmp_path):
+def test_a_server_reports_its_devices_and_its_peak_memory(tmp_path):
     with serving(tmp_path, 1) as ([process], [address]):
         server = Server("localhost", int(address.split(":")[1]))
         assert (silence(server, SOON), stranger(server, SOON)) == (None, None)
         process.terminate()
         assert process.wait(SOON) == 0
         last = process.stdout.read()
-    assert re.fullmatch(rf"{socket.gethostname()}:\d+ ends; its peak memory was [\d,]+ MiB\n", last)
+    assert re.fullmatch(
+        rf"Next: add --cluster \S+ to train, .*\n{socket.gethostname()}:\d+ ended; its peak memory was [\d,]+ MiB\n",
+        last,
+    )
 
 
 def test_a_missing_server_is_reported_soon(data, capsys):
@@ -225,7 +228,7 @@ def test_a_missing_server_is_reported_soon(data, capsys):
     assert capsys.readouterr().err.endswith(
         f"mtf-imaging: {missing} (Connection refused): 1 of 1 servers did not answer within 0.5 s. "
         f"Fix: start a server at port {port} of localhost, or name other servers in cluster.\n"
-        "On the command line: `mtf-imaging serve --port PORT` on its host, --cluster.\n"
+        "On the command line: `mtf-imaging serve --port PORT` on that host, --cluster.\n"
     )
     assert not Path("none").exists()
 
@@ -240,7 +243,7 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
     assert "Traceback" not in err
     assert f"mtf-imaging: {server}: another " in err
     assert "Fix: start a server at a free port of localhost, for instance port " in err
-    assert err.endswith("On the command line: `mtf-imaging serve --port PORT` on its host, --cluster.\n")
+    assert err.endswith("On the command line: `mtf-imaging serve --port PORT` on that host, --cluster.\n")
 
 
 @pytest.mark.parametrize(
@@ -251,15 +254,15 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
         ({"cluster_timeout": 0}, "cluster_timeout must be a positive number of seconds, not 0."),
     ],
 )
-def test_settings_that_cannot_be(fields, message):
+def test_invalid_settings(fields, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         JobSetup(**fields)
 
 
-def test_a_port_that_is_taken_is_refused():
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"port {port}: Address already in use. Fix: another --port, or 0"):
+def test_a_port_in_use_is_refused():
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port}: Address already in use. Fix: give another --port, or 0"):
             serve._check_free(port)
     serve._check_free(port)
 
@@ -279,7 +282,7 @@ def device(number, kind="CPU:0"):
         ("rows:2", [device(n, f"GPU:{k}") for n in range(2) for k in range(2)], "host1:1"),
     ],
 )
-def test_servers_that_a_mesh_has_no_work_for_are_refused(mesh_shape, devices, idle):
+def test_idle_servers_are_refused(mesh_shape, devices, idle):
     from mtf_imaging.jobs import devices as job_devices
     from mtf_imaging.meshes import devices as mesh_devices
 

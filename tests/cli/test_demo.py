@@ -1,6 +1,7 @@
-"""The parts of the demo that are its own: the held-out cases, the commands it shows, and the report."""
+"""The demo: the held-out cases, the commands that it runs, and the report."""
 
 import json
+import re
 
 import pytest
 
@@ -23,7 +24,7 @@ def make_cases(folder, number):
 @pytest.mark.parametrize(("number", "held_out"), [(2, ["1"]), (3, ["2"]), (4, ["3"]), (9, ["3", "7"])])
 def test_every_fourth_case_is_held_out(tmp_path, number, held_out):
     cases = make_cases(tmp_path / "cases", number)
-    for _ in range(2):  # the second time, the links are there
+    for _ in range(2):  # the second call keeps the links
         found = hold_out(cases, tmp_path / "train", tmp_path / "held_out")
         assert [case.key for case in found] == held_out
     assert len(list((tmp_path / "train").iterdir())) == 2 * (number - len(held_out))
@@ -41,7 +42,7 @@ def test_cases_of_another_run_are_not_mixed_in(tmp_path):
 
 
 def fake_run(out):
-    """Returns a stand-in for `run_command` that leaves what the report reads, and the list of what it was asked."""
+    """Returns a replacement for `run_command` that writes the files of the report, and the list of its calls."""
     lines = []
 
     def run(command, **values):
@@ -82,14 +83,21 @@ def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, cap
     assert "step 2           0.250000000000   0.250000000000\n" in report
     assert "case 3                         0.900   0.500\n" in report
     assert f"Picture: {out / 'evaluation' / 'pictures' / 'case-3.png'}" in report
-    assert report.endswith(f"tensorboard --logdir {out / 'model'}\n")
+    total = 6 if own_data else 7
+    assert re.findall(r"^# Step (\d+) of (\d+): .* \(about .*\)\.$", report, re.MULTILINE) == [
+        (str(number + 1), str(total)) for number in range(total)
+    ]
+    assert report.endswith(
+        f"tensorboard --logdir {out / 'model'}\n"
+        f"Next: mtf-imaging explain --model_dir {out / 'model'} --data_dir {out / 'records'}\n"
+    )
     (train, *_) = (values for command, values in lines if command == "train")
     assert (train["data_dir"], train["eval_dir"]) == (out / "records", out / "held_out_records")
 
 
-def test_a_command_is_shown_as_typed_and_its_failure_ends_the_demo(tmp_path, capfd):
+def test_a_command_is_printed_as_typed_and_its_failure_ends_the_demo(tmp_path, capfd):
     missing = tmp_path / "not there"
-    with pytest.raises(MtfImagingError, match="it ends here: mtf-imaging convert --input_dir '/"):
+    with pytest.raises(MtfImagingError, match="this command failed: mtf-imaging convert --input_dir '/"):
         commands.run_command("convert", input_dir=missing, output_dir=tmp_path, resolution=16)
     out, err = capfd.readouterr()
     assert out == f"$ mtf-imaging convert --input_dir '{missing}' --output_dir {tmp_path} --resolution 16\n"

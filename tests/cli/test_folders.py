@@ -1,4 +1,4 @@
-"""Folders as the public sets have them, through convert, evaluate and predict, on voxels of a fixed size in mm."""
+"""convert, evaluate and predict on folders with the names of the public data sets, with a fixed voxel size in mm."""
 
 import json
 
@@ -11,9 +11,9 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom.phantom import make_case
 
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--num_steps", "2"]
-# Every 4th voxel of a phantom: 29 x 29 x 15 voxels of 11 x 11 x 14 mm and so on, one stored RAS, one LPS.
+# Every 4th voxel of a synthetic case, for instance 29 x 29 x 15 voxels of 11 x 11 x 14 mm; one is stored RAS, one LPS.
 CASES = (0, 1)
-ONE = ("--workers", 1)  # in this process: a test of two cases need not import TensorFlow twice
+ONE = ("--workers", 1)  # in this process, because importing TensorFlow in workers takes longer than two cases
 BOX = "x:32,y:32,z:16"
 
 # volume and segmentation of case N, and the name of its prediction
@@ -53,7 +53,7 @@ def write(folder, scheme, images):
 
 @pytest.fixture(scope="module")
 def model(images, tmp_path_factory):
-    """A run of two steps on the cases as LiTS has them."""
+    """A run of two steps on cases with the file names of LiTS."""
     folder = tmp_path_factory.mktemp("lits")
     cases = write(folder / "cases", LITS, images)
     assert run("convert", "--input_dir", cases, "--output_dir", folder / "records", "--spacing", "11,11,15", *ONE) == 0
@@ -63,7 +63,7 @@ def model(images, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", KEYS, ids=["LiTS", "MSD", "nnU-Net"])
-def test_a_folder_goes_all_the_way(tmp_path, images, model, scheme, capsys):
+def test_a_folder_passes_the_whole_workflow(tmp_path, images, model, scheme, capsys):
     folder = write(tmp_path / "cases", scheme, images)
     assert (
         run("convert", "--input_dir", folder, "--output_dir", tmp_path / "records", "--spacing", "11,11,15", *ONE) == 0
@@ -105,7 +105,7 @@ def test_the_spacing_of_a_run_is_kept_and_checked(tmp_path, images, model, capsy
     capsys.readouterr()
     assert run("train", "--data_dir", tmp_path / "cubes", "--model_dir", model, "--num_steps", 3) == 1
     assert f"the records have resolution {BOX}, not {BOX} of 11,11,15 mm" in capsys.readouterr().err
-    # Said to, the same network segments on the whole field of view, and finds something else.
+    # With another spacing, the same network segments the whole field of view and returns another segmentation.
     volume = cases / "Training Batch 1/volume-0.nii"
     for name, words in (("box", []), ("same", ["--spacing", "11,11,15"]), ("cube", ["--spacing", ""])):
         out = tmp_path / f"{name}.nii.gz"
@@ -119,7 +119,7 @@ def test_the_spacing_of_a_run_is_kept_and_checked(tmp_path, images, model, capsy
 
 
 @pytest.mark.parametrize("command", ["convert", "train", "evaluate", "predict"])
-def test_a_spacing_that_cannot_be_is_told_at_once(command, capsys):
+def test_an_invalid_spacing_is_reported_at_once(command, capsys):
     words = {
         "convert": ["--input_dir", "a", "--output_dir", "b"],
         "train": ["--data_dir", "a", "--model_dir", "b"],

@@ -1,4 +1,4 @@
-"""`--fold`: a folder of records serves all folds, and what a fold holds out is never trained on."""
+"""`--fold`: one folder of records serves all folds, and the held-out cases are never trained on."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from tests.training.test_job import TINY, run
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Four cases, and a run that holds two of them out."""
+    """Four cases, and a run that holds out two of them."""
     folder = tmp_path_factory.mktemp("folds")
     assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 4, "--seed", 1) == 0
     words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16]
@@ -29,7 +29,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-def test_what_is_held_out_is_scored_and_not_trained_on(folder):
+def test_held_out_cases_are_scored_and_not_trained_on(folder):
     splits = json.loads((folder / "splits.json").read_text())
     assert (folder / "run/splits_final.json").read_bytes() == (folder / "splits.json").read_bytes()
     assert sorted(splits[0]["val"] + splits[1]["val"]) == ["0", "1", "2", "3"]
@@ -38,7 +38,7 @@ def test_what_is_held_out_is_scored_and_not_trained_on(folder):
     assert list((folder / "run/best").glob("ckpt-4.index"))
 
 
-def test_a_run_goes_on_with_its_fold_alone(folder, capsys, tmp_path):
+def test_a_run_resumes_only_with_its_fold(folder, capsys, tmp_path):
     shutil.copytree(folder / "run", tmp_path / "run")
     words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path / "run"]
     assert run(*words, "--num_steps", 4) == 0
@@ -51,7 +51,7 @@ def test_a_run_goes_on_with_its_fold_alone(folder, capsys, tmp_path):
     assert text in capsys.readouterr().err
 
 
-def test_evaluate_takes_what_the_fold_holds_out(folder, tmp_path, capsys):
+def test_evaluate_uses_the_held_out_cases_of_the_fold(folder, tmp_path, capsys):
     splits = json.loads((folder / "splits.json").read_text())
     words = ["evaluate", "--model_dir", folder / "run", "--input_dir", folder / "cases", "--output_dir"]
     assert run(*words, tmp_path / "out", "--fold", 1) == 0
@@ -78,7 +78,7 @@ def test_evaluate_takes_what_the_fold_holds_out(folder, tmp_path, capsys):
         (["--fold", 0, "--splits_file", "wrong.json"], "wrong.json: the fold names cases that are not in "),
     ],
 )
-def test_mistakes_are_told_before_anything_is_built(words, text, folder, capsys, monkeypatch):
+def test_errors_are_reported_before_anything_is_built(words, text, folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "wrong.json").write_text('[{"train": ["1", "2", "3"], "val": ["0", "9"]}]')
     assert run(*words_of(folder, "new"), *words) in (1, 2)

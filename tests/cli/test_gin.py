@@ -1,4 +1,4 @@
-"""Gin files: where they are found, what wins, and what is said of mistakes in them."""
+"""Gin files: their search path, their precedence, and errors in them."""
 
 import re
 
@@ -31,10 +31,10 @@ def setup_of(*argv, saved=None, **bound_flags):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
-def test_a_folder_that_no_run_wrote_is_told(tmp_path, capsys, command):
+def test_a_folder_without_a_run_is_reported(tmp_path, capsys, command):
     (tmp_path / "empty").mkdir()
     words = dict.fromkeys(all_commands.load(command).REQUIRED, "x")
-    for folder, what in (("none", "there is no such folder"), ("empty", "this folder holds no config.gin")):
+    for folder, what in (("none", "this folder does not exist"), ("empty", "this folder holds no config.gin")):
         argv = [f"--{flag}={value}" for flag, value in (words | {"model_dir": tmp_path / folder}).items()]
         for more in ([], ["--gin_file=2x2"]):
             assert main.main([command, *argv, *more]) == 2
@@ -54,7 +54,7 @@ def test_shipped_layouts():
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_file_opens_with_what_is_split_over_how_many_processors(name):
+def test_the_first_line_of_a_layout_file_names_the_processors(name):
     setup = setup_of(f"--gin_file={name}")
     assert check_names(setup.layout, setup.mesh_shape, ["batch", "x", "y", "z", "channels"]) == ()
     processors = 1
@@ -78,7 +78,7 @@ def test_the_working_folder_comes_first(here):
     assert setup_of("--gin_file=layouts/4x4.gin").batch_size == 8
 
 
-def test_an_unknown_file_is_answered_with_the_closest(here):
+def test_an_unknown_file_suggests_the_closest(here):
     with pytest.raises(
         ConfigError, match=r"there is no gin file 'layouts/4x5\.gin', .* Did you mean '4x4'\? Shipped: "
     ):
@@ -111,7 +111,7 @@ def test_every_setup_flag_binds_its_parameter():
     assert setup == JobSetup("rows:2", "x:rows", "stacked", "64", 2)
 
 
-def test_an_empty_layout_on_the_command_line_undoes_that_of_a_file():
+def test_an_empty_layout_on_the_command_line_replaces_the_layout_of_a_file():
     assert setup_of("--gin_file=2x2", "--mesh_shape=", "--layout=") == JobSetup()
 
 
@@ -130,7 +130,7 @@ def test_a_file_may_include_shipped_ones(here, name):
     assert setup_of("--gin_file=mine") == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=3)
 
 
-def test_a_file_may_include_what_lies_beside_it(here):
+def test_a_file_may_include_files_in_its_folder(here):
     (here / "jobs").mkdir()
     (here / "jobs/base.gin").write_text("setup.batch_size = 3\n")
     (here / "jobs/mine.gin").write_text("include 'base.gin'\ninclude '2x2'\n")
@@ -145,18 +145,26 @@ def test_a_file_may_include_what_lies_beside_it(here):
         ("toy.num_stpes=1", "Configurable 'toy' doesn't have a parameter named 'num_stpes'. Did you mean 'num_steps'?"),
         ("Augmentation.elastik=1", "doesn't have a parameter named 'elastik'. Did you mean 'elastic'?"),
         ("toy.q=1", "doesn't have a parameter named 'q'. Known: num_steps, rate, child."),
-        ("setup.layout=x:rows", "A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'."),
+        ("setup.layout=x:rows", "In gin, a string needs quotes, for instance --gin.setup.layout='\"x:rows\"'."),
+        (
+            "job.dtype=bfloat16",
+            "the value is not valid gin. In gin, a string needs quotes, for instance --gin.job.dtype='\"bfloat16\"'.",
+        ),
+        (
+            "seed=1",
+            "'seed' is not of the form NAME.PARAMETER, and no file uses %seed. Did you mean 'train.seed'? Fix: give",
+        ),
         ("toy.rate", "gin parameter toy.rate: "),
-        ("num_steps=1", "gin parameter num_steps=1: does not say of what 'num_steps' is, and nothing uses %num_steps."),
+        ("num_steps=1", "gin parameter num_steps=1: 'num_steps' is not of the form NAME.PARAMETER, and no file uses"),
         ("toy.rate=%missing", "the gin configuration: No bindings specified for 'missing"),
         (
             "toy.child=@twin()",
-            "'twin' names more than one thing: tests.left.twin, tests.right.twin. Fix: write one of these in full.",
+            "'twin' is ambiguous: tests.left.twin, tests.right.twin. Fix: write one of these names in full.",
         ),
         ("include '2x3.gin'", "there is no gin file '2x3.gin', neither here nor shipped. Did you mean '2x2'?"),
     ],
 )
-def test_mistakes_in_parameters_are_explained(parameter, message):
+def test_errors_in_parameters(parameter, message):
     with pytest.raises(ConfigError) as error:
         setup_of(f"--gin_param={parameter}")
     assert message in str(error.value)
@@ -168,7 +176,7 @@ def test_a_parameter_may_be_a_macro_that_another_uses():
     assert toy()[0] == 7
 
 
-def test_mistakes_in_files_name_the_file_and_the_line(here):
+def test_errors_in_files_name_the_file_and_the_line(here):
     (here / "bad.gin").write_text("# a job\n\ntoy.rat = 1\n")
     with pytest.raises(ConfigError) as error:
         setup_of("--gin_file=bad")
@@ -189,12 +197,12 @@ def test_mistakes_in_files_name_the_file_and_the_line(here):
         ({"batch_size": "2"}, ConfigError, "not '2'."),
     ],
 )
-def test_values_that_cannot_be(fields, error, message):
+def test_invalid_values(fields, error, message):
     with pytest.raises(error, match=re.escape(message)):
         JobSetup(**fields)
 
 
-def test_mesh_impls_are_those_there_are():
+def test_the_names_of_mesh_impls():
     import mtf_imaging as mi
 
     assert sorted(MESH_IMPLS) == sorted(mi.meshes.MESH_IMPLS)
@@ -205,12 +213,12 @@ def test_shipped_files_are_found_in_a_clone_and_installed(tmp_path, monkeypatch)
     for folder in (package / "gin", tmp_path / "gin"):
         folder.mkdir(parents=True)
     monkeypatch.setattr(resources.mtf_imaging, "__file__", str(package / "__init__.py"))
-    assert resources.root() == package  # the other `gin` is gin-config, in site-packages
+    assert resources.root() == package  # in site-packages, the folder `gin` next to the package belongs to gin-config
     (tmp_path / "setup.py").touch()
     assert resources.root() == tmp_path
 
 
-def test_a_job_is_the_default_where_no_file_names_one(here):
+def test_the_default_job_is_used_without_another_job(here):
     (here / "base.gin").write_text("setup.batch_size = 7\nsetup.layout = 'x:rows'\n")
     (here / "mine.gin").write_text("setup.resolution = 32\n")
     job = {"job": "base"}
@@ -218,6 +226,6 @@ def test_a_job_is_the_default_where_no_file_names_one(here):
     gin.clear_config()
     assert setup_of("--gin_file=2x2", **job) == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=7)
     gin.clear_config()
-    assert setup_of("--gin_file=mine", **job).batch_size == 1, "a file of one's own stands for itself"
+    assert setup_of("--gin_file=mine", **job).batch_size == 1, "a custom gin file replaces the default job"
     gin.clear_config()
-    assert setup_of(saved=here / "mine.gin", **job).batch_size == 1, "and so does an earlier run"
+    assert setup_of(saved=here / "mine.gin", **job).batch_size == 1, "an earlier run replaces the default job"

@@ -1,4 +1,4 @@
-"""`train --eval_dir`: what TensorBoard gets to see, the scores, the best checkpoint, and what uses it."""
+"""`train --eval_dir`: TensorBoard events, scores, the best checkpoint, and commands that use it."""
 
 import csv
 import shutil
@@ -28,7 +28,7 @@ STEPS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Three cases to train on; two others that it is scored on. The run is under a layout that splits batches."""
+    """Three training cases, two held-out cases, and a run under a layout that splits the batch."""
     folder = tmp_path_factory.mktemp("held_out")
     for name, number, seed in (("train", 3, 1), ("held_out", 2, 2)):
         cases, records = folder / f"{name}_cases", folder / name
@@ -67,7 +67,7 @@ IN_PARTS = ["--batch_size", 4, "--micro_batches", 2, *LAYOUTS["stacked"]]
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], IN_PARTS], ids=["whole", "in parts"])
 def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tmp_path, more):
-    """One case, held out and trained on: after k steps its loss is what step k, counted from 0, begins with."""
+    """If one case is both held out and trained on, its held-out loss after k steps is the training loss of step k."""
     records = tmp_path / "records"
     cases = ["--input_dir", folder / "one", "--output_dir", records, "--resolution", 16, "--workers", 1]
     assert run("phantom", "--output_dir", folder / "one", "--num_cases", 1) == 0
@@ -84,7 +84,7 @@ def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tm
     assert [step for step, _ in read(tmp_path / "run/eval")["loss"]] == [1, 2, 3]
 
 
-def test_texts_say_what_ran(folder):
+def test_texts_describe_the_run(folder):
     ((_, layout),) = read_texts(folder / "run/train", "layout")
     assert "- mesh `rows:2,cols:2,cores:2`: 8 processors, on " in layout
     assert "- layout `x:rows,y:cols,batch:cores`" in layout
@@ -104,7 +104,7 @@ def test_the_curves_are_drawn(folder):
 
 
 def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
-    """Scored on the grid of the records, which `evaluate` does not do."""
+    """Scores on the grid of the records, while `evaluate` scores in the voxels of each volume."""
     scores = {int(row["step"]): row for row in rows(folder / "run/eval/scores.csv")}
     best = max(scores, key=lambda step: float(scores[step]["liver"]))
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
@@ -128,7 +128,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
         assert {name: str(value) for name, value in found.items()} == {name: scores[step][name] for name in found}
 
 
-def test_going_on_without_the_held_out_cases_is_warned_about(folder, tmp_path, caplog):
+def test_resuming_without_the_held_out_cases_warns(folder, tmp_path, caplog):
     shutil.copytree(folder / "run", tmp_path / "run")
     assert run("train", "--data_dir", folder / "train", "--model_dir", tmp_path / "run", "--num_steps", 5) == 0
     assert "held-out cases are no longer scored. Fix: give eval_dir to score them" in caplog.text
@@ -160,7 +160,7 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_built(folder, change, text, capsys):
+def test_errors_are_reported_before_anything_is_built(folder, change, text, capsys):
     assert run(*words(folder, "new"), *STEPS, *change) in (1, 2)
     assert text in capsys.readouterr().err
     assert not (folder / "new").exists()
@@ -190,10 +190,10 @@ def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
     with pytest.raises(ConfigError, match=r"evaluation, a WithLoss: loss_batches.* will be called as loss_batches"):
         open_own(wrong, tmp_path)
     wrong.measures = ("lesion", "sharpness", "loss")
-    assert open_own(wrong, tmp_path).batches is None, "its own loss is shown"
+    assert open_own(wrong, tmp_path).batches is None, "the evaluation has its own loss"
 
 
-def test_data_of_ones_own_needs_an_evaluation_of_ones_own(tmp_path):
+def test_a_custom_data_set_needs_a_custom_evaluation(tmp_path):
     with pytest.raises(ConfigError, match=r"the data set is a object, .* Fix: give a custom evaluation"):
         open_own(None, tmp_path)
     held_out = open_own(OwnEvaluation(), tmp_path)

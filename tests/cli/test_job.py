@@ -1,4 +1,4 @@
-"""What gin binds of a job reaches evaluate and predict; the network is one that is known."""
+"""The gin parameters of a job reach evaluate and predict; a simple function replaces the network."""
 
 import gin
 import nibabel
@@ -20,7 +20,7 @@ def network(image):
 
 @pytest.fixture
 def labels():
-    """A liver with a lesion, a smaller one, and a lesion by itself."""
+    """A liver with a lesion, a smaller liver component, and a separate lesion."""
     labels = np.zeros((16, 16, 16), np.uint8)
     labels[2:8, 2:8, 2:8] = 1
     labels[4:6, 4:6, 4:6] = 2
@@ -50,7 +50,7 @@ def cases(tmp_path, labels, monkeypatch):
     ],
     ids=["as found", "largest_liver", "lesions_in_liver"],
 )
-def test_evaluate_and_predict_clean_up_alike(tmp_path, cases, labels, bound, removed):
+def test_evaluate_and_predict_apply_the_same_cleanup(tmp_path, cases, labels, bound, removed):
     gin.parse_config(["job.task = None", *bound])
     for part in removed:
         labels[part] = 0
@@ -62,7 +62,7 @@ def test_evaluate_and_predict_clean_up_alike(tmp_path, cases, labels, bound, rem
         np.testing.assert_array_equal(np.asarray(written.dataobj), labels)
 
 
-def test_what_cannot_be_chosen_is_told_before_anything_is_read():
+def test_invalid_choices_are_reported_before_anything_is_read():
     gin.parse_config(["job.task = None", "job.lesions_in_liver = 'yes'"])
     with pytest.raises(ConfigError, match=r"^lesions_in_liver = 'yes' is neither True nor False"):
         Job()

@@ -1,4 +1,4 @@
-"""Commands killed at random moments: started again, they end with the bytes of a run that never was disturbed."""
+"""Commands that are killed at random moments and restarted write the same bytes as undisturbed commands."""
 
 import os
 import random
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kill, pytest.mark.slow]
 
 
 def start(*words):
-    """Starts a command in a process of its own, in a session of its own."""
+    """Starts a command in a new process."""
     command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
     return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
 
@@ -33,7 +33,7 @@ def run(*words):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Cases, and a network that has been trained a little."""
+    """Cases, and a network after two training steps."""
     folder = tmp_path_factory.mktemp("data")
     run("phantom", "--output_dir", folder / "cases", "--num_cases", 4, "--seed", 1)
     run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16)
@@ -42,18 +42,22 @@ def folder(tmp_path_factory):
 
 
 def content(folder):
-    """The bytes of every file below a folder by its name; `.` before those that nobody reads."""
+    """Returns the bytes of every file below a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def whole(files):
+    """Returns the files without hidden ones, which no command reads."""
     return {name: data for name, data in files.items() if not Path(name).name.startswith(".")}
 
 
 def kill_ten_times(command, tmp_path, seed):
-    """Kills a command that writes to --output_dir ten times, five of them while it writes, each time into a new folder.
+    """Kills a command ten times, five times while it writes, and restarts it; uses a new output folder each time.
 
-    `command`: a function of the output folder -> words.
+    Args:
+      command: a function that returns the words of the command for an output folder.
+      tmp_path: the folder for the output folders.
+      seed: the seed of the random moments.
     """
     began = time.monotonic()
     run(*command(tmp_path / "whole"))
@@ -70,15 +74,15 @@ def kill_ten_times(command, tmp_path, seed):
             process.kill()
         left = content(out) if out.exists() else {}
         halfway += 0 < len(whole(left)) < len(expected)
-        # No half-written file has its final name, whenever it was killed.
+        # Incomplete files never have their final names.
         assert whole(left).items() <= expected.items(), f"kill {number}, {kind} {part}"
         run(*command(out))
         assert content(out) == expected, f"kill {number}, {kind} {part}"
-    assert halfway > 0, "no kill came while there was something and not all: the test would show nothing"
+    assert halfway > 0, "no kill happened while the output was incomplete, so the test shows nothing"
 
 
 def _wait(process, out, kind, part, seconds, num_files):
-    """Waits for a part of the time that the command takes, or until it has written a part of its files."""
+    """Waits for a fraction of the duration of the command, or until it has written a fraction of its files."""
     began = time.monotonic()
     while process.poll() is None and time.monotonic() - began < _PATIENCE:
         if kind == "any" and time.monotonic() - began > part * seconds:

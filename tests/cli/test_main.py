@@ -1,4 +1,4 @@
-"""`mtf-imaging`: help, mistakes, exit codes."""
+"""`mtf-imaging`: help, errors in the command line, and exit codes."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 
-FIX = "Fix: less at a time, or more memory."
-ROOM = "Fix: make room on the disk; what was whole before stays."
-OTHER = "Fix: permissions, the disk, or another folder."
-FOLDER = "Fix: give a folder, or a name that nothing has."
+FIX = "Fix: process less at a time, or use a machine with more memory."
+ROOM = "Fix: free some disk space; files that were complete are unchanged."
+OTHER = "Fix: check the permissions and the disk, or give another folder."
+FOLDER = "Fix: give a folder, or a path that does not exist yet."
 
 
 def tensorflow_error(name, text):
-    """An error as TensorFlow's are, without TensorFlow."""
+    """Returns an error like those of TensorFlow, without importing TensorFlow."""
     return type(name, (type("OpError", (Exception,), {}),), {})(f"{{{{function_node f}}}} {text} [Op:SaveV2]")
 
 
@@ -43,7 +43,7 @@ def run(capsys, *argv):
     ],
     ids=" ".join,
 )
-def test_help_and_mistakes_import_no_tensorflow(argv):
+def test_help_and_errors_do_not_import_tensorflow(argv):
     check = (
         "import sys; from mtf_imaging.cli.main import main; main(sys.argv[1:]);"
         "assert not {'tensorflow', 'numpy', 'nibabel'} & set(sys.modules)"
@@ -55,9 +55,16 @@ def test_help_lists_every_command_with_an_example(capsys):
     code, out, err = run(capsys, "--help")
     assert (code, err) == (0, "")
     assert all(f"\n  {command} " in out for command in main.COMMANDS)
+    assert all(f"\n{group}:\n  {names[0]} " in out for group, names in all_commands.GROUPS.items())
+    assert max(map(len, out.splitlines())) <= 100
     assert "mtf-imaging demo --output_dir demo" in out
     assert "mtf-imaging parameters UNet3D\n" in out
     assert run(capsys) == (0, out, "")
+
+
+def test_help_as_a_word(capsys):
+    assert run(capsys, "help") == run(capsys, "--help")
+    assert run(capsys, "help", "train") == run(capsys, "train", "help") == run(capsys, "train", "--help")
 
 
 @pytest.mark.parametrize("command", main.COMMANDS)
@@ -66,7 +73,7 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
     module = all_commands.load(command)
     assert code == 0
     assert f"Example:\n  {module.EXAMPLE}\n" in out
-    assert all(f"  --{flag} (needed)" in out for flag in module.REQUIRED)
+    assert all(f"  --{flag} (required)" in out for flag in module.REQUIRED)
     assert "repeat this option" not in out
     program, name, *argv = module.EXAMPLE.split()
     assert (program, name) == ("mtf-imaging", command)
@@ -80,8 +87,7 @@ def test_setup_flags_are_the_same(command):
     assert [name for name in values if name in expected] == expected
 
 
-# What the help of a command must not show, because it changes nothing there. Scripts may give the first ones all the
-# same: the setup flags are the same everywhere.
+# command -> (setup flags that it accepts without effect, flags that it does not accept); its help shows neither.
 NO_EFFECT = {
     "evaluate": (["batch_size"], ["micro_batches", "num_steps", "seed", "eval_dir"]),
     "predict": (["batch_size"], ["micro_batches", "num_steps", "seed", "fold"]),
@@ -106,8 +112,8 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
         caplog.clear()
         value = {"batch_size": "2", "mesh_shape": "rows:2", "layout": "x:rows", "mesh_impl": "stacked"}[flag]
         usage.parse_flags(command, module, [*module.EXAMPLE.split()[2:], f"--{flag}={value}"])
-        (said,) = [record.getMessage() for record in caplog.records]
-        assert said.startswith(f"--{flag} {value} has no effect: ")
+        (message,) = [record.getMessage() for record in caplog.records]
+        assert message.startswith(f"--{flag} {value} has no effect: ")
     caplog.clear()
     usage.parse_flags(command, module, module.EXAMPLE.split()[2:])
     assert not caplog.records
@@ -126,9 +132,15 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
         (["upload"], "there is no command 'upload'. "),
         (["--seed=1", "train"], "the command comes first: mtf-imaging COMMAND [flags]."),
         (["--nonsense"], "the command comes first"),
-        (["train", "--data-dir", "x"], "train has no flag '--data-dir'. Did you mean 'data_dir'?"),
-        (["train", "--num_step=3"], "Did you mean 'num_steps'? See: mtf-imaging train --help"),
-        (["train", "records"], "train takes flags only; 'records' is none."),
+        (["train", "--data-dir", "x"], "train has no flag '--data-dir'. Did you mean '--data_dir'?"),
+        (["train", "--num_step=3"], "Did you mean '--num_steps'? See: mtf-imaging train --help"),
+        (["train", "records"], "train takes only flags, but 'records' is not a flag."),
+        (["train", "data_dir", "x"], "'data_dir' is not a flag. Did you mean '--data_dir'?"),
+        (["train", "--gin.train.seed", "3"], "--gin.train.seed has no value. Fix: --gin.train.seed=3"),
+        (
+            ["phantom", "--output_dir=a", "--kind=small_lesion"],
+            "--kind=small_lesion: 'small_lesion' is not a choice. Did you mean 'small_lesions'? Choices: large_",
+        ),
         (["train", "--num_steps=many"], "flag --num_steps=many: invalid literal for int()"),
         (["train"], "train needs --data_dir and --model_dir. Example: mtf-imaging train --data_dir records"),
         (["predict", "--model_dir=a", "--input=b"], "predict needs --output."),
@@ -138,7 +150,7 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
         ),
     ],
 )
-def test_what_is_typed_wrong_is_told_in_a_line(capsys, argv, message):
+def test_errors_in_the_command_line_are_reported_in_one_line(capsys, argv, message):
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, "")
     assert err.startswith("mtf-imaging: ")
@@ -192,7 +204,7 @@ def _raise(error):
         (lambda: _raise(MemoryError("12 GB")), 1, f"mtf-imaging: out of memory. {FIX}\n  12 GB\n"),
     ],
 )
-def test_failures_are_told_without_a_traceback(capsys, monkeypatch, failure, code, message):
+def test_failures_are_reported_without_a_traceback(capsys, monkeypatch, failure, code, message):
     monkeypatch.setattr(all_commands.load("phantom"), "run", lambda values: failure())
     assert run(capsys, "phantom", "--output_dir=x") == (code, "", message)
 
@@ -209,11 +221,11 @@ def test_a_bug_keeps_its_traceback(monkeypatch, error):
 def test_the_help_of_train_says_what_signals_do(capsys):
     _, out, _ = run(capsys, "train", "--help")
     text = " ".join(out.split())
-    assert "SIGTERM, SIGUSR1 and Ctrl-C save a checkpoint" in text
-    assert "with exit code 75 (130 for Ctrl-C): start the same command again" in text
+    assert "SIGTERM, SIGUSR1 and Ctrl-C end the run: it finishes the current step, saves a checkpoint" in text
+    assert "exits with code 75 (130 for Ctrl-C). Start the same command again to resume" in text
 
 
-def test_gin_shorthand_keeps_its_place_among_gin_params():
+def test_the_gin_short_form_keeps_its_place_among_gin_params():
     argv = ["--data_dir=a", "--model_dir=b", "--gin.f.x=1", "--gin_param=f.x=2", "--gin.f.y='a=b'"]
     values = usage.parse_flags("train", all_commands.load("train"), argv)
     assert isinstance(values, flags.FlagValues)
@@ -230,10 +242,10 @@ def test_tensorflow_is_imported_in_silence(tmp_path):
     assert done.stderr == b"seen"
 
 
-def test_what_a_failed_import_says_is_shown():
+def test_the_output_of_a_failed_import_is_shown():
     program = (
         "import os, sys; from mtf_imaging.cli.runtime import quiet\n"
-        "with quiet._held_back_stderr():\n    os.write(2, b'held back'); raise SystemExit(3)"
+        "with quiet._buffered_stderr():\n    os.write(2, b'buffered'); raise SystemExit(3)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True)
-    assert (done.returncode, done.stderr) == (3, b"held back")
+    assert (done.returncode, done.stderr) == (3, b"buffered")

@@ -1,4 +1,4 @@
-"""The folder of a run belongs to the network that made it."""
+"""The folder of a run accepts only the task that it was trained with."""
 
 import pytest
 
@@ -43,14 +43,15 @@ def test_a_job_in_the_folder_of_another_network_is_refused(folder, tmp_path, com
     words = [word.format(**paths) for word in WORDS[command]]
     assert main([command, f"--model_dir={model_dir}", f"--gin_file={job}", *words]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"mtf-imaging: {model_dir}: was made by job.task = {made}, asked for is job.task = {asked}. Fix: another "
-        "--model_dir, or the job that made it; where both make one network, write the new job.task into config.gin."
+        f"mtf-imaging: {model_dir}: this run was trained with job.task = {made}, but job.task is now {asked}. Fix: "
+        "give another --model_dir or the job of the run; if both tasks build the same network, write the "
+        "new job.task into config.gin."
     )
     assert (model_dir / "config.gin").read_text() == config
 
 
 def test_another_spelling_of_the_same_task_is_the_same(folder, capsys):
-    """`none` is no folder of records, which is what comes next."""
+    """The next check, of the missing folder `none`, fails instead."""
     words = [
         "train",
         f"--model_dir={folder(UNET)}",

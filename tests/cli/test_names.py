@@ -1,4 +1,4 @@
-"""The names by which gin files call the package's classes, and what is said of parameters without a value."""
+"""The names of the package's classes in gin files, and messages about parameters without a value."""
 
 import gin
 import pytest
@@ -15,7 +15,7 @@ CLASSES = {
 
 
 def make(name, *bindings):
-    """Makes the object that `@name()` is in a gin file with these bindings."""
+    """Returns the object that `@name()` creates in a gin file with these bindings."""
     gin.parse_config([*bindings])
     return gin.get_configurable(name)()
 
@@ -43,14 +43,14 @@ def test_values_of_gin_files_reach_the_schedules():
     assert make("CosineDecay", "CosineDecay.steps = 20")(10) == pytest.approx(0.003 / 2)
 
 
-def test_values_of_gin_files_leave_python_alone():
+def test_values_of_gin_files_do_not_change_calls_in_python():
     make("SGD", "SGD.momentum = 0.1", "Augmentation.noise = 0.5")
     assert optimizers.SGD()._momentum == 0.9
     assert Augmentation().noise == 0.0
 
 
 def missing(name, *bindings):
-    """The message and the exit code where a value is missing."""
+    """Returns the message and the exit code for a missing value."""
     with pytest.raises((TypeError, RuntimeError)) as error:
         make(name, *bindings)
     return explain(error.value), exit_code(error.value)
@@ -65,18 +65,18 @@ def missing(name, *bindings):
         ("train", ["train.optimizer = @SGD()"], "train.num_steps"),
     ],
 )
-def test_a_parameter_without_a_value_is_told(name, bindings, parameter):
+def test_a_parameter_without_a_value_is_reported(name, bindings, parameter):
     assert missing(name, *bindings) == (
-        f"{parameter} has no value. Fix: set it in a gin file, as {parameter} = VALUE, "
-        f"or on the command line, as --gin.{parameter}=VALUE.",
+        f"{parameter} has no value. Fix: set it in a gin file, {parameter} = VALUE, "
+        f"or on the command line, --gin.{parameter}=VALUE.",
         2,
     )
 
 
-def test_all_parameters_without_a_value_are_told():
+def test_all_parameters_without_a_value_are_reported():
     assert missing("train") == (
-        "train.num_steps, train.optimizer have no value. Fix: set each in a gin file, as train.num_steps = VALUE, "
-        "or on the command line, as --gin.train.num_steps=VALUE.",
+        "train.num_steps, train.optimizer have no value. Fix: set each in a gin file, train.num_steps = VALUE, "
+        "or on the command line, --gin.train.num_steps=VALUE.",
         2,
     )
 
@@ -89,17 +89,17 @@ class HalvingRate:
 
 @gin.configurable(module="tests")
 class Signs(optimizers.Optimizer):
-    """Its `__init__` is that of the base class."""
+    """An optimizer that inherits `__init__`."""
 
 
-def test_parameters_of_classes_of_ones_own_are_told():
+def test_parameters_of_custom_classes_are_reported():
     assert missing("HalvingRate")[0].startswith(
         "HalvingRate.initial, HalvingRate.every have no value. Fix: set each in a gin file"
     )
-    assert missing("Signs")[0].startswith("Signs.learning_rate has no value. Fix: set it in a gin file, as Signs.lear")
+    assert missing("Signs")[0].startswith("Signs.learning_rate has no value. Fix: set it in a gin file, Signs.lear")
 
 
-def test_a_mistake_within_a_function_stays_a_traceback():
+def test_an_error_within_a_function_keeps_its_traceback():
     def call():
         raise TypeError("f() missing 1 required positional argument: 'x'")
 

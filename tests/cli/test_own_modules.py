@@ -1,4 +1,4 @@
-"""Modules that a gin file imports: where they are found, what is said where they are not, and where they fail."""
+"""Modules that a gin file imports: their search path, missing modules, and errors in modules."""
 
 import sys
 
@@ -11,7 +11,7 @@ from mtf_imaging.errors import ConfigError
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty working folder; what is imported from it is forgotten afterwards."""
+    """An empty working folder; the modules imported from it are removed afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     yield tmp_path
@@ -25,7 +25,7 @@ def bind(*files, bindings=()):
 
 
 def module(name):
-    """The text of a module with a function in it, which gin knows by a name that no other test uses."""
+    """Returns the text of a module with a configurable function; each test uses another name."""
     return f"import gin\n\n\n@gin.configurable('{name}')\ndef f(x=1):\n    return x\n"
 
 
@@ -54,7 +54,7 @@ def test_a_parameter_may_import(here):
     assert gin.get_configurable("own_parameter")() == 5
 
 
-def test_a_file_named_as_a_library_gets_in_the_way_of_nobody(here):
+def test_a_file_with_the_name_of_a_library_never_replaces_it(here):
     for name in ("json", "gin", "numpy", "colorsys"):
         (here / f"{name}.py").write_text("raise RuntimeError('the wrong one')\n")
     sys.modules.pop("colorsys", None)
@@ -65,15 +65,15 @@ def test_a_file_named_as_a_library_gets_in_the_way_of_nobody(here):
 
 
 @pytest.mark.parametrize("name", ["json", "colorsys", "sys"])
-def test_a_library_is_not_taken_for_the_users_own_module(here, name):
+def test_a_library_is_not_imported_instead_of_the_users_module(here, name):
     (here / f"{name}.py").write_text(module(f"own_{name}"))
     with pytest.raises(ConfigError) as error:
         bind(bindings=[f"import {name}"])
-    assert f"'import {name}' finds Python's or an installed '{name}' (" in str(error.value)
-    assert f"not {here / name}.py. Fix: give your module another name." in str(error.value)
+    assert f"'import {name}' imports another module of that name (" in str(error.value)
+    assert f"not {here / name}.py. Fix: rename your module." in str(error.value)
 
 
-def test_a_module_that_is_nowhere_is_told_with_where_it_was_looked_for(here):
+def test_a_missing_module_is_reported_with_the_search_path(here):
     (here / "jobs").mkdir()
     (here / "my_net.py").write_text("")
     (here / "jobs" / "job.gin").write_text("import my_nte\n")
@@ -81,7 +81,7 @@ def test_a_module_that_is_nowhere_is_told_with_where_it_was_looked_for(here):
         bind("jobs/job.gin")
     assert str(error.value).splitlines() == [
         f"gin file jobs/job.gin: there is no module 'my_nte', neither installed nor in {here}, {here}/jobs. "
-        "Did you mean 'my_net'? Fix: start the command in the folder of the module, or put that into PYTHONPATH.",
+        "Did you mean 'my_net'? Fix: run the command in the folder of the module, or add the folder to PYTHONPATH.",
         '  In file "jobs/job.gin", line 1',
         "    import my_nte",
     ]
@@ -100,7 +100,7 @@ def test_a_module_that_is_nowhere_is_told_with_where_it_was_looked_for(here):
         ("raise ValueError('no such thing')\n", ["line 1, in <module>", "ValueError: no such thing"]),
     ],
 )
-def test_an_error_in_a_module_is_shown_with_its_lines_alone(here, text, shown):
+def test_an_error_in_a_module_is_shown_with_its_own_frames(here, text, shown):
     (here / "own_broken.py").write_text(text)
     (here / "job.gin").write_text("import own_broken\n")
     with pytest.raises(ConfigError) as error:

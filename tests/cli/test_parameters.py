@@ -1,4 +1,4 @@
-"""`mtf-imaging parameters`: every gin parameter has a type and a meaning, and one's own are shown, too."""
+"""`mtf-imaging parameters`: every gin parameter has a type and a meaning, including those of custom modules."""
 
 import json
 import subprocess
@@ -30,20 +30,20 @@ class Widths:
 
 @gin.configurable(module="mine", denylist=["hidden"])
 def unknown(number=3, hidden=1):
-    """Says nothing."""
+    """Has no description of its parameter."""
 '''
 
 
 @pytest.fixture(scope="module")
 def found():
-    """In a process of its own: other tests make functions of theirs configurable."""
+    """Lists the parameters in a new process, because other tests register their own functions."""
     command = [sys.executable, "-m", "mtf_imaging.cli.main", "parameters", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {one["name"]: Parameter(**one) for one in json.loads(done.stdout)}
 
 
 def test_every_parameter_has_a_meaning(found):
-    """A new one needs a line under Args or Attributes of its docstring."""
+    """Every new parameter needs an entry under Args or Attributes of its docstring."""
     assert [name for name, one in found.items() if not one.meaning.strip()] == []
 
 
@@ -64,16 +64,17 @@ def test_the_list_includes_every_parameter_of_the_gin_files(found):
     assert "parameters" not in " ".join(found)
 
 
-def test_parameters_of_ones_own_modules_and_values_of_gin_files(tmp_path, monkeypatch, capsys):
+def test_parameters_of_custom_modules_and_values_of_gin_files(tmp_path, monkeypatch, capsys):
     (tmp_path / "own_widths.py").write_text(MODULE)
     (tmp_path / "own.gin").write_text("import own_widths\nmine.Widths.least = 3\nsetup.layout = 'x:rows'\n")
     monkeypatch.chdir(tmp_path)
     assert main(["parameters", "mine.", "--gin_file=own.gin"]) == 0
     assert capsys.readouterr().out == (
         "mine.unknown.number: int (default: 3)\n"
-        "mine.Widths.least: int (needed, set to 3)\n      voxels of a thing that is kept.\n"
+        "mine.Widths.least: int (required, set to 3)\n      voxels of a thing that is kept.\n"
         "mine.Widths.most: int | None (default: None)\n      voxels of a thing that is kept.\n"
         "mine.Widths.names: list (default: [])\n"
+        "Next: mtf-imaging train --help\n"
     )
     gin.clear_config()
     assert main(["parameters", "--json", "--gin_file=own.gin", "SETUP.LAYOUT"]) == 0

@@ -1,4 +1,4 @@
-"""--input_partition_dims: the same as --mesh_shape and --layout, and it says so."""
+"""--input_partition_dims sets --mesh_shape and --layout, and logs both."""
 
 import logging
 
@@ -13,7 +13,7 @@ from mtf_imaging.errors import ConfigError, LayoutError
 
 @gin.configurable(module="tests")
 class Photo:
-    """A task as far as its inputs go, with dimensions of its own names."""
+    """A task that has only inputs, with custom names of dimensions."""
 
     def inputs(self, batch_size, sizes, dtype, labels):
         height, width = sizes
@@ -36,7 +36,7 @@ def setup_of(*argv, command="train"):
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "predict", "explain"])
-def test_it_gives_a_mesh_and_a_layout_and_says_which(caplog, command):
+def test_the_mesh_and_the_layout_are_set_and_logged(caplog, command):
     caplog.set_level(logging.INFO, "mtf_imaging")
     argv = ["--gin_file=unet3d_demo", "--input_partition_dims=[1,4,2,1,1]", "--num_cores_per_replica=8"]
     setup = setup_of(*argv, command=command)
@@ -56,19 +56,19 @@ def test_it_gives_a_mesh_and_a_layout_and_says_which(caplog, command):
         ("[[2,1,1,2,1],[2,1,1,2]]", ("rows:2,cores:2", "z:rows,batch:cores")),
     ],
 )
-def test_without_a_job_their_number_says_what_dimensions_are_called(dims, layout):
+def test_without_a_job_the_number_of_dimensions_sets_their_names(dims, layout):
     setup = setup_of(f"--input_partition_dims={dims}")
     assert (setup.mesh_shape, setup.layout) == layout
 
 
-def test_with_a_job_they_are_called_as_the_job_calls_them(caplog):
+def test_with_a_job_the_dimensions_have_the_names_of_the_job(caplog):
     caplog.set_level(logging.INFO, "mtf_imaging")
     setup = setup_of("--gin.job.task=@Photo()", "--input_partition_dims=[[1,4,1,1],None]")
     assert (setup.mesh_shape, setup.layout) == ("rows:4", "height:rows")
     assert caplog.messages[-1].endswith("over batch,height,width,channels is: --mesh_shape rows:4 --layout height:rows")
 
 
-def test_it_wins_over_the_layout_of_a_file():
+def test_the_flag_replaces_the_layout_of_a_file():
     setup = setup_of("--gin_file=unet3d_demo", "--gin_file=4x4", "--input_partition_dims=[1,1,1,1,1]")
     assert (setup.mesh_shape, setup.layout) == ("", "")
 
@@ -80,9 +80,9 @@ def test_it_wins_over_the_layout_of_a_file():
         (
             ["--input_partition_dims=[1,4]"],
             LayoutError,
-            "has 2 numbers for the image. Fix: 3 to 5 of them, one for",
+            "has 2 numbers for the image, but an image has 3 to 5 dimensions. Fix: give one",
         ),
-        (["--input_partition_dims=[None]"], LayoutError, "has 0 numbers for the image."),
+        (["--input_partition_dims=[None]"], LayoutError, "has 0 numbers for the image,"),
         (
             ["--input_partition_dims=[1,0,1,1]"],
             LayoutError,
@@ -93,26 +93,27 @@ def test_it_wins_over_the_layout_of_a_file():
             LayoutError,
             "the number of slices is 4 x 2 = 8, but num_cores_per_replica is 4. Fix: set num_cores_per_replica to 8",
         ),
-        (["--num_cores_per_replica=4"], ConfigError, "4 says nothing without --input_partition_dims. Fix: give both"),
+        (["--num_cores_per_replica=4"], ConfigError, "4 has no effect without --input_partition_dims. Fix: give both"),
         (
             ["--input_partition_dims=[1,4,1,1]", "--layout=x:rows", "--mesh_shape=rows:2"],
             ConfigError,
-            "--input_partition_dims [1,4,1,1] and --mesh_shape 'rows:2' and --layout 'x:rows' both say what is split. "
-            "Fix: leave one out; over batch,x,y,channels, the first is --mesh_shape rows:4 --layout x:rows.",
+            "--input_partition_dims [1,4,1,1] and --mesh_shape 'rows:2' and --layout 'x:rows' both set the layout. "
+            "Fix: leave one out; over batch,x,y,channels, --input_partition_dims is --mesh_shape rows:4 "
+            "--layout x:rows.",
         ),
         (
             ["--input_partition_dims=[1,4,1,1]", "--gin_file=unet3d_demo"],
             ConfigError,
-            "[1,4,1,1] has 4 numbers, but the job's image has 5 dimensions: batch,x,y,z,channels. Fix: 5 numbers",
+            "[1,4,1,1] has 4 numbers, but the job's image has 5 dimensions: batch,x,y,z,channels. Fix: give 5 numbers",
         ),
         (
             ["--input_partition_dims=[1,4,1,1,1]", "--gin.job.task=@Photo()"],
             ConfigError,
-            "has 5 numbers, but the job's image has 4 dimensions: batch,height,width,channels. Fix: 4 numbers",
+            "has 5 numbers, but the job's image has 4 dimensions: batch,height,width,channels. Fix: give 4 numbers",
         ),
     ],
 )
-def test_what_cannot_be(argv, error, message):
+def test_errors(argv, error, message):
     with pytest.raises(error) as raised:
         setup_of(*argv)
     assert message in str(raised.value)

@@ -1,4 +1,4 @@
-"""Gin files of earlier versions: an old name ends in a message with the new one."""
+"""Gin files of earlier versions: an old name raises an error with the new name."""
 
 import re
 
@@ -30,7 +30,7 @@ def error(capsys, *words):
     return capsys.readouterr().err
 
 
-def test_the_configuration_of_an_earlier_run_is_told_all_that_has_changed(tmp_path, capsys):
+def test_all_renamed_parameters_of_an_earlier_run_are_reported(tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
     (run / "ckpt-1.index").touch()
@@ -39,7 +39,7 @@ def test_the_configuration_of_an_earlier_run_is_told_all_that_has_changed(tmp_pa
     predict = ["predict", f"--model_dir={run}", f"--input={tmp_path}/cases", f"--output={tmp_path}/out"]
     assert error(capsys, *predict).splitlines()[:3] == [
         f"mtf-imaging: gin file {run}/config.gin: No configurable matching reference '@unet3d.Task()'. "
-        f"Names have changed: {TASK}; {RATE}; {SLOPE}; {CONTRAST}. Fix: write the new names.",
+        f"Some names have changed: {TASK}; {RATE}; {SLOPE}; {CONTRAST}. Fix: use the new names.",
         f'  In file "{run}/config.gin", line 5',
         "    job.task = @unet3d.Task()",
     ]
@@ -47,7 +47,7 @@ def test_the_configuration_of_an_earlier_run_is_told_all_that_has_changed(tmp_pa
     for one in RENAMES:
         new = new.replace(one.old, one.new)
     (run / "config.gin").write_text(new)
-    assert "the resolution is not known" in error(capsys, *predict)  # the configuration is read
+    assert "the resolution is not known" in error(capsys, *predict)  # the error after a valid configuration
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_the_configuration_of_an_earlier_run_is_told_all_that_has_changed(tmp_pa
     [
         (
             "unet3d.UNet3D.keep_prob=0.8",
-            f"doesn't have a parameter named 'keep_prob'. Names have changed: {RATE}. Fix: ",
+            f"doesn't have a parameter named 'keep_prob'. Some names have changed: {RATE}. Fix: ",
         ),
-        ("UNet3D.alpha=0.0", f"Names have changed: {SLOPE}. Fix: "),
-        ("Augmentation.scale=0.1", f"Names have changed: {CONTRAST}. Fix: "),
-        ("Augmentation.shift=0.1", "Names have changed: Augmentation.shift is now Augmentation.brightness. Fix: "),
-        ("Task.dice='classes'", f"No configurable matching 'Task'. Names have changed: {TASK}. Fix: "),
-        ("job.task=@Task()", f"No configurable matching reference '@Task()'. Names have changed: {TASK}. Fix: "),
+        ("UNet3D.alpha=0.0", f"Some names have changed: {SLOPE}. Fix: "),
+        ("Augmentation.scale=0.1", f"Some names have changed: {CONTRAST}. Fix: "),
+        ("Augmentation.shift=0.1", "Some names have changed: Augmentation.shift is now Augmentation.brightness. Fix: "),
+        ("Task.dice='classes'", f"No configurable matching 'Task'. Some names have changed: {TASK}. Fix: "),
+        ("job.task=@Task()", f"No configurable matching reference '@Task()'. Some names have changed: {TASK}. Fix: "),
         ("mine.Task.dice=1", "No configurable matching 'mine.Task'. Known: "),
         ("UNet3D.alpa=1", "doesn't have a parameter named 'alpa'. Known: classes, base_filters, "),
     ],
@@ -74,7 +74,7 @@ def test_an_old_name_in_an_included_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base.gin").write_text("include 'unet3d_demo'\nunet3d.UNet3D.keep_prob = 0.5\n")
     (tmp_path / "mine.gin").write_text("include 'base.gin'\n")
-    assert f"Names have changed: {RATE}. Fix: write the new names." in error(capsys, "parameters", "--gin_file=mine")
+    assert f"Some names have changed: {RATE}. Fix: use the new names." in error(capsys, "parameters", "--gin_file=mine")
 
 
 def test_every_new_name_exists_and_no_old_one_does():

@@ -1,4 +1,4 @@
-"""The job for Slurm, its body as it is, with stand-ins for the programs of Slurm on PATH."""
+"""The unchanged job script for Slurm, with replacements for the programs of Slurm on PATH."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from mtf_imaging.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs/slurm/one_node.sbatch"
-SRUN = 'while [[ "$1" == --* ]]; do shift; done; exec "$@"'  # signals to srun reach what it runs, as with Slurm's
+SRUN = 'while [[ "$1" == --* ]]; do shift; done; exec "$@"'  # like the srun of Slurm, passes signals on to the program
 STEPS = 150
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--num_steps", str(STEPS)]
 _PATIENCE = 120  # seconds
@@ -21,7 +21,7 @@ _PATIENCE = 120  # seconds
 
 @pytest.fixture
 def job(tmp_path):
-    """Starts the job as Slurm would, with a given program in place of mtf-imaging."""
+    """Returns a function that starts the job as Slurm does, with a given program instead of mtf-imaging."""
     programs = tmp_path / "bin"
     programs.mkdir()
 
@@ -48,12 +48,12 @@ def job(tmp_path):
 def wait_for(condition):
     end = time.monotonic() + _PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.01)
 
 
 @pytest.mark.slow
-def test_a_job_that_is_signalled_goes_on_when_it_runs_again_and_ends_as_one_that_never_was(job, tmp_path):
+def test_a_requeued_job_resumes_and_equals_an_uninterrupted_one(job, tmp_path):
     assert main(["phantom", "--output_dir", str(tmp_path / "cases"), "--num_cases", "2"]) == 0
     convert = ["convert", "--input_dir", str(tmp_path / "cases"), "--output_dir", str(tmp_path / "records")]
     assert main([*convert, "--resolution", "16"]) == 0
@@ -68,7 +68,7 @@ def test_a_job_that_is_signalled_goes_on_when_it_runs_again_and_ends_as_one_that
         assert process.wait(_PATIENCE) == 75
     assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
     saved = [int(path.stem.removeprefix("ckpt-")) for path in broken.glob("ckpt-*.index")]
-    assert max(saved) < STEPS, "it ended before it was signalled"
+    assert max(saved) < STEPS, "the run ended before the signal"
     assert job(mtf_imaging, *words, broken).wait(_PATIENCE) == 0
     assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
 
@@ -78,35 +78,42 @@ def test_a_job_that_is_signalled_goes_on_when_it_runs_again_and_ends_as_one_that
 
 
 @pytest.mark.parametrize(
-    ("mtf_imaging", "is_signalled", "code", "requeued"),
+    ("mtf_imaging", "is_signaled", "code", "requeued"),
     [
         ("exit 0", False, 0, ""),
-        ("exit 1", False, 1, ""),  # would fail again
-        ("exit 75", False, 75, "requeue 4711\n"),  # signalled by another way, as by preemption
-        ("kill -KILL $$", False, 137, ""),  # for instance of too much memory: would be killed again
-        ("touch started; exec sleep 60", True, 138, "requeue 4711\n"),  # before it listens to signals
+        ("exit 1", False, 1, ""),  # the same job would fail again
+        ("exit 75", False, 75, "requeue 4711\n"),  # stopped by another signal, for instance preemption
+        ("kill -KILL $$", False, 137, ""),  # for instance out of memory; the same job would be killed again
+        ("touch started; exec sleep 60", True, 138, "requeue 4711\n"),  # signaled before it handles signals
         ("trap 'sleep 0.3; exit 75' USR1; touch started; while :; do sleep 0.1; done", True, 75, "requeue 4711\n"),
-        ("trap 'exit 0' USR1; touch started; while :; do sleep 0.1; done", True, 0, ""),  # it was done just then
+        (
+            "trap 'exit 0' USR1; touch started; while :; do sleep 0.1; done",
+            True,
+            0,
+            "",
+        ),  # the run completed at the time of the signal
     ],
 )
-def test_what_goes_on_and_what_does_not(job, tmp_path, mtf_imaging, is_signalled, code, requeued):
+def test_only_interrupted_jobs_are_requeued(job, tmp_path, mtf_imaging, is_signaled, code, requeued):
     with job(mtf_imaging, "--data_dir", "records") as process:
-        if is_signalled:
+        if is_signaled:
             wait_for((tmp_path / "started").is_file)
             process.send_signal(signal.SIGUSR1)
         assert process.wait(_PATIENCE) == code
     assert (tmp_path / "requeued").read_text() == requeued
 
 
-def test_flags_reach_training_as_they_are(job, tmp_path):
+def test_flags_reach_training_unchanged(job, tmp_path):
     words = ["--data_dir", "my records", "--gin.job.dtype='\"float64\"'"]
     assert job('printf "%s\\n" "$@" > words', *words).wait(_PATIENCE) == 0
     assert (tmp_path / "words").read_text().splitlines() == ["train", *words]
 
 
-def test_what_it_asks_of_slurm():
+def test_the_directives_of_slurm():
     lines = SCRIPT.read_text().splitlines()
-    asked = [line.split()[1] for line in lines if line.startswith("#SBATCH ")]
-    assert {"--signal=B:USR1@120", "--requeue", "--open-mode=append", "--ntasks=1", "--nodes=1"} <= set(asked)
+    directives = [line.split()[1] for line in lines if line.startswith("#SBATCH ")]
+    assert {"--signal=B:USR1@120", "--requeue", "--open-mode=append", "--ntasks=1", "--nodes=1"} <= set(directives)
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
-    assert not any(line.startswith("#SBATCH") for line in lines[first:]), "Slurm reads none after the first command"
+    assert not any(line.startswith("#SBATCH") for line in lines[first:]), (
+        "Slurm ignores directives after the first command"
+    )

@@ -1,4 +1,4 @@
-"""How settings are written on a command line, and whole messages of commands."""
+"""The flags that messages name for settings, and complete messages of commands."""
 
 import ast
 import importlib
@@ -30,7 +30,7 @@ PACKAGE = Path(mtf_imaging.__file__).parent
 
 @pytest.fixture
 def configurables():
-    """All that a command or a job may bring."""
+    """Imports every configurable that a command or a job can use."""
     importlib.import_module("mtf_imaging.models.unet3d")
     importlib.import_module("mtf_imaging.models.resnet")
     for module in pkgutil.iter_modules(mtf_imaging.cli.config.__path__, "mtf_imaging.cli.config."):
@@ -47,7 +47,7 @@ def all_flags() -> set[str]:
 
 
 def settings_in(path: Path) -> set[str]:
-    """The strings in what a file gives as `settings`, to errors, warnings and faults."""
+    """Returns the strings that a file passes as `settings` to errors, warnings and faults."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         is_argument = isinstance(node, ast.keyword) and node.arg == "settings"
@@ -85,7 +85,7 @@ def test_gin_can_read_the_examples(configurables):
     [
         (None, "--batch_size, --micro_batches, --layout, --spacing_csv"),
         ("train", "--batch_size, --micro_batches, --layout"),
-        ("predict", "--layout, --spacing_csv"),  # segments one volume at a time
+        ("predict", "--layout, --spacing_csv"),  # predict segments one volume at a time
         ("convert", "--spacing_csv"),
     ],
 )
@@ -111,8 +111,8 @@ def test_an_error_that_passes_through_gin_keeps_its_settings(configurables):
     )
 
 
-def told(monkeypatch, capsys, words: str, failure) -> str:
-    """What a command that fails so writes to stderr."""
+def failed_output(monkeypatch, capsys, words: str, failure) -> str:
+    """Returns the stderr of a command that fails with this error."""
     monkeypatch.setattr(load(words.split()[0]), "run", lambda values: failure())
     assert main(words.split()) in (1, 2)
     return capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
         with shortage_explained(lambda: None):
             raise MemoryError("Unable to allocate 4 PiB")
 
-    assert told(monkeypatch, capsys, words, failure) == (
+    assert failed_output(monkeypatch, capsys, words, failure) == (
         "mtf-imaging: out of memory: Unable to allocate 4 PiB.\n"
         "  Fix: do one of the following:\n"
         "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions\n"
@@ -152,11 +152,11 @@ def test_a_checkpoint_of_another_network(monkeypatch, capsys):
     shape = SimpleNamespace(as_list=lambda: [3, 4])
     program = SimpleNamespace(variables={"conv/filter": SimpleNamespace(shape=shape)})
     shapes = {"program/_masters/_named/dense.Skernel/.ATTRIBUTES/VARIABLE_VALUE": (5,)}
-    assert told(monkeypatch, capsys, TRAIN, lambda: check_contents("run/ckpt-5", shapes, program, True)) == (
+    assert failed_output(monkeypatch, capsys, TRAIN, lambda: check_contents("run/ckpt-5", shapes, program, True)) == (
         "mtf-imaging: run/ckpt-5: this checkpoint belongs to another network: it has 1 variables, such as "
         "'dense/kernel', but none of the 1 variables of this network, such as 'conv/filter'. "
         "Fix: use the task and the optimizer that it was trained with, or another model_dir.\n"
-        "On the command line: job.task in a --gin_file (a run keeps its own in config.gin), "
+        "On the command line: job.task in a --gin_file (the config.gin of a run already contains it), "
         "--gin.train.optimizer='@NAME()', --model_dir.\n"
     )
 
@@ -167,14 +167,14 @@ def die(number):
 
 def test_a_killed_worker(monkeypatch, capsys):
     words = "convert --input_dir cases --output_dir records"
-    assert told(monkeypatch, capsys, words, lambda: list(in_parallel(die, [13, 13], 2))) == (
+    assert failed_output(monkeypatch, capsys, words, lambda: list(in_parallel(die, [13, 13], 2))) == (
         "mtf-imaging: a worker process was killed while 13 was processed, possibly for lack of memory. "
         "Fix: use fewer workers.\n"
         "On the command line: --workers.\n"
     )
 
 
-def test_splits_that_are_not_there(tmp_path, capsys, monkeypatch):
+def test_missing_splits(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "evaluate --model_dir run --input_dir cases --output_dir out --fold 0"
     assert main(words.split()) == 1

@@ -1,4 +1,4 @@
-"""Signals that ask a run to end, in this process: what is noted, what is raised, what is put back."""
+"""Signals that end a run: the recorded reason, the exceptions, and the restored handlers."""
 
 import signal
 import subprocess
@@ -25,7 +25,7 @@ def under_signals(body):
 @pytest.fixture(autouse=True)
 def handlers_are_put_back():
     numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-    ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
+    ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     before = [signal.getsignal(number) for number in numbers]
     yield
     assert [signal.getsignal(number) for number in numbers] == before
@@ -33,14 +33,14 @@ def handlers_are_put_back():
 
 
 @pytest.mark.parametrize(("number", "name"), BOTH)
-def test_before_a_step_is_made_the_run_ends_at_once(number, name):
+def test_a_signal_before_the_first_step_ends_the_run_at_once(number, name):
     reached = []
 
     def build(signals):
         try:
             signal.raise_signal(number)
             reached.append("the next line")
-        except Exception:  # as of a library that takes every failure for its own
+        except Exception:  # like a library that catches every exception
             reached.append("a handler of errors")
 
     with pytest.raises(Interrupted, match=f"{name}: stopped before the first step") as error:
@@ -50,7 +50,7 @@ def test_before_a_step_is_made_the_run_ends_at_once(number, name):
 
 
 @pytest.mark.parametrize(("number", "name"), BOTH)
-def test_once_somebody_asks_it_is_noted(number, name, capfd):
+def test_a_signal_during_training_is_recorded(number, name, capfd):
     with StopSignals() as signals:
         assert signals.reason() is None
         signal.raise_signal(number)
@@ -60,7 +60,7 @@ def test_once_somebody_asks_it_is_noted(number, name, capfd):
     )
 
 
-def test_ctrl_c_is_told_as_such_and_keeps_its_exit_code(capfd):
+def test_ctrl_c_is_reported_by_name_and_keeps_its_exit_code(capfd):
     def train(signals):
         assert signals.reason() is None
         signal.raise_signal(signal.SIGINT)
@@ -73,7 +73,7 @@ def test_ctrl_c_is_told_as_such_and_keeps_its_exit_code(capfd):
         under_signals(lambda signals: signal.raise_signal(signal.SIGINT))
 
 
-def test_a_second_one_does_what_it_always_did(monkeypatch):
+def test_a_second_signal_has_its_usual_effect(monkeypatch):
     monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
 
     def train(signals):
@@ -86,7 +86,7 @@ def test_a_second_one_does_what_it_always_did(monkeypatch):
     assert explain(error.value) == "interrupted."
 
 
-def test_a_second_sigterm_ends_the_process_as_the_first_one_did_before():
+def test_a_second_sigterm_ends_the_process():
     script = """
 import signal
 from mtf_imaging.jobs import stop_signals
@@ -111,15 +111,15 @@ def test_a_signal_while_training_is_prepared_leaves_no_folder_behind(tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_request_by_two_ways_is_one():
+def test_the_same_signal_twice_within_a_moment_counts_once():
     with StopSignals() as signals:
         signals.reason()
         signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)  # would end this process
+        signal.raise_signal(signal.SIGTERM)  # would end this process without StopSignals
         assert signals.reason() == "SIGTERM"
 
 
-def test_ctrl_c_that_the_shell_has_it_ignore_stays_ignored():
+def test_an_ignored_ctrl_c_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with StopSignals() as signals:
@@ -142,7 +142,7 @@ def test_in_another_thread_nothing_is_handled():
     assert found == [None]
 
 
-def test_what_else_ends_the_block_passes_through():
+def test_other_exceptions_pass_through():
     def train(signals):
         signals.reason()
         signal.raise_signal(signal.SIGUSR1)

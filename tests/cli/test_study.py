@@ -1,4 +1,6 @@
-"""The study's own parts: the commands it runs, how it goes on, and what it refuses."""
+"""The study: the commands that it runs, its resumption, and its errors."""
+
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from tests.cli.test_demo import make_cases
 
 @pytest.fixture
 def lines(monkeypatch):
-    """Stands in for the commands: what it was asked to run; an evaluation finds more, the finer it is."""
+    """Replaces the commands and returns the list of calls; finer evaluations have higher scores."""
     asked = []
 
     def run(command, **values):
@@ -58,13 +60,18 @@ def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_p
     assert len({values["model_dir"] for values in trained}) == 6
     assert {values["input_dir"] for command, values in lines if command == "evaluate"} == {tmp_path / "study/held_out"}
     out = capsys.readouterr().out
+    assert re.findall(r"^# Training (\d) of up to 6(.*)\.$", out, re.MULTILINE) == [
+        ("1", ""),
+        *((str(number), " (about 1 min left)") for number in range(2, 7)),
+    ]
+    assert out.endswith(f"\nNext: tensorboard --logdir {tmp_path / 'study'}\n")
     assert "32^3" in out
     assert out.index("32^3") < out.index("64^3")
     assert (tmp_path / "study/study.png").is_file()
     assert (tmp_path / "study/study.csv").read_text().count("\n") == 7
 
 
-def test_what_was_scored_is_not_made_again_and_more_can_be_added(tmp_path, lines):
+def test_a_study_resumes_and_can_be_extended(tmp_path, lines):
     out = tmp_path / "study"
     assert run(out, "--resolutions", "32", "--seeds", "1") == 0
     del lines[:]
@@ -74,18 +81,18 @@ def test_what_was_scored_is_not_made_again_and_more_can_be_added(tmp_path, lines
     del lines[:]
     assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
     assert not lines
-    (out / "cases" / "volume-0.nii.gz").unlink()  # a run that ended before all were there
+    (out / "cases" / "volume-0.nii.gz").unlink()  # like a run that ended before all cases were written
     assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
     assert [command for command, _ in lines] == ["phantom"]
 
 
-def test_cases_of_ones_own(tmp_path, lines):
+def test_custom_cases(tmp_path, lines):
     cases = make_cases(tmp_path / "cases", 4)
     assert run(tmp_path / "study", "--input_dir", str(cases), "--resolutions", "32", "--seeds", "1") == 0
     assert "phantom" not in [command for command, _ in lines]
 
 
-def test_held_out_cases_in_a_folder_of_their_own(tmp_path, lines, capsys):
+def test_held_out_cases_in_a_separate_folder(tmp_path, lines, capsys):
     cases, held_out = make_cases(tmp_path / "cases", 4), make_cases(tmp_path / "other", 2)
     words = ["--held_out_dir", str(held_out), "--resolutions", "32", "--seeds", "1"]
     assert run(tmp_path / "study", *words) == 2
@@ -96,11 +103,13 @@ def test_held_out_cases_in_a_folder_of_their_own(tmp_path, lines, capsys):
     assert (convert["input_dir"], evaluate["input_dir"]) == (cases, held_out)
 
 
-def test_what_cannot_be_is_told(tmp_path, lines, capsys):
+def test_errors_are_reported(tmp_path, lines, capsys):
     out = tmp_path / "study"
     for words in (["--resolutions", "32,a"], ["--resolutions", "32,32"], ["--seeds", "0"], ["--seeds", ""]):
         assert run(out, *words) == 2
-        assert f"{words[0]}={words[1]}: needs different whole numbers above 0. Fix: as " in capsys.readouterr().err
+        assert (
+            f"{words[0]}={words[1]}: needs different positive integers. Fix: for instance " in capsys.readouterr().err
+        )
     assert not out.exists()
     assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "5") == 0
     assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "6") == 2

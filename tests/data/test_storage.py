@@ -39,7 +39,7 @@ def test_a_full_disk_loses_nothing_and_conversion_resumes_when_there_is_room(man
     assert convert(many, disk / "out", workers) == 1
     message = capfd.readouterr().err
     assert "tfrecord" in message
-    assert "No space left on device. Fix: make room on the disk; what was whole before stays." in message
+    assert "No space left on device. Fix: free some disk space; files that were complete are unchanged." in message
     assert "Traceback" not in message
     written = content(disk / "out")
     assert 0 < len(written) < len(find_cases(many))
@@ -73,7 +73,7 @@ def test_a_read_only_folder_is_reported_at_once(many, tmp_path, mounted, capfd):
     assert convert(many, out) == 1
     message = capfd.readouterr().err
     assert message.startswith(f"mtf-imaging: {out}/")
-    assert message.endswith("Fix: permissions, the disk, or another folder.\n")
+    assert message.endswith("Fix: check the permissions and the disk, or give another folder.\n")
     assert content(out) == before
     out.chmod(0o755) if os.getuid() else None
 

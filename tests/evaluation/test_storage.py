@@ -36,7 +36,9 @@ def test_a_full_disk_loses_nothing_and_evaluation_resumes_when_there_is_room(cas
         run(cases, disk / "out")
     message = explain(error.value)
     assert message.startswith(f"{disk}/out")
-    assert message.endswith("No space left on device. Fix: make room on the disk; what was whole before stays.")
+    assert message.endswith(
+        "No space left on device. Fix: free some disk space; files that were complete are unchanged."
+    )
     left = content(disk / "out") if (disk / "out").exists() else {}
     assert left.items() <= whole.items()
     (disk / "filler").unlink()
@@ -68,6 +70,6 @@ def test_a_read_only_folder_is_reported_before_segmentation(cases, tmp_path, mou
     with pytest.raises(OSError, match="Read-only file system") as error:
         evaluate(cases, out, GRID, never, progress=False)
     assert explain(error.value).startswith(f"{out}/")
-    assert explain(error.value).endswith("Fix: permissions, the disk, or another folder.")
+    assert explain(error.value).endswith("Fix: check the permissions and the disk, or give another folder.")
     assert content(out) == before
     assert os.access(out, os.R_OK)

@@ -111,7 +111,7 @@ def test_the_configuration_is_saved_and_a_change_is_logged(runs, caplog):
         assert binding in text
     arguments = ["train", "--data_dir", runs / "records", "--model_dir", runs / "stacked"]
     assert run(*arguments, "--gin.Adam.learning_rate=0.5") == 0
-    assert "goes on with another configuration than before: Adam.learning_rate = 0.5" in caplog.text
+    assert "the run resumes with a changed configuration: Adam.learning_rate = 0.5" in caplog.text
 
 
 def contents(folder):

@@ -58,7 +58,8 @@ def test_it_learns_and_its_weights_are_used_from_python(folder, capsys):
 
 def test_a_dry_run_shows_the_slices_of_the_page(folder, capsys):
     assert train("dry", "--gin_file=my_job", "--dry_run") == 0
-    cost, slices = capsys.readouterr().out.strip().rsplit("\n\n", 1)
+    report = capsys.readouterr().out.partition("Next: ")[0]
+    cost, slices = report.strip().rsplit("\n\n", 1)
     assert cost.startswith("mesh rows:2,cols:2, layout x:rows,y:cols: 4 processors on 4 devices")
     assert slices in pages.blocks(PAGE, "text")[0]
     assert not Path("dry").exists()
@@ -130,12 +131,12 @@ def test_a_custom_optimizer_gives_the_same_losses_under_every_layout(folder):
         ),
         (
             ["--gin_param=import my_optimizer", "--gin_param=train.optimizer = @Lion()"],
-            "Lion.learning_rate has no value. Fix: set it in a gin file, as Lion.learning_rate = VALUE, or on",
+            "Lion.learning_rate has no value. Fix: set it in a gin file, Lion.learning_rate = VALUE, or on",
         ),
         (
             ["--gin_param=job.task = @FindBlobs"],
             "mtf-imaging: task is the class FindBlobs, not an instance of it. Fix: task=FindBlobs().\n"
-            "On the command line: job.task in a --gin_file (a run keeps its own in config.gin).\n",
+            "On the command line: job.task in a --gin_file (the config.gin of a run already contains it).\n",
         ),
         (["--gin_param=job.task = @Images()"], "task is a Images, which lacks the methods inputs, loss"),
         (["--gin_param=train.data = @FindBlobs()"], "\nOn the command line: --gin.train.data='@NAME()'.\n"),

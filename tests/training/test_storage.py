@@ -112,7 +112,7 @@ def test_a_read_only_folder_is_reported_at_once_and_can_be_used_to_predict(data,
     assert train(data, read_only, num_steps=STEPS + 1) == 1
     message = capsys.readouterr().err
     assert message.startswith(f"mtf-imaging: {read_only}/{lock.NAME}: ")
-    assert message.endswith("Fix: permissions, the disk, or another folder.\n")
+    assert message.endswith("Fix: check the permissions and the disk, or give another folder.\n")
     assert content(read_only) == before
     volume = next((data / "cases").glob("volume-*"))
     assert run("predict", "--model_dir", read_only, "--input", volume, "--output", tmp_path / "out.nii.gz") == 0

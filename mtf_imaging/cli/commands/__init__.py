@@ -1,1 +1,1 @@
-"""The commands, a module each."""
+"""The commands of `mtf-imaging`, one module per command."""

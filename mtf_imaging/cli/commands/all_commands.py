@@ -2,20 +2,25 @@
 
 import importlib
 
-# Each is a module of this package with
+# Each command is a module of this package with
 #   SUMMARY, EXAMPLE: strings for its help.
 #   REQUIRED: the flags that must be given.
 #   define_flags(flags): defines its flags.
-#   run(flags): runs it.
+#   run(flags): runs it and returns the next step that `runtime.next_step` shows, or None.
 # and, optionally,
 #   NOTES: paragraphs for its help.
 #   WORDS: the name of a repeatable flag that takes the positional arguments.
 #   IDLE: {flag: reason}, the setup flags that it accepts but that have no effect; its help leaves them out.
-# No module imports TensorFlow before `run`, so help and errors in the command line appear at once.
-COMMANDS = (
-    *("phantom", "convert", "train", "evaluate", "predict", "score"),
-    *("explain", "search", "bench", "parameters", "study", "serve", "demo"),
-)
+# No module imports TensorFlow before `run`, so the help and errors in the command line appear at once.
+GROUPS = {
+    "Data": ("phantom", "convert"),
+    "Training": ("train", "study"),
+    "Evaluation": ("evaluate", "predict", "score"),
+    "Layouts": ("explain", "search", "bench"),
+    "Clusters": ("serve",),
+    "First steps and help": ("demo", "parameters"),
+}
+COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 
 
 def load(name: str):

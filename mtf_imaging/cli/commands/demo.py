@@ -1,4 +1,4 @@
-"""`mtf-imaging demo`: the whole job, as the command lines that a user would type, each shown before it runs."""
+"""`mtf-imaging demo`: runs the whole workflow as command lines that a user can type, each printed before it runs."""
 
 import csv
 import json
@@ -7,59 +7,93 @@ from pathlib import Path
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.next_step import after_demo
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.data.cases.hold_out import EVERY, hold_out
 
-SUMMARY = "runs the whole job on made-up or your own CTs: convert, train, evaluate, predict."
+SUMMARY = "runs the whole workflow, from convert to predict, on synthetic or your own CTs."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 REQUIRED = ("output_dir",)
+NOTES = (
+    "The demo takes about 5 minutes and up to 4 GiB of memory on 2 CPU cores. It prints every command that it runs.",
+)
 
 _COMPARED_STEPS = 5
 _COMPARED = {"4x4": "compared_16", "single": "compared_1"}  # layout -> folder
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("output_dir", None, "Folder for everything that the demo writes.", flag_values=values)
-    flags.DEFINE_string("input_dir", None, "Folder of LiTS cases; default: phantoms.", flag_values=values)
+    flags.DEFINE_string("output_dir", None, "Folder for all files of the demo.", flag_values=values)
+    flags.DEFINE_string("input_dir", None, "Folder of LiTS cases; default: synthetic cases.", flag_values=values)
 
 
-def run(values: flags.FlagValues) -> None:
+def run(values: flags.FlagValues) -> str:
     out = Path(values.output_dir)
     cases, train, held_out = Path(values.input_dir or out / "cases"), out / "train", out / "held_out"
     records, held_out_records = out / "records", out / "held_out_records"
     model, evaluation = out / "model", out / "evaluation"
+    announce = _Steps(6 if values.input_dir else 7)
     if not values.input_dir:
-        say("Write CT cases of a made-up abdomen.")
+        announce("write synthetic CT cases of an abdomen", "5 seconds")
         run_command("phantom", output_dir=cases, num_cases=16, seed=1)
-    say(f"Keep every {EVERY}th case for the test, in {held_out}; train on the others, in {train}.")
+    announce(f"hold out every {EVERY}th case in {held_out} and train on the others in {train}", "1 second")
     case = hold_out(cases, train, held_out)[0]
-    say("Resample the cases to 64^3 voxels.")
+    announce("resample the cases to 64^3 voxels", "15 seconds")
     run_command("convert", input_dir=train, output_dir=records, resolution=64)
     run_command("convert", input_dir=held_out, output_dir=held_out_records, resolution=64)
-    say(
-        "Train with every volume split 4 x 4: 16 processors simulated on 1 device. "
-        "The held-out cases are scored on the way, for TensorBoard."
+    announce(
+        "train with every volume split 4 x 4, on 16 processors simulated by 1 device",
+        "3 minutes",
+        "The held-out cases are scored during training, for TensorBoard.",
     )
     run_command("train", data_dir=records, eval_dir=held_out_records, model_dir=model, gin_file=["unet3d_demo", "4x4"])
-    say(
-        "Segment and score the held-out cases with the last checkpoint. "
-        "(The best one, --checkpoint best, was chosen by these very cases: its score would say too much.)"
+    announce(
+        "segment and score the held-out cases with the last checkpoint",
+        "15 seconds",
+        "The best checkpoint was selected on these cases, so its score would be too optimistic.",
     )
     run_command("evaluate", model_dir=model, input_dir=held_out, output_dir=evaluation)
-    say(f"Segment one volume, case {case.key}, back to NIfTI.")
+    announce(f"segment one volume, case {case.key}, and write it as NIfTI", "10 seconds")
     run_command("predict", model_dir=model, input=case.volume, output=out / case.prediction_name, overwrite=True)
-    say(
-        f"Train the first {_COMPARED_STEPS} steps again, on 16 processors and on 1: a layout never changes results. "
-        "(In float64: float32 rounds in another order under every layout, and Adam makes much of that.)"
+    announce(
+        f"repeat the first {_COMPARED_STEPS} training steps on 16 processors and on 1",
+        "30 seconds",
+        "A layout never changes results. These steps use float64, because float32 rounds differently under every "
+        "layout and Adam amplifies the difference.",
     )
     for layout, folder in _COMPARED.items():
         gin = {"gin_file": ["unet3d_demo", layout], "gin_param": 'job.dtype="float64"'}
         run_command("train", data_dir=records, model_dir=out / folder, num_steps=_COMPARED_STEPS, **gin)
     print("\n" + report(out), flush=True)
+    return after_demo(out)
+
+
+class _Steps:
+    """Announces the steps of the demo with their numbers.
+
+    Args:
+      total: the number of steps.
+    """
+
+    def __init__(self, total: int):
+        self._total, self._number = total, 0
+
+    def __call__(self, what: str, duration: str, note: str = "") -> None:
+        """Announces the next step.
+
+        Args:
+          what: the purpose of the step.
+          duration: the time that it takes on 2 CPU cores with the synthetic cases.
+          note: a remark.
+        """
+        self._number += 1
+        say(f"Step {self._number} of {self._total}: {what} (about {duration}).")
+        if note:
+            print(f"# {note}", flush=True)
 
 
 def report(out: Path) -> str:
-    """The losses with and without a layout beside each other, the Dice table, and where to look."""
+    """Returns the losses with and without a layout, the Dice table, and the paths of the results."""
     split, single = (_losses(out / folder) for folder in _COMPARED.values())
     lines = ["Losses           16 processors      1 processor"]
     lines += [
@@ -70,14 +104,17 @@ def report(out: Path) -> str:
     lines += [_dice_row(f"case {key}", case, "dice") for key, case in metrics["cases"].items()]
     lines += [_dice_row("per case", metrics, "dice_per_case"), _dice_row("global", metrics, "dice_global")]
     pictures = [out / "evaluation" / "pictures" / f"case-{key}.png" for key in metrics["cases"]]
-    lines += ["", f"Tables, plots and outlines on the CTs, for a browser: {out / 'evaluation' / 'report.html'}"]
+    lines += [
+        "",
+        f"Report with tables, plots and outlines on the CTs, for a browser: {out / 'evaluation' / 'report.html'}",
+    ]
     lines += [f"Picture: {path}" for path in pictures[:1]]
-    lines += [f"Curves and pictures of the training: tensorboard --logdir {shlex.quote(str(out / 'model'))}"]
+    lines += [f"Training curves and pictures: tensorboard --logdir {shlex.quote(str(out / 'model'))}"]
     return "\n".join(lines)
 
 
 def _losses(model_dir: Path) -> dict[int, float]:
-    """Reads step and loss of the first steps from `losses.csv`, which training writes."""
+    """Returns the losses of the first steps, {step: loss}, from the `losses.csv` of a run."""
     with open(model_dir / "losses.csv", newline="") as file:
         rows = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
     return dict(sorted(rows)[:_COMPARED_STEPS])

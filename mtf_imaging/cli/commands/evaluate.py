@@ -1,40 +1,48 @@
-"""`mtf-imaging evaluate`: segments labelled cases and scores the result."""
+"""`mtf-imaging evaluate`: segments labeled cases and scores the segmentations."""
 
 from pathlib import Path
 
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.runtime.next_step import after_evaluate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.records.splits import FILE
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.folds import held_out_keys
 
-SUMMARY = "segments labelled cases and scores them: Dice tables, pictures, segmentations."
+SUMMARY = "segments labeled cases and scores the result: Dice tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 REQUIRED = ("model_dir", "input_dir", "output_dir")
 IDLE = {"batch_size": "evaluate segments one volume at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
+    flags.DEFINE_string("model_dir", None, "Folder of the run, which train wrote.", flag_values=values)
     setup_flags.define_checkpoint(values)
     flags.DEFINE_string("input_dir", None, "Folder of cases with their segmentations.", flag_values=values)
     flags.DEFINE_string(
         "output_dir", None, "Folder for metrics.json, report.html, pictures and predictions.", flag_values=values
     )
     flags.DEFINE_integer(
-        "fold", None, "Only the cases that this fold holds out, from 0.", lower_bound=0, flag_values=values
+        "fold",
+        None,
+        "Evaluate only the held-out cases of this fold, counted from 0.",
+        lower_bound=0,
+        flag_values=values,
     )
     flags.DEFINE_string(
-        "splits_file", None, f"The folds; default: {FILE} in --model_dir, of train --fold.", flag_values=values
+        "splits_file",
+        None,
+        f"File of the folds; default: {FILE} in --model_dir, which train --fold wrote.",
+        flag_values=values,
     )
     setup_flags.define_spacing_csv(values)
     setup_flags.define(values, without=["micro_batches"])
 
 
-def run(values: flags.FlagValues) -> None:
+def run(values: flags.FlagValues) -> str:
     known = read_spacing_table(values.spacing_csv)
     only = held_out_keys(values.fold, values.splits_file, values.model_dir)
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / CONFIG, needs_job=True)
@@ -57,3 +65,4 @@ def run(values: flags.FlagValues) -> None:
         spacing_table=known,
         cases=cases,
     )
+    return after_evaluate(values)

@@ -1,4 +1,4 @@
-"""`mtf-imaging explain`: what a layout costs, and whether it can be, before any device is used."""
+"""`mtf-imaging explain`: reports the costs of a layout, or why it is illegal, without using a device."""
 
 import json
 import sys
@@ -7,32 +7,37 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
+from mtf_imaging.cli.runtime.next_step import after_explain
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
 
-SUMMARY = "shows what a layout costs in memory, exchange and time, or all that is wrong with it; uses no device."
+SUMMARY = "estimates the memory, exchanges and time of a layout, or lists its faults."
 EXAMPLE = "mtf-imaging explain --gin_file unet3d_lits --resolution 512 --hardware h200 --picture layout.png"
 REQUIRED = ()
 NOTES = (
-    "The figures are of a model of one training step: what is sent and held follows from the geometry that the step is "
-    "lowered by; times follow from a few numbers of the hardware, which are printed. bench measures.",
+    "The numbers come from a model of one training step. Memory and exchanges follow from the geometry of the layout; "
+    "times follow from a few properties of the hardware, which are printed. To measure a step, run bench.",
 )
 IDLE = {"mesh_impl": "explain assumes one device per processor."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
     planning_flags.define(values)
-    flags.DEFINE_string("model_dir", None, "Folder of a run, whose config.gin is read.", flag_values=values)
+    flags.DEFINE_string("model_dir", None, "Folder of a run; its config.gin is the job.", flag_values=values)
     flags.DEFINE_bool("verbose", False, "Show every operation.", flag_values=values)
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
-    flags.DEFINE_string("picture", None, "A PNG to draw: slices, a halo, the memory of a device.", flag_values=values)
+    flags.DEFINE_string(
+        "picture", None, "PNG file to draw: the slices, a halo, and the memory of a device.", flag_values=values
+    )
     setup_flags.define(values, without=["cluster"])
 
 
-def run(values: flags.FlagValues) -> None:
+def run(values: flags.FlagValues) -> str | None:
     if values.picture is not None and Path(values.picture).suffix.lower() != ".png":
-        raise ConfigError(f"--picture {values.picture}: it is a PNG. Fix: --picture {Path(values.picture).stem}.png")
+        raise ConfigError(
+            f"--picture {values.picture}: only PNG files are written. Fix: --picture {Path(values.picture).stem}.png"
+        )
     configuration = setup_flags.Configuration(
         values,
         values.model_dir and Path(values.model_dir) / CONFIG,
@@ -58,3 +63,4 @@ def run(values: flags.FlagValues) -> None:
     if values.picture is not None:
         write_picture(values.picture, picture_of(explained, volume_of(step)))
         print(f"\nPicture: {values.picture}", file=sys.stderr if values.json else sys.stdout)
+    return None if values.json else after_explain(values, explained)

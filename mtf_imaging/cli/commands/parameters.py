@@ -5,37 +5,41 @@ import textwrap
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.next_step import after_parameters
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
-SUMMARY = "lists every gin parameter with its type, default and meaning."
+SUMMARY = "lists the gin parameters with their types, defaults and meanings."
 EXAMPLE = "mtf-imaging parameters UNet3D"
 REQUIRED = ()
 WORDS = "filter"
 NOTES = (
     "Set a parameter in a gin file with NAME = VALUE, or on the command line with --gin.NAME=VALUE. In a gin file, "
     "@unet3d.UNet3D() creates a UNet3D with the parameters that are set.",
-    "To list the parameters of your own modules, too, give a --gin_file that imports them.",
+    "To include the parameters of your own modules, give a --gin_file that imports them.",
 )
 _WIDTH, _INDENT = 100, " " * 6
 
 
 def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_multi_string(
-        "filter", [], "A word; lists only parameters with all given words in their name or meaning.", flag_values=values
+        "filter",
+        [],
+        "Word to search for; only parameters with all given words in their name or meaning are listed.",
+        flag_values=values,
     )
     flags.DEFINE_multi_string(
         "gin_file",
         [],
-        "A gin file, whose values and imported modules are listed, too; may be repeated.",
+        "Gin file whose values and imported modules are included; may be repeated.",
         flag_values=values,
     )
     flags.DEFINE_multi_string("gin_param", [], "NAME=VALUE; may be repeated.", flag_values=values)
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
 
 
-def run(values: flags.FlagValues) -> None:
+def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.cli.config import gin_config
 
     files = [gin_config.find_gin_file(name) for name in values.gin_file]
@@ -44,23 +48,24 @@ def run(values: flags.FlagValues) -> None:
 
     configurables.import_all()
     gin_config.bind(files, values.gin_param, {})
-    found = configurables.parameters()
+    every = configurables.parameters()
     words = [word.lower() for word in values.filter]
-    shown = [one for one in found if all(word in f"{one.name} {one.meaning}".lower() for word in words)]
+    shown = [one for one in every if all(word in f"{one.name} {one.meaning}".lower() for word in words)]
     if not shown:
-        names = sorted({part for one in found for part in one.name.split(".")[-2:]})  # classes and parameters
+        names = sorted({part for one in every for part in one.name.split(".")[-2:]})  # of classes and parameters
         hint = "".join(did_you_mean(word, names) for word in values.filter[:1])
         raise ConfigError(
             f"no parameter has '{' '.join(values.filter)}' in its name or meaning.{hint} Fix: try another word, or "
             "give none to list all parameters."
         )
     print(json.dumps([one._asdict() for one in shown], indent=1) if values.json else _text(shown))
+    return None if values.json else after_parameters(one.name for one in shown)
 
 
 def _text(shown) -> str:
     lines = []
     for one in shown:
-        default = "needed" if one.default is None else f"default: {one.default}"
+        default = "required" if one.default is None else f"default: {one.default}"
         value = f", set to {one.value}" if one.value is not None else ""
         lines.append(f"{one.name}: {one.type} ({default}{value})")
         lines += textwrap.wrap(one.meaning, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)

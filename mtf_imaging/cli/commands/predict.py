@@ -1,37 +1,38 @@
-"""`mtf-imaging predict`: segments volumes."""
+"""`mtf-imaging predict`: segments volumes with a trained network."""
 
 from pathlib import Path
 
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.runtime.next_step import after_predict
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 
-SUMMARY = "segments a volume, or a folder of them, each in its own geometry."
+SUMMARY = "segments a volume or a folder of volumes, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 REQUIRED = ("model_dir", "input", "output")
 IDLE = {"batch_size": "predict segments one volume at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("model_dir", None, "Folder that train wrote.", flag_values=values)
+    flags.DEFINE_string("model_dir", None, "Folder of the run, which train wrote.", flag_values=values)
     setup_flags.define_checkpoint(values)
-    flags.DEFINE_string("input", None, "A NIfTI volume, or a folder of cases.", flag_values=values)
-    flags.DEFINE_string("output", None, "The segmentation to write, or a folder for them.", flag_values=values)
+    flags.DEFINE_string("input", None, "NIfTI volume, or folder of cases.", flag_values=values)
+    flags.DEFINE_string("output", None, "Segmentation to write, or folder for the segmentations.", flag_values=values)
     flags.DEFINE_bool(
         "submission",
         False,
-        "Write test-segmentation-N.nii, as the LiTS challenge takes them, for a folder of test-volume-N.nii[.gz].",
+        "Write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of test-volume-N.nii[.gz].",
         flag_values=values,
     )
     setup_flags.define_spacing_csv(values)
-    flags.DEFINE_bool("overwrite", False, "Replace segmentations that are there already.", flag_values=values)
+    flags.DEFINE_bool("overwrite", False, "Replace existing segmentations.", flag_values=values)
     setup_flags.define(values, without=["micro_batches"])
 
 
-def run(values: flags.FlagValues) -> None:
+def run(values: flags.FlagValues) -> str | None:
     known = read_spacing_table(values.spacing_csv)
     configuration = setup_flags.Configuration(values, Path(values.model_dir) / CONFIG, needs_job=True)
     weights_folder(values.model_dir, values.checkpoint)
@@ -55,3 +56,4 @@ def run(values: flags.FlagValues) -> None:
         spacing_table=known,
         planned=planned,
     )
+    return after_predict(values, planned)

@@ -1,17 +1,18 @@
-"""`mtf-imaging search`: the layouts that some devices allow, ranked; or the largest cube that they can train on."""
+"""`mtf-imaging search`: ranks the layouts for some devices, or finds the largest cube that they can train on."""
 
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
+from mtf_imaging.cli.runtime.next_step import after_search
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 
-SUMMARY = "ranks the layouts that some devices allow, by a model; or finds the largest cube that they can train on."
+SUMMARY = "ranks the layouts for some devices, or finds the largest cube that they can train on."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 REQUIRED = ("num_devices", "hardware")
 NOTES = (
-    "search uses all devices, one processor each. Its layouts split the batch and the image's dimensions. Estimate the "
-    "cost of a layout with explain; measure it with bench.",
+    "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
+    "estimate the cost of one layout, run explain; to measure it, run bench.",
 )
 IDLE = dict.fromkeys(("mesh_shape", "layout", "mesh_impl"), "search tries all layouts for --num_devices devices.")
 
@@ -21,33 +22,40 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "memory_limit",
         None,
-        "GiB of a device that tensors may take; default: 75% of what the hardware has, or as its gin file says.",
+        "Memory of a device that tensors may take, in GiB; default: 75% of its memory, or the value in its gin file.",
         flag_values=values,
     )
-    flags.DEFINE_integer("top", 10, "How many layouts to show.", lower_bound=1, flag_values=values)
-    flags.DEFINE_bool("max_resolution", False, "Find the largest cube, instead.", flag_values=values)
+    flags.DEFINE_integer("top", 10, "Number of layouts to show.", lower_bound=1, flag_values=values)
+    flags.DEFINE_bool("max_resolution", False, "Find the largest cube instead.", flag_values=values)
     setup_flags.define(values, without=["cluster", "input_partition_dims"])
 
 
-def run(values: flags.FlagValues) -> None:
+def run(values: flags.FlagValues) -> str | None:
     if values.memory_limit is not None and not values.memory_limit > 0:
-        raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB.")
+        raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files)
     import_tensorflow()
     from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
+    from mtf_imaging.jobs.explaining import recomputes_activations
     from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
 
     setup = configuration.bind()
     hardware = hardware_of(values.hardware)
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
-    sizes = (16, 16, 16) if values.max_resolution else None  # any: only the number of dimensions matters
+    sizes = (16, 16, 16) if values.max_resolution else None  # any sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes)
     devices = values.num_devices, hardware, limit
     on = values.num_devices, hardware, usable_memory(hardware, limit)
     if values.max_resolution:
-        print(largest_text(largest_cube_of(step, *devices), step, *on))
+        largest = largest_cube_of(step, *devices)
+        print(largest_text(largest, step, *on))
+        size, best = largest or (None, None)
     else:
-        print(ranking_text(search_step(step, *devices), step, *on, values.top))
+        searched = search_step(step, *devices)
+        print(ranking_text(searched, step, *on, values.top))
+        size, best = None, searched.best
+    recompute = best is not None and best.recompute and not recomputes_activations(step.task)
+    return after_search(values, best, recompute, size)

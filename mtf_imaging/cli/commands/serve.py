@@ -1,4 +1,4 @@
-"""`mtf-imaging serve`: lends the devices of a host to commands that run on another."""
+"""`mtf-imaging serve`: lets commands on another host use the devices of this host."""
 
 import signal
 import socket
@@ -6,18 +6,20 @@ import threading
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.next_step import show
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, reason
 
-SUMMARY = "lends this host's devices to commands that name it in --cluster, until it is told to end."
+SUMMARY = "lets train, evaluate and predict on another host use the devices of this host."
 EXAMPLE = "mtf-imaging serve --port 2222"
 REQUIRED = ()
 NOTES = (
-    "Start one on every host, then name them all where the command runs: "
+    "Start one server on every host, then name all servers in the command: "
     "mtf-imaging train ... --mesh_shape rows:2 --layout x:rows --cluster host0:2222,host1:2222",
-    "Whoever reaches the port can run anything as the user who serves, and all that is sent is in the clear: serve "
-    "within a trusted network only, behind a firewall. SIGTERM or Ctrl-C ends it.",
-    "It is for one command at a time. docs/guides/cluster.md says what is sent, and what happens when a server goes.",
+    "Anyone who can connect to the port can run code as your user, and the traffic is not encrypted. Run servers only "
+    "inside a trusted network, behind a firewall. SIGTERM or Ctrl-C ends the server.",
+    "A server works for one command at a time. docs/guides/cluster.md describes the traffic and what happens if a "
+    "server fails.",
 )
 DEFAULT_PORT = 2222
 
@@ -26,7 +28,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "port",
         DEFAULT_PORT,
-        "To listen on, at every address of this host; 0 for any that is free, which is printed.",
+        "Port to listen on, at every address of this host; 0 chooses a free port and prints it.",
         lower_bound=0,
         upper_bound=65535,
         flag_values=values,
@@ -35,28 +37,29 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> None:
     _check_free(values.port)
-    told_to_end = threading.Event()
+    ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told_to_end.set())
+        signal.signal(number, lambda *_: ended.set())
     import_tensorflow()
     import tensorflow as tf
 
     from mtf_imaging.jobs.devices import format_memory, own_peak_memory
 
-    # What it says of itself holds until somebody joins it, who then says who is who.
+    # A command that connects replaces this cluster description with its own.
     server = start(values.port)
     port = server.target.rpartition(":")[2]
     gpus = len(tf.config.list_physical_devices("GPU"))
     devices = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "its CPU"
     print(f"{socket.gethostname()}:{port} is ready, with {devices}, TensorFlow {tf.__version__}", flush=True)
-    # Not one long wait: a signal that reaches a thread of TensorFlow's does not end it.
-    while not told_to_end.wait(0.2):
+    show(f"add --cluster {socket.gethostname()}:{port} to train, evaluate or predict on the host with the data")
+    # Short waits, because a signal that reaches a thread of TensorFlow does not end a long one.
+    while not ended.wait(0.2):
         pass
-    print(f"{socket.gethostname()}:{port} ends; its peak memory was {format_memory(own_peak_memory())}", flush=True)
+    print(f"{socket.gethostname()}:{port} ended; its peak memory was {format_memory(own_peak_memory())}", flush=True)
 
 
 def start(port: int):
-    """Starts TensorFlow's server; its GPUs are its own to set up."""
+    """Starts a TensorFlow server, which sets up the GPUs of its process."""
     import tensorflow as tf
 
     config = tf.compat.v1.ConfigProto(gpu_options=tf.compat.v1.GPUOptions(allow_growth=True))
@@ -64,12 +67,12 @@ def start(port: int):
 
 
 def _check_free(port: int) -> None:
-    """Raises ConfigError where the port is taken; TensorFlow would share it, and each get some of the connections."""
+    """Raises ConfigError if the port is in use; two TensorFlow servers on one port would share its connections."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ports of servers that ended just now are free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a server that just ended is free
         try:
             probe.bind(("", port))
         except OSError as error:
             raise ConfigError(
-                f"port {port}: {reason(error)}. Fix: another --port, or 0 for any that is free."
+                f"port {port}: {reason(error)}. Fix: give another --port, or 0 for a free one."
             ) from error

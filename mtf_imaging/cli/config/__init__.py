@@ -1,1 +1,1 @@
-"""Flags and gin files: read, checked and bound."""
+"""Reads, checks and binds flags and gin files."""

@@ -1,4 +1,4 @@
-"""What --setup says: a mesh and a layout, or the gin file of one."""
+"""Parses --setup: a mesh and a layout, or a layout file."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -9,23 +9,23 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
 _ONE_PROCESSOR_NAME = "one processor"
-_FORM = "as --setup rows:2,cols:2/x:rows,y:cols (MESH/LAYOUT), --setup / (one processor) or --setup 4x4 (a layout file)"
+_FORM = "give --setup MESH/LAYOUT (rows:2,cols:2/x:rows,y:cols), --setup / (one processor) or a layout file (4x4)"
 _BOUND = ("mesh_shape", "layout")
 
 
 class NamedSetup(NamedTuple):
-    """A layout by a name for tables."""
+    """A layout and its name in tables."""
 
     name: str
     layout: Layout
 
 
 def parse_setup(text: str) -> NamedSetup:
-    """Reads a --setup.
+    """Parses the value of one --setup.
 
     Raises:
-      ConfigError: it is of no form that is known, or a gin file that is no layout's.
-      LayoutError: a mesh or a layout that cannot be read.
+      ConfigError: the text has neither form, or the gin file is not a layout file.
+      LayoutError: the mesh or the layout is not valid.
 
     >>> parse_setup("rows:2 / x:rows")
     NamedSetup(name='rows:2/x:rows', layout=Layout(mesh_shape=(('rows', 2),), rules=(('x', 'rows'),)))
@@ -36,18 +36,18 @@ def parse_setup(text: str) -> NamedSetup:
     if stripped in ("", "/", "single"):
         return NamedSetup(_ONE_PROCESSOR_NAME, ONE_PROCESSOR)
     if ":" not in stripped or stripped.endswith(".gin"):
-        return _of_file(stripped)
+        return _read_layout_file(stripped)
     mesh_shape, slash, layout = (part.strip() for part in stripped.partition("/"))
     if not slash or "/" in layout:
         number = stripped.count("/")
         raise ConfigError(
-            f"--setup {text}: has {number or 'no'} '/', and a mesh and a layout have 1 between them. Fix: {_FORM}."
+            f"--setup {text}: has {number or 'no'} '/', but needs 1 between the mesh and the layout. Fix: {_FORM}."
         )
     return NamedSetup(f"{mesh_shape}/{layout}", Layout.parse(mesh_shape, layout))
 
 
-def _of_file(name: str) -> NamedSetup:
-    """A layout file is read, not bound: gin's one configuration is that of the job."""
+def _read_layout_file(name: str) -> NamedSetup:
+    """Reads a layout file without binding it, because gin has only one configuration, which the job uses."""
     path = find_gin_file(name)
     try:
         bound, uses = read_gin_text([path])
@@ -55,15 +55,15 @@ def _of_file(name: str) -> NamedSetup:
         raise ConfigError(f"--setup {name}, gin file {path}: {error}") from error
     others = sorted({*bound, *uses} - {f"setup.{parameter}" for parameter in _BOUND})
     if others or not bound:
-        says = f"has {', '.join(others)}" if others else "binds nothing"
+        fault = f"has {', '.join(others)}" if others else "binds nothing"
         raise ConfigError(
-            f"--setup {name}, gin file {path}: {says}; a layout file binds only setup.mesh_shape and setup.layout. "
-            f"Fix: --gin_file {name} for what all setups share, and --setup MESH/LAYOUT."
+            f"--setup {name}, gin file {path}: {fault}; a layout file binds only setup.mesh_shape and setup.layout. "
+            f"Fix: give it to all setups with --gin_file {name}, and each layout with --setup MESH/LAYOUT."
         )
     mesh_shape, layout = (bound.get(f"setup.{parameter}", "") for parameter in _BOUND)
     if not (isinstance(mesh_shape, str) and isinstance(layout, str)):
         raise ConfigError(
             f"--setup {name}, gin file {path}: setup.mesh_shape is {mesh_shape!r} and setup.layout is {layout!r}; both "
-            'are strings. Fix: setup.layout = "x:rows".'
+            'must be strings. Fix: for instance setup.layout = "x:rows".'
         )
     return NamedSetup(Path(name).stem, Layout.parse(mesh_shape, layout))

@@ -1,4 +1,4 @@
-"""Lists the gin parameters of the package, of its models, and of modules that gin files import."""
+"""Lists the gin parameters of the package, of its models and of the modules that gin files import."""
 
 import dataclasses
 import importlib
@@ -16,7 +16,7 @@ from mtf_imaging.cli.config.docstrings import parameter_meanings
 
 _PACKAGE = mtf_imaging.__name__
 _ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.config.training_settings", f"{_PACKAGE}.cli.config.hardware")
-_OTHERS = ("gin.", "mesh_tensorflow.")  # no job uses the configurables of these
+_OTHERS = ("gin.", "mesh_tensorflow.")  # jobs do not use the configurables of these packages
 _PATH = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
@@ -47,8 +47,8 @@ def import_all() -> None:
 
 
 def parameters() -> list[Parameter]:
-    """Returns all parameters: first of the package, then of its models and of the user's own modules."""
-    found = []
+    """Returns all parameters: of the package first, then of its models and the user's modules."""
+    every = []
     for selector, configurable in gin_internals.configurables():
         if selector.startswith(_OTHERS):
             continue
@@ -60,16 +60,16 @@ def parameters() -> list[Parameter]:
             if not _is_bindable(configurable, parameter.name):
                 continue
             default = _default(wrapped, parameter)
-            found.append(
+            every.append(
                 Parameter(
                     f"{own}.{parameter.name}",
                     _type(parameter, default),
-                    None if default is gin.REQUIRED else _shown(default),
-                    _bound(f"{selector}.{parameter.name}"),
+                    None if default is gin.REQUIRED else _format(default),
+                    _bound_value(f"{selector}.{parameter.name}"),
                     meanings.get(parameter.name, ""),
                 )
             )
-    return sorted(found, key=lambda one: (one.name.count("."), one.name.rpartition(".")[0].lower()))
+    return sorted(every, key=lambda one: (one.name.count("."), one.name.rpartition(".")[0].lower()))
 
 
 def _is_bindable(configurable, name):
@@ -96,11 +96,11 @@ def _type(parameter, default):
     return _PATH.sub("", text)  # a gin file does not need the module of a type
 
 
-def _shown(value):
+def _format(value):
     return getattr(value, "__name__", None) or repr(value)
 
 
-def _bound(name):
+def _bound_value(name):
     try:
         return repr(gin.query_parameter(name))
     except ValueError:

@@ -8,7 +8,7 @@ _ENTRY = re.compile(r"  (?P<names>\*{0,2}\w+(?:, \w+)*)(?: \([^)]*\))?: +(?P<tex
 
 
 def parameter_meanings(thing: type | object) -> dict[str, str]:
-    """Returns the descriptions of the parameters of a function or class: {name: text on one line}.
+    """Returns the descriptions of the parameters of a function or class, as {name: text on one line}.
 
     Args:
       thing: a function or a class. For a class, the docstrings of the class, of its `__init__` and of its base classes
@@ -27,22 +27,22 @@ def parameter_meanings(thing: type | object) -> dict[str, str]:
     docs = [thing]
     if inspect.isclass(thing):
         docs = [doc for base in thing.__mro__ if base is not object for doc in (base, vars(base).get("__init__"))]
-    found = {}
+    meanings = {}
     for doc in docs:
         own = vars(doc).get("__doc__") if inspect.isclass(doc) else getattr(doc, "__doc__", None)
-        for name, text in _of_docstring(own or "").items():
-            found.setdefault(name, text)
-    return found
+        for name, text in _parse(own or "").items():
+            meanings.setdefault(name, text)
+    return meanings
 
 
-def _of_docstring(doc):
-    found, names, is_section = {}, (), False
+def _parse(doc):
+    meanings, names, is_section = {}, (), False
     for line in inspect.cleandoc(doc).splitlines():
         if line and not line.startswith(" "):
             is_section, names = _SECTION.match(line) is not None, ()
         elif is_section and (match := _ENTRY.match(line)):
             names = match["names"].replace("*", "").split(", ")
-            found |= dict.fromkeys(names, match["text"].strip())
+            meanings |= dict.fromkeys(names, match["text"].strip())
         elif is_section and line.startswith("    "):
-            found |= {name: f"{found[name]} {line.strip()}" for name in names}
-    return found
+            meanings |= {name: f"{meanings[name]} {line.strip()}" for name in names}
+    return meanings

@@ -1,4 +1,4 @@
-"""Finds gin files, and binds what they and the command line say; errors name the place and the closest name."""
+"""Finds gin files and binds their parameters; errors name the place and suggest the closest name."""
 
 import importlib
 import inspect
@@ -17,18 +17,19 @@ from mtf_imaging.spelling import did_you_mean
 
 _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
 _AMBIGUOUS = re.compile(r"Ambiguous selector '([^']+)', matches \[([^]]+)\]\.?")
+_MALFORMED = re.compile(r"malformed node or string.*")  # ends in the address of an object
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
 
 
 def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
-    """Finds a gin file: a path, or the name of a shipped one, with or without its folder and `.gin`.
+    """Finds a gin file by its path, or a shipped gin file by its name, with or without its folder and `.gin`.
 
     Args:
       name: the path or name.
-      folders: that a path may be relative to; the first that has the file wins.
+      folders: folders that the path may be relative to; the first one with the file wins.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: the file does not exist.
     """
     with_suffix = name if name.endswith(".gin") else f"{name}.gin"
     for path in (folder / file for folder in folders for file in (name, with_suffix)):
@@ -44,19 +45,19 @@ def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
 
 
 def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
-    """Binds gin parameters; what comes later wins: files, then bindings, then values.
+    """Binds gin parameters: files first, then bindings, then values. The last binding of a parameter wins.
 
-    Modules that they `import` may lie in the working folder, or beside the gin file.
+    Gin files can `import` modules from the working folder and from their own folder.
 
     Args:
-      files: gin files; what they `include` is found as `find_gin_file` does, in the working folder or beside them.
-      bindings: of the form `name.parameter = value`, in gin's syntax.
+      files: gin files. `find_gin_file` finds the files that they `include`, in the working folder or in their own.
+      bindings: strings of the form `name.parameter = value`, in gin's syntax.
       values: {"name.parameter": Python value}.
 
     Raises:
-      ConfigError: a file or binding that cannot be read, or a name that does not exist.
+      ConfigError: a file or binding cannot be read, or a name does not exist.
     """
-    # What a run saved names all of a job, training too, whichever command reads it. Late, for it brings TensorFlow.
+    # The saved configuration of a run names training parameters, which every command must know. Imports TensorFlow.
     importlib.import_module("mtf_imaging.cli.config.training_settings")
     modules = OwnModules()
     modules.add_folder(Path.cwd())
@@ -84,19 +85,30 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
         name = binding.partition("=")[0].strip()
         if name.isidentifier() and not re.search(rf"%{name}\b", gin.config_str()):
             raise ConfigError(
-                f"gin parameter {binding}: does not say of what '{name}' is, and nothing uses %{name}. "
-                "Fix: name both, as in --gin.train.num_steps=100."
+                f"gin parameter {binding}: '{name}' is not of the form NAME.PARAMETER, and no file uses %{name}."
+                f"{_owner_hint(name)} Fix: give both names, for instance --gin.train.num_steps=100."
             )
     with _explained("the gin configuration"):
         gin.finalize()
 
 
+def _owner_hint(parameter: str) -> str:
+    """Returns " Did you mean 'train.seed'?" for a parameter without its configurable, or "" if none has it."""
+    owners = [
+        selector.removeprefix("mtf_imaging.")
+        for selector, configurable in gin_internals.configurables()
+        if selector.startswith("mtf_imaging.") and parameter in inspect.signature(configurable.wrapped).parameters
+    ]
+    names = [f"'{owner}.{parameter}'" for owner in sorted(owners, key=lambda owner: owner.count("."))]
+    return f" Did you mean {' or '.join(names[:3])}?" if names else ""
+
+
 @contextmanager
 def _explained(where: str, bindings: str = ""):
-    """Turns gin's errors into ours.
+    """Turns the errors of gin into `ConfigError`s.
 
     Args:
-      where: the place, for the message.
+      where: the place that the message names.
       bindings: the text that gin reads.
     """
     try:
@@ -106,17 +118,17 @@ def _explained(where: str, bindings: str = ""):
 
 
 def _explanation(error: Exception, bindings: str) -> str:
-    text = str(error).split("\n  In bindings string line")[0]  # the caller shows the binding
+    text = str(error).split("\n  In bindings string line")[0]  # the message names the binding already
     if match := _AMBIGUOUS.search(text):
         names = sorted(match[2].replace("'", "").split(", "))
         place = "\n".join(text.splitlines()[1:])
-        text = f"'{match[1]}' names more than one thing: {', '.join(names)}. Fix: write one of these in full."
+        text = f"'{match[1]}' is ambiguous: {', '.join(names)}. Fix: write one of these names in full."
         return f"{text}\n{place}".rstrip()
     match = _NO_CONFIGURABLE.search(text) or _NO_PARAMETER.search(text)
     if match and find_renamed(name := ".".join(match.groups())):
-        # All at once: a file with one of the old names usually has others, too.
+        # Reports all old names at once, because a file with one of them usually has more.
         renamed = "; ".join(map(str, find_renamed(f"{bindings} {name}")))
-        hint = f" Names have changed: {renamed}. Fix: write the new names."
+        hint = f" Some names have changed: {renamed}. Fix: use the new names."
     elif match := _NO_CONFIGURABLE.search(text):
         known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
@@ -124,16 +136,24 @@ def _explanation(error: Exception, bindings: str) -> str:
         known = list(inspect.signature(gin_internals.wrapped(match[1])).parameters)
         hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
     elif isinstance(error, SyntaxError):
-        match, hint = (
-            None,
-            " A string needs quotes of its own, as in --gin.setup.layout='\"x:rows\"'.",
-        )
+        text = _MALFORMED.sub("the value is not valid gin.", text)
+        hint = f" In gin, a string needs quotes, for instance {_quoted_example(bindings)}."
     else:
-        match, hint = None, ""
+        hint = ""
     first, *rest = text.splitlines() or [type(error).__name__]
     return "\n".join([f"{first}{hint}", *rest])
 
 
+def _quoted_example(binding: str) -> str:
+    """Returns the flag of a binding with its value as a string.
+
+    >>> print(_quoted_example("job.dtype=bfloat16"))
+    --gin.job.dtype='"bfloat16"'
+    """
+    match = re.fullmatch(r"([\w.]+)\s*=\s*([\w:,./-]+)", binding.strip()) or ("", "setup.layout", "x:rows")
+    return f"""--gin.{match[1]}='"{match[2]}"'"""
+
+
 def _selectors() -> list[str]:
-    """The names of all configurables."""
+    """Returns the names of all configurables."""
     return [selector for selector, _ in gin_internals.configurables()]

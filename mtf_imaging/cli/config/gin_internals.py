@@ -1,4 +1,4 @@
-"""The private names of gin that this package needs, in one file. Checked on gin-config 0.5.0."""
+"""The private names of gin that this package uses, in one file. Checked with gin-config 0.5.0."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
@@ -7,20 +7,20 @@ import gin
 
 
 def configurables() -> Iterator[tuple[str, Any]]:
-    """Yields the full name and the registration of every configurable; gin has no public list."""
+    """Yields the full name and the registration of every configurable, because gin has no public list."""
     yield from gin.config._REGISTRY.items()
 
 
 def wrapped(name: str) -> Callable:
-    """Returns what was registered under a name: gin's own wrapper of a class takes any arguments."""
+    """Returns the function or class that is registered under a name; gin's wrapper of a class hides its signature."""
     return gin.config._REGISTRY.get_match(name).wrapped
 
 
 def read_files_with(read: Callable[[str], TextIO]) -> None:
-    """Makes gin open files by a function alone; its own readers look into Python packages and stumble over folders."""
+    """Makes gin open files only with this function; gin's readers search Python packages and fail on folders."""
     gin.config._FILE_READERS[:] = [(read, lambda name: True)]
 
 
 def import_modules_with(import_module: Callable) -> None:
-    """Makes gin import modules by a function; its own names no folder, and hides where a module fails."""
+    """Makes gin import modules with this function; gin's import names no folder and hides where a module fails."""
     gin.config.__import__ = import_module

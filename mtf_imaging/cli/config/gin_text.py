@@ -1,4 +1,4 @@
-"""Reads gin files without binding or importing anything, before TensorFlow is loaded."""
+"""Reads gin files without binding or importing anything, before TensorFlow is imported."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,23 +43,23 @@ def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: b
       SyntaxError: a file or binding is not valid gin.
       ConfigError: an included file does not exist.
     """
-    said = GinText({}, [])
+    contents = GinText({}, [])
     for file in files:
-        _read(file.read_text(), said, file.parent if follow else None)
+        _read(file.read_text(), contents, file.parent if follow else None)
     for binding in bindings:
-        _read(binding, said, None)
-    return said
+        _read(binding, contents, None)
+    return contents
 
 
-def _read(text, said, folder):
+def _read(text, contents, folder):
     parser = config_parser.ConfigParser(text, _NoReferences())
     while (statement := parser.parse_statement()) is not None:
         if isinstance(statement, config_parser.BindingStatement):
-            said.bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value
+            contents.bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value
         elif isinstance(statement, config_parser.ImportStatement):
-            said.uses.append("import")
+            contents.uses.append("import")
         elif isinstance(statement, config_parser.IncludeStatement):
-            said.uses.append("include")
+            contents.uses.append("include")
             if folder is not None:
                 file = find_gin_file(statement.filename, [Path(), folder])
-                _read(file.read_text(), said, file.parent)
+                _read(file.read_text(), contents, file.parent)

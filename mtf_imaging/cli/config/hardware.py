@@ -1,4 +1,4 @@
-"""The hardware of --hardware: a known name, or what a gin file binds."""
+"""Resolves --hardware: a known name, or a gin file that binds `hardware`."""
 
 import inspect
 
@@ -11,13 +11,13 @@ _own_hardware = gin.external_configurable(Hardware, "hardware", module="mtf_imag
 
 
 def hardware_of(name: str | None) -> Hardware | None:
-    """Returns the hardware of --hardware; None without one.
+    """Returns the hardware of --hardware, or None if the flag is not given.
 
     Args:
-      name: a known name, or a gin file that is bound.
+      name: a known name, or a gin file that is bound already.
 
     Raises:
-      ConfigError: the file leaves something out.
+      ConfigError: the file does not bind all required fields.
     """
     if name is None or not name.endswith(".gin"):
         return name and find_hardware(name)
@@ -25,5 +25,7 @@ def hardware_of(name: str | None) -> Hardware | None:
     needed = [p.name for p in inspect.signature(Hardware).parameters.values() if p.default is p.empty]
     missing = [f"hardware.{field}" for field in needed if field not in bound]
     if missing:
-        raise ConfigError(f"--hardware {name}: does not say {', '.join(missing)}. Fix: a line {missing[0]} = ... .")
+        raise ConfigError(
+            f"--hardware {name}: does not bind {', '.join(missing)}. Fix: add a line {missing[0]} = VALUE."
+        )
     return _own_hardware()

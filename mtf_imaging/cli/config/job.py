@@ -1,4 +1,4 @@
-"""The job that gin describes: the task, and what training, evaluation and prediction share of it."""
+"""The gin configurable `job`: the task and the settings that training, evaluation and prediction share."""
 
 import dataclasses
 from typing import Any
@@ -15,17 +15,17 @@ from mtf_imaging.training.task import Task
 @gin.configurable("job", module="mtf_imaging")
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What training and use of a network have in common.
+    """The settings that training, evaluation and prediction share.
 
     Attributes:
-      task: a `training.task.Task`.
-      window: (low, high) in HU, which the image is clipped to.
-      dtype: of images and activations: "float32"; "bfloat16" for half the memory, with weights, norm statistics, the
-        optimizer and losses still in float32; "float64", all of it, to compare runs digit by digit.
-      largest_liver: whether evaluate and predict keep the largest component of the liver alone, lesions included.
-      lesions_in_liver: whether they drop lesions that do not touch the liver.
-      flips: axes, as ("x", "y", "z"), over all combinations of whose flips they average the probabilities; n of them
-        take 2^n times as long.
+      task: the network and its loss, a `training.task.Task`.
+      window: (low, high) in HU; image intensities are clipped to this window.
+      dtype: type of images and activations. "float32"; "bfloat16" for half the memory, with weights, norm statistics,
+        the optimizer and losses still in float32; "float64" for everything, to compare runs digit by digit.
+      largest_liver: whether evaluate and predict keep only the largest component of the liver, lesions included.
+      lesions_in_liver: whether evaluate and predict drop lesions that do not touch the liver.
+      flips: axes, for instance ("x", "y", "z"). evaluate and predict average the probabilities over all combinations
+        of flips along these axes; n axes take 2^n times as long.
     """
 
     task: Task = gin.REQUIRED
@@ -38,11 +38,11 @@ class Job:
     def __post_init__(self):
         check_choice("dtype", self.dtype, DTYPES)
         check_flips(self.flips)
-        _ = self.cleanup  # checks the two
+        _ = self.cleanup  # checks largest_liver and lesions_in_liver
 
     @property
     def cleanup(self) -> Cleanup:
-        """What evaluate and predict remove of what the network finds."""
+        """The postprocessing of the segmentation in evaluate and predict."""
         return Cleanup(self.largest_liver, self.lesions_in_liver)
 
     @property

@@ -1,4 +1,4 @@
-"""The names by which gin files call classes of the package, none of which imports gin itself."""
+"""Registers the classes that gin files use; the classes themselves do not import gin."""
 
 import gin
 

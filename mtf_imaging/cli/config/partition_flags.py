@@ -1,4 +1,4 @@
-"""A mesh and a layout in the way of TPUEstimator: --input_partition_dims, instead of --mesh_shape and --layout."""
+"""The flag --input_partition_dims: a mesh and a layout in the notation of TPUEstimator."""
 
 import logging
 from typing import NamedTuple
@@ -13,19 +13,19 @@ _logger = logging.getLogger(__name__)
 
 NAME = "input_partition_dims"
 
-# What the dimensions of an image are called where no job says it, by how many there are.
+# Number of dimensions of an image -> their names if no job defines them.
 _DIMS = {3: "batch,x,channels", 4: "batch,x,y,channels", 5: "batch,x,y,z,channels"}
 
 
 class PartitionDims(NamedTuple):
-    """What the flags say: the numbers of --input_partition_dims, as typed and as read, and their product, if given."""
+    """The numbers of --input_partition_dims, as typed and as parsed, and --num_cores_per_replica or None."""
 
     typed: str
     numbers: list
     num_cores_per_replica: int | None
 
     def over(self, dims: str) -> PartitionedLayout:
-        """The mesh and the layout, for an image of these dimensions."""
+        """Returns the mesh and the layout for an image with these dimensions."""
         return from_partition_dims(self.numbers, dims, num_cores_per_replica=self.num_cores_per_replica)
 
 
@@ -34,24 +34,28 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         NAME,
         None,
-        "Instead of --mesh_shape and --layout, as TPUEstimator takes it: slices along each dimension of the image, as "
-        "[1,4,2,1], or with the labels [[1,4,2,1],None]. What it is as a layout is printed.",
+        "Replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices along each "
+        "dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the "
+        "resulting layout.",
         flag_values=values,
     )
     flags.DEFINE_integer(
-        "num_cores_per_replica", None, "The product of --input_partition_dims, to be checked.", flag_values=values
+        "num_cores_per_replica",
+        None,
+        "Product of the numbers of --input_partition_dims, as a check.",
+        flag_values=values,
     )
 
 
 def read(values: flags.FlagValues) -> PartitionDims | None:
-    """Reads and checks the flags; the names of the job's dimensions are not needed yet.
+    """Parses and checks the flags, before the names of the job's dimensions are known.
 
     Returns:
       The flags; None if they are not given, or if the command does not define them.
 
     Raises:
-      LayoutError: numbers that make no layout.
-      ConfigError: flags that say the same twice, or half of it.
+      LayoutError: the numbers do not describe a layout.
+      ConfigError: the flags contradict each other, or one is missing.
     """
     if NAME not in values:
         return None
@@ -59,7 +63,7 @@ def read(values: flags.FlagValues) -> PartitionDims | None:
     if typed is None:
         if cores is not None:
             raise ConfigError(
-                f"--num_cores_per_replica {cores} says nothing without --input_partition_dims. "
+                f"--num_cores_per_replica {cores} has no effect without --input_partition_dims. "
                 "Fix: give both, or --mesh_shape and --layout."
             )
         return None
@@ -67,15 +71,15 @@ def read(values: flags.FlagValues) -> PartitionDims | None:
     count = num_dims(dims.numbers)
     if count not in _DIMS:
         raise LayoutError(
-            f"--input_partition_dims {typed} has {count} numbers for the image. Fix: 3 to 5 of them, one for each of "
-            "batch, one to three dimensions of space, and channels, as [1,4,2,1]."
+            f"--input_partition_dims {typed} has {count} numbers for the image, but an image has 3 to 5 dimensions. "
+            "Fix: give one number for each of batch, one to three spatial dimensions and channels, as in [1,4,2,1]."
         )
     same = dims.over(_DIMS[count])
     given = [f"--{name} {values[name].value!r}" for name in same._fields if values[name].value is not None]
     if given:
         raise ConfigError(
-            f"--input_partition_dims {typed} and {' and '.join(given)} both say what is split. Fix: leave one out; "
-            f"over {_DIMS[count]}, the first is {_as_flags(same)}."
+            f"--input_partition_dims {typed} and {' and '.join(given)} both set the layout. Fix: leave one out; "
+            f"over {_DIMS[count]}, --input_partition_dims is {_as_flags(same)}."
         )
     return dims
 
@@ -89,10 +93,10 @@ def _as_flags(layout: PartitionedLayout) -> str:
 
 
 def resolve(dims: PartitionDims) -> PartitionedLayout:
-    """The mesh and the layout, by the names that the job that gin has bound gives its image; they are logged.
+    """Returns the mesh and the layout over the dimensions of the bound job's image, and logs them.
 
     Raises:
-      ConfigError: its image has another number of dimensions.
+      ConfigError: the image has another number of dimensions.
     """
     count = num_dims(dims.numbers)
     names = _names_in_job(count) or _DIMS[count]
@@ -100,7 +104,7 @@ def resolve(dims: PartitionDims) -> PartitionedLayout:
         number = names.count(",") + 1
         raise ConfigError(
             f"--input_partition_dims {dims.typed} has {count} numbers, but the job's image has {number} dimensions: "
-            f"{names}. Fix: {number} numbers, 1 for what is not split."
+            f"{names}. Fix: give {number} numbers, 1 for each dimension that is not split."
         )
     layout = dims.over(names)
     _logger.info("--input_partition_dims %s over %s is: %s", dims.typed, names, _as_flags(layout))
@@ -108,23 +112,26 @@ def resolve(dims: PartitionDims) -> PartitionedLayout:
 
 
 def _names_in_job(count: int) -> str | None:
-    """Names of the dimensions of a job's image, `count` of them if it can have so many; None where there is no job."""
+    """Returns the names of the dimensions of the job's image; None if no job is bound.
+
+    If the task accepts several numbers of dimensions, an image with `count` dimensions is used.
+    """
     try:
         gin.query_parameter("job.task")
     except ValueError:
         return None
-    from mtf_imaging.cli.config.job import Job  # late, for it brings TensorFlow
+    from mtf_imaging.cli.config.job import Job  # late, because it imports TensorFlow
 
-    task, found = Job().task, None
-    for spatial in (count - 2, 3, 2, 1):  # a task names its dimensions only when it is told sizes
+    task, image = Job().task, None
+    for spatial in (count - 2, 3, 2, 1):  # a task names its dimensions only for given sizes
         try:
             inputs = task.inputs(1, (64,) * spatial, dtype="float32", labels=False)
             spec = inputs.get("image", next(iter(inputs.values())))
             shape = parse_shape(spec if isinstance(spec, str) else spec[0])
-        except Exception:  # of no such sizes, or no task at all, of which the user is told where it is trained
+        except Exception:  # the task rejects these sizes, or is not a task, which training reports
             continue
-        if len(shape) == count or found is None:
-            found = shape
-        if len(found) == count:
+        if len(shape) == count or image is None:
+            image = shape
+        if len(image) == count:
             break
-    return found and ",".join(name for name, _ in found)
+    return image and ",".join(name for name, _ in image)

@@ -1,16 +1,16 @@
-"""Names in gin files of earlier versions, and what replaces them."""
+"""Names in the gin files of earlier versions, and the names that replace them."""
 
 import re
 from typing import NamedTuple
 
 
 class Rename(NamedTuple):
-    """A name that has changed.
+    """A renamed parameter or class.
 
     Attributes:
       old: the name in earlier versions, such as "unet3d.Task" or "UNet3D.alpha".
-      new: the name now.
-      value: the new value, if it is not the old one.
+      new: the current name.
+      value: the current value, if it differs from the old one.
     """
 
     old: str
@@ -32,7 +32,7 @@ RENAMES = (
 
 
 def find_renamed(text: str) -> list[Rename]:
-    """Returns the changed names that gin bindings contain.
+    """Returns the renamed parameters and classes in a text of gin bindings.
 
     >>> [str(one) for one in find_renamed("job.task = @unet3d.Task()")]
     ['unet3d.Task is now unet3d.LiverTumorSegmentation']
@@ -41,7 +41,7 @@ def find_renamed(text: str) -> list[Rename]:
 
 
 def _pattern(name: str) -> re.Pattern:
-    """Matches a name in a binding, and within a reference; gin lets the modules of a class be left out."""
+    """Returns a pattern for a name in bindings and references, where gin allows a class without its module."""
     first, last = name.split(".")
     if last[0].isupper():  # a module and a class
         return re.compile(rf"(?<![\w.])(?:{first}\.)?{last}(?=[.(]|$)")

@@ -1,4 +1,4 @@
-"""Where the gin files that ship with the package are: in a clone, and installed."""
+"""Locates the shipped gin files, in a clone and in an installed package."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ FOLDERS = ("gin", "layouts")
 
 
 def root() -> Path:
-    """Returns the folder that holds gin/ and layouts/: the clone's where this is one, else the package's own."""
+    """Returns the folder that holds gin/ and layouts/: the root of the clone, or the installed package."""
     package = Path(mtf_imaging.__file__).parent
     in_a_clone = (package.parent / "setup.py").is_file()
     return package.parent if in_a_clone else package
 
 
 def shipped_files() -> dict[str, Path]:
-    """Returns the shipped gin files by the name to call them by: {"layouts/2x2.gin": path, ...}."""
+    """Returns the shipped gin files by name: {"layouts/2x2.gin": path, ...}."""
     return {f"{name}/{path.name}": path for name in FOLDERS for path in sorted((root() / name).glob("*.gin"))}
 
 
 def is_shipped(file: Path) -> bool:
-    """Whether a file is one of the shipped gin files."""
+    """Returns whether a file is one of the shipped gin files."""
     return file.resolve().parent in {(root() / name).resolve() for name in FOLDERS}

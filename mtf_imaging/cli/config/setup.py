@@ -1,4 +1,4 @@
-"""What the same job can be run with, whatever the command: the mesh, the layout, the resolution and the batch."""
+"""The gin configurable `setup`: the mesh, the layout, the resolution and the batch of a job."""
 
 import dataclasses
 import functools
@@ -15,19 +15,20 @@ from mtf_imaging.layout import Layout
 @gin.configurable("setup", module="mtf_imaging")
 @dataclasses.dataclass(frozen=True)
 class JobSetup:
-    """The setup of a job, bound by the files in layouts/ and by the setup flags.
+    """The setup of a job. The files in layouts/ and the setup flags bind it.
 
     Attributes:
-      mesh_shape: processors, as "rows:2,cols:2"; "" for one.
-      layout: which dimension is split over which of the mesh, as "x:rows,y:cols"; "" for none.
-      mesh_impl: "stacked", "placement", or "auto" for the one that suits the devices.
-      resolution: voxels along x, y and z, as "64" or "x:192,y:192,z:96"; None for that of the records.
-      spacing: size of a voxel in mm along x, y and z, as "1.5,1.5,2"; "" for grids that span the whole field of view of
-        each volume; None for that of the records.
+      mesh_shape: names and sizes of the mesh dimensions, for instance "rows:2,cols:2"; "" for one processor.
+      layout: rules that split dimensions over mesh dimensions, for instance "x:rows,y:cols"; "" splits nothing.
+      mesh_impl: "stacked", "placement", or "auto" to choose by the available devices.
+      resolution: voxels along x, y and z, for instance "64" or "x:192,y:192,z:96"; None for the resolution of the
+        records.
+      spacing: voxel size in mm along x, y and z, for instance "1.5,1.5,2"; "" for grids that span the whole field of
+        view of each volume; None for the spacing of the records.
       batch_size: volumes in a step, over all processors.
-      micro_batches: parts that a step computes its batch in, one after the other, in the memory of one.
-      cluster: servers that compute, as "host0:2222,host1:2222"; "" for this process.
-      cluster_timeout: seconds that a server may let this process wait for a sign of life.
+      micro_batches: number of micro-batches of a step.
+      cluster: servers that compute, for instance "host0:2222,host1:2222"; "" for this process.
+      cluster_timeout: seconds without a sign of life after which a server counts as lost.
     """
 
     mesh_shape: str = ""
@@ -42,7 +43,7 @@ class JobSetup:
 
     def __post_init__(self):
         parse_spacing(self.spacing)
-        _ = self.parsed_layout, self.devices  # which check what they are made of
+        _ = self.parsed_layout, self.devices  # these check their fields
         check_count("batch_size", self.batch_size)
         check_count("micro_batches", self.micro_batches)
 
@@ -53,7 +54,7 @@ class JobSetup:
 
     @functools.cached_property
     def devices(self) -> Devices:
-        """Where the processors are."""
+        """The devices of the processors."""
         return Devices(self.mesh_impl, self.cluster, self.cluster_timeout)
 
     @property

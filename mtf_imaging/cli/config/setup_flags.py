@@ -1,4 +1,4 @@
-"""The setup flags. All commands that run a job share them: the same flags describe the same experiment.
+"""The setup flags, which all commands that run a job share, so that the same flags describe the same experiment.
 
 Scripts can pass the same flags to every command. A command lists in IDLE the flags that have no effect on it.
 """
@@ -18,18 +18,18 @@ from mtf_imaging.layout import MESH_IMPLS
 
 _logger = logging.getLogger(__name__)
 
-# flag -> what it is for; each binds the parameter of its name of `setup`
+# flag -> help; each flag binds the parameter of the same name of `setup`
 _SETUP = {
-    "mesh_shape": "Processors by name and number, as rows:2,cols:2.",
-    "layout": "Which dimension is split over which of the mesh, as x:rows,y:cols,batch:cores.",
-    "mesh_impl": f"How processors become devices: {', '.join(MESH_IMPLS)}.",
-    "resolution": "Voxels along x, y and z, as 64 or x:192,y:192,z:96; default: that of the records.",
-    "spacing": "Voxel size in mm along x, y and z, as 1.5,1.5,2; default: that of the records.",
-    "cluster": "Servers that compute, each an `mtf-imaging serve`, as host0:2222,host1:2222; default: this process.",
+    "mesh_shape": "Names and sizes of the mesh dimensions, for instance rows:2,cols:2.",
+    "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols,batch:cores.",
+    "mesh_impl": f"Placement of the processors on devices: {', '.join(MESH_IMPLS)}.",
+    "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: as the records.",
+    "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: as the records.",
+    "cluster": "Servers that compute (see mtf-imaging serve), as host0:2222,host1:2222; default: this process.",
 }
 _COUNTS = {
     "batch_size": "Volumes in a step, over all processors.",
-    "micro_batches": "Micro-batches of a step, computed one after the other; memory is needed for only one.",
+    "micro_batches": "Micro-batches of a step, computed one after the other in the memory of one.",
 }
 
 
@@ -41,12 +41,15 @@ def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
       without: names of flags to leave out.
     """
     flags.DEFINE_multi_string(
-        "gin_file", [], "A gin file, here or shipped (unet3d_demo, 4x4); may be repeated.", flag_values=values
+        "gin_file",
+        [],
+        "Gin file: a path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.",
+        flag_values=values,
     )
     flags.DEFINE_multi_string(
         "gin_param",
         [],
-        "NAME=VALUE, as setup.batch_size=2; may be repeated. Or: --gin.NAME=VALUE.",
+        "Gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form: --gin.NAME=VALUE.",
         flag_values=values,
     )
     for name, text in _SETUP.items():
@@ -60,22 +63,22 @@ def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
 
 
 def define_checkpoint(values: flags.FlagValues) -> None:
-    """Defines --checkpoint, for commands that use what train wrote."""
-    text = "Of which checkpoint: the last, or the best on the held-out cases of train --eval_dir."
+    """Defines --checkpoint, for commands that use a trained network."""
+    text = "Checkpoint to use: the last, or the best on the held-out cases of the training."
     flags.DEFINE_enum("checkpoint", "last", ["last", "best"], text, flag_values=values)
 
 
 def define_spacing_csv(values: flags.FlagValues) -> None:
     """Defines --spacing_csv, for commands that read cases."""
-    text = "A CSV, case,x,y,z, of voxel sizes in mm for files whose headers have lost them (an identity affine)."
+    text = "CSV file, case,x,y,z, with voxel sizes in mm for files whose headers lack them (an identity affine)."
     flags.DEFINE_string("spacing_csv", None, text, flag_values=values)
 
 
 class Configuration:
-    """What gin files, gin parameters and flags say, read in two steps around the import of TensorFlow.
+    """The gin files, gin parameters and flags of a command, read in two steps around the import of TensorFlow.
 
-    The first finds mistakes that need no TensorFlow, at once; the second binds names that modules bring, so those must
-    be imported by then.
+    The constructor finds the mistakes that need no TensorFlow. `bind` binds names that modules register, so these
+    modules must be imported first.
     """
 
     def __init__(
@@ -91,14 +94,14 @@ class Configuration:
 
         Args:
           values: the parsed flags.
-          saved: a gin file to begin with, if it exists: the configuration of an earlier run.
-          job: name of a gin file to begin with if there is no earlier run, and no gin file is given but layouts.
-          needs_job: whether it is an error if neither an earlier run nor the flags bring a job.
-          more_files: gin files that come last.
-          **bound_flags: more flags that stand for gin parameters, by their names, as num_steps="train.num_steps".
+          saved: the saved configuration of a run, which is read first if it exists.
+          job: the gin file to read first if there is no saved configuration and the flags name only layout files.
+          needs_job: whether to raise an error if neither the saved configuration nor the flags contain a job.
+          more_files: gin files to read last.
+          **bound_flags: more flags that bind gin parameters, for instance num_steps="train.num_steps".
 
         Raises:
-          ConfigError, LayoutError: a file that does not exist, a value that cannot be, or no job.
+          ConfigError, LayoutError: a file does not exist, a value is not valid, or there is no job.
         """
         parameters = {name: f"setup.{name}" for name in (*_SETUP, *_COUNTS) if name in values} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
@@ -109,20 +112,20 @@ class Configuration:
         given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
         if job and not has_job:
-            _logger.info("no job is given, so it is the one of %s", job)
+            _logger.info("no job given; using %s", job)
             earlier = [gin_config.find_gin_file(job)]
         elif needs_job and not has_job and not any("job.task" in text for text in values.gin_param):
             folder = Path(saved).parent
-            what = f"this folder holds no {Path(saved).name}" if folder.is_dir() else "there is no such folder"
+            what = f"this folder holds no {Path(saved).name}" if folder.is_dir() else "this folder does not exist"
             raise ConfigError(f"{folder}: {what}. Fix: give the folder of a run as --model_dir.")
         self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
         self._bindings = values.gin_param
         self._values = {parameters[name]: value for name, value in given.items()}
 
-    def says(self, name: str) -> bool:
+    def binds(self, name: str) -> bool:
         """Returns whether a parameter, such as "train.data", is bound to a value other than None.
 
-        If a file cannot be read, the answer is True: `bind` reports the error later.
+        Returns True if a file cannot be read; `bind` reports the error later.
         """
         try:
             bound = read_gin_text(self._files, self._bindings, follow=True).bound
@@ -135,7 +138,7 @@ class Configuration:
         gin_config.bind(self._files, self._bindings, self._values)
         if self._saved is not None:
             run_config.check_task(self._saved)
-        if self._partition_dims:  # only now is it known what the job calls its dimensions
+        if self._partition_dims:  # the bound job names the dimensions
             with gin.unlock_config():
                 for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():
                     gin.bind_parameter(f"setup.{name}", value)

@@ -1,4 +1,4 @@
-"""What only training needs of a job, and where its data come from."""
+"""The gin configurable `train`: the settings of training and its data."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,24 +22,25 @@ from mtf_imaging.training.step import TrainingStep
 @gin.configurable("train", module="mtf_imaging")
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What only training needs.
+    """The settings that only training needs.
 
     Attributes:
-      num_steps: in all.
-      optimizer: a `training.optimizers.Optimizer`.
-      seed: of weights, data order and random operations.
-      data: a `training.data_set.DataSet`; None for records, which `job.window` and `augmentation` are for.
-      augmentation: a function as `data.augmentation.Augmentation` is one, or None.
+      num_steps: number of steps of the run, including earlier calls.
+      optimizer: the optimizer, a `training.optimizers.Optimizer`.
+      seed: seed of the initial weights, the data order and random operations.
+      data: the data set, a `training.data_set.DataSet`; None for records. `job.window` and `augmentation` apply only to
+        records.
+      augmentation: a function like a `data.augmentation.Augmentation`, or None.
       checkpoint_every: steps between checkpoints.
-      checkpoints_kept: how many of the last stay.
+      checkpoints_kept: number of recent checkpoints to keep.
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
-      evaluation: a `training.evaluation.Evaluation`; None for the Dice of records.
-      monitor: the measure that the best checkpoint, which is kept beside the last, has most of.
-      fold: number of the fold that is held out, from 0; None to train on all of the records.
-      num_folds: how many there are; default: those of `splits_file`, or 5 where they are made.
-      splits_file: nnU-Net's `splits_final.json`, written where there is none.
-      split_seed: of the folds that are made.
-      fold_digest: of the fold that a run began with, which it goes on with; written by train.
+      evaluation: the evaluation of held-out cases, a `training.evaluation.Evaluation`; None for the Dice of records.
+      monitor: measure that selects the best checkpoint, which is kept in addition to the recent ones; higher is better.
+      fold: number of the held-out fold, counted from 0; None to train on all records.
+      num_folds: number of folds; default: as in `splits_file`, or 5 without this file.
+      splits_file: file of the folds in the format of nnU-Net's `splits_final.json`; written if it does not exist.
+      split_seed: seed of the assignment of cases to folds.
+      fold_digest: digest of the fold that the run began with; train writes it and checks it when the run resumes.
     """
 
     num_steps: int = gin.REQUIRED
@@ -63,9 +64,9 @@ class Training:
 
         Args:
           job: the job.
-          setup: its setup.
-          data_dir: their folder.
-          eval_dir: the folder of held-out cases.
+          setup: the setup of the job.
+          data_dir: the folder of the images.
+          eval_dir: the folder of the held-out cases.
         """
         return TrainingData(
             data_dir,
@@ -81,7 +82,7 @@ class Training:
 
 
 def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> dict[str, Any]:
-    """Returns keyword arguments of `jobs.train` for the job that gin has bound."""
+    """Returns the keyword arguments of `jobs.train` for the bound job."""
     job, training = Job(), Training()
     same = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "eval_every", "monitor")
     return {
@@ -98,12 +99,12 @@ def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> 
 
 
 def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> TrainingStep:
-    """Returns the training step of the job that gin has bound, for explain, search and bench.
+    """Returns the training step of the bound job, for explain, search and bench.
 
     Args:
       setup: the setup of the job.
-      data_dir: the folder of its data, whose resolution counts if the setup has none.
-      sizes: voxels along each dimension if neither has.
+      data_dir: the folder of the data, which sets the resolution if the setup does not.
+      sizes: voxels along each dimension if neither the setup nor the data set the resolution.
 
     Raises:
       ConfigError: the resolution is not known.

@@ -1,1 +1,1 @@
-"""What surrounds a command: messages, failures, TensorFlow's log lines, help."""
+"""The help, the messages, the failures and the next step of a command."""

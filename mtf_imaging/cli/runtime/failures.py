@@ -1,4 +1,4 @@
-"""Finds out which failures the user can mend, and words them as a message without a traceback."""
+"""Turns failures that the user can fix into messages without a traceback."""
 
 import errno
 import os
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from mtf_imaging.cli.runtime.spelled import on_the_command_line
 from mtf_imaging.errors import ConfigError, Interrupted, LayoutError, MtfImagingError, reason
 
-INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: the same command succeeds later
+INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: the same command can succeed later
 
-# gin adds the function that it was calling, with its address, to every error that passes through it.
+# gin appends the function that it called, with its memory address, to every error that passes through it.
 _GIN_TRAIL = re.compile(r"\n\s*In call to configurable .*", re.DOTALL)
 _REQUIRED = re.compile(r"Required bindings for `(?P<name>[^`]+)` not provided in config: (?P<parameters>.*)")
 _WITHOUT_DEFAULT = re.compile(
@@ -18,66 +18,68 @@ _WITHOUT_DEFAULT = re.compile(
     r"(\n.*)*?\n\s*In call to configurable '(?P<name>[^']+)'"
 )
 _QUOTED = re.compile(r"'([^']+)'")
-_LESS_AT_A_TIME = ("batch_size", "micro_batches", "workers", "resolution")
-_FULL = " Fix: make room on the disk; what was whole before stays."
-_BARRED = " Fix: permissions, the disk, or another folder."
-# What the file system says -> what to do. TensorFlow says it in errors of a dozen classes, none of which is an OSError.
+_MEMORY_SETTINGS = ("batch_size", "micro_batches", "workers", "resolution")
+_DISK_FULL = " Fix: free some disk space; files that were complete are unchanged."
+_NO_ACCESS = " Fix: check the permissions and the disk, or give another folder."
+# Error number of the file system -> fix. TensorFlow reports these errors in a dozen classes that are not OSErrors.
 _FIXES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _BARRED),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _DISK_FULL),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _NO_ACCESS),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ""),
-    errno.EEXIST: " Fix: give a folder, or a name that nothing has.",  # a file, where a folder is to be
+    errno.EEXIST: " Fix: give a folder, or a path that does not exist yet.",  # a file is where a folder is needed
 }
 
 
 def explain(error: BaseException, argv: Sequence[str] = ()) -> str | None:
-    """Words a failure for the user.
+    """Returns the message for a failure.
 
     Args:
-      error: what a command raised.
-      argv: the words of the command line, of which the first names the command.
+      error: the exception that a command raised.
+      argv: the words of the command line; the first is the name of the command.
 
     Returns:
-      The message, and how the settings that its fix speaks of are written on a command line; "" where there is nothing
-      to say; None for a bug, of which the traceback should be seen.
+      The message, followed by the flags for the settings that its fix mentions; "" if there is nothing to report; None
+      for a bug, whose traceback the user should see.
     """
     text = _GIN_TRAIL.sub("", str(error))
     if isinstance(error, MtfImagingError):
         return "\n".join(filter(None, [text, on_the_command_line(error.settings, *argv[:1])]))
     if isinstance(error, KeyboardInterrupt):
         return text or "interrupted."
-    if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as in `mtf-imaging ... | head`
+    if isinstance(error, BrokenPipeError):  # nobody reads our output any more, as after `mtf-imaging ... | head`
         return ""
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}.{_FIXES.get(error.errno, '')}"
     if missing := _missing_parameters(error):
         verb, them = ("has", "it") if len(missing) == 1 else ("have", "each")
-        example = f"as {missing[0]} = VALUE, or on the command line, as --gin.{missing[0]}=VALUE"
+        example = f"{missing[0]} = VALUE, or on the command line, --gin.{missing[0]}=VALUE"
         return f"{', '.join(missing)} {verb} no value. Fix: set {them} in a gin file, {example}."
-    names = {kind.__name__ for kind in type(error).__mro__}  # TensorFlow's are told by name: it may not be imported
+    names = {kind.__name__ for kind in type(error).__mro__}  # not the classes: TensorFlow may not be imported
     codes = [code for code in _FIXES if f"; {os.strerror(code)}" in text]
     if "OpError" in names and codes:
         return f"{reason(error)}.{_FIXES[codes[0]]}"
     if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
-        facts = "\n  ".join(["out of memory. Fix: less at a time, or more memory.", *text.splitlines()[:1]])
-        return "\n".join(filter(None, [facts, on_the_command_line(_LESS_AT_A_TIME, *argv[:1])]))
+        facts = "\n  ".join(
+            ["out of memory. Fix: process less at a time, or use a machine with more memory.", *text.splitlines()[:1]]
+        )
+        return "\n".join(filter(None, [facts, on_the_command_line(_MEMORY_SETTINGS, *argv[:1])]))
     return None
 
 
 def _missing_parameters(error: BaseException) -> list[str]:
     """Returns the parameters, such as "train.num_steps", for which gin has no value."""
     text = str(error)
-    if isinstance(error, RuntimeError) and (match := _REQUIRED.match(text)):  # they are gin.REQUIRED
+    if isinstance(error, RuntimeError) and (match := _REQUIRED.match(text)):  # bound to gin.REQUIRED
         return [f"{match['name']}.{parameter}" for parameter in _QUOTED.findall(match["parameters"])]
-    # They have no default. Python says so of any function; gin's own line names the one that gin called.
+    # Without a default. Python raises this error for any function; only gin's line names the one that gin called.
     if isinstance(error, TypeError) and _raised_by_gin(error) and (match := _WITHOUT_DEFAULT.match(text)):
         return [f"{match['name']}.{parameter}" for parameter in _QUOTED.findall(match["parameters"])]
     return []
 
 
 def _raised_by_gin(error: BaseException) -> bool:
-    """Whether gin itself made the call that failed, and not the function that it called."""
+    """Returns whether the call that failed was made by gin itself, not by a function that gin called."""
     trace = error.__traceback__
     while trace and trace.tb_next:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Lets the package's log lines be seen, as they are, and those of libraries where they warn."""
+"""Shows the log lines of the package, and the warnings of libraries, above the progress bars."""
 
 import logging
 import sys
@@ -11,9 +11,9 @@ _NAME = "mtf_imaging"
 
 
 class _AboveBars(logging.Handler):
-    """Writes lines to stderr above the progress bars that are shown there.
+    """Writes log lines to stderr above the progress bars there.
 
-    Where a record has `settings`, as `MtfImagingError` has them, a line says how they are written on a command line.
+    If a record has `settings`, as an `MtfImagingError` has, a second line names their flags.
     """
 
     def emit(self, record):
@@ -22,13 +22,13 @@ class _AboveBars(logging.Handler):
 
 
 def show() -> None:
-    """Writes what the package logs, from INFO up, to stderr."""
+    """Writes the log records of the package from INFO on and of libraries from WARNING on to stderr."""
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
         logger.addHandler(_AboveBars())
         logger.setLevel(logging.INFO)
     root = logging.getLogger()
-    if not root.handlers:  # else absl adds one, in the middle of a run, that writes our lines again
+    if not root.handlers:  # otherwise absl adds a handler in the middle of a run, which writes our lines again
         others = _AboveBars(logging.WARNING)
         others.addFilter(lambda record: not record.name.startswith(_NAME))
         root.addHandler(others)

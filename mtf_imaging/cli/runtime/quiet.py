@@ -1,4 +1,4 @@
-"""Imports TensorFlow without the lines that it logs about itself."""
+"""Imports TensorFlow without its log lines."""
 
 import contextlib
 import os
@@ -10,30 +10,30 @@ _SILENT = "3"
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow, silently unless TF_CPP_MIN_LOG_LEVEL is set: whoever sets it wants to see what it says.
+    """Imports TensorFlow, and sets up the GPUs before anything can use them.
 
-    GPUs are set up, too, before anything can use them.
+    TensorFlow's log lines are hidden unless the user sets TF_CPP_MIN_LOG_LEVEL.
     """
-    quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also where the process that began this one set it
-    with _held_back_stderr() if quiet else contextlib.nullcontext():  # some lines come before the level is looked at
+    quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
+    with _buffered_stderr() if quiet else contextlib.nullcontext():  # TensorFlow logs before it reads the level
         from mtf_imaging.meshes.gpus import grow_memory
 
         grow_memory()
 
 
 @contextlib.contextmanager
-def _held_back_stderr():
-    """Keeps what is written to file descriptor 2, by C++ too, and shows it only if the body fails."""
+def _buffered_stderr():
+    """Buffers the output to file descriptor 2, including that of C++ code, and writes it only if the body fails."""
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         except BaseException:
-            held.seek(0)
-            os.write(kept, held.read())
+            buffer.seek(0)
+            os.write(stderr, buffer.read())
             raise
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)

@@ -1,4 +1,4 @@
-"""What `mtf-imaging search` prints, with the flags that use what it found."""
+"""The output of `mtf-imaging search`, with the flags that use its result."""
 
 from mtf_imaging.jobs.explaining import recomputes_activations
 from mtf_imaging.planner.cost.hardware import Hardware
@@ -12,58 +12,60 @@ from mtf_imaging.training.step import TrainingStep
 def ranking_text(
     searched: Searched, step: TrainingStep, number: int, hardware: Hardware, memory: float, top: int
 ) -> str:
-    """Returns the ranked layouts, and the flags for the first.
+    """Returns the ranked layouts and the flags for the first one.
 
     Args:
-      searched: what the search found.
+      searched: the result of the search.
       step: the training step.
       number: the number of devices.
       hardware: the kind of device.
-      memory: bytes of each that tensors may take.
+      memory: the memory of each device that tensors may take, in bytes.
       top: how many layouts to show.
     """
     volume = " x ".join(map(str, step.sizes))
     lines = [f"{_on(number, hardware, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
     lines += [search_table(searched, top), ""]
     if not searched.found:
-        lines.append(f"No layout of {number} processors is legal. Fix: another --num_devices or --resolution.")
+        lines.append(f"No layout of {number} processors is legal. Fix: try another --num_devices or --resolution.")
     elif searched.best is None:
-        lines.append("Nothing fits. Fix: more --num_devices, a lower --resolution or --batch_size, or --micro_batches.")
+        lines.append(
+            "No layout fits. Fix: more --num_devices, a lower --resolution or --batch_size, or more --micro_batches."
+        )
     else:
-        lines.append(f"To use the first: {_flags(searched.best, step)}")
+        lines.append(f"To use the first layout: {_flags(searched.best, step)}")
     return "\n".join(lines)
 
 
 def largest_text(
-    found: tuple[int, Found] | None, step: TrainingStep, number: int, hardware: Hardware, memory: float
+    largest: tuple[int, Found] | None, step: TrainingStep, number: int, hardware: Hardware, memory: float
 ) -> str:
-    """Returns the largest cube, and the flags to train on it.
+    """Returns the largest cube and the flags to train on it.
 
     Args:
-      found: the side of the cube, and the layout; None if not even the smallest fits.
+      largest: the side of the cube in voxels, and the layout; None if not even the smallest cube fits.
       step: the training step.
       number: the number of devices.
       hardware: the kind of device.
-      memory: bytes of each that tensors may take.
+      memory: the memory of each device that tensors may take, in bytes.
     """
-    if found is None:
-        fix = "Fix: more --num_devices, or --memory_limit."
+    if largest is None:
+        fix = "Fix: more --num_devices, or a higher --memory_limit."
         return f"{_on(number, hardware, memory)}: not even the smallest cube fits. {fix}"
-    size, best = found
-    kept = "activations computed again in the backward pass" if best.recompute else "all activations kept"
+    size, best = largest
+    memory_use = "activations recomputed in the backward pass" if best.recompute else "all activations kept"
     return "\n".join(
         [
             f"{_on(number, hardware, memory)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
-            f"{kept}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} a device, "
-            f"{format_seconds(best.time.total)} a step.",
+            f"{memory_use}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} per device, "
+            f"{format_seconds(best.time.total)} per step.",
             "",
-            f"For that: --resolution {size} {_flags(best, step)}",
+            f"To train on it: --resolution {size} {_flags(best, step)}",
         ]
     )
 
 
 def _on(number: int, hardware: Hardware, memory: float) -> str:
-    return f"{number} x {hardware.name}, {format_bytes(int(memory))} of memory to use on each"
+    return f"{number} x {hardware.name}, {format_bytes(int(memory))} of memory for tensors on each"
 
 
 def _flags(found: Found, step: TrainingStep) -> str:

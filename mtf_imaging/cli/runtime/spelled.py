@@ -1,6 +1,6 @@
-"""Says how settings are written on a command line.
+"""Translates the settings in an error message to flags and gin parameters.
 
-Errors speak of keyword arguments (`MtfImagingError.settings`), which are the same in a notebook and here.
+Messages name keyword arguments (`MtfImagingError.settings`), so that they read the same in a notebook.
 """
 
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from absl import flags
 
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 
-# setting -> the flag, where it has another name
+# setting -> its flag, if the flag has another name
 FLAGS = {"spacing_table": "spacing_csv"}
-# setting without a flag -> the gin parameters that are it, each with an example, quoted for a shell
+# setting without a flag -> its gin parameters, each with an example value, quoted for a shell
 PARAMETERS = {
     "monitor": ("""train.monitor='"lesion"'""",),
     "checkpoint_every": ("train.checkpoint_every=100",),
@@ -25,24 +25,24 @@ PARAMETERS = {
     "lesions_in_liver": ("job.lesions_in_liver=True",),
     "optimizer": ("train.optimizer='@NAME()'",),
 }
-# setting -> what says more than its flag or parameter, or is no part of the command
+# setting -> a note that replaces the flag
 NOTES = {
-    "hardware": "--hardware (for instance h200, or a gin file: docs/concepts/layouts.md)",
-    "port": "`mtf-imaging serve --port PORT` on its host",
-    "task": "job.task in a --gin_file (a run keeps its own in config.gin)",
+    "hardware": "--hardware (for instance h200, or a gin file; see docs/guides/gpus.md)",
+    "port": "`mtf-imaging serve --port PORT` on that host",
+    "task": "job.task in a --gin_file (the config.gin of a run already contains it)",
 }
 
 
 def on_the_command_line(settings: Iterable[str], command: str | None = None) -> str:
-    """Says how settings are written on a command line.
+    """Returns the line that names the flags for some settings.
 
     Args:
-      settings: names of keyword arguments, as `MtfImagingError` has them.
-      command: the command that runs: flags that it does not have, or that have no effect on it, are left out. None for
-        any.
+      settings: names of keyword arguments, as in `MtfImagingError.settings`.
+      command: the command that runs; flags that it lacks, or that have no effect on it, are left out. None for all
+        flags.
 
     Returns:
-      "On the command line: --batch_size, --layout.", or "" if none of the settings can be given there.
+      A line such as "On the command line: --batch_size, --layout.", or "" if the settings have no flags.
     """
     known = _flags_with_effect(command) if command in COMMANDS else None
     ways = [way for setting in settings for way in _ways(setting, known)]
@@ -65,8 +65,8 @@ def _flags_with_effect(command: str) -> set[str]:
 
 
 def _is_configurable(name: str) -> bool:
-    """Whether gin knows a name: a command imports what it needs, for instance one network of several."""
-    import gin  # late: most command lines need none
+    """Returns whether gin knows a name; a command imports only the network that it needs."""
+    import gin  # late, because most command lines need no gin
 
     try:
         gin.get_configurable(name)

@@ -1,4 +1,4 @@
-"""Command lines that other commands run, each shown before it runs."""
+"""Command lines that another command runs, each printed before it runs."""
 
 import os
 import shlex
@@ -6,23 +6,29 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mtf_imaging.cli.runtime.next_step import QUIET, command_words
 from mtf_imaging.errors import MtfImagingError
 
 
 def say(text: str) -> None:
-    """Says what comes next."""
+    """Announces the next command lines."""
     print(f"\n# {text}", flush=True)
 
 
 def run_command(command: str, **values) -> None:
-    """Shows a command line as one would type it, and runs it in a process of its own."""
-    words = [command]
-    for name, value in values.items():
-        for one in value if isinstance(value, list) else [value]:
-            words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
+    """Prints a command line as a user types it, and runs it in a process of its own.
+
+    Args:
+      command: the name of the command.
+      **values: its flags; a list repeats its flag.
+
+    Raises:
+      MtfImagingError: the command failed.
+    """
+    words = command_words(command, values)
     print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
     # The package that runs now, wherever it was imported from.
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
     program = [sys.executable, "-m", "mtf_imaging.cli.main", *words]
-    if subprocess.run(program, env=os.environ | {"PYTHONPATH": path}).returncode:
-        raise MtfImagingError(f"it ends here: mtf-imaging {shlex.join(words)}")
+    if subprocess.run(program, env=os.environ | {"PYTHONPATH": path, QUIET: "1"}).returncode:
+        raise MtfImagingError(f"this command failed: mtf-imaging {shlex.join(words)}")

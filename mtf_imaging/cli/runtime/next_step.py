@@ -1,0 +1,355 @@
+"""Builds the last line of a command: the next useful command, with the paths of this one filled in."""
+
+import math
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from mtf_imaging.cli.runtime.usage import PROGRAM
+from mtf_imaging.files.run_folder import CONFIG
+
+if TYPE_CHECKING:  # these import TensorFlow or NumPy
+    from mtf_imaging.data.cases.cases import Case
+    from mtf_imaging.data.records.manifest import Manifest
+    from mtf_imaging.layout import Layout
+    from mtf_imaging.planner.bench.compare import Row
+    from mtf_imaging.planner.cost.explained import Explained
+    from mtf_imaging.planner.search.search import Found
+
+QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study run
+
+_DEMO_JOB = "unet3d_demo"
+_DEMO_RESOLUTION = 64
+_DEMO_MULTIPLE = 8  # unet3d_demo halves the image three times
+_DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
+_NUM_FOLDS = 5  # the default of train
+_JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
+_SIBLINGS = 100  # folders that are searched for cases
+
+
+def show(line: str | None) -> None:
+    """Prints the line, unless another command started this one."""
+    if line and QUIET not in os.environ:
+        print(f"Next: {line}", flush=True)
+
+
+def command_words(command: str, values: dict[str, Any]) -> list[str]:
+    """Returns the words of a command line after the name of the program.
+
+    Args:
+      command: the name of the command.
+      values: {flag: value}. A list repeats its flag, True stands for a flag without a value, and None is left out.
+
+    >>> command_words("train", {"data_dir": "records", "fold": None, "gin_file": ["unet3d_demo", "4x4"]})
+    ['train', '--data_dir', 'records', '--gin_file', 'unet3d_demo', '--gin_file', '4x4']
+    """
+    words = [command]
+    for name, value in values.items():
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if one is not None and one is not False:
+                words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
+    return words
+
+
+def after_phantom(values: flags.FlagValues) -> str | None:
+    """Suggests converting the cases."""
+    if values.num_cases < 1:
+        return None
+    records = _free(_beside(values.output_dir, "records"))
+    return _line("convert", input_dir=values.output_dir, output_dir=records, resolution=_DEMO_RESOLUTION)
+
+
+def after_convert(values: flags.FlagValues) -> str | None:
+    """Suggests training on the records, or estimating the cost of a step if the records are large."""
+    from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.data.sampling.grid import format_grid
+
+    manifest = read_manifest(values.output_dir)
+    if manifest is None or len(manifest.sampling.grid) != 3:
+        return None
+    grid = manifest.sampling.grid
+    if any(size % _DEMO_MULTIPLE for size in grid):
+        options = {"spacing": values.spacing, "spacing_csv": values.spacing_csv, "workers": values.workers}
+        return _line(
+            "convert",
+            input_dir=values.input_dir,
+            output_dir=_free(Path(values.output_dir)),
+            resolution=format_grid(tuple(-(-size // _DEMO_MULTIPLE) * _DEMO_MULTIPLE for size in grid)),
+            **options,
+        )
+    if math.prod(grid) > _DEMO_LARGEST**3:
+        return _line("explain", data_dir=values.output_dir)
+    data_dir, held_out = _with_held_out(Path(values.output_dir), manifest)
+    options = {"eval_dir": held_out} if held_out else _folds(len(manifest.cases))
+    model_dir = _free(_beside(values.output_dir, "run"))
+    return _line("train", data_dir=data_dir, model_dir=model_dir, gin_file=_DEMO_JOB, **options)
+
+
+def after_dry_run(values: flags.FlagValues) -> str:
+    """Suggests the same training without --dry_run."""
+    given = {name: values[name].value for name in values if values[name].present and name != "dry_run"}
+    return _line("train", **given)
+
+
+def after_train(values: flags.FlagValues, fold: int | None, is_records: bool) -> str:
+    """Suggests evaluating the held-out cases if their folder is found, and viewing the training curves otherwise.
+
+    Args:
+      values: the flags of train.
+      fold: the held-out fold, or None.
+      is_records: whether the data and the held-out cases are records.
+    """
+    cases = _folder_of_held_out_cases(values, fold) if is_records else None
+    if cases is None:
+        return _tensorboard(values.model_dir)
+    output_dir = _free(_beside(values.model_dir, "evaluation"))
+    return _line(
+        "evaluate",
+        model_dir=values.model_dir,
+        input_dir=cases,
+        output_dir=output_dir,
+        fold=fold,
+        cluster=values.cluster,
+    )
+
+
+def after_evaluate(values: flags.FlagValues) -> str:
+    """Names the report and the command for the training curves."""
+    return (
+        f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or run {_tensorboard(values.model_dir)}"
+    )
+
+
+def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") -> str | None:
+    """Suggests scoring the segmentations if the cases have references, and viewing the first one otherwise.
+
+    Args:
+      values: the flags of predict.
+      planned: pairs (case, file that was written).
+    """
+    references = {case.labels and case.labels.parent for case, _ in planned}
+    predictions = {output.parent for _, output in planned}
+    if len(references) == len(predictions) == 1 and None not in references and not values.submission:
+        folders = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
+        return _line("score", **folders, output_dir=_free(_beside(values.output, "scores")))
+    volume, output = _quoted(planned[0][0].volume), _quoted(planned[0][1])
+    if shutil.which("itksnap"):
+        return f"itksnap -g {volume} -s {output}"
+    return f"open {output} over {volume} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer"
+
+
+def after_score(values: flags.FlagValues) -> str:
+    """Names the report."""
+    return f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser"
+
+
+def after_study(values: flags.FlagValues) -> str:
+    """Suggests comparing the curves of all trainings."""
+    return _tensorboard(values.output_dir)
+
+
+def after_demo(output_dir: Path) -> str:
+    """Suggests estimating the costs of the layout of the demo."""
+    return _line("explain", model_dir=output_dir / "model", data_dir=output_dir / "records")
+
+
+def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
+    """Suggests measuring the layout if this machine has the memory for it, and searching for a layout otherwise.
+
+    Args:
+      values: the flags of explain.
+      explained: the costs that it reported.
+    """
+    layout, processors = explained.plan.layout, explained.plan.processors
+    fits = explained.plan.memory * processors < _free_memory() / 2
+    if processors > 1 and fits and explained.hardware is None:
+        job = _given(values, "data_dir", "model_dir", *_JOB_FLAGS)
+        return _line("bench", **job, setup=["/", f"{layout.mesh_string}/{layout.rules_string}"])
+    number = values.num_devices or (processors if processors > 1 else 4)
+    job = _with_saved_job(values, _given(values, "data_dir", *_JOB_FLAGS))
+    return _line("search", num_devices=number, hardware=values.hardware or "h200", **job)
+
+
+def after_search(
+    values: flags.FlagValues, best: "Found | None", recompute: bool, size: int | None = None
+) -> str | None:
+    """Suggests training under the best layout if the data are known, and estimating its costs otherwise.
+
+    Args:
+      values: the flags of search.
+      best: the best layout that fits, or None.
+      recompute: whether the best layout needs recomputation that the job does not have.
+      size: the side of the largest cube, for --max_resolution.
+    """
+    if best is None:
+        return None
+    job = _given(values, *_JOB_FLAGS)
+    if recompute:
+        job["gin_param"] = [*job.get("gin_param", []), "UNet3D.recompute=True"]
+    if size is not None:
+        return _line("explain", hardware=values.hardware, **job | {"resolution": size}, **_layout_flags(best.layout))
+    return _train_or_explain(values, job, best.layout, hardware=values.hardware)
+
+
+def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:
+    """Suggests training under the fastest layout if the data are known, and estimating its costs otherwise.
+
+    Args:
+      values: the flags of bench.
+      rows: the measured setups.
+    """
+    measured = [row for row in rows if row.seconds is not None]
+    if not measured:
+        return None
+    fastest = min(measured, key=lambda row: row.seconds)
+    job = _with_saved_job(values, _given(values, *_JOB_FLAGS))
+    return _train_or_explain(values, job, fastest.setup.layout)
+
+
+def after_parameters(names: Iterable[str]) -> str:
+    """Suggests estimating the effect of a parameter of the U-Net, or listing the flags of train."""
+    if any(name.endswith("UNet3D.base_filters") for name in names):
+        return _line("explain", resolution=_DEMO_RESOLUTION) + " --gin.UNet3D.base_filters=16"
+    return _line("train", help=True)
+
+
+def _train_or_explain(values: flags.FlagValues, job: dict, layout: "Layout", **planning) -> str:
+    if values.data_dir:
+        model_dir = _free(_beside(values.data_dir, "run"))
+        return _line("train", data_dir=values.data_dir, model_dir=model_dir, **job, **_layout_flags(layout))
+    return _line("explain", **planning, **job, **_layout_flags(layout))
+
+
+def _layout_flags(layout: "Layout") -> dict[str, str]:
+    return {"mesh_shape": layout.mesh_string, "layout": layout.rules_string}
+
+
+def _given(values: flags.FlagValues, *names: str) -> dict[str, Any]:
+    """Returns the flags of these names that the command line sets."""
+    return {name: values[name].value for name in names if name in values and values[name].present}
+
+
+def _with_saved_job(values: flags.FlagValues, job: dict) -> dict:
+    """Puts the configuration of --model_dir before the other gin files, for commands without that flag."""
+    if not values.model_dir:
+        return job
+    return {"gin_file": [str(Path(values.model_dir) / CONFIG), *job.pop("gin_file", [])], **job}
+
+
+def _with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None]:
+    """Returns the records to train on and the held-out records.
+
+    Two sets in the same folder with the same sampling and different cases are a training set and a held-out set.
+    """
+    from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.errors import DataError
+
+    for other in _siblings(folder):
+        try:
+            records = read_manifest(other)
+        except (DataError, OSError):
+            continue
+        if records and records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
+            # Of two sets with as many cases, the held-out set is the one that was converted last.
+            return (folder, other) if len(manifest.cases) > len(records.cases) else (other, folder)
+    return folder, None
+
+
+def _folds(number: int) -> dict[str, int]:
+    """Returns the flags of train that hold out a fold of this number of cases."""
+    if number < 2:
+        return {}
+    return {"fold": 0} | ({"num_folds": number} if number < _NUM_FOLDS else {})
+
+
+def _folder_of_held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
+    """Returns the folder that the held-out records were converted from, if it is in the same folder as the records.
+
+    Without a fold, the folder must hold no other cases: evaluate scores all of a folder.
+    """
+    from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.errors import MtfImagingError
+    from mtf_imaging.jobs.folds import held_out_keys
+
+    data_dir = values.data_dir if fold is not None else values.eval_dir
+    if not data_dir:
+        return None
+    try:
+        manifest = read_manifest(data_dir)
+        keys = manifest and (manifest.cases if fold is None else held_out_keys(fold, None, values.model_dir))
+        for folder in _siblings(Path(data_dir)) if keys else ():
+            if _holds(folder, manifest, keys, only=fold is None):
+                return folder
+    except (MtfImagingError, OSError):
+        return None
+    return None
+
+
+def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) -> bool:
+    """Returns whether a folder holds the files that records were made from; compares the bytes of the first case."""
+    from mtf_imaging.data.cases.cases import Case
+    from mtf_imaging.data.cases.listing import nifti_stem
+    from mtf_imaging.data.records.make_record import digest
+
+    sources = {key: manifest.sources[key] for key in keys}
+    files = {folder / name for one in sources.values() if one for name in (one.volume, one.labels)}
+    if len(files) != 2 * len(sources) or not all(file.is_file() for file in files):
+        return False
+    if only and any(nifti_stem(path) and path not in files for path in folder.rglob("*.nii*")):
+        return False
+    key, source = next(iter(sources.items()))
+    return digest(Case(key, folder / source.volume, folder / source.labels, "")) == source.digest
+
+
+def _siblings(folder: Path) -> Iterator[Path]:
+    """Yields the other folders in the parent of a folder."""
+    others = (path for path in sorted(folder.parent.iterdir()) if path.is_dir() and not path.samefile(folder))
+    yield from (path for _, path in zip(range(_SIBLINGS), others))
+
+
+def _beside(path: str, name: str) -> Path:
+    return Path(path).parent / name
+
+
+def _free(path: Path) -> Path:
+    """Returns the path, or the first of path_2, path_3, ... that does not exist."""
+    stem, number = re.sub(r"_\d+$", "", path.name), 2
+    while path.exists():
+        path, number = path.with_name(f"{stem}_{number}"), number + 1
+    return path
+
+
+def _free_memory() -> float:
+    """Returns the bytes of memory that are free; infinity if the system does not report them."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _line(command: str, **values: Any) -> str:
+    return shlex.join([_as_typed(PROGRAM), *command_words(command, values)])
+
+
+def _tensorboard(folder: str) -> str:
+    return f"{_as_typed('tensorboard')} --logdir {_quoted(folder)}"
+
+
+def _quoted(path: str | Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _as_typed(program: str) -> str:
+    """Returns how a shell starts a program of this environment: by its name if it is on the path, else by its file."""
+    this = Path(sys.argv[0])
+    beside = this.with_name(program)
+    if this.name == PROGRAM and shutil.which(program) is None and beside.is_file():
+        return str(beside)
+    return program
