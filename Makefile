@@ -5,7 +5,10 @@
 # make test-kill         kills commands at random moments, ten times each: 5 minutes
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
-# make lint              runs ruff and mypy
+# make lint              runs ruff, mypy and codespell
+# make docs              builds the documentation site into site/html, without the network; a warning is an error
+# make docs-serve        builds the site and serves it at http://localhost:8000
+# make docs-links        checks links to other sites, which needs the network
 # make bench             compares a training step under layouts with plain TensorFlow, into bench/: 5 minutes on 2 cores
 
 # The first supported Python that is installed.
@@ -32,13 +35,11 @@ lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/python -m mypy
+	.venv/bin/codespell mtf_imaging models layouts gin tests benchmarks docs .ci *.md *.py Makefile
 
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
 
-# make docs         builds the documentation site into site/html, without the network; a warning fails the build
-# make docs-serve   builds it and serves it at http://localhost:8000
-# make docs-links   checks its links to other sites, which needs the network
 SITE := site
 SPHINX := .venv/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --doctree-dir $(SITE)/doctrees
 

@@ -59,6 +59,7 @@ setup(
         ],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
+            "codespell>=2.4,<3",
             "hypothesis>=6.100,<7",
             "ipykernel>=6.29,<8",  # runs the notebook of the documentation, with nbclient and nbformat
             "mypy==2.4.*",

@@ -13,7 +13,7 @@ def stacked_mesh(mesh_shape, layout):
     return make_mesh_impl("stacked", Layout.of(layout, mesh_shape), ["CPU:0"])
 
 
-def modelled(fn, inputs, mesh_shape, layout):
+def modeled(fn, inputs, mesh_shape, layout):
     """Counts the exchanges that the planner models: {`Exchange`: number}."""
     found = traffic(trace_only(fn, inputs, Layout.of(layout, mesh_shape)).needed, stacked_mesh(mesh_shape, layout))
     return collections.Counter(exchange for exchanges in found.values() for exchange in exchanges)
@@ -28,7 +28,7 @@ def check_exchanges(program, fn, inputs):
       inputs: the inputs of the program.
     """
     lowered = collections.Counter(program.mesh_impl.exchanged)
-    stated = modelled(fn, inputs, "", program.layout)
+    stated = modeled(fn, inputs, "", program.layout)
     assert stated == lowered, (
         f"layout '{program.layout}': the operations lower exchanges that `exchanges` "
         f"does not state: {dict(lowered - stated)}; and state exchanges that they do not lower: "

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mtf_imaging"
 
 # Once "cli", "data", "evaluation" and "planner" are typed, add them here and to `files` of [tool.mypy].
-ROOMS = [
+TYPED = [
     "compat.py",
     "errors.py",
     "files",
@@ -30,7 +30,7 @@ ROOMS = [
 
 FILES = sorted(
     file
-    for module in ROOMS
+    for module in TYPED
     for file in ([PACKAGE / module] if module.endswith(".py") else (PACKAGE / module).rglob("*.py"))
 )
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -104,8 +104,8 @@ def test_docstrings_are_complete(path):
 
 def test_the_type_checker_reads_the_same_modules():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    assert sorted(settings["files"]) == sorted(f"mtf_imaging/{module}" for module in ROOMS)
+    assert sorted(settings["files"]) == sorted(f"mtf_imaging/{module}" for module in TYPED)
     exempt = [entry["module"] for entry in settings["overrides"] if "disallow_untyped_defs" in entry]
     assert not exempt
     silent = [name for entry in settings["overrides"] if "follow_imports" in entry for name in entry["module"]]
-    assert not {f"mtf_imaging.{module.removesuffix('.py')}.*" for module in ROOMS} & set(silent)
+    assert not {f"mtf_imaging.{module.removesuffix('.py')}.*" for module in TYPED} & set(silent)

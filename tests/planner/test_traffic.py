@@ -17,7 +17,7 @@ from mtf_imaging.ops.window_op import Geometry
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
-from tests.exchanges import check_exchanges, modelled, stacked_mesh
+from tests.exchanges import check_exchanges, modeled, stacked_mesh
 from tests.ops.test_second_derivatives import ROWS, operation_classes, two_derivatives
 from tests.planner.recorder import recorded
 
@@ -56,7 +56,7 @@ UNETS = [
 @pytest.mark.parametrize(("mesh_shape", "layout", "options"), UNETS, ids=lambda value: str(value).replace("'", ""))
 def test_a_step_of_the_unet(mesh_shape, layout, options):
     fn, inputs = unet(**options)
-    assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
+    assert modeled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
 
 
 def noted(fn, inputs, mesh_shape, layout, mesh_impl="stacked", devices=None):
@@ -67,7 +67,7 @@ def noted(fn, inputs, mesh_shape, layout, mesh_impl="stacked", devices=None):
 def test_a_mesh_notes_what_it_exchanges(num_devices):
     step, mesh = unet(), ("rows:2,cols:2", "x:rows,y:cols")
     devices = [f"CPU:{number}" for number in range(num_devices)]
-    assert noted(*step, *mesh, "placement", devices) == modelled(*step, *mesh)
+    assert noted(*step, *mesh, "placement", devices) == modeled(*step, *mesh)
 
 
 def _conv(image, kernel):
@@ -133,7 +133,7 @@ def test_operations(fn, mesh_shape, layout, dtype):
         "image": ("batch:2,x:16,y:16,z:8,channels:4", dtype),
         "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),
     }
-    expected = modelled(fn, inputs, mesh_shape, layout)
+    expected = modeled(fn, inputs, mesh_shape, layout)
     assert moved(fn, inputs, mesh_shape, layout) == expected
     assert noted(fn, inputs, mesh_shape, layout) == expected
 
@@ -148,7 +148,7 @@ def test_second_derivatives_and_norms_of_float64(mesh_shape, layout):
         return mtf.gradients([mtf.reduce_sum(mtf.square(first))], [image])
 
     inputs = {"image": ("batch:2,x:8,y:8,channels:8", "float64")}
-    assert modelled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
+    assert modeled(fn, inputs, mesh_shape, layout) == moved(fn, inputs, mesh_shape, layout)
 
 
 @pytest.mark.parametrize(

@@ -141,12 +141,12 @@ def test_a_damaged_record_is_reported_and_training_resumes_when_it_is_repaired(d
 def test_a_signal_saves_the_step_and_the_same_command_resumes(data, tmp_path, capfd, monkeypatch):
     after = losses.LossLog.after
 
-    def signalled(self, step, *args):
+    def signaled(self, step, *args):
         after(self, step, *args)
         if step == 2:
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(losses.LossLog, "after", signalled)
+    monkeypatch.setattr(losses.LossLog, "after", signaled)
     assert train(data, tmp_path / "run") == 75
     message = capfd.readouterr().err
     assert "\nSIGTERM: the run saves a checkpoint after this step and ends" in message

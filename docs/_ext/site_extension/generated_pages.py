@@ -15,20 +15,10 @@ from absl import flags
 from pygments.lexers import PythonLexer
 
 from mtf_imaging import errors
-from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
 from mtf_imaging.cli.runtime.usage import PROGRAM
 
-# purpose -> its commands
-COMMAND_GROUPS = {
-    "First steps": ("demo", "phantom"),
-    "Data": ("convert",),
-    "Training": ("train", "study"),
-    "Prediction and scores": ("evaluate", "predict", "score"),
-    "Layouts": ("explain", "search", "bench"),
-    "Configuration": ("parameters",),
-    "Several hosts": ("serve",),
-}
 # purpose -> prefixes of the modules that define its configurables
 CONFIGURABLE_GROUPS = {
     "Runs": ("mtf_imaging.cli.",),
@@ -55,12 +45,9 @@ class GinLexer(PythonLexer):
 
 def commands() -> str:
     """Returns a section for each command, grouped by purpose."""
-    grouped = [name for names in COMMAND_GROUPS.values() for name in names]
-    if sorted(grouped) != sorted(COMMANDS):
-        raise ValueError(f"COMMAND_GROUPS has {sorted(grouped)}, but the commands are {sorted(COMMANDS)}")
-    index = [(f"[`{name}`](#{name})", _escaped(load(name).SUMMARY)) for name in grouped]
+    index = [(f"[`{name}`](#{name})", _escaped(load(name).SUMMARY)) for name in COMMANDS]
     parts = [_table(("command", "purpose"), index)]
-    for purpose, names in COMMAND_GROUPS.items():
+    for purpose, names in GROUPS.items():
         parts += [f"## {purpose}", *map(command, names)]
     return "\n\n".join(parts)
 
