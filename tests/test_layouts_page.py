@@ -1,9 +1,8 @@
-"""The blocks of the pages on layouts print what the pages show, and the rules match the arithmetic."""
+"""The pictures and the rules on the pages about layouts match the code."""
 
 import re
 from pathlib import Path
 
-import pytest
 from matplotlib.image import imread
 
 from benchmarks import layout_pictures
@@ -11,23 +10,6 @@ from mtf_imaging.layout.windows import Window, check_split
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / name for name in ("concepts/layouts.md", "concepts/halos.md", "guides/from_tpu_estimator.md")]
-BLOCKS = [
-    pytest.param(code, text, id=f"{page.name}-{number}")
-    for page in PAGES
-    for number, (code, text) in enumerate(
-        re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page.read_text(), re.DOTALL)
-    )
-]
-
-
-@pytest.mark.parametrize(("code", "text"), BLOCKS)
-def test_blocks_print_the_text_below_them(code, text, capsys):
-    exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
-    assert capsys.readouterr().out == text
-
-
-def test_every_python_block_has_its_output_below_it():
-    assert len(BLOCKS) == sum(page.read_text().count("```python\n") for page in PAGES) == 4
 
 
 def test_the_command_draws_all_pictures(tmp_path):
