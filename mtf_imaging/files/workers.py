@@ -103,12 +103,20 @@ def _end_call(*_: object) -> None:
     """Handles SIGTERM: ends the call in progress and every later call.
 
     The call runs its `finally` blocks, which delete unfinished files. A second SIGTERM, which the pool sends, must not
-    interrupt them. Between calls the handler only sets a flag, because the worker may have locked the queue of the
-    pool, which all workers share. The pool then ends the worker.
+    interrupt them. Between calls the worker may have locked a queue of the pool, which all workers share, so it gets
+    time to unlock the queue before it ends.
     """
     is_first, _State.is_ending = not _State.is_ending, True
-    if _State.is_working and is_first:
+    if not _State.is_working:
+        _end_soon()
+    elif is_first:
         sys.exit(1)
+
+
+def _end_soon() -> None:
+    """Ends this process in 2 seconds, unless the pool ends it first."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(2)
 
 
 def _show_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
@@ -159,6 +167,8 @@ def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | N
         return None, error, logged.records
     finally:
         _State.is_working = False
+        if _State.is_ending:
+            _end_soon()
         logger.removeHandler(logged)
 
 

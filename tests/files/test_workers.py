@@ -146,7 +146,7 @@ def _lives(pid):
 
 
 TERMINATED = """
-import os, signal, sys
+import os, signal, sys, time
 from multiprocessing import synchronize
 from mtf_imaging.files.workers import in_parallel
 from mtf_imaging.errors import DataError
@@ -170,6 +170,15 @@ def work(path):
             print("cleaned up", flush=True)
     if sys.argv[1] == "deleting":
         Deleted()  # Python reports an error in `__del__` and continues
+    if sys.argv[1] == "waiting":  # one worker waits for more work when the other is killed
+        meeting = os.path.join(os.path.dirname(__file__), "meeting")
+        if path == "a":
+            while not os.path.exists(meeting):
+                time.sleep(0.01)
+        else:
+            open(meeting, "w").close()
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
     return path
 
 class Deleted:
@@ -178,26 +187,32 @@ class Deleted:
 
 if __name__ == "__main__":
     try:
-        print([result for _, result in in_parallel(work, ["a"], 2, prepare)])
+        print([result for _, result in in_parallel(work, sys.argv[2:], 2, prepare)])
     except DataError as error:
         print(error)
 """
 
 
 @pytest.mark.parametrize(
-    ("when", "shown"),
+    ("when", "items", "shown"),
     [
-        ("sending", ["['a']"]),  # while the worker has locked the shared queue
+        ("sending", "a", ["['a']"]),  # while the worker has locked the shared queue
         (
             "working",
+            "a",
             ["cleaned up", "a worker process was terminated while it processed a. Fix: run the command again."],
         ),
-        ("deleting", ["['a']"]),
+        ("deleting", "a", ["['a']"]),
+        (
+            "waiting",
+            "ab",
+            ["a worker process was killed while b was processed, possibly for lack of memory. Fix: use fewer workers."],
+        ),
     ],
 )
-def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, shown):
+def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, items, shown):
     (tmp_path / "terminated.py").write_text(TERMINATED)
-    command = [sys.executable, tmp_path / "terminated.py", when]
+    command = [sys.executable, tmp_path / "terminated.py", when, *items]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == shown
