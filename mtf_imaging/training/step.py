@@ -76,7 +76,7 @@ class TrainingStep:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.optimizer, Optimizer):
+        if isinstance(self.optimizer, type) or not hasattr(self.optimizer, "apply"):
             raise ConfigError(
                 f"optimizer must be an Optimizer, not {self.optimizer!r}. "
                 "Fix: pass one, such as Adam(); your own optimizers derive from Optimizer.",

@@ -250,7 +250,7 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
     ("fields", "message"),
     [
         ({"cluster": "host"}, "'host' is not host:port. Fix: write 'host:2222'."),
-        ({"cluster": "a:1,b:1", "mesh_impl": "stacked"}, "Fix: mesh_impl 'placement', or one server."),
+        ({"cluster": "a:1,b:1", "mesh_impl": "stacked"}, "Fix: use mesh_impl 'placement', or one server."),
         ({"cluster_timeout": 0}, "cluster_timeout must be a positive number of seconds, not 0."),
     ],
 )

@@ -129,9 +129,9 @@ def test_all_faults_are_reported_at_once(run):
         (["--mesh_shape", "rows:8", "--num_devices", "4"], "mesh rows:8 has 8 processors, but --num_devices is 4."),
         (["--mesh_shape", "rows:2", "--layout", "x:rows,y:rows"], "cannot split both 'x' (size 32) and 'y' (size 32)"),
         (["--mesh_shape", "rows:2", "--layout", "x:rows,x:rows"], "tensor dimension 'x' has 2 rules"),
-        (["--mesh_shape", "rows:0"], "the size of 'rows' must be 1, 2, 3 ..., not '0'"),
-        (["--mesh_shape", "rows:-2"], "the size of 'rows' must be 1, 2, 3 ..., not '-2'"),
-        (["--mesh_shape", "rows:1.5"], "the size of 'rows' must be 1, 2, 3 ..., not '1.5'"),
+        (["--mesh_shape", "rows:0"], "the size of 'rows' must be a positive integer such as 2, not '0'"),
+        (["--mesh_shape", "rows:-2"], "the size of 'rows' must be a positive integer such as 2, not '-2'"),
+        (["--mesh_shape", "rows:1.5"], "the size of 'rows' must be a positive integer such as 2, not '1.5'"),
         (["--picture", "layout.jpg"], "--picture layout.jpg: only PNG files are written. Fix: --picture layout.png"),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_checkpoint_of_another_network(monkeypatch, capsys):
     assert failed_output(monkeypatch, capsys, TRAIN, lambda: check_contents("run/ckpt-5", shapes, program, True)) == (
         "mtf-imaging: run/ckpt-5: this checkpoint belongs to another network: it has 1 variables, such as "
         "'dense/kernel', but none of the 1 variables of this network, such as 'conv/filter'. "
-        "Fix: use the task and the optimizer that it was trained with, or another model_dir.\n"
+        "Fix: use the task and the optimizer that the checkpoint was trained with, or another model_dir.\n"
         "On the command line: job.task in a --gin_file (the config.gin of a run already contains it), "
         "--gin.train.optimizer='@NAME()', --model_dir.\n"
     )

@@ -137,7 +137,7 @@ def test_random_values_of_a_micro_batch_match_the_whole_batch():
     program = mi.Program(noise, {"image": ("batch:2,x:3", tf.float64)}, "cores:2", "batch:cores", part_of=("batch", 2))
     parts = [program.call_part(i, image=np.zeros((2, 3))) for i in range(2)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-    with pytest.raises(mi.ShapeError, match=r"part None, but the program is made with part_of=\('batch', 2\)"):
+    with pytest.raises(mi.ShapeError, match=r"the micro-batch is None, but part_of of the program is \('batch', 2\)"):
         program(image=np.zeros((2, 3)))
 
 

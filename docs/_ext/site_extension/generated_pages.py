@@ -78,14 +78,24 @@ def command(name: str) -> str:
 
 def parameters() -> str:
     """Returns a section for each gin configurable, grouped by purpose."""
+    sections: dict[str, list[str]] = {purpose: [] for purpose in CONFIGURABLE_GROUPS}
+    for name, (thing, rows) in shipped_configurables().items():
+        purposes = [key for key, modules in CONFIGURABLE_GROUPS.items() if thing.__module__.startswith(modules)]
+        if len(purposes) != 1:
+            raise ValueError(
+                f"{name} of {thing.__module__} must be in one of CONFIGURABLE_GROUPS, but is in {purposes}"
+            )
+        sections[purposes[0]].append(_configurable(name, thing, rows))
+    return "\n\n".join(part for purpose, texts in sections.items() for part in (f"### {purpose}", *texts))
+
+
+def shipped_configurables() -> dict[str, tuple[Callable, list[configurables.Parameter]]]:
+    """Returns the configurables of this package with their parameters, by name; users may have registered others."""
     configurables.import_all()
     wrapped = {selector: entry.wrapped for selector, entry in gin_internals.configurables()}
-    sections: dict[str, list[str]] = {purpose: [] for purpose in CONFIGURABLE_GROUPS}
-    for name, rows in groupby(configurables.parameters(), lambda one: one.name.rpartition(".")[0]):
-        thing = wrapped.get(f"mtf_imaging.{name}") or wrapped[name]
-        (purpose,) = (key for key, modules in CONFIGURABLE_GROUPS.items() if thing.__module__.startswith(modules))
-        sections[purpose].append(_configurable(name, thing, rows))
-    return "\n\n".join(part for purpose, texts in sections.items() for part in (f"### {purpose}", *texts))
+    grouped = groupby(configurables.parameters(), lambda one: one.name.rpartition(".")[0])
+    all_things = {name: (wrapped.get(f"mtf_imaging.{name}") or wrapped[name], list(rows)) for name, rows in grouped}
+    return {name: thing for name, thing in all_things.items() if thing[0].__module__.startswith("mtf_imaging.")}
 
 
 def _configurable(name: str, thing: Callable, rows: Iterable[configurables.Parameter]) -> str:
