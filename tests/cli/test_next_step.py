@@ -34,6 +34,7 @@ def run(line: str, *more: str) -> None:
     assert main.main([*shlex.split(line)[1:], *more]) == 0
 
 
+@pytest.mark.slow
 def test_a_chain_of_suggested_commands_leads_from_synthetic_cases_to_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run("mtf-imaging phantom --output_dir 'my cases' --num_cases 3")
@@ -64,6 +65,7 @@ def test_a_chain_of_suggested_commands_leads_from_synthetic_cases_to_a_report(tm
     assert Path("scores/report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_held_out_folder_is_found_beside_its_records(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run("mtf-imaging phantom --output_dir cases --num_cases 2")
@@ -89,7 +91,7 @@ def test_a_held_out_folder_is_found_beside_its_records(tmp_path, monkeypatch, ca
     ("resolution", "expected"),
     [
         ("20", "convert --input_dir cases --output_dir records_2 --resolution x:24,y:24,z:24"),
-        ("176", "explain --data_dir records"),
+        pytest.param("176", "explain --data_dir records", marks=pytest.mark.slow),
     ],
 )
 def test_records_that_the_demo_job_cannot_use(tmp_path, monkeypatch, capsys, resolution, expected):

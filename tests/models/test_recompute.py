@@ -47,7 +47,14 @@ def kept():
 
 
 @pytest.mark.parametrize(
-    ("layout", "parts"), [("whole", 1), ("stacked", 1), ("placement", 1), ("gathered", 1), ("stacked", 2)]
+    ("layout", "parts"),
+    [
+        ("whole", 1),
+        ("stacked", 1),
+        pytest.param("placement", 1, marks=pytest.mark.slow),
+        ("gathered", 1),
+        pytest.param("stacked", 2, marks=pytest.mark.slow),
+    ],
 )
 def test_training_equals_training_without_recomputation(kept, layout, parts):
     losses, variables = train(True, parts, **LAYOUTS[layout])

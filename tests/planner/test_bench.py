@@ -52,6 +52,7 @@ def measured(*workers, rounds=2):
     return rows
 
 
+@pytest.mark.slow
 def test_a_dead_worker_becomes_an_error_and_the_others_continue(plan):
     workers = (bench_workers.killed, bench_workers.failing, bench_workers.short_of_memory, bench_workers.good)
     killed, failing, short, good = measured(*workers)

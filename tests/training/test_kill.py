@@ -109,9 +109,8 @@ def assert_same_run(first, second):
     assert sorted(path.name for path in first.iterdir()) == sorted(path.name for path in second.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("kills", "num_steps", "seed"), [(2, 100, 1), pytest.param(10, 600, 2, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "num_steps", "seed"), [(2, 100, 1), (10, 600, 2)])
 def test_a_run_killed_at_random_moments_equals_an_uninterrupted_run(tmp_path, kills, num_steps, seed):
     command = "tests.training.linear_run"
     build_seconds = train_whole(tmp_path / "whole", command, tmp_path / "whole", num_steps)

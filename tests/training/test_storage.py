@@ -138,6 +138,7 @@ def test_a_damaged_record_is_reported_and_training_resumes_when_it_is_repaired(d
     assert content(tmp_path / "run") == content(data / "whole")
 
 
+@pytest.mark.slow
 def test_a_signal_saves_the_step_and_the_same_command_resumes(data, tmp_path, capfd, monkeypatch):
     after = losses.LossLog.after
 
