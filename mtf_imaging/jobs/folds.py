@@ -70,7 +70,7 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
         )
     if not data.is_records:
         raise ConfigError(
-            f"fold {number}: only records can be divided into folds, but the data set is a "
+            f"fold {number}: only records can be divided into folds, but the data set is of class "
             f"{type(data.data_set).__name__}. Fix: remove fold, and hold out cases in the data set itself.",
             ["fold"],
         )

@@ -74,8 +74,9 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
 def _of_records(data: TrainingData) -> HeldOutRecords:
     if not isinstance(data.data_set, Records):
         raise ConfigError(
-            f"eval_dir: the data set is a {type(data.data_set).__name__}, but the default evaluation scores only "
-            "records. Fix: give a custom evaluation (see mtf_imaging.training.evaluation), or remove eval_dir.",
+            f"eval_dir: the data set is of class {type(data.data_set).__name__}, but the default evaluation "
+            "scores only records. Fix: give a custom evaluation (see mtf_imaging.training.evaluation), or remove "
+            "eval_dir.",
             ["evaluation", "eval_dir"],
         )
     return HeldOutRecords(data.data_set.window, format_spacing(data.data_set.sampling(data.data_dir).spacing))

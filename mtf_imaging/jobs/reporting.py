@@ -20,7 +20,7 @@ def report(result: Explained | Searched | Bench) -> str:
     Raises:
       TypeError: `result` is another object.
     """
-    raise TypeError(f"report takes the result of explain, search or bench, not a {type(result).__name__}")
+    raise TypeError(f"report takes the result of explain, search or bench, not of class {type(result).__name__}")
 
 
 @report.register

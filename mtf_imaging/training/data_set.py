@@ -127,7 +127,7 @@ def checked_batches(batches: Iterable[Any], inputs: Inputs, title: str, step: in
     for batch in batches:
         where = f"{title}: the batch of step {step}"
         if not isinstance(batch, dict):
-            raise DataError(f"{where} must be a dict of arrays by input, not a {type(batch).__name__}.")
+            raise DataError(f"{where} must be a dict of arrays by input, but its class is {type(batch).__name__}.")
         missing, unknown = sorted(shapes.keys() - batch.keys()), sorted(batch.keys() - shapes.keys() - {"cases"})
         if missing or unknown:
             faults = [f"has no '{name}'" for name in missing] + [f"has an unknown '{name}'" for name in unknown]

@@ -27,7 +27,7 @@ def check_offers(thing: object, protocol: type, where: str) -> None:
     if lacking:
         signatures = " and ".join(f"{name}{inspect.signature(methods[name])}" for name in lacking)
         raise ConfigError(
-            f"{where} is a {type(thing).__name__}, which lacks the method{'s' * (len(lacking) > 1)} "
+            f"{where} (of class {type(thing).__name__}) lacks the method{'s' * (len(lacking) > 1)} "
             f"{', '.join(lacking)}. Fix: define {signatures}.",
             settings=[where],
         )
@@ -58,7 +58,7 @@ def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], b
     except TypeError as error:
         call = ", ".join([*by_place, *(f"{word}=..." for word in by_name)])
         raise ConfigError(
-            f"{where}, a {type(thing).__name__}: {name}{signature} will be called as {name}({call}): {error}. "
+            f"{where} (of class {type(thing).__name__}): {name}{signature} will be called as {name}({call}): {error}. "
             f"Fix: make {name} accept these arguments.",
             settings=[where],
         ) from error

@@ -63,7 +63,7 @@ def task_inputs(
     inputs = task.inputs(batch_size, tuple(sizes), dtype=dtype, labels=labels)
     if not isinstance(inputs, dict):
         raise ConfigError(
-            f"{where}, a {type(task).__name__}: inputs must return a dict of shapes by name, not {inputs!r}.",
+            f"{where} (of class {type(task).__name__}): inputs must return a dict of shapes by name, not {inputs!r}.",
             settings=[where],
         )
     check_takes(task, "loss" if labels else "predict", where, [], inputs)

@@ -187,19 +187,21 @@ def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
     assert open_own(WithLoss(), tmp_path).batches() == [(tmp_path, 2, (4, 4))]
     wrong = WithLoss()
     wrong.loss_batches = lambda eval_dir: []
-    with pytest.raises(ConfigError, match=r"evaluation, a WithLoss: loss_batches.* will be called as loss_batches"):
+    with pytest.raises(
+        ConfigError, match=r"evaluation \(of class WithLoss\): loss_batches.* will be called as loss_batches"
+    ):
         open_own(wrong, tmp_path)
     wrong.measures = ("lesion", "sharpness", "loss")
     assert open_own(wrong, tmp_path).batches is None, "the evaluation has its own loss"
 
 
 def test_a_custom_data_set_needs_a_custom_evaluation(tmp_path):
-    with pytest.raises(ConfigError, match=r"the data set is a object, .* Fix: give a custom evaluation"):
+    with pytest.raises(ConfigError, match=r"the data set is of class object, .* Fix: give a custom evaluation"):
         open_own(None, tmp_path)
     held_out = open_own(OwnEvaluation(), tmp_path)
     assert held_out.evaluate(lambda image: image + 1) == ({"lesion": 16.0, "sharpness": 0.5}, {})
     assert held_out.batches is None
     with pytest.raises(ConfigError, match="'liver' is not a measure of the evaluation, which has lesion, sharpness"):
         open_own(OwnEvaluation(), tmp_path, monitor="liver")
-    with pytest.raises(ConfigError, match=r"evaluation is a object, which lacks the method open"):
+    with pytest.raises(ConfigError, match=r"evaluation \(of class object\) lacks the method open"):
         open_own(object(), tmp_path)

@@ -138,7 +138,7 @@ def test_a_custom_optimizer_gives_the_same_losses_under_every_layout(folder):
             "mtf-imaging: task is the class FindBlobs, not an instance of it. Fix: task=FindBlobs().\n"
             "On the command line: job.task in a --gin_file (the config.gin of a run already contains it).\n",
         ),
-        (["--gin_param=job.task = @Images()"], "task is a Images, which lacks the methods inputs, loss"),
+        (["--gin_param=job.task = @Images()"], "task (of class Images) lacks the methods inputs, loss"),
         (["--gin_param=train.data = @FindBlobs()"], "\nOn the command line: --gin.train.data='@NAME()'.\n"),
         (["--gin_param=FindBlobs.filter = 3"], "doesn't have a parameter named 'filter'. Did you mean 'filters'?"),
     ],

@@ -68,18 +68,18 @@ class OtherNames(Sum):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (None, "task is a NoneType, which lacks the methods inputs, loss, predict. Fix: "),
+        (None, "task (of class NoneType) lacks the methods inputs, loss, predict. Fix: "),
         (Sum, "task is the class Sum, not an instance of it. Fix: task=Sum()."),
-        (NoPredict(), "task is a NoPredict, which lacks the method predict. Fix: define predict(self, **inputs"),
+        (NoPredict(), "task (of class NoPredict) lacks the method predict. Fix: define predict(self, **inputs"),
         (
             NoDtype(),
-            "task, a NoDtype: inputs(batch_size, sizes) will be called as "
+            "task (of class NoDtype): inputs(batch_size, sizes) will be called as "
             "inputs(batch_size, sizes, dtype=..., labels=...): got an unexpected keyword argument 'dtype'.",
         ),
-        (ListOfInputs(), "a ListOfInputs: inputs must return a dict of shapes by name, not ['image']."),
+        (ListOfInputs(), "(of class ListOfInputs): inputs must return a dict of shapes by name, not ['image']."),
         (
             OtherNames(),
-            "a OtherNames: loss(picture) will be called as loss(image=...): missing a required argument: 'picture'.",
+            "(of class OtherNames): loss(picture) will be called as loss(image=...): missing a required argument",
         ),
     ],
 )
@@ -167,7 +167,10 @@ def test_batches_have_the_dtype_of_the_input_and_the_names_of_their_cases():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda batch: [1], "data set Ones: the batch of step 5 must be a dict of arrays by input, not a list."),
+        (
+            lambda batch: [1],
+            "data set Ones: the batch of step 5 must be a dict of arrays by input, but its class is list.",
+        ),
         (lambda batch: {}, "the batch of step 5 has no 'image'; the task's inputs are image."),
         (
             lambda batch: {"picture": 1, "cases": []},
@@ -210,8 +213,8 @@ def test_an_invalid_data_set_is_refused():
     with pytest.raises(ConfigError) as error:
         batches(data)
     assert str(error.value) == (
-        "data, a Ones: batches(data_dir, batch_size) will be called as batches(data_dir, batch_size=..., sizes=..., "
-        "seed=..., start_step=...): got an unexpected keyword argument 'sizes'. "
+        "data (of class Ones): batches(data_dir, batch_size) will be called as batches(data_dir, batch_size=..., "
+        "sizes=..., seed=..., start_step=...): got an unexpected keyword argument 'sizes'. "
         "Fix: make batches accept these arguments."
     )
     assert error.value.settings == ("data",)
