@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import gpu_memory_limit
 from mtf_imaging.meshes.devices import default_devices
-from mtf_imaging.ops.conv.convolution import Conv
+from mtf_imaging.ops.conv.operations import Conv
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep
