@@ -149,7 +149,7 @@ def test_explain_search_and_bench_agree_with_one_another():
     assert same.time == explained.time
     assert "mesh rows:2,cols:2, layout x:rows,y:cols: 4 processors on 4 devices" in mi.jobs.report(explained)
     assert "rows:2,cols:2" in mi.jobs.report(searched)
-    with pytest.raises(TypeError, match="report takes the result of explain, search or bench, not a str"):
+    with pytest.raises(TypeError, match="report takes the result of explain, search or bench, not of class str"):
         mi.jobs.report("explained")
 
 

@@ -52,7 +52,7 @@ def content(folder):
 @pytest.mark.parametrize(
     ("leave", "text"),
     [
-        (0, "config.gin: No space left on device. Fix: make room"),
+        (0, "config.gin: No space left on device. Fix: free some disk space"),
         (2**14, "the checkpoint of step 4 cannot be written: "),
     ],
 )
