@@ -15,7 +15,7 @@ PADDINGS = ("SAME", "VALID")
 class Window:
     """A window of `kernel` taps, `dilation` voxels apart, that moves by `stride` voxels.
 
-    The padding is "SAME" or "VALID", as in `tf.nn`, or explicit: numbers of voxels (before, after). Negative numbers crop.
+    The padding is "SAME" or "VALID", as in `tf.nn`, or explicit: numbers of voxels (before, after). Negative ones crop.
     """
 
     kernel: int
