@@ -132,6 +132,7 @@ CASES = [
     conv_transpose("dilated", (3, 2, 3), (2, 1, 1), "SAME", (2, 3, 1)),
     pool("max", "padded ties", 3, 2, ((1, 1), (1, 0), (-2, 2)), values=3),
     pool("avg", "padded", (3, 2, 4), (2, 1, 1), ((1, 1), (1, 0), (1, 2))),
+    conv("of more windows than voxels", (3, 2, 2), 1, ((2, 2), (1, 2), (1, 2))),
 ]
 MORE = [
     conv("3^3 as SAME", 3, 1, same(3)),
