@@ -1,5 +1,6 @@
 """Graphs, messages and default sizes of explicit padding. The cases in `padded.py` compare values and gradients."""
 
+import numpy as np
 import pytest
 
 import mtf_imaging as mi
@@ -62,7 +63,9 @@ def test_a_layout_fault_names_explicit_padding():
 WRONG = "padding must be 'SAME', 'VALID' or 3 pairs (before, after), one for each spatial dimension, not "
 
 
-@pytest.mark.parametrize("padding", ["FULL", 1, None, (1, 1), (1, 1, 1), [(1, 1)], [(1, 1)] * 2, ["SAME"] * 3])
+@pytest.mark.parametrize(
+    "padding", ["FULL", 1, None, (1, 1), (1, 1, 1), [(1, 1)], [(1, 1)] * 2, ["SAME"] * 3, np.ones([3, 2])], ids=str
+)
 def test_padding_that_is_not_a_pair_for_each_dimension(padding):
     for name, fn in (
         ("conv3d", lambda x, f: mi.ops.conv3d(x, f, 1, padding)),
@@ -104,8 +107,13 @@ def test_pairs_that_are_not_ints(pair):
         ),
         (
             lambda x, f: _transpose(x, f, 1, [(1, 1), (1, 1), (5, 3)]),
-            "conv3d_transpose 'conv3d_transpose': with padding (5, 3), the output 'z' of 6 windows of 3 voxels has "
-            "size 0. Fix: use less padding.",
+            "conv3d_transpose 'conv3d_transpose': padding (5, 3) leaves no voxel of the output 'z', which has 6 "
+            "windows of 3 voxels. Fix: use less padding.",
+        ),
+        (
+            lambda x, f: _transpose(x, f, 1, [(1, 1), (1, 1), (-2, 9)]),
+            "conv3d_transpose 'conv3d_transpose': padding (-2, 9) leaves no voxel of the output 'z', which has 6 "
+            "windows of 3 voxels. Fix: use less padding.",
         ),
     ],
 )

@@ -56,8 +56,8 @@ def _conv_transpose(
         for name_, size, n, window in zip(probe.names, output_sizes, probe.sizes, windows):
             if size <= window.cropped:
                 raise ShapeError(
-                    f"{title}: with padding {window.padding}, the output '{name_}' of {n} windows of {window.extent} "
-                    f"voxels has size {size}. Fix: use less padding."
+                    f"{title}: padding {window.padding} leaves no voxel of the output '{name_}', which has {n} windows "
+                    f"of {window.extent} voxels. Fix: use less padding."
                 )
     sizes = per_dimension(title, "output_sizes", output_sizes, num_spatial)
     geometry = make_geometry(title, x, num_spatial, kernel, strides, dilations, padding, sizes)
