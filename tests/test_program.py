@@ -353,7 +353,10 @@ def test_fn_returns_tensors_only():
             "the size of the input's channels, 'c'",
         ),
         (lambda x, f: mi.ops.conv3d(x, f, strides=(1, 2)), "strides must be an int or 3 of them"),
-        (lambda x, f: mi.ops.conv3d(x, f, padding="FULL"), "padding must be 'SAME' or 'VALID', not 'FULL'"),
+        (
+            lambda x, f: mi.ops.conv3d(x, f, padding="FULL"),
+            r"padding must be 'SAME', 'VALID' or 3 pairs \(before, after\), .*, not 'FULL'",
+        ),
         (lambda x, f: mi.ops.conv3d(x, f, padding="VALID", dilations=3), "a window of 7 voxels does not fit"),
         (lambda x, f: mi.ops.conv3d(mtf.cast(x, tf.float64), f), "input is float64, but the filter is float32"),
         (lambda x, f: mi.ops.max_pool3d(x, 9, 2), "a window of 9 voxels does not fit"),

@@ -13,16 +13,19 @@ PADDINGS = ("SAME", "VALID")
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A window of `kernel` taps, `dilation` voxels apart, that moves by `stride` voxels. Padding follows `tf.nn`."""
+    """A window of `kernel` taps, `dilation` voxels apart, that moves by `stride` voxels.
+
+    The padding is "SAME" or "VALID", as in `tf.nn`, or explicit: numbers of voxels (before, after). Negative ones crop.
+    """
 
     kernel: int
     stride: int = 1
     dilation: int = 1
-    padding: str = "SAME"
+    padding: str | tuple[int, int] = "SAME"
 
     def __post_init__(self) -> None:
-        if self.padding not in PADDINGS:
-            raise ShapeError(f"padding must be 'SAME' or 'VALID', not {self.padding!r}")
+        if self.padding not in PADDINGS and not _is_pair(self.padding):
+            raise ShapeError(f"padding must be 'SAME', 'VALID' or a pair of ints, not {self.padding!r}")
         for field in ("kernel", "stride", "dilation"):
             if getattr(self, field) < 1:
                 raise ShapeError(f"{field} must be at least 1, not {getattr(self, field)}")
@@ -32,34 +35,61 @@ class Window:
         """The number of voxels from the first tap to the last: `(kernel - 1) dilation + 1`."""
         return (self.kernel - 1) * self.dilation + 1
 
+    @property
+    def explicit(self) -> tuple[int, int]:
+        """The explicit padding (before, after); zeros for "SAME" and "VALID"."""
+        return (0, 0) if isinstance(self.padding, str) else self.padding
+
+    @property
+    def cropped(self) -> int:
+        """The number of voxels that negative padding removes."""
+        return sum(max(0, -pad) for pad in self.explicit)
+
     def output_size(self, size: int) -> int:
-        """Returns the number of windows in `size` voxels, or 0 if no window fits."""
+        """Returns the number of windows in `size` voxels, or 0 if no window fits or if all voxels are cropped."""
         if self.padding == "SAME":
             return -(-size // self.stride)
-        return max(0, (size - self.extent) // self.stride + 1)
+        if size <= self.cropped:
+            return 0
+        return max(0, (size + sum(self.explicit) - self.extent) // self.stride + 1)
 
     def span(self, outputs: int) -> int:
         """Returns the number of voxels that `outputs` consecutive windows cover."""
         return (outputs - 1) * self.stride + self.extent
 
     def pads(self, size: int) -> tuple[int, int]:
-        """Returns the number of padding voxels (before, after).
+        """Returns the number of padding voxels (before, after) that VALID windows need; negative numbers crop.
 
-        TensorFlow's SAME padding puts an odd voxel after, and adds no voxels that the stride would skip.
+        TensorFlow's SAME padding puts an odd voxel after. The number after is the one closest to 0 that gives the right
+        number of windows, so no voxels are added that the stride would skip.
         """
-        if self.padding == "VALID":
-            return 0, 0
-        total = max(0, self.span(self.output_size(size)) - size)
-        return total // 2, total - total // 2
+        missing = self.span(self.output_size(size)) - size
+        before = max(0, missing) // 2 if self.padding == "SAME" else self.explicit[0]
+        after = missing - before
+        return before, max(after, min(0, after + self.stride - 1))
+
+    def equals(self, padding: str, size: int) -> bool:
+        """Returns whether the windows in `size` voxels are the same with `padding`, which is "SAME" or "VALID"."""
+        if self.padding == padding:
+            return True
+        other = dataclasses.replace(self, padding=padding)
+        return (self.output_size(size), self.pads(size)) == (other.output_size(size), other.pads(size))
 
     def transposed_size(self, size: int) -> int:
         """Returns the default output size of the transposed window, for input size n and stride s.
 
-        It is `n s` for SAME and `n s + max(extent - s, 0)` for VALID.
+        It is `n s` for SAME and `n s + max(extent - s, 0)` for VALID. For explicit padding, it is
+        `(n - 1) s + extent - before - after`.
         """
         if self.padding == "SAME":
             return size * self.stride
-        return size * self.stride + max(self.extent - self.stride, 0)
+        if self.padding == "VALID":
+            return size * self.stride + max(self.extent - self.stride, 0)
+        return self.span(size) - sum(self.explicit)
+
+
+def _is_pair(padding: object) -> bool:
+    return isinstance(padding, tuple) and len(padding) == 2 and all(type(pad) is int for pad in padding)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +97,7 @@ class SplitPlan:
     """The voxels that each of `parts` equal slices of a dimension needs to compute its equal share of the windows.
 
     Every slice of `size` voxels is widened by `before` and `after` voxels. Slice i then computes `outputs` windows on
-    voxels `[starts[i], starts[i] + length)` of the widened slice.
+    voxels `[starts[i], starts[i] + length)` of the widened slice, `stride` voxels apart.
     """
 
     parts: int
@@ -77,6 +107,7 @@ class SplitPlan:
     after: int
     starts: tuple[int, ...]
     length: int
+    stride: int
 
     @property
     def width(self) -> int:
@@ -87,9 +118,9 @@ class SplitPlan:
     def needs_cut(self) -> bool:
         """Whether a widened slice must be cut before a VALID window slides over it.
 
-        If all slices start at 0, a widened slice exceeds `length` by less than a stride, which adds no window.
+        If all slices start at 0 and a widened slice exceeds `length` by less than a stride, this adds no window.
         """
-        return any(self.starts)
+        return any(self.starts) or self.width >= self.length + self.stride
 
 
 def check_split(window: Window, size: int, parts: int) -> tuple[tuple[str, int], ...]:
@@ -125,6 +156,7 @@ def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
         after=max(0, *after),
         starts=tuple(widest - b for b in before),
         length=length,
+        stride=window.stride,
     )
 
 
@@ -141,5 +173,5 @@ def nearest_legal_sizes(window: Window, size: int, parts: int) -> tuple[int | No
         return size, size
     below = next((n for n in range(size - 1, 0, -1) if legal(n)), None)
     # Legality repeats with period parts x stride once a window fits, so a longer search would find nothing new.
-    limit = size + parts * window.stride * 2 + window.extent
+    limit = size + parts * window.stride * 2 + window.extent + window.cropped
     return below, next((n for n in range(size + 1, limit + 1) if legal(n)), None)

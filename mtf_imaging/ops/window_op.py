@@ -10,7 +10,7 @@ from typing import Any
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.layout.windows import Window, check_split, nearest_legal_sizes, plan_split
+from mtf_imaging.layout.windows import PADDINGS, Window, check_split, nearest_legal_sizes, plan_split
 from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
@@ -18,6 +18,7 @@ from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.faults import LayoutFault
 
 Ints = int | Sequence[int]  # one int for all spatial dimensions, or one for each
+Padding = str | Sequence[tuple[int, int]]  # "SAME", "VALID", or voxels (before, after) of each spatial dimension
 
 _WAY_OUT = "If only deep levels are split too far, gather them with mi.ops.gather_slices or a network's gather_below."
 
@@ -32,7 +33,7 @@ class Geometry:
       windows: the `Window` of each dimension.
       batch_ndims: number of dimensions before the spatial dimensions.
       pads_itself: whether the geometry pads slices even if no dimension is split, so that the local functions always
-        have VALID padding.
+        have VALID padding. It does so in any case if TensorFlow has no padding that gives the same windows.
     """
 
     names: tuple[str, ...]
@@ -47,8 +48,13 @@ class Geometry:
         return tuple(w.output_size(n) for w, n in zip(self.windows, self.sizes))
 
     @property
-    def padding(self) -> str:
-        return self.windows[0].padding
+    def padding(self) -> str | None:
+        """TensorFlow's padding that gives the same windows, or None."""
+        first = self.windows[0].padding
+        for padding in [first] if isinstance(first, str) else PADDINGS:
+            if all(w.equals(padding, n) for w, n in zip(self.windows, self.sizes)):
+                return padding
+        return None
 
     def margins(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
         """Returns the margin of each spatial dimension, or [] if no dimension is split and the local function pads.
@@ -56,7 +62,7 @@ class Geometry:
         If one dimension is split, the other dimensions get margins as well, because one copy adds all margins.
         """
         axes = [mesh.split_axes(mtf.Shape([mtf.Dimension(name, 0)]))[0] for name in self.names]
-        if not self.pads_itself and all(axis is None for axis in axes):
+        if all(axis is None for axis in axes) and not self.pads_itself and self.padding is not None:
             return []
         margins = []
         for i, (axis, size, window) in enumerate(zip(axes, self.sizes, self.windows)):
@@ -70,7 +76,7 @@ class Geometry:
 
     def local_padding(self, mesh: ShardMeshImpl) -> str:
         """Returns the padding that the local function applies."""
-        return "VALID" if self.margins(mesh) else self.padding
+        return "VALID" if self.margins(mesh) else self.padding or "VALID"
 
     def widened(self, mesh: ShardMeshImpl, x: Lowered, fill: float = 0) -> LaidOutTensor:
         """Returns the slices of `x` with all voxels that their windows need.
@@ -106,9 +112,11 @@ class Geometry:
         computed in the margins, which is more work.
         """
         margins = self.margins(mesh)
-        if not margins or any(w.stride > 1 or w.padding == "VALID" for w in self.windows):
+        if not margins or any(w.stride > 1 or w.padding == "VALID" for w in self.windows) or self.outputs != self.sizes:
             return None
-        pads = [(w.extent - 1 - w.pads(n)[0], w.pads(n)[0]) for w, n in zip(self.windows, self.sizes)]
+        pads = [w.pads(n)[::-1] for w, n in zip(self.windows, self.sizes)]
+        if min(min(pair) for pair in pads) < 0:
+            return None
         return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, pads)]
 
     def is_its_own_adjoint(self, mesh: ShardMeshImpl) -> bool:
@@ -118,7 +126,7 @@ class Geometry:
         """
         if self.margins(mesh):
             return self.adjoint_margins(mesh) is not None
-        return all(w.stride == 1 and w.padding == "SAME" and w.extent % 2 for w in self.windows)
+        return self.padding == "SAME" and all(w.stride == 1 and w.extent % 2 for w in self.windows)
 
     def adjoint_widened(self, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:
         """Returns the slices of `y` with their `adjoint_margins`, which must not be None.
@@ -168,7 +176,7 @@ class Geometry:
             why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
             text = (
                 f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel "
-                f"{window.kernel}, stride {window.stride} and {window.padding} padding, {size} voxels hold {output} "
+                f"{window.kernel}, stride {window.stride} and {_described(window)}, {size} voxels hold {output} "
                 f"windows, and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
             )
             key = (name, size, window, rule)
@@ -185,7 +193,7 @@ def make_geometry(
     kernel: Ints,
     strides: Ints,
     dilations: Ints,
-    padding: str,
+    padding: Padding,
     sizes: Sequence[int] | None = None,
     pads_itself: bool = False,
 ) -> Geometry:
@@ -198,12 +206,12 @@ def make_geometry(
       kernel: size of the kernel in taps: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
       dilations: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial dimension.
       sizes: the sizes that the windows slide over. None uses the sizes of `x`.
       pads_itself: see `Geometry`.
 
     Raises:
-      ShapeError: `x` has too few dimensions, or a window is larger than the sizes that it slides over.
+      ShapeError: `x` has too few dimensions, the padding is wrong, or a window is larger than the padded sizes.
     """
     dims = x.shape.dims
     if len(dims) < num_spatial + 2:
@@ -212,23 +220,44 @@ def make_geometry(
             f"but its input has {len(dims)}: {x.shape}"
         )
     spatial = dims[-1 - num_spatial : -1]
-    strides = per_dimension(title, "strides", strides, num_spatial)
-    dilations = per_dimension(title, "dilations", dilations, num_spatial)
-    kernel = per_dimension(title, "kernel", kernel, num_spatial)
-    try:
-        windows = tuple(Window(k, s, d, padding) for k, s, d in zip(kernel, strides, dilations))
-    except ShapeError as error:
-        raise ShapeError(f"{title}: {error}") from None
+    windows = make_windows(title, num_spatial, kernel, strides, dilations, padding)
     # TensorFlow's SAME padding is wrong in float64 if the stride is larger than the window (2.21, conv3d on the CPU).
     pads_itself = pads_itself or any(w.stride > w.extent for w in windows)
     sizes = tuple(sizes or (d.size for d in spatial))
     for dim, size, window in zip(spatial, sizes, windows):
         if window.output_size(size) < 1:
+            least = max(window.extent - sum(window.explicit), window.cropped + 1)
             raise ShapeError(
                 f"{title}: a window of {window.extent} voxels does not fit '{dim.name}' (size {size}) with padding "
-                f"'{padding}'. Fix: make '{dim.name}' at least {window.extent}, or use padding 'SAME'."
+                f"{window.padding!r}. Fix: make '{dim.name}' at least {least}, or use padding 'SAME'."
             )
     return Geometry(tuple(d.name for d in spatial), sizes, windows, len(dims) - num_spatial - 1, pads_itself)
+
+
+def make_windows(
+    title: str, num_spatial: int, kernel: Ints, strides: Ints, dilations: Ints, padding: Padding
+) -> tuple[Window, ...]:
+    """Returns the `Window` of each spatial dimension; `make_geometry` describes the arguments."""
+    strides = per_dimension(title, "strides", strides, num_spatial)
+    dilations = per_dimension(title, "dilations", dilations, num_spatial)
+    kernel = per_dimension(title, "kernel", kernel, num_spatial)
+    named = isinstance(padding, str) and padding in PADDINGS
+    pads = [padding] * num_spatial if named else _pairs(title, padding, num_spatial)
+    try:
+        return tuple(Window(*arguments) for arguments in zip(kernel, strides, dilations, pads, strict=True))
+    except ShapeError as error:
+        raise ShapeError(f"{title}: {error}") from None
+
+
+def _pairs(title: str, padding: Any, num_spatial: int) -> list[Any]:
+    """Returns the explicit padding of each spatial dimension; its `Window` checks the numbers."""
+    pairs = padding if isinstance(padding, (tuple, list)) else ()
+    if len(pairs) != num_spatial or not all(isinstance(pair, (tuple, list)) for pair in pairs):
+        raise ShapeError(
+            f"{title}: padding must be 'SAME', 'VALID' or {num_spatial} pairs (before, after), one for each spatial "
+            f"dimension, not {padding!r}"
+        )
+    return [tuple(pair) for pair in pairs]
 
 
 def per_dimension(title: str, what: str, value: Ints, num_spatial: int) -> tuple[int, ...]:
@@ -237,6 +266,10 @@ def per_dimension(title: str, what: str, value: Ints, num_spatial: int) -> tuple
     if len(values) != num_spatial or not all(isinstance(v, int) for v in values):
         raise ShapeError(f"{title}: {what} must be an int or {num_spatial} of them, not {value!r}")
     return values
+
+
+def _described(window: Window) -> str:
+    return f"{window.padding} padding" if isinstance(window.padding, str) else f"padding {window.padding}"
 
 
 class WindowOperation(mtf.Operation):

@@ -19,7 +19,7 @@ class Split:
     Attributes:
       grid: (mesh sizes, number of devices).
       sizes: number of voxels of a slice along each spatial dimension.
-      reaches: margins (before, after) of each spatial dimension, in voxels.
+      reaches: margins (before, after) of each spatial dimension, in voxels; negative numbers crop.
       axes: the mesh axis that splits each spatial dimension, or None.
       channels: number of channels. It determines the bytes of a row, and thereby whether rows are gathered.
     """
@@ -60,12 +60,12 @@ class Split:
         """Cuts the widened slices of all processors from the padded whole tensor."""
         pads = [(0, 0)] * whole.ndim
         for m in self.margins():
-            pads[m.dim] = (m.before, m.after)
+            pads[m.dim] = (max(0, m.before), max(0, m.after))
         padded, slices = np.pad(whole, pads, constant_values=fill), []
         for at in np.ndindex(*self.grid[0]):
             index = [slice(None)] * whole.ndim
             for m in self.every_dimension():
-                begin = 0 if m.mesh_axis is None else at[m.mesh_axis] * m.size
+                begin = max(0, -m.before) if m.mesh_axis is None else at[m.mesh_axis] * m.size
                 index[m.dim] = slice(begin, begin + m.before + m.size + m.after)
             slices.append(padded[tuple(index)])
         return np.reshape(slices, [*self.grid[0], *slices[0].shape])
@@ -120,6 +120,12 @@ SPLITS = [
     Split(((4, 4), 2), (1, 2), ((3, 2), (5, 3)), (0, 1), 32),
     Split(((3, 2), 2), (2, 2), ((1, 3), (3, 1)), (0, 1), 1),
     Split(((2, 3, 2), 4), (2, 1, 2), ((1, 1), (2, 1), (2, 0)), (0, 1, 2)),
+    # A dimension that is not split is cropped.
+    Split(((4,), 4), (3, 5), ((1, 2), (-1, -2)), (0, None)),
+    Split(((4,), 1), (3, 5), ((1, 2), (2, -1)), (0, None), 8),
+    Split(((4,), 1), (5, 3), ((-3, 1), (1, 2)), (None, 0), 8),
+    Split(((8,), 8), (5, 1), ((-2, 0), (3, 4)), (None, 0)),
+    Split(((2, 2), 4), (3, 5, 2), ((1, 2), (-1, 3), (2, 1)), (0, None, 1)),
 ]
 
 splits = pytest.mark.parametrize("split", SPLITS, ids=str)
@@ -239,6 +245,10 @@ WINDOWS = [
     (Window(5, padding="VALID"), 8, 4),  # every window starts in a different slice
     (Window(4, 3, padding="VALID"), 16, 1),
     (Window(2, 3, 2, padding="VALID"), 20, 2),
+    (Window(3, padding=(-1, 3)), 12, 2),  # every slice starts one voxel late
+    (Window(2, 2, padding=(3, -3)), 12, 2),  # the halo replaces 3 voxels of each slice
+    (Window(2, padding=(-2, -1)), 12, 4),
+    (Window(3, padding=(8, 6)), 12, 3),
 ]
 
 
@@ -279,4 +289,4 @@ def test_each_slice_is_cut_where_its_windows_begin(window, size, parts, one_devi
 
 
 def test_the_windows_above_are_cut():
-    assert [plan_split(*window).needs_cut for window in WINDOWS].count(True) >= 4
+    assert [plan_split(*window).needs_cut for window in WINDOWS].count(True) >= 8

@@ -8,21 +8,33 @@ from hypothesis import strategies as st
 import mtf_imaging as mi
 from mtf_imaging.layout.windows import Window, check_split
 from tests.harness import Case, check
-from tests.ops import resizing
+from tests.ops import padded, resizing
 
 
 @st.composite
-def splits(draw, max_dilation=1):
+def splits(draw, max_dilation=1, max_padding=8):
     """Draws (window, size, parts) of a legal split."""
+    pads = st.integers(-3, max_padding)
     window = Window(
         draw(st.integers(1, 6)),
         draw(st.integers(1, 4)),
         draw(st.integers(1, max_dilation)),
-        draw(st.sampled_from(["SAME", "VALID"])),
+        draw(st.sampled_from(["SAME", "VALID"]) | st.tuples(pads, pads)),
     )
     parts, share = draw(st.sampled_from([2, 2, 3, 4])), draw(st.integers(1, 6))
     assume(window.output_size(parts * share) and not check_split(window, parts * share, parts))
     return window, parts * share, parts
+
+
+def _argument(window):
+    """Returns the argument `padding` of a window along x; the windows along y and z are single voxels."""
+    return window.padding if isinstance(window.padding, str) else [window.padding, (0, 0), (0, 0)]
+
+
+def _pads(window, size):
+    """Returns the padding of each dimension."""
+    along_x = window.pads(size) if isinstance(window.padding, str) else window.padding
+    return [along_x, (0, 0), (0, 0)]
 
 
 @pytest.mark.slow
@@ -33,7 +45,7 @@ def test_convolutions(split, mesh_impl):
     steps = (window.stride, 1, 1)
     case = Case(
         f"conv {window} {size}",
-        lambda x, f: mi.ops.conv3d(x, f, steps, window.padding, (window.dilation, 1, 1)),
+        lambda x, f: mi.ops.conv3d(x, f, steps, _argument(window), (window.dilation, 1, 1)),
         # tf.nn.convolution does not support strides with dilations.
         lambda x, f: _strided(x, f, window),
         {"x": f"batch:1,x:{size},y:3,z:2,channels:2", "f": f"fx:{window.kernel},fy:1,fz:1,channels:2,filters:2"},
@@ -43,23 +55,28 @@ def test_convolutions(split, mesh_impl):
 
 def _strided(x, f, window):
     """Computes the windows of stride 1 and keeps every `stride`-th one."""
-    before, after = window.pads(x.shape[1])
-    x = tf.pad(x, [[0, 0], [before, after], [0, 0], [0, 0], [0, 0]])
+    x = padded.pad(x, _pads(window, x.shape[1]))
     return tf.nn.convolution(x, f, 1, "VALID", dilations=(window.dilation, 1, 1))[:, :: window.stride]
 
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(splits(), st.sampled_from(["max", "avg"]), st.sampled_from(["stacked", "placement"]))
+@given(splits(max_padding=3), st.sampled_from(["max", "avg"]), st.sampled_from(["stacked", "placement"]))
 def test_pools(split, kind, mesh_impl):
     window, size, parts = split
-    op = {"max": mi.ops.max_pool3d, "avg": mi.ops.avg_pool3d}[kind]
-    tf_op = {"max": tf.nn.max_pool3d, "avg": tf.nn.avg_pool3d}[kind]
-    args = (window.kernel, 1, 1), (window.stride, 1, 1), window.padding
+    assume(max(window.explicit) < window.extent)
+    op = f"{kind}_pool3d"
+    args = (window.kernel, 1, 1), (window.stride, 1, 1)
+
+    def reference(x):
+        if isinstance(window.padding, str):
+            return getattr(tf.nn, op)(x, *args, window.padding)
+        return padded.pooled(op, x, *args, _pads(window, size))
+
     case = Case(
         f"{kind} pool {window} {size}",
-        lambda x: op(x, *args),
-        lambda x: tf_op(x, *args),
+        lambda x: getattr(mi.ops, op)(x, *args, _argument(window)),
+        reference,
         {"x": f"batch:1,x:{size},y:3,z:2,channels:2"},
     )
     check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)
@@ -67,14 +84,20 @@ def test_pools(split, kind, mesh_impl):
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(splits(), st.sampled_from(["stacked", "placement"]))
+@given(splits(max_dilation=3), st.sampled_from(["stacked", "placement"]))
 def test_transposed_convolutions(split, mesh_impl):
     window, size, parts = split
-    inputs = window.output_size(size)
+    inputs, strides, dilations = window.output_size(size), (window.stride, 1, 1), (window.dilation, 1, 1)
+    pads = _pads(window, size)
+
+    def reference(x, f):
+        y = tf.nn.conv3d_transpose(x, padded.dilate(f, dilations), [1, size + sum(pads[0]), 3, 2, 2], strides, "VALID")
+        return padded.pad(y, [(-before, -after) for before, after in pads])
+
     case = Case(
         f"transposed {window} {size}",
-        lambda x, f: mi.ops.conv3d_transpose(x, f, (window.stride, 1, 1), window.padding, (size, 3, 2)),
-        lambda x, f: tf.nn.conv3d_transpose(x, f, [1, size, 3, 2, 2], (window.stride, 1, 1), window.padding),
+        lambda x, f: mi.ops.conv3d_transpose(x, f, strides, _argument(window), (size, 3, 2), dilations),
+        reference,
         {"x": f"batch:1,x:{inputs},y:3,z:2,channels:2", "f": f"fx:{window.kernel},fy:1,fz:1,filters:2,channels:2"},
     )
     check(case, "float32", f"rows:{parts}", "x:rows", mesh_impl)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from tests.harness import Case, check
-from tests.ops import resizing
+from tests.ops import padded, resizing
 
 X = "batch:2,x:12,y:8,z:6,channels:4"
 SIZES = {"x": 12, "y": 8, "z": 6}
@@ -293,24 +293,38 @@ RESIZES = [
 CASES = CONVS + TRANSPOSED + POOLS + RESIZES + two_dimensional() + OTHERS
 
 
-def _table():
+def _table(cases, layouts=LAYOUTS):
     return [
         pytest.param(case, mesh, layout, impl, id=f"{case.name}-{mesh}-{layout}-{impl}")
-        for case in CASES
-        for mesh, layout in LAYOUTS
+        for case in cases
+        for mesh, layout in layouts
         for impl in (IMPLS if layout else IMPLS[:1])
         if case.allows(mesh, layout)
     ]
 
 
 def test_every_case_has_a_split():
-    split = {row.values[0].name for row in _table() if row.values[2]}
-    assert split == {case.name for case in CASES}
+    cases = [*CASES, *padded.CASES, *padded.MORE]
+    split = {row.values[0].name for row in _table(cases) if row.values[2]}
+    assert split == {case.name for case in cases}
 
 
-@pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table())
+@pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table(CASES) + _table(padded.CASES, LAYOUTS[:4]))
 def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table(padded.CASES, LAYOUTS[4:]) + _table(padded.MORE))
+def test_explicit_padding_equals_the_whole(case, mesh, layout, impl):
+    check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [c for c in padded.CASES + padded.MORE if "pool3d" not in c.name], ids=str)
+def test_explicit_padding_in_float64(case):
+    mesh, layout = next(pair for pair in LAYOUTS[1:] if case.allows(*pair))
+    check(case, "float64", mesh, layout, "stacked")
 
 
 @pytest.mark.parametrize("impl", IMPLS)
@@ -331,7 +345,10 @@ def test_float64(case):
 
 @pytest.mark.parametrize(
     "case",
-    [CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], RESIZES[0], RESIZES[-1], *OTHERS[:3]],
+    [
+        *(CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], RESIZES[0], RESIZES[-1], *OTHERS[:3]),
+        *(padded.CASES[0], padded.CASES[3], padded.CASES[5]),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("impl", IMPLS)

@@ -13,7 +13,7 @@ from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from tests.exchanges import check_exchanges
 from tests.harness import difference
-from tests.ops import resizing
+from tests.ops import padded, resizing
 
 mtf = mi.mtf
 
@@ -184,6 +184,7 @@ def _resharded(x, fn):
 
 
 ROWS = [
+    *(Row(*row) for row in padded.DIFFERENTIATED),
     conv(2, "with strides", 2),
     conv(3),
     conv(3, "with strides", 2),

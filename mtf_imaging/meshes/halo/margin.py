@@ -30,6 +30,8 @@ class Piece:
 class Margin:
     """The voxels by which slices are widened along one dimension.
 
+    If the dimension is not split, negative numbers crop.
+
     Attributes:
       dim: position of the dimension in the shape of a slice.
       size: number of voxels of the slice.
@@ -58,6 +60,26 @@ class Margin:
         """The `SplitPlan` of a split dimension."""
         assert self.split is not None
         return self.split
+
+    @property
+    def removed(self) -> "Margin":
+        """The voxels that negative numbers crop: the margin of the remaining voxels."""
+        before, after = max(0, -self.before), max(0, -self.after)
+        return Margin(self.dim, self.size - before - after, before, after)
+
+    @property
+    def added(self) -> "Margin":
+        """The margin that widens the voxels that remain without `removed`."""
+        if min(self.before, self.after) >= 0:
+            return self
+        before, after = max(0, self.before), max(0, self.after)
+        return dataclasses.replace(self, size=self.removed.size, before=before, after=after)
+
+    @property
+    def cut(self) -> "Margin | None":
+        """The voxels of the widened slice that no window reads, as a margin; None if they differ between slices."""
+        first, *others = set(self.plan.starts)
+        return None if others else Margin(self.dim, self.plan.length, first, self.plan.width - first - self.plan.length)
 
     def pieces(self, parts: int) -> list[Piece]:
         """Returns the `Piece`s of the margins, one per neighbor in reach, for a dimension of `parts` slices."""
@@ -105,7 +127,7 @@ def exchanges(
       itemsize: bytes of an element.
       adjoint: whether to return the exchanges of `narrow`.
     """
-    messages = []
+    messages, margins = [], [m.added for m in margins]
     for margin, piece, own in strips(mesh, margins):
         sizes = list(slice_shape)
         for m in margins:

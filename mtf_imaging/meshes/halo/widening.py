@@ -8,6 +8,8 @@ How the voxels arrive depends on the devices of the neighbors:
   along earlier dimensions, so corners are filled, too.
 - Margins that reach past the next slice are exchanged one by one, with one message per pair of devices (`far`).
 
+Cropped dimensions are cut first, so that cropped voxels are not sent.
+
 The adjoint adds the values in the margins to the voxels that they were copied from, in the opposite order. It then cuts
 out the slices in one copy.
 """
@@ -125,6 +127,7 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], fill
     Returns:
       A laid-out tensor; `x` itself if all margins are empty.
     """
+    x, margins = _cut_out(mesh, x, [m.removed for m in margins]), [m.added for m in margins]
     reached = gathering.reach(mesh, x.tensor_list[0], margins) if any(m.before or m.after for m in margins) else 0
     gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     for stage in _stages(mesh, margins, gathered):
@@ -160,22 +163,27 @@ def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) ->
     for m in reversed(margins):
         if m.split is not None and m.split.needs_cut:
             dx = _uncut(mesh, dx, m)
-    for stage in reversed(_stages(mesh, margins)):
+    for stage in reversed(_stages(mesh, [m.added for m in margins])):
         if stage.far:
             (margin,) = stage.margins
             dx = far.narrow(mesh, dx, margin)
             mesh.exchanged += exchanges(mesh, [margin], dx.slice_shape, dx.dtype.size, adjoint=True)
         else:
             dx = _narrow_together(mesh, dx, stage.margins)
-    return dx
+    return _padded(mesh, dx, [m.removed for m in margins])
 
 
 def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """Converts the gradients of one stage; the adjoint of `_widen_together`."""
     for m, piece, own in reversed(list(strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
+    return _cut_out(mesh, dx, margins)
+
+
+def _cut_out(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
+    """Cuts slices out of widened slices; returns `x` itself if all margins are empty."""
     if not any(m.before or m.after for m in margins):
-        return dx
+        return x
 
     def cut_out(stack: tf.Tensor) -> tf.Tensor:
         begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
@@ -183,7 +191,14 @@ def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[M
             begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
         return tf.slice(stack, begin, size)
 
-    return mesh.map_stacks(cut_out, dx)
+    return mesh.map_stacks(cut_out, x)
+
+
+def _padded(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
+    """Pads slices with zeros; the adjoint of `_cut_out`."""
+    if not any(m.before or m.after for m in margins):
+        return dx
+    return mesh.map_stacks(lambda stack: _pad(stack, margins, 0), dx)
 
 
 def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
@@ -220,12 +235,16 @@ def _gather(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index_of: Callable
 
 
 def _cut(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin) -> LaidOutTensor:
-    """Cuts the `length` voxels that each processor needs from its widened slice, which start at different places."""
+    """Cuts the `length` voxels that each processor needs from its widened slice."""
+    if m.cut is not None:
+        return _cut_out(mesh, x, [m.cut])
     return _gather(mesh, x, m, lambda start: list(range(start, start + m.plan.length)))
 
 
 def _uncut(mesh: ShardMeshImpl, dx: LaidOutTensor, m: Margin) -> LaidOutTensor:
     """Puts gradients back at their positions in the widened slice, with zeros elsewhere; the adjoint of `_cut`."""
+    if m.cut is not None:
+        return _padded(mesh, dx, [m.cut])
     length, width = m.plan.length, m.plan.width
 
     def append_zero(stack: tf.Tensor) -> tf.Tensor:

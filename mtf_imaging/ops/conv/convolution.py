@@ -3,7 +3,7 @@
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.conv.operations import Conv, ConvInputGrad
-from mtf_imaging.ops.window_op import Ints, make_geometry, per_dimension
+from mtf_imaging.ops.window_op import Ints, Padding, make_geometry, make_windows, per_dimension
 
 
 def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int) -> None:
@@ -25,7 +25,7 @@ def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, ch
 
 
 def _conv(
-    num_spatial: int, x: mtf.Tensor, f: mtf.Tensor, strides: Ints, padding: str, dilations: Ints, name: str | None
+    num_spatial: int, x: mtf.Tensor, f: mtf.Tensor, strides: Ints, padding: Padding, dilations: Ints, name: str | None
 ) -> mtf.Tensor:
     kind = f"conv{num_spatial}d"
     title = f"{kind} '{name or kind}'"
@@ -40,20 +40,27 @@ def _conv_transpose(
     x: mtf.Tensor,
     f: mtf.Tensor,
     strides: Ints,
-    padding: str,
+    padding: Padding,
     output_sizes: Ints | None,
+    dilations: Ints,
     name: str | None,
 ) -> mtf.Tensor:
     kind = f"conv{num_spatial}d_transpose"
     title = f"{kind} '{name or kind}'"
     _check_filter(title, x, f, num_spatial, -1)
     kernel = [d.size for d in f.shape.dims[:num_spatial]]
-    probe = make_geometry(title, x, num_spatial, 1, strides, 1, padding)
+    probe = make_geometry(title, x, num_spatial, 1, 1, 1, "SAME")
+    windows = make_windows(title, num_spatial, kernel, strides, dilations, padding)
     if output_sizes is None:
-        windows = [type(w)(k, w.stride, 1, padding) for k, w in zip(kernel, probe.windows)]
         output_sizes = [w.transposed_size(n) for w, n in zip(windows, probe.sizes)]
+        for name_, size, n, window in zip(probe.names, output_sizes, probe.sizes, windows):
+            if size <= window.cropped:
+                raise ShapeError(
+                    f"{title}: padding {window.padding} leaves no voxel of the output '{name_}', which has {n} windows "
+                    f"of {window.extent} voxels. Fix: use less padding."
+                )
     sizes = per_dimension(title, "output_sizes", output_sizes, num_spatial)
-    geometry = make_geometry(title, x, num_spatial, kernel, strides, 1, padding, sizes)
+    geometry = make_geometry(title, x, num_spatial, kernel, strides, dilations, padding, sizes)
     for name_, size, n, made in zip(geometry.names, sizes, probe.sizes, geometry.outputs):
         if n != made:
             raise ShapeError(
@@ -67,7 +74,7 @@ def conv2d(
     x: mtf.Tensor,
     filter: mtf.Tensor,
     strides: Ints = 1,
-    padding: str = "SAME",
+    padding: Padding = "SAME",
     dilations: Ints = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
@@ -88,7 +95,7 @@ def conv3d(
     x: mtf.Tensor,
     filter: mtf.Tensor,
     strides: Ints = 1,
-    padding: str = "SAME",
+    padding: Padding = "SAME",
     dilations: Ints = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
@@ -108,7 +115,8 @@ def conv3d(
       x: Tensor[batch..., x, y, z, in]
       filter: Tensor[fx, fy, fz, in, out]. `in` is the channel dimension of `x`, with the same name and size.
       strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID", as in TensorFlow.
+      padding: "SAME" or "VALID", as in TensorFlow, or a pair (before, after) for each spatial dimension: the number of
+        zeros on both sides. Negative numbers crop.
       dilations: an int, or one for each spatial dimension.
       name: name of the operation.
 
@@ -125,8 +133,9 @@ def conv2d_transpose(
     x: mtf.Tensor,
     filter: mtf.Tensor,
     strides: Ints,
-    padding: str = "SAME",
+    padding: Padding = "SAME",
     output_sizes: Ints | None = None,
+    dilations: Ints = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
     """Computes a 2D transposed convolution, like `tf.nn.conv2d_transpose` on the whole tensor.
@@ -134,33 +143,37 @@ def conv2d_transpose(
     Args:
       x: Tensor[batch..., x, y, in]
       filter: Tensor[fx, fy, out, in]. `in` is the channel dimension of `x`, with the same name and size.
-      strides, padding, output_sizes, name: see `conv3d_transpose`.
+      strides, padding, output_sizes, dilations, name: see `conv3d_transpose`.
 
     Returns:
       Tensor[batch..., x', y', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
     """
-    return _conv_transpose(2, x, filter, strides, padding, output_sizes, name)
+    return _conv_transpose(2, x, filter, strides, padding, output_sizes, dilations, name)
 
 
 def conv3d_transpose(
     x: mtf.Tensor,
     filter: mtf.Tensor,
     strides: Ints,
-    padding: str = "SAME",
+    padding: Padding = "SAME",
     output_sizes: Ints | None = None,
+    dilations: Ints = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
     """Computes a 3D transposed convolution, like `tf.nn.conv3d_transpose` on the whole tensor.
 
-    It is the adjoint of `conv3d` with the same filter. The same dimensions may be split.
+    It is the adjoint of `conv3d` with the same filter and the same settings. The same dimensions may be split.
 
     Args:
       x: Tensor[batch..., x, y, z, in]
       filter: Tensor[fx, fy, fz, out, in]. `in` is the channel dimension of `x`, with the same name and size.
       strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
-      output_sizes: sizes of x', y' and z'. The default for n voxels, a stride s and a kernel of k taps is `n s` with
-        "SAME" and `n s + max(k - s, 0)` with "VALID".
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial dimension, as in `conv3d`: padding removes
+        voxels of the output, and negative numbers add zeros.
+      output_sizes: sizes of x', y' and z'. The default for n voxels, a stride s and a window of K voxels is `n s` with
+        "SAME", `n s + max(K - s, 0)` with "VALID", and `(n - 1) s + K - before - after` with pairs. K is
+        `(kernel - 1) dilation + 1`.
+      dilations: an int, or one for each spatial dimension.
       name: name of the operation.
 
     Returns:
@@ -169,4 +182,4 @@ def conv3d_transpose(
     Raises:
       ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
-    return _conv_transpose(3, x, filter, strides, padding, output_sizes, name)
+    return _conv_transpose(3, x, filter, strides, padding, output_sizes, dilations, name)

@@ -1,8 +1,9 @@
 """Max and average pools: the public functions."""
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.pool.operations import AvgPool, MaxPool
-from mtf_imaging.ops.window_op import Ints, make_geometry
+from mtf_imaging.ops.window_op import Ints, Padding, make_geometry
 
 
 def _pool(
@@ -11,16 +12,23 @@ def _pool(
     x: mtf.Tensor,
     ksize: Ints,
     strides: Ints,
-    padding: str,
+    padding: Padding,
     name: str | None,
 ) -> mtf.Tensor:
     num_spatial = int(kind[-2])
-    geometry = make_geometry(f"{kind} '{name or kind}'", x, num_spatial, ksize, strides, 1, padding, pads_itself=True)
+    title = f"{kind} '{name or kind}'"
+    geometry = make_geometry(title, x, num_spatial, ksize, strides, 1, padding, pads_itself=True)
+    for dim, size, window in zip(geometry.names, geometry.sizes, geometry.windows):
+        if max(window.explicit) >= window.extent:
+            raise ShapeError(
+                f"{title}: with padding {window.padding}, a window of {window.extent} voxels at the border of '{dim}' "
+                f"(size {size}) contains no voxel. Fix: use a padding of at most {window.extent - 1}."
+            )
     return operation(kind, x, geometry, name).outputs[0]
 
 
 def max_pool2d(
-    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
 ) -> mtf.Tensor:
     """Computes a 2D max pool, like `tf.nn.max_pool2d` on the whole tensor.
 
@@ -30,7 +38,7 @@ def max_pool2d(
       x: Tensor[batch..., x, y, channels]
       ksize: size of the window in voxels: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial dimension. Negative numbers crop.
       name: name of the operation.
 
     Returns:
@@ -43,7 +51,7 @@ def max_pool2d(
 
 
 def max_pool3d(
-    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
 ) -> mtf.Tensor:
     """Computes a 3D max pool, like `tf.nn.max_pool3d` on the whole tensor.
 
@@ -60,7 +68,7 @@ def max_pool3d(
       x: Tensor[batch..., x, y, z, channels]
       ksize: size of the window in voxels: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial dimension. Negative numbers crop.
       name: name of the operation.
 
     Returns:
@@ -73,7 +81,7 @@ def max_pool3d(
 
 
 def avg_pool2d(
-    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
 ) -> mtf.Tensor:
     """Computes a 2D average pool, like `tf.nn.avg_pool2d` on the whole tensor.
 
@@ -84,7 +92,7 @@ def avg_pool2d(
       x: Tensor[batch..., x, y, channels]
       ksize: size of the window in voxels: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial dimension. Negative numbers crop.
       name: name of the operation.
 
     Returns:
@@ -97,7 +105,7 @@ def avg_pool2d(
 
 
 def avg_pool3d(
-    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: str = "VALID", name: str | None = None
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
 ) -> mtf.Tensor:
     """Computes a 3D average pool, like `tf.nn.avg_pool3d` on the whole tensor.
 
@@ -108,7 +116,7 @@ def avg_pool3d(
       x: Tensor[batch..., x, y, z, channels]
       ksize: size of the window in voxels: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
-      padding: "SAME" or "VALID".
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial dimension. Negative numbers crop.
       name: name of the operation.
 
     Returns:
