@@ -14,7 +14,8 @@ from mtf_imaging.ops.pool.pooling import avg_pool2d, avg_pool3d, max_pool2d, max
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.reshard import gather_slices, scatter_slices, slices_per_dimension
-from mtf_imaging.ops.resize.resizing import resize2d, resize3d
+from mtf_imaging.ops.resize.padding import pad
+from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
 from mtf_imaging.ops.step import step
 
 __all__ = [
@@ -36,7 +37,9 @@ __all__ = [
     "max_pool2d",
     "max_pool3d",
     "over_batch",
+    "pad",
     "recompute",
+    "resize1d",
     "resize2d",
     "resize3d",
     "scatter_slices",

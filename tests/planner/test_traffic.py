@@ -91,6 +91,12 @@ def _resized(image, kernel):
     return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
 
 
+def _padded(image, kernel):
+    y = mi.ops.pad(mi.ops.conv3d(image, kernel), [(4, 4), (8, 0), (0, 0)])
+    y = mi.ops.resize3d(mi.ops.pad(y, [(0, 8), (4, 4), (1, 3)], "reflect"), (8, 48, 8), "nearest", align_corners=True)
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+
 def _reshaped(image, kernel):
     y = mi.ops.conv3d(image, kernel)
     batch, *spatial, out = y.shape.dims
@@ -121,7 +127,7 @@ def _sum_of_sums(image, kernel):
 
 
 @pytest.mark.parametrize(
-    "fn", [_conv, _strided, _dilated, _resized, _reshaped, _along_splits, _of_other_shapes, _sum_of_sums]
+    "fn", [_conv, _strided, _dilated, _resized, _padded, _reshaped, _along_splits, _of_other_shapes, _sum_of_sums]
 )
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"),
