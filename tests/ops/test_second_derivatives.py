@@ -194,16 +194,20 @@ def _resharded(x, fn):
 
 
 ROWS = [
+    conv(1),
     conv(2, "with strides", 2),
     conv(3),
     conv(3, "with strides", 2),
     conv(3, "dilated", dilations=2),
+    conv_transpose(1),
     conv_transpose(2),
     conv_transpose(3),
+    pool("max", 1, 3, 2, "SAME"),
     pool("max", 2, 2, 2, "VALID"),
     pool("max", 2, 3, 2, "SAME"),
     pool("max", 3, 2, 2, "VALID"),
     pool("max", 3, 3, 1, "VALID"),  # SAME with stride 1 has no second derivative in TensorFlow's graphs (2.21)
+    pool("avg", 1, 3, 2, "SAME"),
     pool("avg", 2, 3, 2, "SAME"),
     pool("avg", 3, 2, 2, "VALID"),
     pool("avg", 3, 3, 1, "SAME"),
