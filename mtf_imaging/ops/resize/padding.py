@@ -39,7 +39,7 @@ class Padding(Resampling):
         # A reflection excludes the border voxel itself, a symmetric one includes it.
         border = 0 if self.mode == "reflect" else 1
         beyond = rows - inside
-        positions = np.where(beyond, inside - beyond + border * np.sign(beyond), rows)[np.newaxis]
+        positions = (inside - beyond + border * np.sign(beyond))[np.newaxis]
         return Taps(positions.astype(np.int32), np.ones(positions.shape))
 
 
