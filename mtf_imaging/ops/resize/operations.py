@@ -66,11 +66,16 @@ class _ResampleOperation(mtf.Operation):
             yield r, axis, plan_slices(r.line, parts)
 
     def _margins(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
-        return [
+        """Returns the margins of the split dimensions, in the order of the dimensions.
+
+        Slices that share a device exchange their first dimensions first (see `gathering`), so other processors should.
+        """
+        margins = [
             halo.Margin(r.dim, r.line.size // mesh.shape[axis].size, plan.before, plan.after, axis)
             for r, axis, plan in self._plans(mesh)
             if axis is not None
         ]
+        return sorted(margins, key=lambda m: m.dim)
 
     def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
         """Returns a fault for each split that does not divide both sizes of a dimension."""
