@@ -5,23 +5,41 @@ every legal layout.
 """
 
 from mtf_imaging.ops.activation import dropout, leaky_relu
-from mtf_imaging.ops.conv.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from mtf_imaging.ops.conv.convolution import (
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+)
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
 from mtf_imaging.ops.norm.norms import batch_norm, group_norm, instance_norm
 from mtf_imaging.ops.over_batch import over_batch
-from mtf_imaging.ops.pool.pooling import avg_pool2d, avg_pool3d, max_pool2d, max_pool3d
+from mtf_imaging.ops.pool.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.reshard import gather_slices, scatter_slices, slices_per_dimension
-from mtf_imaging.ops.resize.resizing import resize2d, resize3d
+from mtf_imaging.ops.resize.padding import pad
+from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
 from mtf_imaging.ops.step import step
 
 __all__ = [
     "adaptive_dice_loss",
+    "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "conv1d",
+    "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
@@ -33,10 +51,13 @@ __all__ = [
     "instance_norm",
     "leaky_relu",
     "master_dtype",
+    "max_pool1d",
     "max_pool2d",
     "max_pool3d",
     "over_batch",
+    "pad",
     "recompute",
+    "resize1d",
     "resize2d",
     "resize3d",
     "scatter_slices",

@@ -202,7 +202,7 @@ def make_geometry(
     Args:
       title: kind and name of the operation, for error messages.
       x: Tensor[batch..., spatial..., channels]
-      num_spatial: number of spatial dimensions, 2 or 3.
+      num_spatial: number of spatial dimensions, 1, 2 or 3.
       kernel: size of the kernel in taps: an int, or one for each spatial dimension.
       strides: an int, or one for each spatial dimension.
       dilations: an int, or one for each spatial dimension.

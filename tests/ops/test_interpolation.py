@@ -1,4 +1,4 @@
-"""The arithmetic of a resize: the weights, the matrices of slices, and halos of at most one voxel."""
+"""The arithmetic of resizing and padding: the weights, the matrices of slices, and the halos."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from mtf_imaging.ops.resize.interpolation import METHODS, interpolate, plan_slices
+from mtf_imaging.ops.resize.interpolation import METHODS, Interpolation
+from mtf_imaging.ops.resize.padding import MODES, Padding
+from mtf_imaging.ops.resize.taps import plan_slices
 from tests.ops import resizing
 
 
@@ -26,35 +28,76 @@ def splits(draw):
     return parts * draw(st.integers(1, 9)), parts * draw(st.integers(1, 9)), parts
 
 
-@given(st.integers(1, 40), st.integers(1, 40))
-def test_linear_weights_equal_the_reference(size, outputs):
-    weights = dense(interpolate(size, outputs, "linear"), size)
-    np.testing.assert_allclose(weights, resizing.matrix(size, outputs, "linear"), atol=1e-13)
+@st.composite
+def paddings(draw):
+    """Draws (`Padding`, parts)."""
+    parts, mode = draw(st.integers(1, 5)), draw(st.sampled_from(MODES))
+    size = parts * draw(st.integers(1, 6))
+    limit = {"constant": 20, "reflect": size - 1, "symmetric": size}[mode]
+    totals = list(range(0, 2 * limit + 1, parts))
+    total = draw(st.sampled_from(totals))
+    return Padding(size, size + total, draw(st.integers(max(0, total - limit), min(limit, total))), mode), parts
 
 
-def test_nearest_equals_tensorflow_even_if_a_center_is_on_a_border():
+@given(st.integers(1, 40), st.integers(1, 40), st.booleans())
+def test_linear_weights_equal_the_reference(size, outputs, align_corners):
+    weights = dense(Interpolation(size, outputs, "linear", align_corners).taps(), size)
+    np.testing.assert_allclose(weights, resizing.matrix(size, outputs, "linear", align_corners), atol=1e-13)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_nearest_equals_tensorflow_even_if_a_center_is_on_a_border(align_corners):
     for size in range(1, 65, 3):
         for outputs in range(1, 65):
-            line = tf.reshape(tf.range(size), [1, size, 1, 1])
-            want = tf.image.resize(line, [outputs, 1], "nearest").numpy().ravel()
-            np.testing.assert_array_equal(interpolate(size, outputs, "nearest").positions[0], want)
+            got = Interpolation(size, outputs, "nearest", align_corners).taps().positions[0]
+            want = resizing.matrix(size, outputs, "nearest", align_corners)
+            np.testing.assert_array_equal(np.eye(size)[got], want)
 
 
-@given(splits(), st.sampled_from(METHODS))
-def test_the_matrices_of_slices_are_blocks_of_the_whole_matrix(split, method):
+@given(paddings())
+def test_padding_equals_tensorflow(padding_and_parts):
+    line, _ = padding_and_parts
+    x, after = np.arange(1, line.size + 1), line.outputs - line.size - line.before
+    want = tf.pad(x, [(line.before, after)], line.mode).numpy()
+    np.testing.assert_array_equal(dense(line.taps(), line.size) @ x, want)
+
+
+@given(splits(), st.sampled_from(METHODS), st.booleans())
+def test_the_matrices_of_slices_are_blocks_of_the_whole_matrix(split, method, align_corners):
     size, outputs, parts = split
-    plan = plan_slices(size, outputs, parts, method)
-    m, q = size // parts, outputs // parts
-    assert 0 <= plan.before <= 1
-    assert 0 <= plan.after <= 1
-    whole = np.pad(dense(interpolate(size, outputs, method), size), [(0, 0), (plan.before, plan.after)])
+    plan = _check_blocks(Interpolation(size, outputs, method, align_corners), parts)
+    if not align_corners:
+        assert max(plan.before, plan.after) <= 1
+    np.testing.assert_allclose(plan.forward.weights.sum(1), 1)
+
+
+@given(paddings())
+def test_the_matrices_of_padded_slices_are_blocks_of_the_whole_matrix(padding_and_parts):
+    _check_blocks(*padding_and_parts)
+
+
+def test_slices_that_do_not_move_need_no_halo():
+    plan = plan_slices(Padding(12, 18, 3, "constant"), 2)
+    assert (plan.before, plan.after) == (0, 0)
+    plan = plan_slices(Padding(12, 24, 12, "constant"), 4)  # The voxels of slice 0 are outputs of slice 2.
+    assert (plan.before, plan.after) == (6, 0)
+
+
+def _check_blocks(line, parts):
+    """Checks that the widened slices contain all voxels of the matrix, and returns the plan."""
+    plan = plan_slices(line, parts)
+    m, q = line.size // parts, line.outputs // parts
+    assert min(plan.before, plan.after) >= 0
+    dense_line = dense(line.taps(), line.size)
+    whole = np.pad(dense_line, [(0, 0), (plan.before, plan.after)])
     for i in range(parts):
         want = whole[i * q : (i + 1) * q, i * m : (i + 1) * m + plan.before + plan.after]
         got = dense(type(plan.forward)(plan.forward.positions[i], plan.forward.weights[i]), want.shape[1])
         np.testing.assert_array_equal(got, want)
-        np.testing.assert_allclose(want.sum(1), 1)  # The widened slice contains all voxels that it needs.
+        np.testing.assert_array_equal(want.sum(1), dense_line[i * q : (i + 1) * q].sum(1))
         adjoint = dense(type(plan.backward)(plan.backward.positions[i], plan.backward.weights[i]), q)
         np.testing.assert_array_equal(adjoint, want.T)
+    return plan
 
 
 @pytest.mark.parametrize("sizes", [(10, 3, 12), (4, 9, 5)])
@@ -64,6 +107,6 @@ def test_a_resized_volume_equals_scipy(sizes):
     want = ndimage.zoom(x, zoom, order=1, mode="nearest", grid_mode=True)
     got = x
     for axis, size in enumerate(sizes):
-        weights = dense(interpolate(x.shape[axis], size, "linear"), x.shape[axis])
+        weights = dense(Interpolation(x.shape[axis], size, "linear").taps(), x.shape[axis])
         got = np.moveaxis(np.tensordot(weights, got, (1, axis)), 0, axis)
     np.testing.assert_allclose(got, want, atol=1e-12)

@@ -59,16 +59,23 @@ def _kernels(program):
 
 @pytest.mark.parametrize(
     ("kernel", "strides"),
-    [((1, 1), (2, 2)), ((1, 3), (2, 2)), ((1, 1, 1), (2, 2, 2)), ((3, 1, 2), (1, 2, 3)), ((2, 1, 1), (2, 4, 2))],
+    [
+        ((1,), (2,)),
+        ((1, 1), (2, 2)),
+        ((1, 3), (2, 2)),
+        ((1, 1, 1), (2, 2, 2)),
+        ((3, 1, 2), (1, 2, 3)),
+        ((2, 1, 1), (2, 4, 2)),
+    ],
 )
 @pytest.mark.parametrize("transposed", [False, True])
 def test_tensorflow_kernels_of_one_tap_are_never_strided(kernel, strides, transposed):
     """This holds for the forward pass, for gradients, and for gradients of gradients."""
     names = ["x", "y", "z"][: len(kernel)]
-    ops = {2: (mi.ops.conv2d, mi.ops.conv2d_transpose), 3: (mi.ops.conv3d, mi.ops.conv3d_transpose)}[len(kernel)]
+    op = getattr(mi.ops, f"conv{len(kernel)}d_transpose" if transposed else f"conv{len(kernel)}d")
 
     def step(image, kernel):
-        y = ops[transposed](image, kernel, strides)
+        y = op(image, kernel, strides)
         gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
         total = mtf.add_n([mtf.reduce_sum(mtf.square(g)) for g in gradients])
         return y, *gradients, *mtf.gradients([total], [image, kernel])
@@ -105,7 +112,7 @@ def _infinite(fn, *args):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-@pytest.mark.parametrize("dilations", [(1, 1, 2), (3, 1, 2), (2, 2, 2), (1, 3), (2, 2)], ids=str)
+@pytest.mark.parametrize("dilations", [(1, 1, 2), (3, 1, 2), (2, 2, 2), (1, 3), (2, 2), (2,)], ids=str)
 def test_an_infinite_voxel_affects_only_the_outputs_that_read_it(dilations, padding, dtype):
     """No voxel is multiplied by a zero between taps, neither in the output nor in the gradients."""
     sizes = [9, 8, 10][: len(dilations)]
@@ -154,7 +161,7 @@ def test_an_infinite_voxel_affects_the_same_outputs_under_every_layout():
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
-@pytest.mark.parametrize("kernel", [(1, 3, 1), (1, 1, 2), (2, 1, 1), (1, 1)])
+@pytest.mark.parametrize("kernel", [(1, 3, 1), (1, 1, 2), (2, 1, 1), (1, 1), (1,)])
 def test_the_dilation_of_a_single_tap_has_no_effect(kernel, dtype):
     """TensorFlow refuses such a dilation in float64, although it has no effect."""
     rng = np.random.default_rng(0)

@@ -23,7 +23,8 @@ LAYOUTS = {
     "channels": ("cores:2,model:2", "batch:cores,channels:model"),
     "filters": ("model:2,filters:2", "channels:model,out:filters"),
 }
-PLANE, VOLUME = "batch:2,x:8,y:4,channels:4", "batch:2,x:8,y:4,z:4,channels:4"
+LINE, PLANE, VOLUME = "batch:2,x:8,channels:4", "batch:2,x:8,y:4,channels:4", "batch:2,x:8,y:4,z:4,channels:4"
+KERNELS = {1: "fx:3", 2: "fx:3,fy:2", 3: "fx:3,fy:2,fz:1"}
 LOGITS, LABELS = "batch:2,x:8,y:4,z:4,classes:3", "batch:2,x:8,y:4,z:4"
 CLASSES = mtf.Dimension("classes", 3)
 WEIGHTS = (1, 8, 0.5)
@@ -66,7 +67,7 @@ class Row:
 
 
 def _image(dims):
-    return PLANE if dims == 2 else VOLUME
+    return {1: LINE, 2: PLANE, 3: VOLUME}[dims]
 
 
 def conv(dims, detail="", strides=1, dilations=1):
@@ -75,7 +76,7 @@ def conv(dims, detail="", strides=1, dilations=1):
         detail,
         lambda x, f: getattr(mi.ops, f"conv{dims}d")(x, f, strides, dilations=dilations),
         lambda x, f: tf.nn.convolution(x, f, strides, "SAME", dilations=dilations),
-        {"x": _image(dims), "f": "fx:3,fy:2,channels:4,out:2" if dims == 2 else "fx:3,fy:2,fz:1,channels:4,out:2"},
+        {"x": _image(dims), "f": f"{KERNELS[dims]},channels:4,out:2"},
     )
 
 
@@ -89,7 +90,7 @@ def conv_transpose(dims):
         "",
         lambda x, f: getattr(mi.ops, f"conv{dims}d_transpose")(x, f, 2),
         reference,
-        {"x": _image(dims), "f": "fx:3,fy:2,out:2,channels:4" if dims == 2 else "fx:3,fy:2,fz:1,out:2,channels:4"},
+        {"x": _image(dims), "f": f"{KERNELS[dims]},out:2,channels:4"},
     )
 
 
@@ -106,7 +107,9 @@ def pool(kind, dims, size, stride, padding):
     op, pool2d = getattr(mi.ops, f"{kind}_pool{dims}d"), getattr(tf.nn, f"{kind}_pool2d")
 
     def reference(x):
-        return pool2d(x, size, stride, padding) if dims == 2 else _tf_pool3d(pool2d, x, size, stride, padding)
+        if dims == 3:
+            return _tf_pool3d(pool2d, x, size, stride, padding)
+        return getattr(tf.nn, f"{kind}_pool{dims}d")(x, size, stride, padding)
 
     detail = f"of {size}, stride {stride}"
     return Row(f"{kind}_pool{dims}d", detail, lambda x: op(x, size, stride, padding), reference, {"x": _image(dims)})
@@ -128,13 +131,20 @@ def norm(op, detail, fn, axes, groups):
     return Row(op, detail, fn, reference, {"x": VOLUME}, {"norm/scale": 4, "norm/offset": 4})
 
 
-def resize(dims, sizes, method):
+def resize(dims, sizes, method, align_corners=False):
     return Row(
         f"resize{dims}d",
-        method,
-        lambda x: getattr(mi.ops, f"resize{dims}d")(x, sizes, method),
-        lambda x: resizing.resize(x, sizes, method),
+        f"{method}, corners aligned" if align_corners else method,
+        lambda x: getattr(mi.ops, f"resize{dims}d")(x, sizes, method, align_corners),
+        lambda x: resizing.resize(x, sizes, method, align_corners),
         {"x": _image(dims)},
+    )
+
+
+def pad(paddings, mode):
+    args = paddings, mode
+    return Row(
+        "pad", mode, lambda x: mi.ops.pad(x, *args), lambda x: resizing.pad(x, *args), {"x": _image(len(paddings))}
     )
 
 
@@ -185,16 +195,20 @@ def _resharded(x, fn):
 
 ROWS = [
     *(Row(*row) for row in padded.DIFFERENTIATED),
+    conv(1),
     conv(2, "with strides", 2),
     conv(3),
     conv(3, "with strides", 2),
     conv(3, "dilated", dilations=2),
+    conv_transpose(1),
     conv_transpose(2),
     conv_transpose(3),
+    pool("max", 1, 3, 2, "SAME"),
     pool("max", 2, 2, 2, "VALID"),
     pool("max", 2, 3, 2, "SAME"),
     pool("max", 3, 2, 2, "VALID"),
     pool("max", 3, 3, 1, "VALID"),  # SAME with stride 1 has no second derivative in TensorFlow's graphs (2.21)
+    pool("avg", 1, 3, 2, "SAME"),
     pool("avg", 2, 3, 2, "SAME"),
     pool("avg", 3, 2, 2, "VALID"),
     pool("avg", 3, 3, 1, "SAME"),
@@ -265,9 +279,13 @@ ROWS = [
     ),
     Row("gather_slices", "", lambda x: _resharded(x, mtf.square), tf.square, {"x": VOLUME}),
     Row("scatter_slices", "", lambda x: _resharded(x, lambda x: x * x * x), lambda x: x**3, {"x": VOLUME}),
+    resize(1, (12,), "linear"),
     resize(2, (12, 2), "linear"),
+    resize(2, (12, 2), "linear", align_corners=True),
     resize(3, (12, 8, 2), "linear"),
     resize(3, (4, 8, 6), "nearest"),
+    pad([(5, 1), (0, 2)], "constant"),
+    pad([(1, 5), (0, 2), (1, 2)], "reflect"),
 ]
 NOT_DIFFERENTIABLE = {"master_dtype", "slices_per_dimension", "step"}
 

@@ -86,7 +86,7 @@ def _dilated(image, kernel):
     return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
 
 
-def _padded(image, kernel):
+def _explicit(image, kernel):
     y = mi.ops.conv3d(image, kernel, 1, [(7, -3), (0, 2), (1, -1)])
     y = mi.ops.avg_pool3d(
         mi.ops.max_pool3d(y, 3, 2, [(2, -1), (1, 0), (-1, 2)]), (2, 2, 1), 1, [(0, 1), (1, 0), (0, 0)]
@@ -97,6 +97,12 @@ def _padded(image, kernel):
 
 def _resized(image, kernel):
     y = mi.ops.resize3d(mi.ops.conv3d(image, kernel), (24, 8, 8))
+    return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
+
+
+def _padded(image, kernel):
+    y = mi.ops.pad(mi.ops.conv3d(image, kernel), [(4, 4), (8, 0), (0, 0)])
+    y = mi.ops.resize3d(mi.ops.pad(y, [(0, 8), (4, 4), (1, 3)], "reflect"), (8, 48, 8), "nearest", align_corners=True)
     return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
 
 
@@ -130,7 +136,8 @@ def _sum_of_sums(image, kernel):
 
 
 @pytest.mark.parametrize(
-    "fn", [_conv, _strided, _dilated, _padded, _resized, _reshaped, _along_splits, _of_other_shapes, _sum_of_sums]
+    "fn",
+    [_conv, _strided, _dilated, _explicit, _padded, _resized, _reshaped, _along_splits, _of_other_shapes, _sum_of_sums],
 )
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"),

@@ -70,6 +70,27 @@ def _conv_transpose(
     return ConvInputGrad(kind, x, f, geometry, name or kind).outputs[0]
 
 
+def conv1d(
+    x: mtf.Tensor,
+    filter: mtf.Tensor,
+    strides: Ints = 1,
+    padding: Padding = "SAME",
+    dilations: Ints = 1,
+    name: str | None = None,
+) -> mtf.Tensor:
+    """Computes a 1D convolution, like `tf.nn.conv1d` on the whole tensor.
+
+    Args:
+      x: Tensor[batch..., x, in]
+      filter: Tensor[fx, in, out]. `in` is the channel dimension of `x`, with the same name and size.
+      strides, padding, dilations, name: see `conv3d`.
+
+    Returns:
+      Tensor[batch..., x', out]. The spatial dimension keeps its name; the channels are the filter's `out`.
+    """
+    return _conv(1, x, filter, strides, padding, dilations, name)
+
+
 def conv2d(
     x: mtf.Tensor,
     filter: mtf.Tensor,
@@ -127,6 +148,28 @@ def conv3d(
       ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
     return _conv(3, x, filter, strides, padding, dilations, name)
+
+
+def conv1d_transpose(
+    x: mtf.Tensor,
+    filter: mtf.Tensor,
+    strides: Ints,
+    padding: Padding = "SAME",
+    output_sizes: Ints | None = None,
+    dilations: Ints = 1,
+    name: str | None = None,
+) -> mtf.Tensor:
+    """Computes a 1D transposed convolution, like `tf.nn.conv1d_transpose` on the whole tensor.
+
+    Args:
+      x: Tensor[batch..., x, in]
+      filter: Tensor[fx, out, in]. `in` is the channel dimension of `x`, with the same name and size.
+      strides, padding, output_sizes, dilations, name: see `conv3d_transpose`.
+
+    Returns:
+      Tensor[batch..., x', out]. The spatial dimension keeps its name; the channels are the filter's `out`.
+    """
+    return _conv_transpose(1, x, filter, strides, padding, output_sizes, dilations, name)
 
 
 def conv2d_transpose(

@@ -1,7 +1,9 @@
-"""Convolution and its two gradients on one device, for 2 and 3 spatial dimensions.
+"""Convolution and its two gradients on one device, for 1, 2 and 3 spatial dimensions.
 
 The convolution operations call these functions on their slices. Tensors are `[batch, spatial..., channels]`, and
 filters are `[kernel..., in, out]`.
+
+TensorFlow has no kernels for one spatial dimension, so these convolutions get a second one of size 1 in front.
 
 TensorFlow's kernels fail for some windows. For these, the taps along one dimension are convolved one at a time. Each
 tap is convolved with only the voxels that it reads, so the convolution has stride 1 and no dilation along that
@@ -165,6 +167,9 @@ def adjoint_filter(f: tf.Tensor) -> tf.Tensor:
 def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]) -> tf.Tensor:
     """Returns the convolution of `x` with `f`: `[batch, outputs..., out]`."""
     kernel = f.shape.as_list()[:-2]
+    if len(kernel) == 1:
+        y = conv(tf.expand_dims(x, 1), tf.expand_dims(f, 0), [1, *strides], padding, [1, *dilations])
+        return tf.squeeze(y, [1])
     taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
         x = taps.padded(x)
@@ -178,6 +183,9 @@ def conv_input_grad(
 ) -> tf.Tensor:
     """Returns the gradient with respect to `x`, of the given shape: the transposed convolution of `dy`."""
     shape, kernel = list(shape), f.shape.as_list()[:-2]
+    if len(kernel) == 1:
+        f, dy, shape = tf.expand_dims(f, 0), tf.expand_dims(dy, 1), [shape[0], 1, *shape[1:]]
+        return tf.squeeze(conv_input_grad(shape, f, dy, [1, *strides], padding, [1, *dilations]), [1])
     taps = _Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
         read = taps.read_shape(shape)
@@ -192,6 +200,9 @@ def conv_filter_grad(
 ) -> tf.Tensor:
     """Returns the gradient with respect to the filter, of the given shape, summed over the batch."""
     shape, kernel = list(shape), list(shape[:-2])
+    if len(kernel) == 1:
+        x, dy = tf.expand_dims(x, 1), tf.expand_dims(dy, 1)
+        return tf.squeeze(conv_filter_grad(x, [1, *shape], dy, [1, *strides], padding, [1, *dilations]), [0])
     taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
         x, tap_shape = taps.padded(x), _replaced(shape, taps.axis - 1, 1)

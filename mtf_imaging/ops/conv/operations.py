@@ -1,4 +1,4 @@
-"""The operations of convolutions over 2 or 3 spatial dimensions, any of which may be split.
+"""The operations of convolutions over 1, 2 or 3 spatial dimensions, any of which may be split.
 
 Three operations are sufficient for gradients of any order: the convolution, its gradient with respect to the input
 (the transposed convolution), and its gradient with respect to the filter.

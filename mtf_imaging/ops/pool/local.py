@@ -1,7 +1,8 @@
-"""Pooling and its gradients on one device, for 2 and 3 spatial dimensions.
+"""Pooling and its gradients on one device, for 1, 2 and 3 spatial dimensions.
 
 The pool operations call these functions on their slices, which are `[batch, spatial..., channels]`. TensorFlow has no
-float64 3D pools on the CPU. For these, each tap of the window is read as a strided slice.
+float64 3D pools on the CPU. For these, each tap of the window is read as a strided slice. TensorFlow has no pools of
+one spatial dimension, so these get a second one of size 1 in front.
 """
 
 import functools
@@ -48,6 +49,8 @@ def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
 
 def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the largest voxel of every VALID window."""
+    if len(ksize) == 1:
+        return tf.squeeze(max_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
     if _needs_taps(x, ksize):
         return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
     fn = tf.raw_ops.MaxPool if len(ksize) == 2 else tf.raw_ops.MaxPool3D
@@ -67,6 +70,9 @@ def _first_largest(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -
 
 def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the gradient with respect to `x`: the first of the largest voxels of a window gets its gradient."""
+    if len(ksize) == 1:
+        dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
+        return tf.squeeze(dx, [1])
     if _needs_taps(x, ksize):
         gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
         return _add_taps(x.shape, ksize, strides, gradients)
@@ -85,6 +91,8 @@ def take_largest(x: tf.Tensor, values: tf.Tensor, ksize: Sequence[int], strides:
 
 def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the mean of every VALID window."""
+    if len(ksize) == 1:
+        return tf.squeeze(mean_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
     if _needs_taps(x, ksize):
         values = _tap_values(x, ksize, strides)
         return tf.add_n(values) / len(values)
@@ -93,6 +101,9 @@ def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.
 
 def mean_pool_grad(shape: Sequence[int], dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the gradient with respect to `x`, which has the given shape: the adjoint of `mean_pool`."""
+    if len(ksize) == 1:
+        dx = mean_pool_grad([shape[0], 1, *shape[1:]], tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
+        return tf.squeeze(dx, [1])
     if _needs_taps(dy, ksize):
         taps = math.prod(ksize)
         return _add_taps(shape, ksize, strides, [dy / taps] * taps)

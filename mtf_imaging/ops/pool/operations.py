@@ -1,4 +1,4 @@
-"""The operations of max and average pools over 2 or 3 spatial dimensions, any of which may be split."""
+"""The operations of max and average pools over 1, 2 or 3 spatial dimensions, any of which may be split."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -27,6 +27,21 @@ def _pool(
     return operation(kind, x, geometry, name).outputs[0]
 
 
+def max_pool1d(
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
+) -> mtf.Tensor:
+    """Computes a 1D max pool, like `tf.nn.max_pool1d` on the whole tensor.
+
+    Args:
+      x: Tensor[batch..., x, channels]
+      ksize, strides, padding, name: see `max_pool3d`.
+
+    Returns:
+      Tensor[batch..., x', channels]. The spatial dimension keeps its name.
+    """
+    return _pool(MaxPool, "max_pool1d", x, ksize, strides, padding, name)
+
+
 def max_pool2d(
     x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
 ) -> mtf.Tensor:
@@ -78,6 +93,21 @@ def max_pool3d(
       ShapeError: the shape of the input and the window do not fit.
     """
     return _pool(MaxPool, "max_pool3d", x, ksize, strides, padding, name)
+
+
+def avg_pool1d(
+    x: mtf.Tensor, ksize: Ints, strides: Ints, padding: Padding = "VALID", name: str | None = None
+) -> mtf.Tensor:
+    """Computes a 1D average pool, like `tf.nn.avg_pool1d` on the whole tensor.
+
+    Args:
+      x: Tensor[batch..., x, channels]
+      ksize, strides, padding, name: see `avg_pool3d`.
+
+    Returns:
+      Tensor[batch..., x', channels]. The spatial dimension keeps its name.
+    """
+    return _pool(AvgPool, "avg_pool1d", x, ksize, strides, padding, name)
 
 
 def avg_pool2d(

@@ -1,5 +1,6 @@
-"""Resizing by interpolation."""
+"""Resizing by interpolation, and padding."""
 
-from mtf_imaging.ops.resize.resizing import resize2d, resize3d
+from mtf_imaging.ops.resize.padding import pad
+from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
 
-__all__ = ["resize2d", "resize3d"]
+__all__ = ["pad", "resize1d", "resize2d", "resize3d"]
