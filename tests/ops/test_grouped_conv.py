@@ -86,10 +86,11 @@ BROAD = list(_broad())
 LOCAL, SOME = BROAD[::5], BROAD[::7]
 
 
-def _values(setting, dtype):
+def _values(setting, dtype, sizes):
     """Returns x, f and weights of the outputs, rounded to `dtype`, and the results of `reference` in float64."""
     rng, case = np.random.default_rng(0), setting.case()
     x, f = [tf.cast(value, dtype) for value in case.values().values()]
+    x = x[(slice(None), *map(slice, sizes))]
     x64, f64 = tf.cast(x, tf.float64), tf.cast(f, tf.float64)
 
     @tf.function(autograph=False)
@@ -105,9 +106,9 @@ def _values(setting, dtype):
     return (x, f, dy), expected
 
 
-def _check_local(setting, dtype):
+def _check_local(setting, dtype, sizes=(None, None, None)):
     """Compares the functions of `grouped`, and those on the adjoint filter if that is the adjoint."""
-    (x, f, dy), expected = _values(setting, dtype)
+    (x, f, dy), expected = _values(setting, dtype, sizes[: len(setting.kernel)])
     n = len(setting.kernel)
     strides, dilations = (list(by_group.per_dimension(v, n)) for v in (setting.strides, setting.dilations))
     padding = setting.padding
@@ -139,6 +140,15 @@ def _check_local(setting, dtype):
 @pytest.mark.parametrize("setting", FEW, ids=str)
 def test_local_kernels_equal_one_convolution_per_group(setting, dtype):
     _check_local(setting, dtype)
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("strides", [2, (1, 3)])
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_a_single_window_along_the_last_dimension(multiplier, strides, padding):
+    """TensorFlow's Conv2D (2.21) is wrong in bfloat16 for unequal strides and two outputs per channel."""
+    setting = Setting((2, 3), 4, multiplier=multiplier, strides=strides, padding=padding)
+    _check_local(setting, "bfloat16", [5, 3] if padding == "VALID" else [5, 2])
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ channels, it is as fast as one convolution per group or up to 9 times faster. A 
 infinite voxel with the zeros of other groups.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -29,16 +28,19 @@ def _by_group(dtype: tf.DType, inputs: int) -> bool:
     return inputs > 1 and dtype not in local.ONEDNN_DTYPES
 
 
-def _axis_by_tap(
-    dtype: tf.DType, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> int | None:
-    """Returns the spatial dimension whose taps are convolved one at a time; None if there is no such dimension."""
+def _axis_by_tap(inputs: int, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> int | None:
+    """Returns the spatial dimension whose taps are convolved one at a time; None if there is no such dimension.
+
+    Without the last rule, depthwise convolutions with unequal strides or with dilations would be left to `Conv2D`,
+    whose result (oneDNN, TensorFlow 2.21) is wrong in bfloat16 for unequal strides, two or more outputs per channel,
+    and a single window along the last dimension.
+    """
     if len(kernel) == 3:
         return 0 if kernel[0] > 1 or strides[0] > 1 else None
     for axis, (taps, stride, dilation) in enumerate(zip(kernel, strides, dilations)):
         if taps == 1 and stride > 1:
             return axis
-        if dtype not in local.ONEDNN_DTYPES and ((taps > 1 and dilation > 1) or stride > min(strides)):
+        if inputs == 1 and ((taps > 1 and dilation > 1) or stride > min(strides)):
             return axis
     return None
 
@@ -46,11 +48,6 @@ def _axis_by_tap(
 def _joined(x: tf.Tensor) -> tf.Tensor:
     """Joins the batch and the first spatial dimension."""
     return tf.reshape(x, [-1, *x.shape[2:]])
-
-
-def _is_depthwise(inputs: int, settings: Mapping[str, Any]) -> bool:
-    """Returns whether TensorFlow's kernels of depthwise convolutions support a 2D convolution."""
-    return inputs == 1 and len(set(settings["strides"][1:3])) == 1 and set(settings["dilations"]) == {1}
 
 
 def adjoint_filter(f: tf.Tensor, groups: int) -> tf.Tensor:
@@ -73,14 +70,14 @@ def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilat
     if _by_group(x.dtype, inputs):
         pairs = zip(tf.split(x, groups, -1), tf.split(f, groups, -1))
         return tf.concat([local.conv(x, f, strides, padding, dilations) for x, f in pairs], -1)
-    axis = _axis_by_tap(x.dtype, kernel, strides, dilations)
+    axis = _axis_by_tap(inputs, kernel, strides, dilations)
     if axis is not None:
         return Taps.along(axis, x.shape.as_list()[1:-1], kernel, strides, padding, dilations).conv(conv, x, f)
     if len(kernel) == 3:
         y = conv(_joined(x), f[0], strides[1:], padding, dilations[1:])
         return tf.reshape(y, [*x.shape[:2], *y.shape[1:]])
     settings = local.native(kernel, strides, padding, dilations)
-    if _is_depthwise(inputs, settings):
+    if inputs == 1:
         f = tf.reshape(f, [*kernel, groups, outputs // groups])
         return tf.raw_ops.DepthwiseConv2dNative(input=x, filter=f, **settings)
     return tf.raw_ops.Conv2D(input=x, filter=f, **settings)
@@ -98,7 +95,7 @@ def conv_input_grad(
         each, pairs = [*shape[:-1], inputs], zip(tf.split(f, groups, -1), tf.split(dy, groups, -1))
         gradients = [local.conv_input_grad(each, f, dy, strides, padding, dilations) for f, dy in pairs]
         return tf.concat(gradients, -1)
-    axis = _axis_by_tap(dy.dtype, kernel, strides, dilations)
+    axis = _axis_by_tap(inputs, kernel, strides, dilations)
     if axis is not None:
         taps = Taps.along(axis, shape[1:-1], kernel, strides, padding, dilations)
         return taps.conv_input_grad(conv_input_grad, shape, f, dy)
@@ -107,7 +104,7 @@ def conv_input_grad(
         dx = conv_input_grad(planes, f[0], _joined(dy), strides[1:], padding, dilations[1:])
         return tf.reshape(dx, shape)
     settings = local.native(kernel, strides, padding, dilations)
-    if _is_depthwise(inputs, settings):
+    if inputs == 1:
         f = tf.reshape(f, [*kernel, groups, outputs // groups])
         return tf.raw_ops.DepthwiseConv2dNativeBackpropInput(input_sizes=shape, filter=f, out_backprop=dy, **settings)
     return tf.raw_ops.Conv2DBackpropInput(input_sizes=shape, filter=f, out_backprop=dy, **settings)
@@ -125,7 +122,7 @@ def conv_filter_grad(
         each, pairs = [*kernel, inputs, outputs // groups], zip(tf.split(x, groups, -1), tf.split(dy, groups, -1))
         gradients = [local.conv_filter_grad(x, each, dy, strides, padding, dilations) for x, dy in pairs]
         return tf.concat(gradients, -1)
-    axis = _axis_by_tap(x.dtype, kernel, strides, dilations)
+    axis = _axis_by_tap(inputs, kernel, strides, dilations)
     if axis is not None:
         taps = Taps.along(axis, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
         return taps.conv_filter_grad(conv_filter_grad, x, shape, dy)
@@ -133,7 +130,7 @@ def conv_filter_grad(
         df = conv_filter_grad(_joined(x), shape[1:], _joined(dy), strides[1:], padding, dilations[1:])
         return tf.reshape(df, shape)
     settings = local.native(kernel, strides, padding, dilations)
-    if _is_depthwise(inputs, settings):
+    if inputs == 1:
         sizes = [*kernel, groups, outputs // groups]
         df = tf.raw_ops.DepthwiseConv2dNativeBackpropFilter(input=x, filter_sizes=sizes, out_backprop=dy, **settings)
         return tf.reshape(df, shape)
