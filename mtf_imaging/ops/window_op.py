@@ -151,9 +151,10 @@ class Geometry:
         """Returns slices without halos: the adjoint of `widened`, which adds each halo to the neighbor's slice."""
         return halo.narrow(mesh, dx, self.margins(mesh))
 
-    def narrowing(self, mesh: ShardMeshImpl, dx: mtf.Tensor) -> Round:
-        """Returns the exchanges of `narrowed`."""
-        return Round(halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(dx.shape), dx.dtype.size, adjoint=True))
+    def narrowing(self, mesh: ShardMeshImpl, dx: mtf.Tensor, shape: mtf.Shape | None = None) -> Round:
+        """Returns the exchanges of `narrowed`; `shape` is that of the narrowed tensor if it differs from `dx.shape`."""
+        slice_shape = mesh.slice_shape(shape or dx.shape)
+        return Round(halo.exchanges(mesh, self.margins(mesh), slice_shape, dx.dtype.size, adjoint=True))
 
     def summed_axes(self, mesh: ShardMeshImpl, batch_dims: Iterable[mtf.Dimension]) -> list[int]:
         """Returns the mesh axes over which a sum along the batch and spatial dimensions must be reduced."""

@@ -13,7 +13,7 @@ from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from tests.exchanges import check_exchanges
 from tests.harness import difference
-from tests.ops import padded, resizing
+from tests.ops import grouped_convolutions, padded, resizing
 
 mtf = mi.mtf
 
@@ -77,6 +77,17 @@ def conv(dims, detail="", strides=1, dilations=1):
         lambda x, f: getattr(mi.ops, f"conv{dims}d")(x, f, strides, dilations=dilations),
         lambda x, f: tf.nn.convolution(x, f, strides, "SAME", dilations=dilations),
         {"x": _image(dims), "f": f"{KERNELS[dims]},channels:4,out:2"},
+    )
+
+
+def grouped_conv(dims, groups, strides=1):
+    channels = f"per_group:{4 // groups},out:4"
+    return Row(
+        f"conv{dims}d",
+        f"of {groups} groups",
+        lambda x, f: getattr(mi.ops, f"conv{dims}d")(x, f, strides, groups=groups),
+        lambda x, f: grouped_convolutions.reference(x, f, strides, "SAME", 1, groups),
+        {"x": _image(dims), "f": f"fx:3,fy:2,{channels}" if dims == 2 else f"fx:3,fy:2,fz:1,{channels}"},
     )
 
 
@@ -201,6 +212,8 @@ ROWS = [
     conv(3, "with strides", 2),
     conv(3, "dilated", dilations=2),
     conv_transpose(1),
+    grouped_conv(2, 4),
+    grouped_conv(3, 2, 2),
     conv_transpose(2),
     conv_transpose(3),
     pool("max", 1, 3, 2, "SAME"),

@@ -2,18 +2,23 @@
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.conv.group_split import check_groups
 from mtf_imaging.ops.conv.operations import Conv, ConvInputGrad
 from mtf_imaging.ops.window_op import Ints, Padding, make_geometry, make_windows, per_dimension
 
 
-def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int) -> None:
+def _check_filter(
+    title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, channels_at: int, groups: int = 1
+) -> None:
     """Checks the rank, the dtype and the input channels (dimension `channels_at`, -2 or -1) of a filter."""
     if len(f.shape.dims) != num_spatial + 2:
         raise ShapeError(
             f"{title}: the filter must have {num_spatial + 2} dimensions, but it has {len(f.shape.dims)}: {f.shape}"
         )
     want, have = x.shape.dims[-1], f.shape.dims[channels_at]
-    if want != have:
+    if groups != 1 or type(groups) is not int:
+        check_groups(title, groups, want, *f.shape.dims[-2:])
+    elif want != have:
         raise ShapeError(
             f"{title}: the filter's dimension {channels_at}, '{have.name}' (size {have.size}), must have the name and "
             f"the size of the input's channels, '{want.name}' (size {want.size})"
@@ -25,11 +30,18 @@ def _check_filter(title: str, x: mtf.Tensor, f: mtf.Tensor, num_spatial: int, ch
 
 
 def _conv(
-    num_spatial: int, x: mtf.Tensor, f: mtf.Tensor, strides: Ints, padding: Padding, dilations: Ints, name: str | None
+    num_spatial: int,
+    x: mtf.Tensor,
+    f: mtf.Tensor,
+    strides: Ints,
+    padding: Padding,
+    dilations: Ints,
+    groups: int,
+    name: str | None,
 ) -> mtf.Tensor:
     kind = f"conv{num_spatial}d"
     title = f"{kind} '{name or kind}'"
-    _check_filter(title, x, f, num_spatial, -2)
+    _check_filter(title, x, f, num_spatial, -2, groups)
     kernel = [d.size for d in f.shape.dims[:num_spatial]]
     geometry = make_geometry(title, x, num_spatial, kernel, strides, dilations, padding)
     return Conv(kind, x, f, geometry, name).outputs[0]
@@ -67,7 +79,7 @@ def _conv_transpose(
                 f"{title}: an output '{name_}' of size {size} has {made} windows, but the input has size {n}. "
                 "Fix: change output_sizes, or leave it out."
             )
-    return ConvInputGrad(kind, x, f, geometry, name or kind).outputs[0]
+    return ConvInputGrad(kind, x, f, geometry, f.shape.dims[-2], name or kind).outputs[0]
 
 
 def conv1d(
@@ -88,7 +100,7 @@ def conv1d(
     Returns:
       Tensor[batch..., x', out]. The spatial dimension keeps its name; the channels are the filter's `out`.
     """
-    return _conv(1, x, filter, strides, padding, dilations, name)
+    return _conv(1, x, filter, strides, padding, dilations, 1, name)
 
 
 def conv2d(
@@ -97,19 +109,21 @@ def conv2d(
     strides: Ints = 1,
     padding: Padding = "SAME",
     dilations: Ints = 1,
+    groups: int = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
     """Computes a 2D convolution, like `tf.nn.conv2d` on the whole tensor.
 
     Args:
       x: Tensor[batch..., x, y, in]
-      filter: Tensor[fx, fy, in, out]. `in` is the channel dimension of `x`, with the same name and size.
-      strides, padding, dilations, name: see `conv3d`.
+      filter: Tensor[fx, fy, in, out]. `in` is the channel dimension of `x`, with the same name and size. With groups,
+        it is Tensor[fx, fy, in / groups, out].
+      strides, padding, dilations, groups, name: see `conv3d`.
 
     Returns:
       Tensor[batch..., x', y', out]. Spatial dimensions keep their names; the channels are the filter's `out`.
     """
-    return _conv(2, x, filter, strides, padding, dilations, name)
+    return _conv(2, x, filter, strides, padding, dilations, groups, name)
 
 
 def conv3d(
@@ -118,6 +132,7 @@ def conv3d(
     strides: Ints = 1,
     padding: Padding = "SAME",
     dilations: Ints = 1,
+    groups: int = 1,
     name: str | None = None,
 ) -> mtf.Tensor:
     """Computes a 3D convolution, like `tf.nn.conv3d` on the whole tensor.
@@ -132,13 +147,27 @@ def conv3d(
     spatial dimensions, and sum their results if `in` is split. A spatial dimension with n voxels in the input and o
     voxels in the output may be split over N processors if N divides both n and o.
 
+    With groups, an output channel o is computed from the `in / groups` input channels of group `o // (out / groups)`,
+    as in `tf.nn.conv2d`. The convolution is depthwise if `groups` is the size of `in`. The dimensions `in` and `out`
+    may each be split over N processors if N divides `groups`:
+
+    - If the same mesh dimension splits both, no channels are sent.
+    - If only `out` is split, the backward pass gathers the gradient of `x`.
+    - If only `in` is split, the forward pass gathers the output, and the backward pass gathers the gradient of the
+      filter.
+    - If two mesh dimensions split them, both passes gather `x` with its halos, and the backward pass gathers the
+      gradient of `x`.
+
     Args:
       x: Tensor[batch..., x, y, z, in]
-      filter: Tensor[fx, fy, fz, in, out]. `in` is the channel dimension of `x`, with the same name and size.
+      filter: Tensor[fx, fy, fz, in, out]. `in` is the channel dimension of `x`, with the same name and size. With
+        groups, it is Tensor[fx, fy, fz, in / groups, out]. The dimension `in / groups` has a name of its own, which the
+        layout must not split. `out` may have the name of `in`.
       strides: an int, or one for each spatial dimension.
       padding: "SAME" or "VALID", as in TensorFlow, or a pair (before, after) for each spatial dimension: the number of
         zeros on both sides. Negative numbers crop.
       dilations: an int, or one for each spatial dimension.
+      groups: number of groups, which divides the sizes of `in` and `out`.
       name: name of the operation.
 
     Returns:
@@ -147,7 +176,7 @@ def conv3d(
     Raises:
       ShapeError: the shapes or dtypes of the input, the filter and the settings do not fit.
     """
-    return _conv(3, x, filter, strides, padding, dilations, name)
+    return _conv(3, x, filter, strides, padding, dilations, groups, name)
 
 
 def conv1d_transpose(

@@ -12,15 +12,15 @@ dimension.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import tensorflow as tf
 
 from mtf_imaging.layout.windows import Window
 
-# TensorFlow's CPU kernels (oneDNN) support dilation only for these dtypes.
-_DILATING = (tf.float32, tf.bfloat16, tf.float16)
+# TensorFlow's CPU kernels support dilation, and gradients of groups, only for these dtypes (oneDNN).
+ONEDNN_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
 
 def _around(values: Sequence[int]) -> list[int]:
@@ -40,7 +40,7 @@ def _axis_by_tap(
         if taps == 1 and stride > 1:
             return axis
     dilated = [axis for axis, (taps, d) in enumerate(zip(kernel, dilations)) if taps > 1 and d > 1]
-    if dtype not in _DILATING:
+    if dtype not in ONEDNN_DTYPES:
         return dilated[0] if dilated else None
     if len(kernel) == 3 and min(kernel[1:]) > 1 and dilations[1] != dilations[2]:
         # TensorFlow 2.21 infers the shape of Conv3D with the last two dilations swapped.
@@ -49,7 +49,7 @@ def _axis_by_tap(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Taps:
+class Taps:
     """The taps of a filter along one spatial dimension, one at a time.
 
     Attributes:
@@ -76,8 +76,19 @@ class _Taps:
     ) -> Self | None:
         """Returns the taps that are convolved one at a time, or None if TensorFlow convolves them all."""
         axis = _axis_by_tap(dtype, kernel, strides, dilations)
-        if axis is None:
-            return None
+        return None if axis is None else cls.along(axis, sizes, kernel, strides, padding, dilations)
+
+    @classmethod
+    def along(
+        cls,
+        axis: int,
+        sizes: Sequence[int],
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding: str,
+        dilations: Sequence[int],
+    ) -> Self:
+        """Returns the taps along spatial dimension `axis`."""
         window = Window(kernel[axis], strides[axis], dilations[axis], padding)
         rest = _replaced(strides, axis, 1), padding, _replaced(dilations, axis, 1)
         return cls(axis + 1, window, sizes[axis], rest)
@@ -129,10 +140,6 @@ class _Taps:
             x = tf.gather(x, list(range(first, first + self.outputs * stride, stride)), axis=1)
         return self._unfolded(x, shape)
 
-    def read_shape(self, shape: Sequence[int]) -> list[int]:
-        """Returns the shape of the voxels that one tap reads from a tensor of a given shape."""
-        return _replaced(shape, self.axis, self.outputs)
-
     def spread(self, values: tf.Tensor, tap: int) -> tf.Tensor:
         """The adjoint of `read`: puts values at the voxels that one tap reads, and zeros at all others."""
         shape, first, stride = values.shape.as_list(), tap * self.window.dilation, self.window.stride
@@ -144,8 +151,29 @@ class _Taps:
         values = tf.pad(values, [[0, 0], [first, max(0, size - first - span)], [0, 0]])
         return self._unfolded(values, shape)
 
+    def conv(self, conv: Callable[..., tf.Tensor], x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        """Returns the sum of `conv(voxels that a tap reads, tap, strides, padding, dilations)` over all taps."""
+        x = self.padded(x)
+        return tf.add_n([conv(self.read(x, tap), self.one_tap(f, tap), *self.rest) for tap in self.numbers])
 
-def _native(kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]) -> dict[str, Any]:
+    def conv_input_grad(
+        self, grad: Callable[..., tf.Tensor], shape: Sequence[int], f: tf.Tensor, dy: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the gradient of `conv` with respect to `x`; `grad` is that of a single tap."""
+        read = _replaced(shape, self.axis, self.outputs)
+        gradients = [grad(read, self.one_tap(f, tap), dy, *self.rest) for tap in self.numbers]
+        return self.unpadded(tf.add_n([self.spread(dx, tap) for tap, dx in enumerate(gradients)]))
+
+    def conv_filter_grad(
+        self, grad: Callable[..., tf.Tensor], x: tf.Tensor, shape: Sequence[int], dy: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the gradient of `conv` with respect to `f`; `grad` is that of a single tap."""
+        x, tap_shape = self.padded(x), _replaced(shape, self.axis - 1, 1)
+        gradients = [grad(self.read(x, tap), tap_shape, dy, *self.rest) for tap in self.numbers]
+        return tf.concat(gradients, self.axis - 1)
+
+
+def native(kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]) -> dict[str, Any]:
     """Returns the arguments of TensorFlow's kernels.
 
     The dilation of a single tap has no effect. It is set to 1, because some kernels refuse any dilation. If a filter
@@ -170,12 +198,11 @@ def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilat
     if len(kernel) == 1:
         y = conv(tf.expand_dims(x, 1), tf.expand_dims(f, 0), [1, *strides], padding, [1, *dilations])
         return tf.squeeze(y, [1])
-    taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
+    taps = Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
-        x = taps.padded(x)
-        return tf.add_n([conv(taps.read(x, tap), taps.one_tap(f, tap), *taps.rest) for tap in taps.numbers])
+        return taps.conv(conv, x, f)
     fn = tf.raw_ops.Conv2D if len(kernel) == 2 else tf.raw_ops.Conv3D
-    return fn(input=x, filter=f, **_native(kernel, strides, padding, dilations))
+    return fn(input=x, filter=f, **native(kernel, strides, padding, dilations))
 
 
 def conv_input_grad(
@@ -186,13 +213,11 @@ def conv_input_grad(
     if len(kernel) == 1:
         f, dy, shape = tf.expand_dims(f, 0), tf.expand_dims(dy, 1), [shape[0], 1, *shape[1:]]
         return tf.squeeze(conv_input_grad(shape, f, dy, [1, *strides], padding, [1, *dilations]), [1])
-    taps = _Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
+    taps = Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
-        read = taps.read_shape(shape)
-        gradients = [conv_input_grad(read, taps.one_tap(f, tap), dy, *taps.rest) for tap in taps.numbers]
-        return taps.unpadded(tf.add_n([taps.spread(dx, tap) for tap, dx in enumerate(gradients)]))
+        return taps.conv_input_grad(conv_input_grad, shape, f, dy)
     fn = tf.raw_ops.Conv2DBackpropInput if len(kernel) == 2 else tf.raw_ops.Conv3DBackpropInputV2
-    return fn(input_sizes=shape, filter=f, out_backprop=dy, **_native(kernel, strides, padding, dilations))
+    return fn(input_sizes=shape, filter=f, out_backprop=dy, **native(kernel, strides, padding, dilations))
 
 
 def conv_filter_grad(
@@ -203,10 +228,8 @@ def conv_filter_grad(
     if len(kernel) == 1:
         x, dy = tf.expand_dims(x, 1), tf.expand_dims(dy, 1)
         return tf.squeeze(conv_filter_grad(x, [1, *shape], dy, [1, *strides], padding, [1, *dilations]), [0])
-    taps = _Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
+    taps = Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
     if taps is not None:
-        x, tap_shape = taps.padded(x), _replaced(shape, taps.axis - 1, 1)
-        gradients = [conv_filter_grad(taps.read(x, tap), tap_shape, dy, *taps.rest) for tap in taps.numbers]
-        return tf.concat(gradients, taps.axis - 1)
+        return taps.conv_filter_grad(conv_filter_grad, x, shape, dy)
     fn = tf.raw_ops.Conv2DBackpropFilter if len(kernel) == 2 else tf.raw_ops.Conv3DBackpropFilterV2
-    return fn(input=x, filter_sizes=shape, out_backprop=dy, **_native(kernel, strides, padding, dilations))
+    return fn(input=x, filter_sizes=shape, out_backprop=dy, **native(kernel, strides, padding, dilations))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import gpu_memory_limit
 from mtf_imaging.meshes.devices import default_devices
+from mtf_imaging.ops.conv import grouped
 from mtf_imaging.ops.conv.operations import Conv
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.training.gradients import FORWARD
@@ -42,7 +43,7 @@ def measure_machine(image: Sequence[int], kernel: Sequence[int], dtype: str) -> 
 
     Args:
       image: shape of the input of a convolution, [batch, spatial..., channels].
-      kernel: shape of the filter, [spatial..., channels in, channels out].
+      kernel: shape of the filter, [spatial..., channels in / groups, channels out].
       dtype: dtype of the image and the filter.
 
     Returns:
@@ -65,12 +66,15 @@ def _convolution_rate(image, kernel, dtype):
     x, w = tf.ones(sizes, dtype), tf.ones(kernel, dtype)
     operations = 3 * 2 * x.shape[:-1].num_elements() * w.shape.num_elements()
 
+    ones = [1] * (len(kernel) - 2)
+    windows = ones, "SAME", ones
+
     @tf.function(autograph=False)
     def run():
-        with tf.GradientTape() as tape:
-            tape.watch([x, w])
-            y = tf.nn.convolution(x, w, padding="SAME")
-        dx, dw = tape.gradient(y, [x, w])
+        y = grouped.conv(x, w, *windows)
+        dy = tf.ones_like(y)
+        dx = grouped.conv_input_grad(x.shape.as_list(), w, dy, *windows)
+        dw = grouped.conv_filter_grad(x, w.shape.as_list(), dy, *windows)
         return y[..., :1, :1], dx[..., :1, :1], tf.reduce_sum(dw)  # TensorFlow would prune unused results
 
     return operations / _seconds(lambda: [value.numpy() for value in run()])
