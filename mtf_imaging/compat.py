@@ -38,7 +38,7 @@ _restore_register_tensor_conversion_function()
 import mesh_tensorflow as mtf  # noqa: E402  needs the two patches above
 
 _MTF = ("0.1.21",)
-_TF = ("2.21",)
+_TF = ("2.19", "2.21", "2.22.0rc0")
 
 
 class Private(NamedTuple):

@@ -66,9 +66,10 @@ def test_a_custom_layout_file(tmp_path):
     file.write_text("setup.mesh_shape = 'rows:2'\nsetup.layout = 2\n")
     with pytest.raises(MtfImagingError, match="must be strings"):
         parse_setup(str(file))
-    file.write_text("setup.layout = = 'x:rows'\n")
-    with pytest.raises(MtfImagingError, match=r"mine\.gin"):
-        parse_setup(str(file))
+    for text in ("setup.layout = = 'x:rows'\n", "setup.layout = 'x:rows\n"):
+        file.write_text(text)
+        with pytest.raises(MtfImagingError, match=r"mine\.gin"):
+            parse_setup(str(file))
     file.write_text("setup:\n  mesh_shape = 'rows:2'\n  layout = 'x:rows'\n")
     assert parse_setup(str(file)) == ("mine", Layout.parse("rows:2", "x:rows"))
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 
 import gin
 
@@ -113,7 +114,7 @@ def _explained(where: str, bindings: str = ""):
     """
     try:
         yield
-    except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError) as error:
+    except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError, TokenError) as error:
         raise ConfigError(f"{where}: {_explanation(error, bindings)}") from error
 
 
@@ -135,7 +136,7 @@ def _explanation(error: Exception, bindings: str) -> str:
     elif match := _NO_PARAMETER.search(text):
         known = list(inspect.signature(gin_internals.wrapped(match[1])).parameters)
         hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."
-    elif isinstance(error, SyntaxError):
+    elif isinstance(error, SyntaxError | TokenError):
         text = _MALFORMED.sub("the value is not valid gin.", text)
         hint = f" In gin, a string needs quotes, for instance {_quoted_example(bindings)}."
     else:

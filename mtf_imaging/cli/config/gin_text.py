@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from tokenize import TokenError
 from typing import NamedTuple
 
 from gin import config_parser
@@ -51,9 +52,18 @@ def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: b
     return contents
 
 
+def _statements(text):
+    """Yields the statements of a gin file. Python 3.12 and later raise TokenError for a string without an end."""
+    try:
+        parser = config_parser.ConfigParser(text, _NoReferences())
+        while (statement := parser.parse_statement()) is not None:
+            yield statement
+    except TokenError as error:
+        raise SyntaxError(*error.args[:1]) from error
+
+
 def _read(text, contents, folder):
-    parser = config_parser.ConfigParser(text, _NoReferences())
-    while (statement := parser.parse_statement()) is not None:
+    for statement in _statements(text):
         if isinstance(statement, config_parser.BindingStatement):
             contents.bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value
         elif isinstance(statement, config_parser.ImportStatement):
