@@ -18,7 +18,8 @@ from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
 from tests.exchanges import check_exchanges, modeled, stacked_mesh
-from tests.ops.test_second_derivatives import ROWS, operation_classes, two_derivatives
+from tests.ops.differentiated import ROWS
+from tests.ops.test_second_derivatives import operation_classes, two_derivatives
 from tests.planner.recorder import recorded
 
 mtf = mi.mtf
@@ -206,7 +207,7 @@ def test_every_operation_class_is_compared():
         compared |= {type(op) for op in trace_only(*two_derivatives(row)).needed}
     bases = {base for cls in operation_classes() for base in cls.__bases__}
     missing = sorted(cls.__name__ for cls in operation_classes() - bases - compared)
-    assert missing == [], "no test compares their exchanges. Fix: add a row for each to test_second_derivatives.py"
+    assert missing == [], "no test compares their exchanges. Fix: add a row for each to tests/ops/differentiated.py"
 
 
 @pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])
