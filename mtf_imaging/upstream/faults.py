@@ -39,16 +39,23 @@ def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mappi
     return faults
 
 
+def _convolution(op: mtf.Operation) -> str:
+    """Returns the name of the operation of `mi.ops` that computes the same convolution."""
+    if "fake_height" in op.inputs[0].shape.dimension_names:  # mtf.layers.conv1d is a conv2d of a single row
+        return "conv1d"
+    return _CONVOLUTIONS[type(op)]
+
+
 def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
     """Returns {dimension or its name: (reason why it must not be split, alternative to dropping the rule)}."""
     if isinstance(op, mtf.SlicewiseOperation):
         fix = "declare it in splittable_dims if the function computes each slice independently"
         return dict.fromkeys(op.unsplittable_dims, ("the operation does not declare it in splittable_dims", fix))
     if type(op) in _CONVOLUTIONS:
-        fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which exchanges halos"
+        fix = f"use mi.ops.{_convolution(op)}, which exchanges halos"
         reasons = dict.fromkeys(op.unsplittable_dims, ("the filter slides over it or spans it", fix))
         if isinstance(op, mtf.Conv2dTransposeOperation | mtf.Conv3dTransposeOperation):
-            fix = f"use mi.ops.{_CONVOLUTIONS[type(op)]}, which splits it"
+            fix = f"use mi.ops.{_convolution(op)}, which splits it"
             reasons[compat.output_channels(op)] = "every processor computes all output channels", fix
         return reasons
     if isinstance(op, mtf.PoolOperation):

@@ -70,7 +70,7 @@ def test_an_undeclared_split_of_slicewise_is_refused():
     ("fn", "fix"),
     [
         (lambda x: mtf.layers.conv2d(x, Dim("out", 2)), "mi.ops.conv2d"),
-        (lambda x: mtf.layers.conv1d(mtf.reduce_sum(x, reduced_dim=x.shape.dims[2]), Dim("out", 2)), "mi.ops.conv2d"),
+        (lambda x: mtf.layers.conv1d(mtf.reduce_sum(x, reduced_dim=x.shape.dims[2]), Dim("out", 2)), "mi.ops.conv1d"),
         (lambda x: mtf.layers.conv2d_transpose(x, Dim("out", 2)), "mi.ops.conv2d_transpose"),
         (lambda x: mtf.layers.max_pool2d(mtf.pad(x, [0, 2], "x"), (3, 2)), "mi.ops.max_pool2d"),
     ],
