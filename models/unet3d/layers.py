@@ -138,7 +138,7 @@ def _rename_and_bias(y, dim, use_bias, output_name):
     y = mi.mtf.rename_dimension(y, dim.name, output_name)
     if not use_bias:
         return y
-    return y + _variable(y, "bias", y.shape.dims[-1:], tf.zeros_initializer())
+    return mi.ops.add_bias(y, _variable(y, "bias", y.shape.dims[-1:], tf.zeros_initializer()))
 
 
 def _variable(x, name, dims, initializer):

@@ -48,7 +48,7 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
     """
     ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
     if fn in _ELEMENTWISE and len(ranks) == 1:
-        return fn(*args)
+        return elementwise(fn, *args) if all(stacked) else fn(*args)
     many = [i for i, (arg, is_stack) in enumerate(zip(args, stacked)) if is_stack and arg.shape[0] > 1]
     slices = list(args)
     for i, is_stack in enumerate(stacked):
@@ -100,9 +100,43 @@ def from_grid(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
     return tf.reshape(view, [math.prod(local), *slice_shape])
 
 
+def reshape(x: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
+    """Reshapes `x`, or returns the tensor that it was reshaped from if that tensor has the shape.
+
+    In the second case, two operations are neighbors in TensorFlow's graph, so its optimizer may fuse them.
+    """
+    source: tf.Tensor | None = x
+    while source is not None and source.shape != shape:
+        source = _reshaped_from(source)
+    return tf.reshape(x, shape) if source is None else source
+
+
+def _reshaped_from(x: tf.Tensor) -> tf.Tensor | None:
+    """Returns the tensor that `x` is a reshape of, or None."""
+    return x.op.inputs[0] if not tf.executing_eagerly() and x.op.type == "Reshape" else None
+
+
+def elementwise(fn: Callable[..., Any], *stacks: tf.Tensor, by_channel: bool = False) -> Any:
+    """Calls an elementwise function on stacks, or on the tensors that they were reshaped from if these fit.
+
+    In the second case, TensorFlow may fuse the function with the operation that computed a tensor; see `reshape`.
+
+    Args:
+      fn: a function from tensors of equal shapes to a tensor of this shape.
+      *stacks: the stacks.
+      by_channel: whether the function depends on the index along the last dimension.
+    """
+    sources = [_reshaped_from(stack) for stack in stacks]
+    shapes = {None if source is None else tuple(source.shape) for source in sources}
+    fits = None not in shapes and len(shapes) == 1 and len({tuple(stack.shape) for stack in stacks}) == 1
+    if not fits or (by_channel and sources[0].shape[-1] != stacks[0].shape[-1]):
+        return fn(*stacks)
+    return tf.nest.map_structure(lambda y: reshape(y, stacks[0].shape), fn(*sources))
+
+
 def _flatten_batch(stack: tf.Tensor, batch_ndims: int) -> tf.Tensor:
     """Reshapes `[n] + batch + rest` to `[n x batch] + rest`."""
-    return tf.reshape(stack, [-1, *stack.shape[1 + batch_ndims :]])
+    return reshape(stack, [math.prod(stack.shape[: 1 + batch_ndims]), *stack.shape[1 + batch_ndims :]])
 
 
 def take_at(view: tf.Tensor, axes: Sequence[int], coordinates: Sequence[int], local: Sequence[int]) -> tf.Tensor:

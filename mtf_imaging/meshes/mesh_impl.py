@@ -6,6 +6,7 @@ with the number of shards, not with the number of processors.
 """
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self
@@ -110,6 +111,10 @@ class ShardMeshImpl(_Protocol):
             with tf.device(device):
                 results.append(fn(*[x.tensor_list[shard] for x in inputs]))
         return _laid_out(results)
+
+    def elementwise(self, fn: Callable[..., Any], *inputs: LaidOutTensor) -> Any:
+        """Calls an elementwise `fn(*stacks) -> stack` like `map_stacks`, so that TensorFlow may fuse it."""
+        return self.map_stacks(functools.partial(local.elementwise, fn), *inputs)
 
     def slicewise(self, fn: Callable[..., Any], *inputs: Any) -> Any:
         """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""

@@ -5,6 +5,7 @@ every legal layout.
 """
 
 from mtf_imaging.ops.activation import dropout, leaky_relu
+from mtf_imaging.ops.bias import add_bias
 from mtf_imaging.ops.conv.convolution import (
     conv1d,
     conv1d_transpose,
@@ -34,6 +35,7 @@ from mtf_imaging.ops.step import step
 
 __all__ = [
     "adaptive_dice_loss",
+    "add_bias",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

@@ -35,7 +35,7 @@ class LeakyRelu(mtf.Operation):
         x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
         slope = self._negative_slope
         fn = functools.partial(tf.nn.leaky_relu, alpha=slope) if slope else tf.nn.relu
-        y = lowering.mesh_impl(self).map_stacks(fn, x)
+        y = lowering.mesh_impl(self).elementwise(fn, x)
         lowering.set_tensor_lowering(self.outputs[0], y)
 
 
@@ -54,7 +54,7 @@ class LeakyReluGrad(mtf.Operation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         y, dy = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
-        dx = lowering.mesh_impl(self).map_stacks(
+        dx = lowering.mesh_impl(self).elementwise(
             lambda y, dy: tf.raw_ops.LeakyReluGrad(gradients=dy, features=y, alpha=self._negative_slope), y, dy
         )
         lowering.set_tensor_lowering(self.outputs[0], dx)

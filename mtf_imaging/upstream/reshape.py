@@ -68,7 +68,8 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
         split = {axis: new.index(axis) for axis in changes if axis in new}
     for dim in split.values():
         slice_shape[dim] = y.shape.dims[dim].size
-    value = mesh.map_stacks(lambda stack: tf.reshape(stack, [stack.shape[0], *slice_shape]), value)
+    if value.slice_shape != slice_shape:
+        value = mesh.map_stacks(lambda stack: tf.reshape(stack, [stack.shape[0], *slice_shape]), value)
     lowering.set_tensor_lowering(y, tails.scatter(mesh, value, split))
 
 
