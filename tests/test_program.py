@@ -359,6 +359,11 @@ def test_fn_returns_tensors_only():
         (lambda x, f: mi.ops.max_pool3d(x, 9, 2), "a window of 9 voxels does not fit"),
         (lambda x, f: mi.ops.dropout(x, 1), "rate must be at least 0 and below 1, not 1"),
         (lambda x, f: mi.ops.dropout(x, -0.1), "rate must be at least 0 and below 1, not -0.1"),
+        (lambda x, f: mi.ops.add_bias(x, mtf.reduce_sum(x)), "the bias must have the last dimension of the input"),
+        (
+            lambda x, f: mi.ops.add_bias(mtf.cast(x, tf.float64), mtf.reduce_sum(f, output_shape=x.shape[-1:])),
+            "the bias is float32, but the input is float64",
+        ),
         (lambda x, f: mi.ops.leaky_relu(x, -0.1), "negative_slope must be at least 0, not -0.1"),
         (
             lambda x, f: mi.ops.conv3d_transpose(mtf.rename_dimension(x, "channels", "filters"), f, 2, output_sizes=20),

@@ -127,9 +127,9 @@ def elementwise(fn: Callable[..., Any], *stacks: tf.Tensor, by_channel: bool = F
       by_channel: whether the function depends on the index along the last dimension.
     """
     sources = [_reshaped_from(stack) for stack in stacks]
-    shapes = {None if source is None else tuple(source.shape) for source in sources}
-    fits = None not in shapes and len(shapes) == 1 and len({tuple(stack.shape) for stack in stacks}) == 1
-    if not fits or (by_channel and sources[0].shape[-1] != stacks[0].shape[-1]):
+    shapes = {tuple(x.shape) for x in sources if x is not None}
+    fits = None not in sources and len(shapes) == 1 and len({tuple(stack.shape) for stack in stacks}) == 1
+    if not fits or (by_channel and shapes.pop()[-1] != stacks[0].shape[-1]):
         return fn(*stacks)
     return tf.nest.map_structure(lambda y: reshape(y, stacks[0].shape), fn(*sources))
 

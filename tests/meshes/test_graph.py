@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import mtf_imaging as mi
 from mtf_imaging.meshes.grid import ShardGrid
@@ -81,6 +82,46 @@ def test_the_exchange_copies_each_slice_once_and_widened_once(mesh_impl, copies,
     assert actual == copies
     updates = [op for op in p.function.graph.get_operations() if op.type == "TensorStridedSliceUpdate"]
     assert len(updates) == writes
+
+
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("size", [8, 7])
+def test_a_convolution_its_bias_and_its_activation_are_one_kernel_per_device(mesh_impl, dims, size):
+    sizes, kernel = list(zip("xyz", [size, 8, 4]))[:dims], [(f"f{axis}", 3) for axis in "xyz"[:dims]]
+
+    def fn(image, kernel, bias):
+        y = mtf.rename_dimension(getattr(mi.ops, f"conv{dims}d")(image, kernel), "filters", "channels")
+        y = mi.ops.leaky_relu(mi.ops.add_bias(y, bias), 0.1)
+        return y, *mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel, bias])
+
+    shapes = {
+        "image": [("batch", 1), *sizes, ("channels", 2)],
+        "kernel": [*kernel, ("channels", 2), ("filters", 2)],
+        "bias": [("channels", 2)],
+    }
+    inputs = {name: ",".join(f"{dim}:{n}" for dim, n in shape) for name, shape in shapes.items()}
+    p = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols", mesh_impl)
+    images = {name: tf.ones([n for _, n in shape]) for name, shape in shapes.items()}
+    assert fused_kernels(p, images) == [(f"_FusedConv{dims}D", ("BiasAdd", "LeakyRelu"))] * len(p.mesh_impl.devices)
+
+
+def fused_kernels(program, values):
+    """Calls a program and returns the kernels that TensorFlow fused, as (type, fused operations)."""
+    context.enable_run_metadata()
+    try:
+        program(**values)
+        metadata = context.export_run_metadata()
+    finally:
+        context.disable_run_metadata()
+    graphs = [graph.post_optimization_graph for graph in metadata.function_graphs]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for function in graph.library.function for node in function.node_def]
+    return [
+        (node.op, tuple(name.decode() for name in node.attr["fused_ops"].list.s))
+        for node in nodes
+        if node.op.startswith("_Fused")
+    ]
 
 
 def test_placement_puts_every_slice_on_its_own_device():

@@ -226,6 +226,7 @@ ROWS = [
     ),
     norm("instance_norm", "", lambda x: mi.ops.instance_norm(x, 1e-3, "norm"), [1, 2, 3, 5], 4),
     norm("group_norm", "of 2 groups", lambda x: mi.ops.group_norm(x, 2, 1e-3, "norm"), [1, 2, 3, 5], 2),
+    Row("add_bias", "", mi.ops.add_bias, tf.nn.bias_add, {"x": VOLUME, "bias": "channels:4"}),
     Row("leaky_relu", "", lambda x: mi.ops.leaky_relu(x, 0.1), lambda x: tf.nn.leaky_relu(x, 0.1), {"x": VOLUME}),
     Row("leaky_relu", "of slope 0", lambda x: mi.ops.leaky_relu(x, 0), tf.nn.relu, {"x": VOLUME}),
     Row(

@@ -198,6 +198,15 @@ def _tf_adaptive_dice_loss(p, labels):
     return 1 - tf.add_n([tf.exp(-d) * d for d in dice]) / (4 * tf.exp(tf.constant(-1, p.dtype)))
 
 
+def _activated_conv(x, f, bias):
+    y = mi.mtf.rename_dimension(mi.ops.conv3d(x, f), "filters", "channels")
+    return mi.ops.leaky_relu(mi.ops.add_bias(y, bias), 0.1)
+
+
+def _tf_activated_conv(x, f, bias):
+    return tf.nn.leaky_relu(tf.nn.bias_add(tf.nn.convolution(x, f, padding="SAME"), bias), 0.1)
+
+
 def _tf_weighted_cross_entropy(logits, labels):
     weights = tf.gather(tf.constant([1, 8, 16, 2], logits.dtype), labels)
     return tf.reduce_mean(weights * tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
@@ -210,6 +219,13 @@ OTHERS = [
     Case("instance_norm", lambda x: mi.ops.instance_norm(x, 1e-3), lambda x: _tf_group_norm(x, 4), {"x": X}),
     Case("group_norm", lambda x: mi.ops.group_norm(x, 2, 1e-3), lambda x: _tf_group_norm(x, 2), {"x": X}),
     Case("leaky_relu", lambda x: mi.ops.leaky_relu(x, 0.1), lambda x: tf.nn.leaky_relu(x, 0.1), {"x": X}),
+    Case("add_bias", mi.ops.add_bias, tf.nn.bias_add, {"x": X, "bias": "channels:4"}),
+    Case(
+        "conv, bias, leaky_relu",
+        _activated_conv,
+        _tf_activated_conv,
+        {"x": X, "f": "fx:3,fy:2,fz:1,channels:4,filters:4", "bias": "channels:4"},
+    ),
     Case("relu", lambda x: mi.ops.leaky_relu(x, 0), tf.nn.relu, {"x": X}),
     Case("softmax", lambda x: mi.ops.softmax(x, CLASSES), tf.nn.softmax, {"x": LOGITS}),
     Case(
