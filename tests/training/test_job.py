@@ -122,7 +122,7 @@ def contents(folder):
     ("change", "text"),
     [
         (["--gin.UNet3D.base_filters=3"], "this checkpoint belongs to another network or optimizer: 'unet3d/"),
-        (["--gin.UNet3D.depth=6"], "UNet3D of depth 6 halves the image 5 times, so 32 must divide its sizes"),
+        (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be at least 1."),
         (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 2) and 'x' (size 16) over 'cores'"),
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
