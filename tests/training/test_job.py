@@ -1,4 +1,4 @@
-"""The whole job on the command line, from synthetic CTs to metrics, on both meshes, with sizes that no layout divides."""
+"""The whole job on the command line, from synthetic CTs to metrics, on both meshes, with uneven slices."""
 
 import json
 import logging
