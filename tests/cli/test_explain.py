@@ -108,11 +108,20 @@ def test_a_dry_run_of_train_prints_the_same(run):
 
 
 def test_all_faults_are_reported_at_once(run):
-    code, out, err = run("explain", "--resolution", "60", "--mesh_shape", "rows:8,cols:7", "--layout", "x:rows,y:cols")
-    assert (code, out) == (1, "")
-    assert "UNet3D of depth 4 halves the image 3 times, so 8 must divide its sizes" in err
-    assert "cannot split 'x' (size 60) over 'rows' (size 8): 60 is not divisible by 8, nearest legal: 56 and 64." in err
-    assert "cannot split 'y' (size 60) over 'cols' (size 7)" in err
+    layout = "x:rows,y:rows,classes:cols"
+    code, out, err = run("explain", "--resolution", "60", "--mesh_shape", "rows:8,cols:3", "--layout", layout)
+    assert (code, out) == (2, "")
+    assert "cannot split both 'x' (size 60) and 'y' (size 60) over 'rows'" in err
+    assert "cannot split 'classes' (size 3) over 'cols' (size 3)" in err
+
+
+def test_slices_of_any_size(run):
+    words = ["--mesh_shape", "rows:2,cols:4", "--layout", "x:rows,y:cols"]
+    code, out, _ = run("explain", *SMALL, "--resolution", "x:13,y:10,z:9", *words)
+    assert code == 0
+    slices = {line.split()[0]: line.split("  ")[1:] for line in out.splitlines() if line.startswith("unet3d")}
+    assert "1 x 7 x 3 x 9 x 2" in slices["unet3d/down0/conv0/conv0"]
+    assert "1 x 4 x 2 x 5 x 4" in slices["unet3d/down1/conv0/conv0"]  # of 7, 5 and 5 voxels
 
 
 @pytest.mark.parametrize(
