@@ -198,7 +198,7 @@ def any_settings(draw):
     padding = draw(st.sampled_from(["SAME", "VALID", "explicit"])) if kind in KINDS else "SAME"
     dims = draw(st.sampled_from([1, 2, 3]))
     some = tuple(draw(lines(kind, padding, {1: 24, 2: 12, 3: 8}[dims])) for _ in range(dims))
-    groups = draw(st.sampled_from([1, 1, 2, 3])) if kind == "conv" else 1
+    groups = draw(st.sampled_from([1, 1, 2, 3])) if kind == "conv" and dims > 1 else 1
     batch, channels, filters = (draw(st.integers(1, 5)) for _ in range(3))
     cores, model, filter_model = (draw(st.sampled_from([1, 1, 2, 3])) for _ in range(3))
     if groups > 1:  # a layout splits groups evenly

@@ -151,6 +151,7 @@ class Setting:
 
 def _conv(setting):
     strides, padding, dilations = setting._arguments
+    groups = {"groups": setting.groups} if setting.groups > 1 else {}
     op, every = getattr(mi.ops, f"conv{len(strides)}d"), (slice(None), *(slice(None, None, s) for s in strides))
 
     def reference(x, f):
@@ -159,7 +160,7 @@ def _conv(setting):
         pairs = zip(tf.split(x, setting.groups, -1), tf.split(f, setting.groups, -1), strict=True)
         return tf.concat([tf.nn.convolution(x, f, 1, "VALID")[every] for x, f in pairs], -1)
 
-    return lambda x, f: op(x, f, strides, padding, dilations, setting.groups), reference
+    return lambda x, f: op(x, f, strides, padding, dilations, **groups), reference
 
 
 def _conv_transpose(setting):
