@@ -176,9 +176,14 @@ def output_gradients(op: mtf.GenericGradOperation) -> list[mtf.Tensor]:
     return op._grad_ys
 
 
+def reduction_kind(op: mtf.ReduceOperation) -> str:
+    """Returns "SUM", "MAX" or "MIN"."""
+    return op._reduction_fn_string
+
+
 def is_sum(op: mtf.Operation) -> bool:
     """Returns whether a reduction is a sum, and not a maximum or a minimum; True for other operations."""
-    return not isinstance(op, mtf.ReduceOperation) or op._reduction_fn_string == "SUM"
+    return not isinstance(op, mtf.ReduceOperation) or reduction_kind(op) == "SUM"
 
 
 def pool_window(op: mtf.PoolOperation) -> tuple[list[int], list[int], str]:

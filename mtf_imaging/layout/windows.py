@@ -94,7 +94,7 @@ def _is_pair(padding: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class SplitPlan:
-    """The voxels that each of `parts` equal slices of a dimension needs to compute its equal share of the windows.
+    """The voxels that each of `parts` slices of a dimension needs to compute its share of the windows.
 
     Every slice of `size` voxels is widened by `before` and `after` voxels. Slice i then computes `outputs` windows on
     voxels `[starts[i], starts[i] + length)` of the widened slice, `stride` voxels apart.
@@ -123,55 +123,32 @@ class SplitPlan:
         return any(self.starts) or self.width >= self.length + self.stride
 
 
-def check_split(window: Window, size: int, parts: int) -> tuple[tuple[str, int], ...]:
-    """Returns the sizes that are not divisible by `parts`, as pairs `("input" or "output", size)`; () if legal."""
-    sizes = (("input", size), ("output", window.output_size(size)))
-    return tuple((which, n) for which, n in sizes if n % parts)
-
-
 def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
-    """Plans a legal split of `size` voxels over `parts` processors.
+    """Plans a split of `size` voxels over `parts` processors; `size` must hold at least one window.
 
     Slice i owns inputs `[i m, (i + 1) m)` and computes windows `[i q, (i + 1) q)`, which read
-    `[i q s - pad, i q s - pad + span(q))`, with m = size / parts, q = outputs / parts, stride s. The halo is the same
-    for every slice exactly when m = q s.
+    `[i q s - pad, i q s - pad + span(q))`, with m = ceil(size / parts), q = ceil(outputs / parts), stride s. The halo
+    is the same for every slice exactly when m = q s. Otherwise it grows with the number of the slice.
 
-    Raises:
-      ShapeError: the split is not legal; see `check_split`.
+    The last slices may own fewer voxels and windows, or none. The results of windows that do not exist are undefined. A
+    slice without windows computes them at the position of the last slice with a window, so that it needs no halo of its
+    own.
     """
-    bad = check_split(window, size, parts)
-    if bad:
-        raise ShapeError(", ".join(f"{which} size {n} is not divisible by {parts}" for which, n in bad))
-    m, q = size // parts, window.output_size(size) // parts
+    outputs = window.output_size(size)
+    m, q = -(-size // parts), -(-outputs // parts)
     pad, _ = window.pads(size)
     length = window.span(q)
-    before = [pad + i * (m - q * window.stride) for i in range(parts)]
+    before = [pad + i * (m - q * window.stride) for i in range(-(-outputs // q))]
     after = [length - m - b for b in before]
     widest = max(0, *before)
+    starts = [widest - b for b in before]
     return SplitPlan(
         parts=parts,
         size=m,
         outputs=q,
         before=widest,
         after=max(0, *after),
-        starts=tuple(widest - b for b in before),
+        starts=(*starts, *starts[-1:] * (parts - len(starts))),
         length=length,
         stride=window.stride,
     )
-
-
-def nearest_legal_sizes(window: Window, size: int, parts: int) -> tuple[int | None, int | None]:
-    """Returns the nearest sizes `(below, above)` that can be split over `parts`; None if there is no such size.
-
-    Both are `size` itself if it is legal.
-    """
-
-    def legal(n: int) -> bool:
-        return n > 0 and window.output_size(n) > 0 and not check_split(window, n, parts)
-
-    if legal(size):
-        return size, size
-    below = next((n for n in range(size - 1, 0, -1) if legal(n)), None)
-    # Legality repeats with period parts x stride once a window fits, so a longer search would find nothing new.
-    limit = size + parts * window.stride * 2 + window.extent + window.cropped
-    return below, next((n for n in range(size + 1, limit + 1) if legal(n)), None)

@@ -19,11 +19,13 @@ class LaidOutTensor:
       tensor_list: the stacks, one per shard. Generic gradients, Depend and Assign of mesh_tensorflow use this list.
       widened: {window: this tensor with slices widened by the halo of the window}, shared by the forward and the
         backward pass.
+      masked: whether the tails of unequal slices are 0 (see `tails`). Otherwise they are undefined.
     """
 
     def __init__(self, tensor_list: Iterable[tf.Tensor]) -> None:
         self.tensor_list = list(tensor_list)
         self.widened: dict[Hashable, LaidOutTensor] = {}
+        self.masked = False
 
     @classmethod
     def from_tensor_list(cls, tensor_list: Iterable[tf.Tensor]) -> Self:

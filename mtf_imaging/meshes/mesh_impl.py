@@ -77,6 +77,11 @@ class ShardMeshImpl(_Protocol):
         """Returns, for each dimension of `shape`, the mesh axis that splits it, or None."""
         return list(self.tensor_layout(shape).tensor_axis_to_mesh_axis)
 
+    def slice_shape(self, tensor_shape: mtf.Shape) -> list[int]:
+        """Returns the shape of the stored slices: `ceil(n / N)` for n elements over N processors (see `tails`)."""
+        sizes = zip(tensor_shape.dims, self.split_axes(tensor_shape), strict=True)
+        return [dim.size if axis is None else -(-dim.size // self.shape[axis].size) for dim, axis in sizes]
+
     def is_split(self, shape: mtf.Shape) -> bool:
         return any(axis is not None for axis in self.split_axes(shape))
 
@@ -264,7 +269,8 @@ class ShardMeshImpl(_Protocol):
     def export_to_tf_tensor(self, x: mtf.Tensor, laid_out_x: Lowered) -> tf.Tensor:
         """Gathers a laid-out tensor into a whole tensor on the host, so that no device needs memory for it."""
         stacks = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape).tensor_list
-        return whole.gather(stacks, self.split_axes(x.shape), self.grid, self.devices, self.host)
+        sizes = x.shape.to_integer_list
+        return whole.gather(stacks, self.split_axes(x.shape), sizes, self.grid, self.devices, self.host)
 
     def Print(self, x: Lowered, data: Sequence[LaidOutTensor], message: str, **kwargs: Any) -> LaidOutTensor:
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):

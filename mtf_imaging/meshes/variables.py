@@ -44,6 +44,7 @@ class LaidOutVariable:
         """
         laid_out = self._mesh.canonical(LaidOutTensor(values), self._shape)
         home = self._variable.get_master().device
-        value = whole.gather(laid_out.tensor_list, self._split, self._mesh.grid, self._mesh.devices, home)
+        sizes = self._shape.to_integer_list
+        value = whole.gather(laid_out.tensor_list, self._split, sizes, self._mesh.grid, self._mesh.devices, home)
         self._mesh.assignments.append((self._variable, assign_fn, value))
         return tf.no_op()

@@ -1,11 +1,13 @@
 """Converts between whole tensors and shards. Each device receives and returns only its own shard.
 
 In this module, `split` has one entry for each dimension of a whole tensor: the mesh axis that splits it, or None. The
-box of a shard is the region of the whole tensor that the slices of its processors cover.
+box of a shard is the region of the whole tensor that the slices of its processors cover. If slices are unequal, the
+whole tensor is extended at its end, so that the boxes are equal (see `tails`).
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.meshes.devices import number_of
@@ -28,6 +30,8 @@ def scatter(
     Returns:
       The stacks, one per shard, each on its device. If no dimension is split, every shard gets the whole tensor.
     """
+    with tf.device(home):
+        whole = _extended(whole, split, grid)
     boxes, stacks = {}, []
     for shard, device in zip(grid.shard_coordinates(), devices):
         place = tuple(0 if axis is None else shard[axis] for axis in split)
@@ -38,10 +42,28 @@ def scatter(
     return stacks
 
 
+def _extended(whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
+    """Extends a whole tensor at its end until all slices are equal.
+
+    The last elements are repeated: they are legal values of the tensor, such as class labels or divisors.
+    """
+    for dim, axis in enumerate(split):
+        size = whole.shape[dim]
+        missing = 0 if axis is None else -size % grid.mesh[axis]
+        if missing:
+            whole = tf.gather(whole, np.minimum(np.arange(size + missing), size - 1), axis=dim)
+    return whole
+
+
 def gather(
-    stacks: Sequence[tf.Tensor], split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
+    stacks: Sequence[tf.Tensor],
+    split: Sequence[int | None],
+    sizes: Sequence[int],
+    grid: ShardGrid,
+    devices: Sequence[str],
+    home: str,
 ) -> tf.Tensor:
-    """Gathers stacks into a whole tensor on device `home`; the inverse of `scatter`.
+    """Gathers stacks into a whole tensor of the given sizes on device `home`; the inverse of `scatter`.
 
     If no dimension is split, all shards are equal. The function then returns the shard on `home` if there is one, else
     the first shard.
@@ -62,7 +84,10 @@ def gather(
             size = grid.shards[axis]
             groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
             boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
-        return tf.identity(boxes[0])
+        (whole,) = boxes
+        if whole.shape.as_list() != list(sizes):
+            whole = tf.slice(whole, [0] * len(sizes), sizes)
+        return tf.identity(whole)
 
 
 def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], grid: ShardGrid, home: str) -> tf.Tensor:

@@ -11,17 +11,11 @@ class LayoutFault:
 
     Attributes:
       text: the message, with the operation, the names and sizes of both dimensions, and a fix.
-      explains: the (dimension name, size) pairs that the message covers, so that they need no message of their own.
       key: a value that is equal for two faults that differ only in the name of the operation.
-      way_out: a sentence with a second fix, which all faults of this kind have in common, or "".
-      settings: the keyword arguments that `way_out` names, as in `MtfImagingError`.
     """
 
     text: str
-    explains: frozenset[tuple[str, int]]
     key: tuple
-    way_out: str = ""
-    settings: tuple[str, ...] = ()
 
 
 def cannot_split(title: str, dim: mtf.Dimension, mesh_dim: str, parts: int, why: str, fix: str = "") -> LayoutFault:
@@ -39,4 +33,4 @@ def cannot_split(title: str, dim: mtf.Dimension, mesh_dim: str, parts: int, why:
         f"{title}: cannot split '{dim.name}' (size {dim.size}) over '{mesh_dim}' (size {parts}): {why}. "
         f"Fix: drop '{dim.name}:{mesh_dim}'{fix and f', or {fix}'}."
     )
-    return LayoutFault(text, frozenset({(dim.name, dim.size)}), (why, dim, mesh_dim))
+    return LayoutFault(text, (why, dim, mesh_dim))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
@@ -63,8 +64,9 @@ class Reshard(mtf.Operation):
         axes = zip(mesh.split_axes(x.shape), mesh.split_axes(y.shape), strict=True)
         changed = [(dim, old, new) for dim, (old, new) in enumerate(axes) if old != new]
         value = lowering.tensors[x].to_laid_out_tensor()
-        value = mesh.gather(value, {old: dim for dim, old, _ in changed if old is not None})
-        value = mesh.scatter(value, {new: dim for dim, _, new in changed if new is not None})
+        sizes = dict(enumerate(x.shape.to_integer_list))
+        value = tails.gather(mesh, value, {old: dim for dim, old, _ in changed if old is not None}, sizes)
+        value = tails.scatter(mesh, value, {new: dim for dim, _, new in changed if new is not None})
         lowering.set_tensor_lowering(y, value)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:

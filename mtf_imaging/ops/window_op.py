@@ -5,22 +5,19 @@ with their halos, the mesh calls the local function on them, and gradients pass 
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.layout.windows import PADDINGS, Window, check_split, nearest_legal_sizes, plan_split
+from mtf_imaging.layout.windows import PADDINGS, Window, plan_split
 from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
-from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
+from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
-from mtf_imaging.ops.faults import LayoutFault
 
 Ints = int | Sequence[int]  # one int for all spatial dimensions, or one for each
 Padding = str | Sequence[tuple[int, int]]  # "SAME", "VALID", or voxels (before, after) of each spatial dimension
-
-_WAY_OUT = "If only deep levels are split too far, gather them with mi.ops.gather_slices or a network's gather_below."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +75,11 @@ class Geometry:
         """Returns the padding that the local function applies."""
         return "VALID" if self.margins(mesh) else self.padding or "VALID"
 
-    def widened(self, mesh: ShardMeshImpl, x: Lowered, fill: float = 0) -> LaidOutTensor:
+    def widened(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float = 0) -> LaidOutTensor:
         """Returns the slices of `x` with all voxels that their windows need.
 
-        Operations with the same geometry share the result.
+        Operations with the same geometry share the result. The tails of `x` must be `fill`.
         """
-        x = x.to_laid_out_tensor()
         key = (self, fill)
         if key not in x.widened:
             x.widened[key] = halo.widen(mesh, x, self.margins(mesh), fill)
@@ -131,7 +127,7 @@ class Geometry:
     def adjoint_widened(self, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:
         """Returns the slices of `y` with their `adjoint_margins`, which must not be None.
 
-        Operations with the same geometry share the result.
+        Operations with the same geometry share the result. The tails of `y` must be 0.
         """
         key = (self, "adjoint")
         if key not in y.widened:
@@ -160,31 +156,6 @@ class Geometry:
         """Returns the mesh axes over which a sum along the batch and spatial dimensions must be reduced."""
         dims = list(batch_dims) + [mtf.Dimension(name, 0) for name in self.names]
         return [axis for axis in mesh.split_axes(mtf.Shape(dims)) if axis is not None]
-
-    def layout_faults(self, title: str, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """Returns a fault for each illegal split of a spatial dimension."""
-        faults = []
-        for name, size, window in zip(self.names, self.sizes, self.windows):
-            rule = rules.get(name, "")
-            parts = mesh_sizes.get(rule, 1)
-            bad = check_split(window, size, parts)
-            if not bad:
-                continue
-            output = window.output_size(size)
-            below, above = nearest_legal_sizes(window, size, parts)
-            nearest = " and ".join(str(n) for n in (below, above) if n) or "none with this padding and stride"
-            fix = f"pad '{name}' to {above}, or drop" if above else "drop"
-            why = " and ".join(f"its {which} size {n} is not divisible by {parts}" for which, n in bad)
-            text = (
-                f"{title}: cannot split '{name}' (size {size}) over '{rule}' (size {parts}): with kernel "
-                f"{window.kernel}, stride {window.stride} and {_described(window)}, {size} voxels hold {output} "
-                f"windows, and {why}, nearest legal: {nearest}. Fix: {fix} '{name}:{rule}'."
-            )
-            key = (name, size, window, rule)
-            faults.append(
-                LayoutFault(text, frozenset({(name, size), (name, output)}), key, _WAY_OUT, ("gather_below",))
-            )
-        return faults
 
 
 def make_geometry(
@@ -269,10 +240,6 @@ def per_dimension(title: str, what: str, value: Ints, num_spatial: int) -> tuple
     return values
 
 
-def _described(window: Window) -> str:
-    return f"{window.padding} padding" if isinstance(window.padding, str) else f"padding {window.padding}"
-
-
 class WindowOperation(mtf.Operation):
     """Base class of operations with a `Geometry`.
 
@@ -283,10 +250,6 @@ class WindowOperation(mtf.Operation):
         super().__init__(inputs, name=name or kind)
         self.kind = kind
         self.geometry = geometry
-
-    def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """Returns the faults of the geometry, which the lowering reports."""
-        return self.geometry.layout_faults(f"{self.kind} '{self.name}'", mesh_sizes, rules)
 
     def _spatial_dims(self, sizes: Sequence[int]) -> list[mtf.Dimension]:
         return [mtf.Dimension(name, size) for name, size in zip(self.geometry.names, sizes)]

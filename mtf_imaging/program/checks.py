@@ -19,30 +19,6 @@ def graph_tensors(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
     return [(op, tensor) for op in _operations(graph) for tensor in op.outputs]
 
 
-def _size_faults(
-    graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]
-) -> dict[tuple[str, int], tuple[mtf.Operation, str]]:
-    """Returns one fault for each dimension name and size that the layout splits into unequal slices.
-
-    A fault names the first operation with such a dimension.
-    """
-    seen: dict[tuple[str, int], tuple[mtf.Operation, str]] = {}
-    for op, tensor in graph_tensors(graph):
-        for dim in tensor.shape.dims:
-            rule = layout.get(dim.name)
-            if rule and dim.size % mesh_shape[rule] and (dim.name, dim.size) not in seen:
-                parts = mesh_shape[rule]
-                below, above = dim.size // parts * parts, -(-dim.size // parts) * parts
-                nearest = f"{below} and {above}" if below else f"{above}"
-                seen[dim.name, dim.size] = (
-                    op,
-                    f"{title(op)}: cannot split '{dim.name}' (size {dim.size}) over '{rule}' (size {parts}): "
-                    f"{dim.size} is not divisible by {parts}, nearest legal: {nearest}. "
-                    f"Fix: pad '{dim.name}' to {above}, or drop '{dim.name}:{rule}'.",
-                )
-    return seen
-
-
 def _clash_faults(graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]) -> list[str]:
     """Returns one fault for each pair of dimensions of a tensor that the layout splits over the same mesh dimension."""
     faults: dict[tuple[str, str], str] = {}
@@ -75,25 +51,16 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
       LayoutError: the layout has faults. The error lists each of them with its operation, names, sizes and a fix.
     """
     sizes, rules = dict(layout.mesh_shape), dict(layout.rules)
-    size_faults = _size_faults(graph, sizes, rules)
-    # Operations describe their own faults in more detail; a window operation, for instance, reports input and output
-    # size together. If several operations have the same fault, only the first one is listed.
+    # If several operations have the same fault, only the first one is listed.
     op_faults: dict[Hashable, str] = {}
-    explained: set[tuple[str, int]] = set()
-    ways_out: dict[str, None] = {}
-    settings: dict[str, None] = {}
     for op in _operations(graph):
         own = (
             op.layout_faults(sizes, rules) if hasattr(op, "layout_faults") else upstream.layout_faults(op, sizes, rules)
         )
         for fault in own:
-            explained |= fault.explains
             op_faults.setdefault(fault.key, fault.text)
-            ways_out[fault.way_out] = None
-            settings |= dict.fromkeys(fault.settings)
-    plain = [text for key, (op, text) in size_faults.items() if key not in explained or not op.inputs]
-    faults = plain + list(op_faults.values()) + _clash_faults(graph, sizes, rules)
+    faults = list(op_faults.values()) + _clash_faults(graph, sizes, rules)
     if faults:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         head = f"layout '{layout.rules_string}' on mesh '{layout.mesh_string}' has {count}:"
-        raise LayoutError("\n  ".join([head, *faults, *filter(None, ways_out)]), settings)
+        raise LayoutError("\n  ".join([head, *faults]))

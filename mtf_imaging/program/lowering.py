@@ -1,12 +1,13 @@
 """Lowers a graph over named tensors to TensorFlow operations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import tensorflow as tf
 
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, MtfImagingError
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.random.numbers import RandomState
@@ -86,3 +87,27 @@ class Lowering(mtf.Lowering):
         elif isinstance(laid_out_tensor, mtf.LazyAllreduceSum):
             laid_out_tensor = CanonicalSum(laid_out_tensor, canonical)
         super().set_tensor_lowering(tensor, laid_out_tensor)
+
+    def masked(self, tensor: mtf.Tensor, names: Collection[str] | None = None, fill: float = 0) -> LaidOutTensor:
+        """Returns the slices of a tensor with `fill` in their tails, for an operation that combines elements.
+
+        Zeros replace the tails of the stored slices as well. Each tensor is therefore masked only once, and usually in
+        place.
+
+        Args:
+          tensor: the tensor.
+          names: names of the dimensions along which the operation combines elements. None stands for all dimensions.
+          fill: a number that has no effect on the operation.
+        """
+        mesh, x = self.mesh_impl(tensor), self.tensors[tensor].to_laid_out_tensor()
+        if not tails.tails_of(mesh, tensor.shape, names) or (x.masked and fill == 0):
+            return x
+        if fill in x.widened:
+            return x.widened[fill]
+        filled = tails.fill(mesh, x, tails.tails_of(mesh, tensor.shape), fill)
+        if fill == 0:
+            filled.masked, filled.widened = True, x.widened
+            self.tensors[tensor] = filled
+        else:
+            x.widened[fill] = filled
+        return filled

@@ -6,7 +6,7 @@ returns its exchanges.
 """
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.upstream import corrections, depend, reshape, shift, slicewise, top_k, while_loop, whole
+from mtf_imaging.upstream import combining, corrections, depend, reshape, shift, slicewise, top_k, while_loop, whole
 from mtf_imaging.upstream.faults import layout_faults
 from mtf_imaging.upstream.reads import inner_operations, needed, reads
 
@@ -17,6 +17,9 @@ LOWERINGS = {
     mtf.SlicewiseOperation: slicewise.lower,
     mtf.GenericGradOperation: slicewise.lower_gradient,
     mtf.Depend: depend.lower,
+    mtf.EinsumOperation: combining.lower_einsum,
+    mtf.PrintOperation: combining.lower_print,
+    mtf.ReduceOperation: combining.lower_reduction,
     mtf.WhileLoopOperation: while_loop.lower,
     **dict.fromkeys(whole.OPERATIONS, whole.lower),
 }
@@ -25,7 +28,7 @@ EXCHANGES = {
     mtf.GenericGradOperation: slicewise.gradient_exchanges,
     mtf.ShiftOperation: shift.exchanges,
     mtf.TopKOperation: top_k.exchanges,
-    **dict.fromkeys(whole.OPERATIONS - {mtf.TopKOperation}, whole.exchanges),
+    **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation, mtf.TopKOperation}, whole.exchanges),
 }
 
 corrections.apply()

@@ -29,13 +29,19 @@ def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mappi
       mesh_sizes: {mesh dimension: size}.
       rules: {tensor dimension: mesh dimension}.
     """
-    reasons = _reasons(op)
+    reasons, unequal_reasons = _reasons(op), _unequal_reasons(op)
     faults = []
     for dim in dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims):
         mesh_dim = rules.get(dim.name, "")
-        if mesh_sizes.get(mesh_dim, 1) > 1 and (dim in reasons or dim.name in reasons):
+        parts = mesh_sizes.get(mesh_dim, 1)
+        if parts > 1 and (dim in reasons or dim.name in reasons):
             why, fix = reasons.get(dim) or reasons[dim.name]
-            faults.append(cannot_split(title(op), dim, mesh_dim, mesh_sizes[mesh_dim], why, fix))
+            faults.append(cannot_split(title(op), dim, mesh_dim, parts, why, fix))
+        elif dim.size % parts and dim in unequal_reasons:
+            why, fix = unequal_reasons[dim]
+            above = -(-dim.size // parts) * parts
+            fix = f"make '{dim.name}' {above}, or {fix}"
+            faults.append(cannot_split(title(op), dim, mesh_dim, parts, f"its slices would be unequal, and {why}", fix))
     return faults
 
 
@@ -44,6 +50,27 @@ def _convolution(op: mtf.Operation) -> str:
     if "fake_height" in op.inputs[0].shape.dimension_names:  # mtf.layers.conv1d is a conv2d of a single row
         return "conv1d"
     return _CONVOLUTIONS[type(op)]
+
+
+def _unequal_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
+    """Returns {dimension: (reason why it must not be split into unequal slices, alternative to another size)}."""
+    dims = [dim for t in op.inputs + op.outputs for dim in t.shape.dims]
+    if type(op) in _CONVOLUTIONS:
+        return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_CONVOLUTIONS[type(op)]}"))
+    if isinstance(op, mtf.PoolOperation):
+        return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_own_pool(op)}"))
+    if isinstance(op, mtf.GenericGradOperation):
+        forward = compat.forward_operation(op)
+        own = [set(x.shape.dims) for x in forward.inputs if x.dtype.is_floating]
+        summed = {dim for y in forward.outputs for dim in y.shape.dims if any(dim not in dims for dims in own)}
+        return dict.fromkeys(summed, ("the gradient of an input is a sum over it", "broadcast the input to it first"))
+    return {}
+
+
+def _own_pool(op: mtf.PoolOperation) -> str:
+    """Returns the name of the pool of `mi.ops` that replaces a pool."""
+    ksize, _, kind = compat.pool_window(op)
+    return f"{'max' if 'MAX' in kind else 'avg'}_pool{len(ksize)}d"
 
 
 def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
@@ -59,9 +86,9 @@ def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
             reasons[compat.output_channels(op)] = "every processor computes all output channels", fix
         return reasons
     if isinstance(op, mtf.PoolOperation):
-        ksize, _, kind = compat.pool_window(op)
+        ksize, _, _ = compat.pool_window(op)
         dims = op.inputs[0].shape.dims[-1 - len(ksize) : -1]
         ragged = {dim: size for dim, size in zip(dims, ksize) if dim.size % size}
-        fix = f"use mi.ops.{'max' if 'MAX' in kind else 'avg'}_pool{len(ksize)}d, which exchanges halos"
+        fix = f"use mi.ops.{_own_pool(op)}, which exchanges halos"
         return {dim: (f"windows of {size} do not cover it evenly", fix) for dim, size in ragged.items()}
     return {}

@@ -3,7 +3,8 @@
 mesh_tensorflow 0.1.21 changes the splits one mesh dimension at a time. This mixes up slices if two splits change at
 once (`reshape` of x:rows,y:cols to y:cols,x:rows with other sizes), and fails for some other layouts. Here an
 all-to-all changes a single split if the sizes allow it. Otherwise slices are gathered along the mesh dimensions whose
-split changes, reshaped, and split again.
+split changes, reshaped, and split again. If slices are unequal, the latter applies to every split dimension whose size
+changes, and tails are cut off before the reshape.
 """
 
 import math
@@ -11,6 +12,7 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
@@ -23,7 +25,15 @@ def _changes(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[int, tuple[int | No
     """
     (x,), (y,) = op.inputs, op.outputs
     places = zip(mesh.mesh_axis_to_cumprod(x.shape), mesh.mesh_axis_to_cumprod(y.shape), strict=True)
-    return {axis: place for axis, place in enumerate(places) if place[0] != place[1]}
+    resized = _resized(x.shape, y.shape, mesh)
+    return {axis: place for axis, place in enumerate(places) if place[0] != place[1] or axis in resized}
+
+
+def _resized(before: mtf.Shape, after: mtf.Shape, mesh: ShardMeshImpl) -> set[int]:
+    """Returns the mesh axes that split dimensions of different sizes, at least one of them into unequal slices."""
+    old, new = (dict(zip(mesh.split_axes(shape), shape.to_integer_list)) for shape in (before, after))
+    unequal = {tail.axis for shape in (before, after) for tail in tails.tails_of(mesh, shape)}
+    return {axis for axis in unequal & old.keys() & new.keys() if old[axis] != new[axis]}
 
 
 def _all_to_all(
@@ -34,7 +44,7 @@ def _all_to_all(
         return None
     shape = op.inputs[0].shape
     ((axis, (before, after)),) = changes.items()
-    if before is None or after is None:
+    if before is None or after is None or any(tails.tails_of(mesh, t.shape) for t in op.inputs + op.outputs):
         return None
     target = shape.cumprod_to_tensor_axis(after)
     if target is None or mesh.slice_shape(shape)[target] % mesh.shape[axis].size:
@@ -53,12 +63,13 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     if exchange:
         value = mesh.alltoall(value, *exchange)
     else:
-        value = mesh.gather(value, {axis: old.index(axis) for axis in changes if axis in old})
+        sizes = dict(enumerate(x.shape.to_integer_list))
+        value = tails.gather(mesh, value, {axis: old.index(axis) for axis in changes if axis in old}, sizes)
         split = {axis: new.index(axis) for axis in changes if axis in new}
-    for axis, dim in split.items():
-        slice_shape[dim] *= mesh.shape[axis].size
+    for dim in split.values():
+        slice_shape[dim] = y.shape.dims[dim].size
     value = mesh.map_stacks(lambda stack: tf.reshape(stack, [stack.shape[0], *slice_shape]), value)
-    lowering.set_tensor_lowering(y, mesh.scatter(value, split))
+    lowering.set_tensor_lowering(y, tails.scatter(mesh, value, split))
 
 
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:

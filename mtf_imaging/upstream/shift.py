@@ -5,12 +5,15 @@ import math
 from mtf_imaging.compat import mtf, shift_arguments
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.upstream import whole
 
 
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of an `mtf.ShiftOperation`, as `Round`s: one or two pieces of each slice."""
     (x,) = op.inputs
     dim, offset, wrap = shift_arguments(op)
+    if whole.is_needed(op, mesh):
+        return whole.exchanges(op, mesh)
     (axis,) = mesh.split_axes(mtf.Shape([dim]))
     if axis is None or (not wrap and abs(offset) >= dim.size):
         return []

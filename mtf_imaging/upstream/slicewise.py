@@ -77,7 +77,9 @@ def _expand(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.SlicewiseOperation`."""
     mesh = lowering.mesh_impl(op)
-    arguments = [_expand(mesh, op, lowering.tensors[x]) for x in op.inputs]
+    # A function may refuse integers that do not exist in the whole tensor, such as a divisor of 0.
+    tensors = [lowering.tensors[x] if x.dtype.is_floating else lowering.masked(x) for x in op.inputs]
+    arguments = [_expand(mesh, op, x) for x in tensors]
     values = mesh.slicewise(compat.slice_function(op), *arguments)
     values = [values] if len(op.outputs) == 1 else values
     results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]

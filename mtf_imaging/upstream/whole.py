@@ -1,20 +1,22 @@
-"""Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack` and `top_k` along a split dimension.
+"""Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack`, `top_k` and `shift` along a split dimension.
 
-mesh_tensorflow refuses this split. This module gathers the slices along the dimension, lowers the operation under a
-layout without the rule, and splits the result again.
+mesh_tensorflow refuses this split; `top_k` and `shift` need equal slices. This module gathers the slices along the
+dimension, lowers the operation under a layout without the rule, and splits the result again.
 """
 
 import math
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.compat import mtf, shift_arguments, top_k_dimensions
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-# Each operation declares only this dimension as unsplittable. top_k declares the new dimension of its results.
+# Each operation except shift declares only this dimension as unsplittable. top_k declares the dimension of its results.
 OPERATIONS = {
     mtf.ConcatOperation,
     mtf.PadOperation,
+    mtf.ShiftOperation,
     mtf.SliceOperation,
     mtf.SplitOperation,
     mtf.StackOperation,
@@ -23,10 +25,26 @@ OPERATIONS = {
 }
 
 
+def _gathered(op: mtf.Operation, mesh: ShardMeshImpl) -> set[str]:
+    """Returns the names of the dimensions that an operation needs whole."""
+    names = set(op.unsplittable_dims)
+    needs_equal_slices = []
+    if isinstance(op, mtf.ShiftOperation):
+        needs_equal_slices, names = [shift_arguments(op)[0]], set()
+    elif isinstance(op, mtf.TopKOperation):
+        needs_equal_slices = [top_k_dimensions(op)[0]]
+    return names | {tail_dim.name for tail_dim in needs_equal_slices if tails.tails_of(mesh, mtf.Shape([tail_dim]))}
+
+
+def is_needed(op: mtf.Operation, mesh: ShardMeshImpl) -> bool:
+    """Returns whether an operation needs a dimension whole that the layout splits."""
+    return any(_split_along(op, tensor.shape, mesh) for tensor in op.inputs + op.outputs)
+
+
 def _split_along(op: mtf.Operation, shape: mtf.Shape, mesh: ShardMeshImpl) -> dict[int, int]:
     """Returns the splits of a shape that an operation does not support: {mesh axis: dimension}."""
-    axes = enumerate(zip(mesh.split_axes(shape), shape.dims, strict=True))
-    return {axis: i for i, (axis, dim) in axes if axis is not None and dim.name in op.unsplittable_dims}
+    axes, names = enumerate(zip(mesh.split_axes(shape), shape.dims, strict=True)), _gathered(op, mesh)
+    return {axis: i for i, (axis, dim) in axes if axis is not None and dim.name in names}
 
 
 class _WholeLowering:
@@ -40,7 +58,7 @@ class _WholeLowering:
     def __init__(self, lowering: mtf.Lowering, op: mtf.Operation) -> None:
         self._lowering, self._op = lowering, op
         self._mesh = lowering.mesh_impl(op)
-        self._without = self._mesh.without(op.unsplittable_dims)
+        self._without = self._mesh.without(_gathered(op, self._mesh))
         self.tensors = self
 
     def mesh_impl(self, m: object) -> ShardMeshImpl:
@@ -49,20 +67,19 @@ class _WholeLowering:
 
     def __getitem__(self, tensor: mtf.Tensor) -> LaidOutTensor:
         value = self._lowering.tensors[tensor].to_laid_out_tensor()
-        value = self._mesh.gather(value, _split_along(self._op, tensor.shape, self._mesh))
+        sizes = dict(enumerate(tensor.shape.to_integer_list))
+        value = tails.gather(self._mesh, value, _split_along(self._op, tensor.shape, self._mesh), sizes)
         return self._without.canonical(value, tensor.shape)
 
     def set_tensor_lowering(self, tensor: mtf.Tensor, value: Lowered) -> None:
         value = self._without.canonical(value.to_laid_out_tensor(), tensor.shape)
-        value = self._mesh.scatter(value, _split_along(self._op, tensor.shape, self._mesh))
+        value = tails.scatter(self._mesh, value, _split_along(self._op, tensor.shape, self._mesh))
         self._lowering.set_tensor_lowering(tensor, value)
 
 
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers one of `OPERATIONS`."""
-    mesh = lowering.mesh_impl(op)
-    split = any(_split_along(op, tensor.shape, mesh) for tensor in op.inputs + op.outputs)
-    type(op).lower(op, _WholeLowering(lowering, op) if split else lowering)
+    type(op).lower(op, _WholeLowering(lowering, op) if is_needed(op, lowering.mesh_impl(op)) else lowering)
 
 
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:

@@ -3,7 +3,7 @@
 Every processor computes whole groups, so it needs the same groups of input channels and output channels. The groups are
 split over the mesh dimension that splits the output channels or, if they are not split, the input channels. If a tensor
 has all channels in every slice, each processor takes those of its groups, and results are gathered. If the channels of
-a tensor are split over another mesh dimension, they are gathered first.
+a tensor are split over another mesh dimension, or into slices that cut groups, they are gathered first.
 
 A convolution with a single group does none of this. It sums over the processors that split its input channels.
 """
@@ -11,14 +11,32 @@ A convolution with a single group does none of this. It sums over the processors
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
 from mtf_imaging.ops.window_op import first_axis
+
+
+class _Move(NamedTuple):
+    """A change of the slices of a tensor along its channels, from its own layout to that of the groups.
+
+    Attributes:
+      old: the mesh axis that splits the channels of the tensor, or None.
+      new: the mesh axis that splits the groups, or None.
+      size: number of channels.
+      padded: number of channels for which the processors along `new` have room together.
+    """
+
+    old: int | None
+    new: int | None
+    size: int
+    padded: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,43 +68,64 @@ class GroupSplit:
         if self.number == 1:
             return 1
         axis = first_axis(mesh, self._split_dim(mesh))
-        return self.number if axis is None else self.number // mesh.shape[axis].size
+        return self.number if axis is None else -(-self.number // mesh.shape[axis].size)
 
     def split_shape(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> mtf.Shape:
-        """Returns the shape of a tensor whose last dimension, its channels, is split like the groups."""
+        """Returns the shape of a tensor whose last dimension, its channels, is split like the groups.
+
+        Every processor has room for the channels of `per_processor` groups.
+        """
         if self.number == 1:
             return shape
         *dims, channels = shape.dims
-        return mtf.Shape([*dims, mtf.Dimension(self._split_dim(mesh).name, channels.size)])
+        split_dim = self._split_dim(mesh)
+        axis = first_axis(mesh, split_dim)
+        parts = 1 if axis is None else mesh.shape[axis].size
+        size = parts * self.per_processor(mesh) * (channels.size // self.number)
+        return mtf.Shape([*dims, mtf.Dimension(split_dim.name, size)])
 
-    def _moves(self, mesh: ShardMeshImpl, channels: mtf.Dimension) -> tuple[int | None, int | None]:
-        """Returns the mesh axes that split the channels of a tensor and that split the groups."""
+    def _move(self, mesh: ShardMeshImpl, channels: mtf.Dimension) -> _Move | None:
+        """Returns how the slices of a tensor change so that they have the channels of the groups; None if not."""
         if self.number == 1:
-            return None, None
-        return first_axis(mesh, channels), first_axis(mesh, self._split_dim(mesh))
+            return None
+        own, groups = mtf.Shape([channels]), self.split_shape(mesh, mtf.Shape([channels]))
+        (old,), (new,) = mesh.split_axes(own), mesh.split_axes(groups)
+        if old == new and mesh.slice_shape(own) == mesh.slice_shape(groups):
+            return None
+        return _Move(old, new, channels.size, groups.dims[0].size)
 
     def split(self, mesh: ShardMeshImpl, x: LaidOutTensor, channels: mtf.Dimension) -> LaidOutTensor:
         """Returns the slices of a tensor, whose last dimension is `channels`, with the channels of the groups."""
-        return _moved(mesh, x, *self._moves(mesh, channels))
+        move, last = self._move(mesh, channels), len(x.slice_shape) - 1
+        if move is None:
+            return x
+        if move.old is not None:
+            x = tails.gather(mesh, x, {move.old: last}, {last: move.size})
+        return x if move.new is None else mesh.scatter(tails.resize(mesh, x, {last: move.padded}), {move.new: last})
 
     def splitting(
         self, mesh: ShardMeshImpl, slice_shape: Sequence[int], itemsize: int, channels: mtf.Dimension
     ) -> list[Round]:
         """Returns the exchanges of `split` for slices of a given shape."""
-        return _moving(slice_shape, itemsize, *self._moves(mesh, channels))
+        move = self._move(mesh, channels)
+        return [] if move is None else _gathering(slice_shape, itemsize, move.old)
 
     def merged(self, mesh: ShardMeshImpl, y: LaidOutTensor, channels: mtf.Dimension) -> LaidOutTensor:
         """The inverse of `split`."""
-        old, new = self._moves(mesh, channels)
-        return _moved(mesh, y, new, old)
+        move, last = self._move(mesh, channels), len(y.slice_shape) - 1
+        if move is None:
+            return y
+        if move.new is not None:
+            y = tails.gather(mesh, y, {move.new: last}, {last: move.size})
+        return y if move.old is None else tails.scatter(mesh, y, {move.old: last})
 
     def merging(self, mesh: ShardMeshImpl, y: mtf.Tensor, channels: mtf.Dimension) -> list[Round]:
         """Returns the exchanges of `merged`."""
-        old, new = self._moves(mesh, channels)
-        return _moving(mesh.slice_shape(self.split_shape(mesh, y.shape)), y.dtype.size, new, old)
+        move, slice_shape = self._move(mesh, channels), mesh.slice_shape(self.split_shape(mesh, y.shape))
+        return [] if move is None else _gathering(slice_shape, y.dtype.size, move.new)
 
     def layout_faults(self, title: str, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """Returns a fault for each split of channels that splits a group."""
+        """Returns a fault if the layout splits the input channels of one group."""
         if self.number == 1:
             return []
         faults = []
@@ -98,28 +137,14 @@ class GroupSplit:
                 faults.append(
                     cannot_split(title, dim, rule, parts, why, "give the filter's input dimension another name")
                 )
-            elif self.number % parts:
-                why = f"its {self.number} groups are not divisible by {parts}"
-                fix = f"use a mesh dimension whose size divides {self.number}"
-                faults.append(cannot_split(title, dim, rule, parts, why, fix))
         return faults
 
 
-def _moved(mesh: ShardMeshImpl, x: LaidOutTensor, old: int | None, new: int | None) -> LaidOutTensor:
-    """Returns slices whose last dimension is split over mesh axis `new` instead of `old`; None splits nothing."""
-    if old == new:
-        return x
-    last = len(x.slice_shape) - 1
-    if old is not None:
-        x = mesh.gather(x, {old: last})
-    return x if new is None else mesh.scatter(x, {new: last})
-
-
-def _moving(slice_shape: Sequence[int], itemsize: int, old: int | None, new: int | None) -> list[Round]:
-    """Returns the exchanges of `_moved`."""
-    if old is None or old == new:
+def _gathering(slice_shape: Sequence[int], itemsize: int, axis: int | None) -> list[Round]:
+    """Returns the exchanges of gathering slices of a given shape along a mesh axis, or [] for None."""
+    if axis is None:
         return []
-    return [Round([Exchange("gather", (old,), math.prod(slice_shape) * itemsize)])]
+    return [Round([Exchange("gather", (axis,), math.prod(slice_shape) * itemsize)])]
 
 
 def check_groups(

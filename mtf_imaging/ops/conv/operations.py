@@ -39,7 +39,7 @@ class _ConvOperation(WindowOperation):
         self._batch_dims = list(batch_dims)
 
     def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        faults = super().layout_faults(mesh_sizes, rules)
+        faults = []
         for dim in self._filter_shape.dims[:-2]:
             rule = rules.get(dim.name, "")
             if mesh_sizes.get(rule, 1) > 1:
@@ -69,6 +69,9 @@ class _ConvOperation(WindowOperation):
     def _filter_slice(self, mesh: ShardMeshImpl) -> list[int]:
         """Returns the shape of the filter that a processor computes with."""
         return mesh.slice_shape(self._groups.split_shape(mesh, self._filter_shape))
+
+    def _filter_names(self, dim: int) -> list[str]:
+        return [self._filter_shape.dims[dim].name]
 
     def _filter_axes(self, mesh: ShardMeshImpl) -> list[int]:
         """Returns the mesh axes along which these filters differ."""
@@ -119,7 +122,7 @@ class Conv(_ConvOperation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
-        x, f = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        x, f = lowering.masked(self.inputs[0]), lowering.masked(self.inputs[1], self._filter_names(-2))
         strides, padding, dilations = self._local_args(mesh)
         y = mesh.window(
             lambda x, f: local_conv.conv(x, f, strides, padding, dilations),
@@ -164,7 +167,7 @@ class ConvInputGrad(_ConvOperation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
-        y, f = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        y, f = lowering.masked(self.inputs[0]), lowering.masked(self.inputs[1], self._filter_names(-1))
         f = self._groups.split(mesh, f, self._out_dim)
         strides, padding, dilations = self._local_args(mesh)
         wide, groups = self.geometry.wide_shape(mesh), self._groups.per_processor(mesh)
@@ -219,7 +222,7 @@ class ConvFilterGrad(_ConvOperation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
-        x, y = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        x, y = [lowering.masked(t) for t in self.inputs]
         strides, padding, dilations = self._local_args(mesh)
         *kernel, inputs, outputs = self._filter_slice(mesh)
         groups = self._groups.per_processor(mesh)

@@ -80,7 +80,8 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
-        logits, labels = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]
+        logits = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
+        labels = lowering.masked(self.inputs[1])  # TensorFlow's CPU kernel refuses labels that are not classes
 
         def local(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             flat = tf.reshape(labels, [-1])

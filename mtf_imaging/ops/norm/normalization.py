@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
@@ -129,7 +130,7 @@ class _NormOperation(mtf.Operation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
-        results = self._lower(mesh, *[lowering.tensors[t].to_laid_out_tensor() for t in self.inputs])
+        results = self._lower(mesh, *[lowering.masked(t) for t in self.inputs])
         for tensor, value in zip(self.outputs, results):
             lowering.set_tensor_lowering(tensor, value)
 
@@ -157,8 +158,8 @@ class _NormOperation(mtf.Operation):
         if axis is None:
             return mesh.map_stacks(group_mean, means)
         # Every processor gets the means of all channels, which are only a few numbers.
-        means = mesh.map_stacks(group_mean, mesh.allconcat(means, axis, 2))
-        return mesh.allsplit(means, axis, 2)
+        means = mesh.map_stacks(group_mean, tails.gather(mesh, means, {axis: 2}, {2: dims[-1].size}))
+        return tails.scatter(mesh, means, {axis: 2})
 
     def _axis_within_groups(self, mesh: ShardMeshImpl) -> int | None:
         """Returns the mesh axis that splits a group of channels over several slices, or None."""
@@ -225,7 +226,11 @@ class Normalize(_NormOperation):
         if not self._in_two_passes:
             return mesh.map_stacks(moments, self._means(mesh, cases.sums(local_norm.power_sums, [x])))
         mean = mesh.map_stacks(lambda m: m[:, :, 0], self._means(mesh, cases.sums(local_norm.sums, [x])))
-        squares = cases.sums(local_norm.centered_squares, [x], [mean])
+        unequal, center = tails.tails_of(mesh, self.inputs[0].shape), mean
+        if unequal:  # the zeros in tails are not at the mean
+            x = tails.fill(mesh, cases.map(local_norm.deviations, [x], [mean]), unequal, 0)
+            center = mesh.map_stacks(tf.zeros_like, mean)
+        squares = cases.sums(local_norm.centered_squares, [x], [center])
         return mean, mesh.map_stacks(lambda v: v[:, :, 0], self._means(mesh, squares))
 
     def _lower(

@@ -45,7 +45,7 @@ class MaxPool(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
+        wide = self.geometry.widened(mesh, lowering.masked(x, fill=x.dtype.min), x.dtype.min)
         y = self._call(lowering, lambda x: local_pool.max_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], y)
 
@@ -66,8 +66,8 @@ class MaxPoolGrad(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
-        dy = lowering.tensors[self.inputs[1]].to_laid_out_tensor()
+        wide = self.geometry.widened(mesh, lowering.masked(x, fill=x.dtype.min), x.dtype.min)
+        dy = lowering.masked(self.inputs[1])
         dx = self._call(lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy])
         lowering.set_tensor_lowering(self.outputs[0], self.geometry.narrowed(mesh, dx))
 
@@ -89,8 +89,8 @@ class TakeLargest(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, (x, values) = lowering.mesh_impl(self), self.inputs
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.tensors[x], x.dtype.min)
-        wide_values = self.geometry.widened(mesh, lowering.tensors[values])
+        wide = self.geometry.widened(mesh, lowering.masked(x, fill=x.dtype.min), x.dtype.min)
+        wide_values = self.geometry.widened(mesh, lowering.masked(values))
         y = self._call(
             lowering, lambda x, values: local_pool.take_largest(x, values, ksize, strides), [wide, wide_values]
         )
@@ -114,7 +114,7 @@ class AvgPool(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.tensors[self.inputs[0]])
+        wide = self.geometry.widened(mesh, lowering.masked(self.inputs[0]))
         y = self._call(lowering, lambda x: local_pool.mean_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], _correct_borders(self.geometry, mesh, y))
 
@@ -137,7 +137,7 @@ class AvgPoolGrad(_PoolOperation):
         ksize, strides = self._window()
         geometry = self.geometry
         wide = geometry.wide_shape(mesh)
-        dy = _correct_borders(geometry, mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor())
+        dy = _correct_borders(geometry, mesh, lowering.masked(self.inputs[0]))
         dx = self._call(
             lowering,
             lambda dy: local_pool.mean_pool_grad([dy.shape[0], *wide, dy.shape[-1]], dy, ksize, strides),
@@ -166,7 +166,7 @@ def _scale_along(
 ) -> LaidOutTensor:
     """Multiplies `y` by factors along its dimension `dim`, which mesh axis `axis` (or None) splits."""
     parts = 1 if axis is None else mesh.shape[axis].size
-    slices = factors.reshape([parts, 1, -1, 1])
+    slices = np.pad(factors, (0, -len(factors) % parts), constant_values=1).reshape([parts, 1, -1, 1])
     laid_out = mesh.laid_out_constant(lambda at: slices[0 if axis is None else at[axis]])
 
     def times(stack: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:

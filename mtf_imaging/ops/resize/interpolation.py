@@ -1,7 +1,6 @@
 """The weights of a resize along one dimension."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,9 +30,6 @@ class Interpolation(Resampling):
 
     method: str
     align_corners: bool = False
-
-    action: ClassVar[str] = "resized"
-    fix: ClassVar[str] = "resize it to"
 
     def taps(self) -> Taps:
         if self.method == "nearest":

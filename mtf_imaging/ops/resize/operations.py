@@ -1,24 +1,20 @@
 """Resampling and its adjoint: each dimension is multiplied by a sparse matrix, and may be split."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.layout.windows import Window, nearest_legal_sizes
 from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
-from mtf_imaging.ops.faults import LayoutFault
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.resize.taps import Resampling, SlicePlan, Taps, plan_slices
 from mtf_imaging.ops.window_op import first_axis
-
-_VOXEL = Window(1)  # as many windows as voxels, for any size
 
 
 class Resampled(NamedTuple):
@@ -71,34 +67,11 @@ class _ResampleOperation(mtf.Operation):
         Slices that share a device exchange their first dimensions first (see `gathering`), so other processors should.
         """
         margins = [
-            halo.Margin(r.dim, r.line.size // mesh.shape[axis].size, plan.before, plan.after, axis)
+            halo.Margin(r.dim, -(-r.line.size // mesh.shape[axis].size), plan.before, plan.after, axis)
             for r, axis, plan in self._plans(mesh)
             if axis is not None
         ]
         return sorted(margins, key=lambda m: m.dim)
-
-    def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
-        """Returns a fault for each split that does not divide both sizes of a dimension."""
-        splits = [(r, rules.get(r.name, "")) for r in self._resampled]
-        faults = [self._layout_fault(r, rule, mesh_sizes.get(rule, 1)) for r, rule in splits]
-        return [fault for fault in faults if fault]
-
-    def _layout_fault(self, r: Resampled, rule: str, parts: int) -> LayoutFault | None:
-        why, fixes = [], []
-        for which, size, fix in (("input", r.line.size, f"pad '{r.name}' to"), ("output", r.line.outputs, r.line.fix)):
-            if size % parts:
-                below, above = nearest_legal_sizes(_VOXEL, size, parts)
-                nearest = f"{below} and {above}" if below else f"{above}"
-                why.append(f"its {which} size {size} is not divisible by {parts}, nearest legal: {nearest}")
-                fixes.append(f"{fix} {above}")
-        if not why:
-            return None
-        text = (
-            f"{self.kind} '{self.name}': cannot split '{r.name}' (size {r.line.size}, {r.line.action} to "
-            f"{r.line.outputs}) over '{rule}' (size {parts}): {', and '.join(why)}. Fix: {' and '.join(fixes)}, or "
-            f"drop '{r.name}:{rule}'."
-        )
-        return LayoutFault(text, frozenset({(r.name, r.line.size), (r.name, r.line.outputs)}), (r, rule))
 
 
 class Resample(_ResampleOperation):

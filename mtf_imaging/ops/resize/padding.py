@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,6 @@ class Padding(Resampling):
 
     before: int
     mode: str
-
-    action: ClassVar[str] = "padded"
-    fix: ClassVar[str] = "use paddings that give"
 
     def taps(self) -> Taps:
         rows = np.arange(self.outputs) - self.before
@@ -70,9 +67,8 @@ def pad(
     | "reflect" | c, b, a, b, c, d, c, b |
     | "symmetric" | b, a, a, b, c, d, d, c |
 
-    Every dimension may be split. A spatial dimension with n voxels in the input and o voxels in the output may be split
-    over N processors if N divides both n and o. The slices move with the padding, so each slice receives the voxels
-    that it lacks from its neighbors.
+    Every dimension may be split. The slices move with the padding, so each slice receives the voxels that it lacks from
+    its neighbors.
 
     Args:
       x: Tensor[batch..., spatial..., channels], of any dtype.

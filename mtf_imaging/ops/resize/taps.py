@@ -8,7 +8,6 @@ adjoint.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import ClassVar
 
 import numpy as np
 
@@ -52,19 +51,15 @@ class Taps:
 class Resampling:
     """Base class of the maps from the voxels of a dimension to those of the result.
 
-    Subclasses define `taps`, and the words of error messages.
+    Subclasses define `taps`.
 
     Attributes:
       size: number of voxels in the input.
       outputs: number of voxels in the result.
-      action: the word before the number of voxels in the result.
-      fix: the words before a legal number of voxels in the result.
     """
 
     size: int
     outputs: int
-    action: ClassVar[str]
-    fix: ClassVar[str]
 
     def taps(self) -> Taps:
         """Returns the matrix of the whole dimension."""
@@ -90,12 +85,19 @@ class SlicePlan:
 
 @functools.lru_cache(maxsize=64)
 def plan_slices(resampling: Resampling, parts: int) -> SlicePlan:
-    """Returns the plan of a dimension in `parts` slices; `parts` must divide `size` and `outputs`."""
-    whole, m = resampling.taps(), resampling.size // parts
-    positions = np.stack(np.split(whole.positions, parts, axis=1)) - m * np.arange(parts)[:, np.newaxis, np.newaxis]
-    weights = np.stack(np.split(whole.weights, parts, axis=1))
+    """Returns the plan of a dimension in `parts` slices of `ceil(size / parts)` voxels.
+
+    Slices of the result have `ceil(outputs / parts)` voxels. Rows beyond the last voxel have weights of 0.
+    """
+    whole, m = resampling.taps(), -(-resampling.size // parts)
+    pads = [(0, 0), (0, -resampling.outputs % parts)]
+    firsts = m * np.arange(parts)[:, np.newaxis, np.newaxis]
+    positions = np.stack(np.split(np.pad(whole.positions, pads, "edge"), parts, axis=1)) - firsts
+    weights = np.stack(np.split(np.pad(whole.weights, pads), parts, axis=1))
     used = weights.any(axis=(0, 2))
     positions, weights = positions[:, used], weights[:, used]
+    needed = positions[np.broadcast_to(weights.any(axis=1, keepdims=True), positions.shape)]
+    positions = np.clip(positions, needed.min(), needed.max())  # rows beyond the last voxel add nothing to the halo
     before, after = max(0, -positions.min()), max(0, positions.max() - m + 1)
     forward = Taps((positions + before).astype(np.int32), weights)
     adjoints = [Taps(p, w).transposed(before + m + after) for p, w in zip(forward.positions, weights)]

@@ -1,0 +1,147 @@
+"""Tails: the elements of a slice beyond its true extent.
+
+A dimension of n elements over N processors is split into slices of `ceil(n / N)` elements. If N does not divide n, the
+last slices have fewer true elements, or none: 5 elements over 4 processors are slices of 2, 2, 1 and 0 elements. All
+slices are stored with the same shape. The elements beyond the true extent are the tail of a slice, and their values are
+undefined. Elementwise operations compute with them. Every operation that combines elements along the dimension replaces
+them first. It uses a selection, because a product would turn NaN times 0 into NaN.
+"""
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+
+_ROW = 16  # minimum bytes of a row that is written by its index
+
+
+class Tail(NamedTuple):
+    """A dimension that is split into unequal slices.
+
+    Attributes:
+      dim: position of the dimension in the shape of a slice.
+      axis: the mesh axis that splits it.
+      whole: number of elements of the whole dimension.
+      size: number of elements of a stored slice.
+    """
+
+    dim: int
+    axis: int
+    whole: int
+    size: int
+
+
+def tails_of(mesh: ShardMeshImpl, shape: mtf.Shape, names: Collection[str] | None = None) -> list[Tail]:
+    """Returns the dimensions of a shape that are split into unequal slices.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      shape: shape of the whole tensor.
+      names: names of the dimensions to consider. None considers all dimensions.
+    """
+    sizes = zip(shape.dims, mesh.split_axes(shape), mesh.slice_shape(shape), strict=True)
+    return [
+        Tail(i, axis, dim.size, size)
+        for i, (dim, axis, size) in enumerate(sizes)
+        if axis is not None and dim.size % mesh.shape[axis].size and (names is None or dim.name in names)
+    ]
+
+
+def fill(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail], value: float) -> LaidOutTensor:
+    """Returns a laid-out tensor with `value` in its tails. Devices whose slices have no tails do nothing."""
+    stacks = []
+    for shard, device, stack in zip(mesh.grid.shard_coordinates(), mesh.devices, x.tensor_list, strict=True):
+        masks = _masks(tails, mesh.grid.processor_coordinates(shard))
+        with tf.device(device):
+            stacks.append(_filled(stack, masks, value) if masks else stack)
+    return LaidOutTensor(stacks)
+
+
+def _masks(tails: Sequence[Tail], processors: Sequence[Sequence[int]]) -> dict[int, np.ndarray]:
+    """Returns {dimension: bool array [processors, elements of a slice]}, true in the tails, where there are any."""
+    masks = {}
+    for tail in tails:
+        first = np.array([[at[tail.axis] * tail.size] for at in processors])
+        beyond = first + np.arange(tail.size) >= tail.whole
+        if beyond.any():
+            masks[tail.dim] = beyond
+    return masks
+
+
+def _filled(stack: tf.Tensor, masks: Mapping[int, np.ndarray], value: float) -> tf.Tensor:
+    """Fills the masked elements of a stack.
+
+    A row is the contiguous memory behind the last masked dimension. Writing the masked rows takes as long as a copy of
+    the stack, and needs no copy if no other operation reads the stack. A selection with a broadcast mask took twice as
+    long, and is only used if rows are so short that their indices would need as much memory as the rows.
+    """
+    last = max(masks)
+    lead, inner = stack.shape.as_list()[: last + 2], math.prod(stack.shape[last + 2 :])
+    wide = [_along(mask, dim, len(lead)) for dim, mask in masks.items()]
+    value = tf.cast(value, stack.dtype)
+    if inner * stack.dtype.size < _ROW:
+        condition = functools.reduce(tf.logical_or, map(tf.constant, wide))
+        selected = tf.where(condition[..., tf.newaxis], value, tf.reshape(stack, [*lead, inner]))
+        return tf.reshape(selected, stack.shape)
+    rows = np.flatnonzero(functools.reduce(np.logical_or, wide, np.zeros(lead, bool)))[:, np.newaxis]
+    written = tf.tensor_scatter_nd_update(tf.reshape(stack, [-1, inner]), rows, tf.fill([len(rows), inner], value))
+    return tf.reshape(written, stack.shape)
+
+
+def _along(mask: np.ndarray, dim: int, ndims: int) -> np.ndarray:
+    """Reshapes a mask `[processors, elements]` of slice dimension `dim` so that it broadcasts to `ndims` dimensions."""
+    shape = [mask.shape[0]] + [1] * (ndims - 1)
+    shape[dim + 1] = mask.shape[1]
+    return mask.reshape(shape)
+
+
+def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes: Mapping[int, int]) -> LaidOutTensor:
+    """Gathers slices along mesh dimensions, without tails.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      x: a laid-out tensor.
+      dims: {mesh axis: slice dimension to concatenate}.
+      sizes: {slice dimension: number of elements of the whole dimension}.
+    """
+    x = mesh.gather(x, dims)
+    return resize(mesh, x, {dim: sizes[dim] for dim in dims.values()})
+
+
+def scatter(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int]) -> LaidOutTensor:
+    """Splits whole dimensions over mesh dimensions into slices of `ceil(n / N)`; the inverse of `gather`.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      x: a laid-out tensor.
+      dims: {mesh axis: slice dimension to split}.
+    """
+    parts = {dim: mesh.shape[axis].size for axis, dim in dims.items()}
+    sizes = x.slice_shape
+    return mesh.scatter(resize(mesh, x, {dim: -(-sizes[dim] // n) * n for dim, n in parts.items()}), dims)
+
+
+def resize(mesh: ShardMeshImpl, x: LaidOutTensor, sizes: Mapping[int, int]) -> LaidOutTensor:
+    """Cuts off or appends elements at the end of slice dimensions; `sizes` is {slice dimension: new size}.
+
+    The values of appended elements are undefined.
+    """
+    old = x.slice_shape
+    if all(old[dim] == size for dim, size in sizes.items()):
+        return x
+
+    def local(stack: tf.Tensor) -> tf.Tensor:
+        kept, pads = stack.shape.as_list(), [[0, 0] for _ in stack.shape]
+        for dim, size in sizes.items():
+            kept[dim + 1], pads[dim + 1][1] = min(size, old[dim]), max(size - old[dim], 0)
+        stack = tf.slice(stack, [0] * len(kept), kept)
+        return tf.pad(stack, pads) if any(after for _, after in pads) else stack
+
+    return mesh.map_stacks(local, x)
