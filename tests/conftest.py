@@ -48,13 +48,13 @@ def _configure_tensorflow(tensorflow):
     tensorflow.config.set_logical_device_configuration(cpu, parts)
 
 
-def _poison_tails(mesh_impl):
+def _poison_tails(lowering):
     """Poisons the tails of uneven slices in all tests. Even slices have no tails, so their graphs do not change."""
-    importlib.import_module("tests.poison").install(mesh_impl.ShardMeshImpl)
+    importlib.import_module("tests.poison").install(lowering.Lowering, lowering.ShardMeshImpl)
 
 
 sys.meta_path.insert(0, _AfterImport("tensorflow", _configure_tensorflow))
-sys.meta_path.insert(0, _AfterImport("mtf_imaging.meshes.mesh_impl", _poison_tails))
+sys.meta_path.insert(0, _AfterImport("mtf_imaging.program.lowering", _poison_tails))
 
 
 @pytest.fixture

@@ -7,17 +7,28 @@ installed, the tails of the result of every operation are NaN, or `INTEGER` if t
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.upstream import reads
+
 INTEGER = 10**6  # not a class, and not an index
 
 
-def install(mesh_class):
+def install(lowering_class, mesh_class):
     """Poisons the results of all operations that are lowered from now on.
 
     Args:
+      lowering_class: the class `Lowering`. An operation that fills the tails of its inputs, stores the result for the
+        next operation, which must not rely on it: the tails are poisoned again.
       mesh_class: the class `ShardMeshImpl`. A `Lowering` calls its method `canonical` for every tensor.
     """
-    canonical = mesh_class.canonical
+    canonical, lower = mesh_class.canonical, lowering_class.lower
+
+    def lower_and_poison(lowering, op):
+        inputs = {x: lowering.tensors[x] for x in reads(op) if x in lowering.tensors}
+        lower(lowering, op)
+        lowering.tensors.update(inputs)
+
     mesh_class.canonical = lambda mesh, x, shape: poison(mesh, canonical(mesh, x, shape), shape)
+    lowering_class.lower = lower_and_poison
     mesh_class.canonical.original = canonical
 
 

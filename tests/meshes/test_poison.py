@@ -28,15 +28,15 @@ class NaiveSum(mtf.Operation):
 
 
 def _sums(layout, x="x:5,y:4", dtype="float64", mesh_impl="stacked"):
-    """Returns the sum of a naive operation, and that of mesh_tensorflow."""
+    """Returns the sum of a naive operation, and that of mesh_tensorflow, which runs first and fills the tails."""
+
+    def fn(x):
+        y = x * 2
+        masked = mtf.reduce_sum(y)
+        return NaiveSum(y).outputs[0], masked
+
     shape = [size for _, size in mi.layout.parse_shape(x)]
-    program = mi.Program(
-        lambda x: (NaiveSum(x * 2).outputs[0], mtf.reduce_sum(x * 2)),
-        {"x": (x, dtype)},
-        "rows:4,cols:3",
-        layout,
-        mesh_impl,
-    )
+    program = mi.Program(fn, {"x": (x, dtype)}, "rows:4,cols:3", layout, mesh_impl)
     return [value.numpy() for value in program(x=np.ones(shape))]
 
 
