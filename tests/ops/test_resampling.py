@@ -151,23 +151,6 @@ def test_slices_that_do_not_move_exchange_nothing():
     assert program.mesh_impl.exchanged == []
 
 
-def test_the_error_of_an_illegal_split_names_both_sizes():
-    with pytest.raises(mi.LayoutError) as error:
-        mi.Program(
-            lambda x: mi.ops.pad(x, [(1, 2), (1, 2)], name="border"), {"x": SHAPE}, "rows:2,cols:4", "x:rows,y:cols"
-        )
-    text = str(error.value)
-    assert (
-        "pad 'border': cannot split 'x' (size 4, padded to 7) over 'rows' (size 2): its output size 7 is not "
-        "divisible by 2, nearest legal: 6 and 8. Fix: use paddings that give 8, or drop 'x:rows'."
-    ) in text
-    assert (
-        "pad 'border': cannot split 'y' (size 6, padded to 9) over 'cols' (size 4): its input size 6 is not "
-        "divisible by 4, nearest legal: 4 and 8, and its output size 9 is not divisible by 4, nearest legal: 8 and 12. "
-        "Fix: pad 'y' to 8 and use paddings that give 12, or drop 'y:cols'."
-    ) in text
-
-
 @pytest.mark.parametrize(
     ("paddings", "mode", "message"),
     [

@@ -100,8 +100,7 @@ def _table():
         dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
         for layout, (mesh_shape, rules) in LAYOUTS.items():
             rules_of_row = [f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims]
-            groups = "per_group" in dims  # a layout splits them evenly
-            if (layout == "filters" and "out" not in dims) or (layout == "uneven channels" and groups):
+            if layout == "filters" and "out" not in dims:
                 continue
             for mesh_impl in ("stacked", "placement") if rules_of_row else ("stacked",):
                 marks = [] if (layout, mesh_impl) == ("uneven", "stacked") else [pytest.mark.slow]

@@ -89,6 +89,9 @@ TABLE = [
     _same("conv", (7, 3, 3), (5, 2, 3, 2), groups=4, channels=4, filters=8, model=2),
     _same("conv", (7, 4, 3, 2), (5, 2, 3), (3, 2), groups=3, channels=3, filters=3),
     _same("conv", (7, 4, 3), (4, 3), (3, 1, 2), groups=2, channels=4, filters=2, filter_model=2),
+    _same("conv", (5, 2, 3), (4, 1, 3), groups=3, channels=6, filters=3, model=2),  # slices that cut groups
+    _same("conv", (5, 2, 3), (4, 1, 3), groups=2, channels=4, filters=6, model=3, filter_model=4),
+    _same("conv", (5, 2, 3), (4, 1, 3), groups=5, channels=5, filters=5, filter_model=3),
     # Batch and channels.
     _same("conv", (4, 2, 3), batch=5, cores=4),
     _same("conv", (5, 2, 3), batch=1, cores=3),
@@ -201,8 +204,6 @@ def any_settings(draw):
     groups = draw(st.sampled_from([1, 1, 2, 3])) if kind == "conv" and dims > 1 else 1
     batch, channels, filters = (draw(st.integers(1, 5)) for _ in range(3))
     cores, model, filter_model = (draw(st.sampled_from([1, 1, 2, 3])) for _ in range(3))
-    if groups > 1:  # a layout splits groups evenly
-        model = filter_model = 1
     setting = Setting(
         kind, some, padding, groups, batch, channels * groups, filters * groups, cores, model, filter_model
     )
