@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import mtf_imaging as mi
 from tests.exchanges import check_exchanges
-from tests.upstream.uneven import OPS, SHAPE, C, Dim, Shape, over
+from tests.upstream.uneven import OPS, SHAPE, B, C, Dim, Shape, over
 
 mtf = mi.mtf
 
@@ -142,7 +142,7 @@ def test_random_numbers_do_not_depend_on_the_layout(mesh_impl, num_devices):
     x, spec = np.arange(1.0, 71).reshape(2, 7, 5), {"x": ("batch:2,x:7,y:5", "float64")}
     split = mi.Program(fn, spec, "rows:4,cols:2", "x:rows,y:cols", mesh_impl, devices(num_devices))(x=x)
     for value, expected in zip(split, mi.Program(fn, spec)(x=x), strict=True):
-        np.testing.assert_array_equal(value, expected)
+        np.testing.assert_allclose(value, expected, rtol=1e-14)  # a vectorized normal number differs in its last bit
 
 
 # What is refused.
@@ -159,9 +159,10 @@ def test_a_gradient_that_sums_over_uneven_slices_is_refused(op):
     mi.Program(fn, specs, "rows:7", "x:rows")  # equal slices
     with pytest.raises(mi.LayoutError) as error:
         mi.Program(fn, specs, "rows:3", "x:rows")
-    text = str(error.value)
-    assert "cannot split 'x' (size 7) over 'rows' (size 3): its slices would be unequal, and the gradient of an" in text
-    assert "Fix: make 'x' 9, or broadcast the input to it first, or drop 'x:rows'." in text
+    assert (
+        "cannot split 'x' (size 7) over 'rows' (size 3): its slices would be unequal, and the gradient of an input is "
+        "a sum over it. Fix: drop 'x:rows', or make 'x' 9, or broadcast the input to it first."
+    ) in str(error.value)
 
 
 def test_the_fix_of_a_refused_gradient():
@@ -184,8 +185,9 @@ def _filter(x):
     [
         (lambda x: mtf.layers.conv2d(x, Dim("out", 2)), "x:rows", "mi.ops.conv2d"),
         (lambda x: mtf.layers.conv2d(x, Dim("out", 2)), "batch:rows", "mi.ops.conv2d"),
-        (lambda x: mtf.layers.max_pool2d(x, (1, 1)), "x:rows", "mi.ops.max_pool2d"),
-        (lambda x: mtf.layers.max_pool2d(x, (1, 1)), "batch:rows", "mi.ops.max_pool2d"),
+        (lambda x: mtf.layers.max_pool2d(x, (7, 1)), "x:rows", "mi.ops.max_pool2d"),
+        (lambda x: mtf.layers.max_pool2d(x, (7, 5)), "batch:rows", "mi.ops.max_pool2d"),
+        (lambda x: mtf.layers.conv1d(over(x, B, X, C), Dim("out", 2)), "batch:rows", "mi.ops.conv1d"),
         (lambda x: mi.ops.softmax(x, C), "channels:rows", "channels:rows"),
         (lambda x: mi.ops.conv2d(x, _filter(x)), "fx:rows", "fx:rows"),
         (lambda x: mtf.rename_dimension(x, "y", "u"), "x:rows,u:rows", "give one of them another mesh dimension"),
