@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import mtf_imaging as mi
 from tests.exchanges import check_exchanges
-from tests.upstream.uneven import OPS, SHAPE, B, C, Dim, Shape, over
+from tests.upstream.uneven import OPS, SHAPE, B, C, Dim, Shape, X, over
 
 mtf = mi.mtf
 
