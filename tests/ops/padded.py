@@ -34,11 +34,6 @@ def _sizes(names):
     return [SIZES[name] for name in names]
 
 
-def _windows(names, kernel, strides, padding, dilations):
-    for name, k, s, (before, after), d in zip(names, kernel, strides, padding, dilations, strict=True):
-        yield name, SIZES[name], (SIZES[name] + before + after - (k - 1) * d - 1) // s + 1
-
-
 def _image(names):
     return ",".join(["batch:2", *(f"{name}:{SIZES[name]}" for name in names), "channels:4"])
 
@@ -74,7 +69,6 @@ def conv(name, kernel, strides=1, padding=((0, 0),) * 3, dilations=1, groups=1):
         lambda x, f: getattr(mi.ops, kind)(x, f, strides, padding, dilations, **settings),
         reference,
         {"x": _image(names), "f": _filter(kernel, channels)},
-        tuple(_windows(names, kernel, strides, padding, dilations)),
     )
 
 
@@ -108,7 +102,6 @@ def conv_transpose(name, kernel, strides, padding="SAME", dilations=1, output_si
         lambda x, f: getattr(mi.ops, op)(x, f, strides, padding, output_sizes, dilations),
         reference,
         {"x": _image(names), "f": _filter(kernel, "filters:2,channels:4")},
-        tuple((name, SIZES[name], size) for name, size in zip(names, sizes, strict=True)),
     )
 
 
@@ -123,7 +116,6 @@ def pool(kind, name, ksize, strides, padding, values=None):
         lambda x: getattr(mi.ops, op)(x, ksize, strides, padding),
         lambda x: pooled(op, x, ksize, strides, padding),
         {"x": _image(names)},
-        tuple(_windows(names, ksize, strides, padding, three(1)[: len(names)])),
         {"x": values} if values else {},
     )
 
