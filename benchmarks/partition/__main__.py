@@ -22,7 +22,8 @@ from benchmarks.partition.plan import comparisons
 
 _CONTENDERS = "1x1,2x2,4x4,2x2x2,16x16,placement:2x2,nohalo:2x2,upstream:2x2,upstream:4x4,upstream:16x16,torch,jax:2x2"
 _EXAMPLES = f"""
-contenders, for instance --contenders 2x2,nohalo:2x2 (a mesh without a kind is stacked; {REFERENCE} is always included):
+contenders, for instance --contenders 2x2,nohalo:2x2 (a mesh without a kind is stacked; {REFERENCE} is always included;
+@127 or @127x128x64 after a contender is its own volume in voxels):
 {table.kinds()}
 
 networks:
@@ -35,6 +36,7 @@ examples:
   python -m benchmarks.partition --dtype bfloat16 --base_filters 32 --contenders 1x1,2x2
   python -m benchmarks.partition --contenders 1x1 --servers 2,4
   python -m benchmarks.partition --weak 32 --servers 2,4
+  python -m benchmarks.partition --contenders 2x2,2x2@127
   python -m benchmarks.partition --contenders torch --python torch=peers/bin/python
   python -m benchmarks.partition --show bench/partition.json
 

@@ -49,7 +49,9 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, rep
     rows, alive = [], {}
     try:
         for contender in contenders:
-            row = {"contender": str(contender), "kind": contender.kind, "mesh": list(contender.mesh), "error": None}
+            sizes = list(contender.step(step).sizes)
+            row = {"contender": str(contender), "kind": contender.kind, "mesh": list(contender.mesh), "sizes": sizes}
+            row["error"] = None
             rows.append(row)
             alive[str(contender)] = Process(contender, step, settings.pythons.get(contender.kind)), row
             _attempt(alive, row, _start, settings.build_timeout)
@@ -122,10 +124,11 @@ def _end(process, row, timeout):
 
 
 def _note_differences(rows):
-    """Stores the relative differences of the first two losses from those of the reference."""
-    reference = next((row.get("losses") for row in rows if row["kind"] == REFERENCE), None)
+    """Stores the relative differences of the first two losses from those of the reference, for the same volume."""
+    first = next((row for row in rows if row["kind"] == REFERENCE), {})
+    reference = first.get("losses")
     for row in rows:
-        if reference and row.get("losses"):
+        if reference and row.get("losses") and row["sizes"] == first["sizes"]:
             pairs = zip(row["losses"], reference)
             differs = [abs(loss / expected - 1) for loss, expected in pairs]
             row["loss_differs"] = [d if math.isfinite(d) else math.inf for d in differs]

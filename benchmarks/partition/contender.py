@@ -31,18 +31,22 @@ class Contender:
     Attributes:
       kind: a key of `KINDS`.
       mesh: processors along the first one to three dimensions; () for a kind without a mesh.
+      sizes: voxels along x, y and z if they differ from those of the other contenders, else ().
     """
 
     kind: str
     mesh: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, word: str) -> "Contender":
-        """Parses "tf", "2x2" (stacked) or "placement:2x2".
+        """Parses "tf", "2x2" (stacked), "placement:2x2" or "2x2@127" (stacked, with volumes of 127^3).
 
         Raises:
           ValueError: the word is not a contender.
         """
+        word, _, volume = word.partition("@")
+        sizes = _sizes(volume) if volume else ()
         kind, _, mesh = word.rpartition(":") if ":" in word or word not in KINDS else (word, "", "")
         kind = kind or "stacked"
         if kind not in KINDS:
@@ -50,14 +54,19 @@ class Contender:
         if kind in UNSPLIT:
             if mesh:
                 raise ValueError(f"'{word}': '{kind}' takes no mesh; write '{kind}'")
-            return cls(kind)
+            return cls(kind, (), sizes)
         numbers = mesh.split("x")
         if len(numbers) > 3 or not all(n.isdigit() and int(n) for n in numbers):
             raise ValueError(f"'{word}': '{mesh}' is not a mesh of one to three positive integers, such as 2x2")
-        return cls(kind, tuple(int(n) for n in numbers))
+        return cls(kind, tuple(int(n) for n in numbers), sizes)
 
     def __str__(self):
-        return f"{self.kind}:{'x'.join(map(str, self.mesh))}" if self.mesh else self.kind
+        mesh = f":{'x'.join(map(str, self.mesh))}" if self.mesh else ""
+        return f"{self.kind}{mesh}" + (f"@{'x'.join(map(str, self.sizes))}" if self.sizes else "")
+
+    def step(self, step: Step) -> Step:
+        """Returns the step that this contender takes, given that of the comparison."""
+        return dataclasses.replace(step, sizes=self.sizes) if self.sizes else step
 
     @property
     def processors(self) -> int:
@@ -75,6 +84,14 @@ class Contender:
         """Imports the contender's libraries and creates it; these steps are not timed."""
         module, name, _ = KINDS[self.kind]
         return getattr(importlib.import_module(f"benchmarks.partition.{module}"), name)(step, self)
+
+
+def _sizes(volume: str) -> tuple[int, ...]:
+    """Parses the voxels along x, y and z: "127" or "127x128x64"."""
+    numbers = volume.split("x")
+    if len(numbers) not in (1, 3) or not all(n.isdigit() and int(n) for n in numbers):
+        raise ValueError(f"'{volume}' is not a volume of one or three positive integers, such as 127 or 127x128x64")
+    return tuple(int(n) for n in numbers) * (3 // len(numbers))
 
 
 class Built(Protocol):

@@ -25,7 +25,7 @@ def summarize(step: Step, rows: list[dict]) -> None:
         steps = row.get("steps_s")
         if steps:
             row["quartiles_s"] = np.percentile(steps, _QUARTILES).tolist()
-            row["ns_a_voxel"] = 1e9 * row["quartiles_s"][1] / (step.batch * math.prod(step.sizes))
+            row["ns_a_voxel"] = 1e9 * row["quartiles_s"][1] / (step.batch * math.prod(row.get("sizes") or step.sizes))
             if len(steps) == len(reference.get("steps_s", [])):
                 row["ratio"], row["ratio_interval"] = _ratio(np.array(steps), np.array(reference["steps_s"]))
         if row.get("peak_bytes"):

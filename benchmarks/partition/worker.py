@@ -35,7 +35,7 @@ def main(name: str, step: str) -> None:
     for line in sys.stdin:
         word, answer, begin = line.strip(), {}, time.perf_counter()
         if word == "load":
-            built = contender.load(step)
+            built = contender.load(contender.step(step))
             answer = {"others": built.others()}
         elif word == "build":
             built.build()

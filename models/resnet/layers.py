@@ -22,7 +22,7 @@ def conv(x, name, filters, kernel_size, stride=1):
       stride: distance between two windows in pixels.
 
     Returns:
-      Tensor[batch, height / stride, width / stride, channels=filters]
+      Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
     """
     window = [mi.mtf.Dimension(f"kernel_{axis}", kernel_size) for axis in ("height", "width")]
     outputs = mi.mtf.Dimension("filters", filters)
@@ -52,7 +52,7 @@ def mean_over_image(x):
 
 
 def gather_small_slices(x, name, stride, least):
-    """Gathers the dimensions whose slices would be smaller than `least` pixels, or unequal, after a strided operation.
+    """Gathers the dimensions whose slices would be smaller than `least` pixels after a strided operation.
 
     Args:
       x: Tensor[batch, height, width, channels]
@@ -66,7 +66,7 @@ def gather_small_slices(x, name, stride, least):
     small = []
     for dim in x.shape.dims[-3:-1]:
         parts, size = mi.ops.slices_per_dimension(x)[dim.name], -(-dim.size // stride)
-        if least and parts > 1 and (size % parts or size // parts < least):
+        if parts > 1 and -(-size // parts) < least:
             small.append(dim.name)
     return mi.ops.gather_slices(x, small, name)
 

@@ -17,7 +17,8 @@ class ResNet:
     - The stem is a convolution, a norm, a ReLU, and a 3 x 3 max pool with stride 2.
     - A block computes a 3 x 3 convolution, a norm, a ReLU, a second 3 x 3 convolution and a norm. It adds its input and
       applies a ReLU. If the input has another shape, a 1 x 1 convolution and a norm convert it first.
-    - Stage s has `base_filters 2^s` filters. Every stage but the first halves the image.
+    - Stage s has `base_filters 2^s` filters. Every stage but the first halves the image,
+      and rounds its sizes up.
 
     The default is ResNet-18.
 
@@ -30,9 +31,9 @@ class ResNet:
       stem_pool: whether the stem has a max pool.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice in pixels. If a stage would have smaller or unequal slices along a
-        dimension, the dimension is gathered for this stage and all that follow. All processors along it then do the
-        same work. With 0, nothing is gathered, and a layout that splits a stage too far is refused.
+      gather_below: minimum size of a slice in pixels. If a stage would have smaller slices along a dimension, the
+        dimension is gathered for this stage and all that follow. All processors along it then do the same work. With 0,
+        nothing is gathered, and in a stage with fewer pixels than slices, some processors have no work.
     """
 
     classes: int = 1000

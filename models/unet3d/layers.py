@@ -33,69 +33,87 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
         return _rename_and_bias(y, outputs, use_bias, output_name)
 
 
-def conv_transpose(x, name, filters, kernel_size=2):
+def conv_transpose(x, name, filters, sizes, kernel_size=2):
     """Computes `y = transposed conv(x, filter) + bias`, which multiplies each size of `x` by `kernel_size`.
+
+    With a `kernel_size` of 2, it is the adjoint of a convolution that turns a size of 7 or 8 into 4. It therefore turns
+    4 into either of them.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
+      sizes: sizes of the result along x, y and z; divided by `kernel_size` and rounded up, they are the sizes of `x`.
       kernel_size: kernel size and stride in voxels.
 
     Returns:
-      Tensor[batch, kernel_size x, kernel_size y, kernel_size z, channels=filters]
+      Tensor[batch, *sizes, channels=filters]
     """
     outputs = mi.mtf.Dimension("filters", filters)
     with tf.compat.v1.variable_scope(name):
         # Windows do not overlap, so each voxel is a sum over one tap of every input channel: the fan is the number of
         # input channels. The initializer's "fan_out" also counts all taps; the scale compensates for them.
         kernel = _weights(x, [*_kernel(kernel_size), outputs, x.shape.dims[-1]], "fan_out", 2.0 * kernel_size**3)
-        y = mi.ops.conv3d_transpose(x, kernel, strides=kernel_size, name=name)
+        y = mi.ops.conv3d_transpose(x, kernel, strides=kernel_size, output_sizes=sizes, name=name)
         return _rename_and_bias(y, outputs, True, CHANNELS)
 
 
 def pool(x, name, gather_below=0):
-    """Halves each size of `x` with a max pool, and gathers dimensions with small slices.
+    """Halves each size of `x` with a max pool, rounded up, and gathers dimensions with small slices.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: name of the operation.
-      gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller or unequal slices are
-        gathered. 0 gathers no dimension.
+      gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller slices are gathered. 0
+        gathers no dimension.
 
     Returns:
-      Tensor[batch, x / 2, y / 2, z / 2, channels], in which gathered dimensions have the names of
+      Tensor[batch, x / 2, y / 2, z / 2, channels] with sizes rounded up, in which gathered dimensions have the names of
       `mi.ops.gather_slices`.
     """
-    # Gathering after the pool sends an eighth of the voxels, but requires slices that the pool can halve.
-    early, late = [], []
-    for dim in x.shape.dims[-4:-1] if gather_below else []:
-        parts, size = mi.ops.slices_per_dimension(x)[dim.name], dim.size // 2
-        if parts > 1 and (size % parts or size // parts < gather_below):
-            (early if size % parts else late).append(dim.name)
+    dims = x.shape.dims[-4:-1] if gather_below else []
+    split = [dim for dim in dims if mi.ops.slices_per_dimension(x)[dim.name] > 1]
+    late, early = divisible_slices(x, [dim for dim in split if -(-slice_size(x, dim) // 2) < gather_below], 2)
     x = mi.ops.gather_slices(x, early, f"{name}_gather")
-    x = mi.ops.max_pool3d(x, 2, 2, name=name)
+    x = mi.ops.max_pool3d(x, 2, 2, "SAME", name=name)
     return mi.ops.gather_slices(x, late, f"{name}_gather")
+
+
+def slice_size(x, dim):
+    """Returns the number of voxels in a slice of a dimension of `x`."""
+    return -(-dim.size // mi.ops.slices_per_dimension(x)[dim.name])
+
+
+def divisible_slices(x, dims, stride):
+    """Returns the names of the dimensions of `x` whose slices a stride divides, and the names of the others.
+
+    An operation with this stride then sends nothing along the dimensions of the first list. They are therefore gathered
+    after it, where they have fewer voxels. Those of the second list are gathered before it, which sends their voxels
+    once.
+    """
+    lists = [], []
+    for dim in dims:
+        lists[slice_size(x, dim) % stride != 0].append(dim.name)
+    return lists
 
 
 def grow(x, like, name, filters):
     """Doubles each size of `x` with a transposed convolution, and splits dimensions again that are split in `like`.
 
     Args:
-      x: Tensor[batch, x, y, z, channels], computed from the result of `pool(like)`.
-      like: Tensor[batch, 2 x, 2 y, 2 z, channels]
+      x: Tensor[batch, x / 2, y / 2, z / 2, channels] with sizes rounded up, computed from the result of `pool(like)`.
+      like: Tensor[batch, x, y, z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
 
     Returns:
-      Tensor[batch, 2 x, 2 y, 2 z, channels=filters], with the dimension names of `like`.
+      Tensor[batch, x, y, z, channels=filters], with the dimension names of `like`.
     """
-    early, late = [], []  # the reverse of `pool`
-    for dim, now in zip(like.shape.dims[-4:-1], x.shape.dims[-4:-1]):
-        if dim.name != now.name:
-            (late if now.size % mi.ops.slices_per_dimension(like)[dim.name] else early).append(dim.name)
+    dims = like.shape.dims[-4:-1]
+    gathered = [dim for dim, now in zip(dims, x.shape.dims[-4:-1]) if dim.name != now.name]
+    early, late = divisible_slices(like, gathered, 2)  # the reverse of `pool`
     x = mi.ops.scatter_slices(x, early, f"{name}_scatter")
-    x = conv_transpose(x, name, filters)
+    x = conv_transpose(x, name, filters, [dim.size for dim in dims])
     return mi.ops.scatter_slices(x, late, f"{name}_scatter")
 
 

@@ -20,6 +20,9 @@ class UNet3D:
     A block repeats `convs` times: convolution, norm, leaky ReLU and dropout. The first convolution and the last one
     before the classes have no dropout. Level l has `base_filters 2^l` filters, at 1 / 2^l of the resolution.
 
+    Images of any size are accepted. Each level halves the sizes of the previous one and rounds up: 67 voxels become 34,
+    17 and 9. The decoder returns to the same sizes.
+
     Attributes:
       classes: number of classes.
       base_filters: number of filters of the first block.
@@ -33,9 +36,9 @@ class UNet3D:
       norm_epsilon: number that norms add to the variance.
       negative_slope: slope of the leaky ReLU for negative values. A slope of 0 is the ReLU.
       dropout_rate: fraction of the activations that dropout sets to zero in training. A rate of 0 disables dropout.
-      gather_below: minimum size of a slice in voxels. If a level would have smaller or unequal slices along a
-        dimension, the dimension is gathered for this level and all deeper levels. All processors along it then do the
-        same work. With 0, nothing is gathered, and a layout that splits a level too far is refused.
+      gather_below: minimum size of a slice in voxels. If a level would have smaller slices along a dimension, the
+        dimension is gathered for this level and all deeper levels. All processors along it then do the same work. With
+        0, nothing is gathered, and in a level with fewer voxels than slices, some processors have no work.
       double_before_pool: whether the last convolution of each block of the encoder doubles the number of filters, and
         transposed convolutions keep it (Cicek et al. 2016, arXiv:1606.06650). If False, both change it with the level.
       recompute: whether the backward pass recomputes the activations of all blocks but the last, which saves memory at
@@ -95,12 +98,8 @@ class UNet3D:
 
         Returns:
           logits Tensor[batch, x, y, z, classes]. In training with `deep_supervision`, it is a list of logits, each of
-          half the size of the previous ones.
-
-        Raises:
-          ShapeError: a size of the image cannot be halved `depth - 1` times.
+          half the sizes of the previous ones, rounded up.
         """
-        self._check_sizes(image)
         with tf.compat.v1.variable_scope("unet3d"):
             x, skips, coarser = image, [], []
             again = mi.ops.recompute if self.recompute and is_training else _call
@@ -168,20 +167,6 @@ class UNet3D:
             raise mi.ConfigError(
                 f"UNet3D.deep_supervision = {levels!r}: with UNet3D.depth = {self.depth}, the decoder has "
                 f"{max(available, 0)} levels that are coarser than the image. Fix: {fix}, or False for none."
-            )
-
-    def _check_sizes(self, image):
-        factor = 2 ** (self.depth - 1)
-        faults = []
-        for dim in image.shape.dims[-4:-1]:
-            if dim.size % factor:
-                below, above = dim.size // factor * factor, -(-dim.size // factor) * factor
-                nearest = f"{below} or {above}" if below else f"{above}"
-                faults.append(f"'{dim.name}' (size {dim.size}, nearest: {nearest})")
-        if faults:
-            raise mi.ShapeError(
-                f"UNet3D of depth {self.depth} halves the image {self.depth - 1} times, so {factor} must divide its "
-                f"sizes. It does not divide {', '.join(faults)}. Fix: change the resolution, or reduce UNet3D.depth."
             )
 
 

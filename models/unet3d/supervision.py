@@ -1,6 +1,7 @@
 """Deep supervision: the labels and the loss weights of the coarser levels of the decoder."""
 
 import mtf_imaging as mi
+from mtf_imaging.models.unet3d import layers
 
 
 def level_weights(number):
@@ -19,21 +20,22 @@ def level_weights(number):
 def labels_of_level(labels, logits, level):
     """Returns the labels at the resolution of a level: `y[b, i, j, k] = x[b, n i, n j, n k]` with `n = 2^level`.
 
+    Voxel `n i` is the first of the window that the max pools of the encoder reduce to voxel i of the level. This holds
+    for all sizes, because their SAME padding adds voxels of padding only at the end.
+
     Args:
       labels: int32 Tensor[batch, x, y, z]
-      logits: Tensor[batch, x / n, y / n, z / n, classes], in which dimensions may be gathered (`mi.ops.gather_slices`).
+      logits: Tensor[batch, x / n, y / n, z / n, classes] with sizes rounded up, in which dimensions may be gathered
+        (`mi.ops.gather_slices`).
       level: number of the level. Level 0 has the resolution of `labels`.
 
     Returns:
-      int32 Tensor[batch, x / n, y / n, z / n], with the dimension names of the logits.
+      int32 Tensor[batch, x / n, y / n, z / n] with sizes rounded up and the dimension names of the logits.
     """
     if not level:
         return labels
-    # Gathering after the sampling sends fewer voxels, but requires slices that can be sampled evenly.
-    early, late = [], []
-    for dim, now in zip(labels.shape.dims[1:], logits.shape.dims[1:-1]):
-        if dim.name != now.name:
-            (early if now.size % mi.ops.slices_per_dimension(labels)[dim.name] else late).append(dim.name)
+    dims = zip(labels.shape.dims[1:], logits.shape.dims[1:-1], strict=True)
+    late, early = layers.divisible_slices(labels, [dim for dim, now in dims if dim.name != now.name], 2**level)
     # A pool with a window of 1 samples every n-th voxel under any layout. It needs a floating-point tensor with
     # channels, here under a name that no layout rule mentions.
     x = mi.mtf.cast(labels, logits.dtype)

@@ -25,7 +25,7 @@ class LiverTumorSegmentation:
 
     Attributes:
       network: a function (image, is_training) -> logits. In training, it may return a list of logits, each of half the
-        size of the previous ones. The default is a `UNet3D`.
+        sizes of the previous ones, rounded up. The default is a `UNet3D`.
       class_weights: weights of background, liver and lesion voxels in the cross entropy.
       dice_weight: weight of the Dice loss, from 0 to 1.
       dice: the Dice loss. "lesion" is the loss of the lesion, "classes" is the mean of the losses of liver and lesion,

@@ -102,12 +102,13 @@ class Lowering(mtf.Lowering):
         mesh, x = self.mesh_impl(tensor), self.tensors[tensor].to_laid_out_tensor()
         if not tails.tails_of(mesh, tensor.shape, names) or (x.masked and fill == 0):
             return x
-        if fill in x.widened:
-            return x.widened[fill]
+        key = ("tails", fill)
+        if key in x.widened:
+            return x.widened[key]
         filled = tails.fill(mesh, x, tails.tails_of(mesh, tensor.shape), fill)
         if fill == 0:
             filled.masked, filled.widened = True, x.widened
             self.tensors[tensor] = filled
         else:
-            x.widened[fill] = filled
+            x.widened[key] = filled
         return filled

@@ -1,5 +1,6 @@
 """The benchmark of layouts: its command line, the summary of measurements, and complete runs."""
 
+import dataclasses
 import json
 import time
 
@@ -26,6 +27,8 @@ def run(*words):
         ("2x2", Contender("stacked", (2, 2))),
         ("stacked:16", Contender("stacked", (16,))),
         ("placement:2x2x2", Contender("placement", (2, 2, 2))),
+        ("2x2@127", Contender("stacked", (2, 2), (127, 127, 127))),
+        ("placement:2@127x64x5", Contender("placement", (2,), (127, 64, 5))),
     ],
 )
 def test_a_contender_is_read_as_it_is_written(word, contender):
@@ -40,6 +43,8 @@ def test_a_contender_is_read_as_it_is_written(word, contender):
         (["--contenders=stacked"], "'' is not a mesh"),
         (["--contenders=nobody:2"], "'nobody' is not a kind of contender; choose from tf, stacked"),
         (["--contenders=0x2"], "'0x2' is not a mesh"),
+        (["--contenders=2x2@12x13"], "'12x13' is not a volume of one or three positive integers"),
+        (["--contenders=2x2@x"], "'x' is not a volume"),
         (["--networks=N3"], "'N3' is not known; choose from N1, N2"),
         (["--resolution=64,64"], "'64,64' has 2 numbers; give one or three"),
         (["--servers=2,x"], "'x' is not a positive integer"),
@@ -53,6 +58,12 @@ def test_invalid_arguments_are_refused(words, fault, capsys):
         run(*words)
     assert end.value.code == 2
     assert fault in capsys.readouterr().err
+
+
+def test_a_contender_may_have_a_volume_of_its_own():
+    step = Step("N1", (16, 16, 16))
+    assert Contender.parse("2@9x8x7").step(step) == dataclasses.replace(step, sizes=(9, 8, 7))
+    assert Contender.parse("2").step(step) is step
 
 
 def test_the_mesh_and_the_layout_of_a_contender():

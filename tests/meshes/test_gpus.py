@@ -176,6 +176,19 @@ def test_every_operation_has_gpu_kernels(dtype):
 
 
 @has_gpu_kernels
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("rule", ["x:rows", "channels:rows"])
+def test_tails_are_filled_by_gpu_kernels(dtype, rule):
+    def fn(x):
+        return mi.mtf.reduce_sum(x, output_shape=x.shape - x.shape.dims[-1] - x.shape.dims[0])
+
+    p = mi.Program(fn, {"x": ("x:5,y:6,channels:7", dtype)}, "rows:2", rule, "stacked")
+    types = {op.type for op in p.function.graph.get_operations()}
+    assert types & {"TensorScatterUpdate", "SelectV2"}
+    assert without_gpu_kernel(p) == set()
+
+
+@has_gpu_kernels
 def test_the_search_finds_operations_without_a_gpu_kernel():
     def fn(logits, labels):
         return mi.ops.sparse_softmax_cross_entropy(logits, labels, logits.shape[-1])

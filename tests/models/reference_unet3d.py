@@ -1,14 +1,16 @@
 """A reference for `UNet3D` in plain TensorFlow, written from the description of the network."""
 
+import functools
+import itertools
+
 import tensorflow as tf
 
 
 def max_pool(x):
-    """Computes a max pool of 2^3 voxels. TensorFlow has no float64 `max_pool3d` on the CPU."""
-    for axis in (1, 2, 3):
-        shape = list(x.shape)
-        x = tf.reduce_max(tf.reshape(x, [*shape[:axis], shape[axis] // 2, 2, *shape[axis + 1 :]]), axis + 1)
-    return x
+    """Computes a max pool of 2^3 voxels with SAME padding. TensorFlow has no float64 `max_pool3d` on the CPU."""
+    x = tf.pad(x, [[0, 0], *[[0, size % 2] for size in x.shape[1:4]], [0, 0]], constant_values=x.dtype.min)
+    windows = [x[:, i::2, j::2, k::2] for i, j, k in itertools.product((0, 1), repeat=3)]
+    return functools.reduce(tf.maximum, windows)
 
 
 def normalize(x, scale, offset, norm, groups):

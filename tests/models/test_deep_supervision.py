@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 
 import numpy as np
 import pytest
@@ -50,7 +49,7 @@ def tf_decoder(image, weights):
     for level in range(3):
         if level:
             skips.append(x)
-            x = _pool(x)
+            x = reference_unet3d.max_pool(x)
         x = tf.nn.leaky_relu(conv(x, f"down{level}/conv0"), 0.1)
     logits = []
     for level in (1, 0):
@@ -62,13 +61,9 @@ def tf_decoder(image, weights):
     return logits[::-1]
 
 
-def _pool(x):
-    """Computes a max pool of 2^3 voxels in float64, for which TensorFlow has no kernel."""
-    return functools.reduce(tf.maximum, [x[:, i::2, j::2, k::2] for i, j, k in itertools.product((0, 1), repeat=3)])
-
-
-def test_values_and_gradients_equal_plain_tensorflow():
-    program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), SIZES), batch(SIZES)
+@pytest.mark.parametrize("sizes", [SIZES, (7, 9, 6)], ids=str)
+def test_values_and_gradients_equal_plain_tensorflow(sizes):
+    program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), sizes), batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     assert "unet3d/classes1/filter" in weights
     with tf.GradientTape() as tape:
@@ -78,7 +73,7 @@ def test_values_and_gradients_equal_plain_tensorflow():
         loss = (2 * tf_loss(fine, given["labels"], "classes") + tf_loss(coarse, every_second, "classes")) / 3
     _, liver, lesion = reference_unet3d.loss(fine, given["labels"])  # Only the finest level has measures.
     want = {"loss": loss, "liver": liver, "lesion": lesion, **tape.gradient(loss, weights)}
-    assert_equal(whole(NETWORK), {name: value.numpy() for name, value in want.items()}, 1e-9)
+    assert_equal(whole(NETWORK, sizes), {name: value.numpy() for name, value in want.items()}, 1e-9)
 
 
 DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervision=True)
@@ -88,7 +83,8 @@ DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervisi
     ("network", "sizes", "layout", "mesh_impl"),
     [
         (NETWORK, SIZES, ("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"), "stacked"),
-        # Coarser levels that are gathered before and after the pool, dropout, and batch norm.
+        (NETWORK, (7, 9, 6), ("rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores"), "stacked"),
+        # Coarser levels that are gathered, labels that are gathered before and after the sampling, dropout, batch norm.
         (dataclasses.replace(DEEP, gather_below=2), (24, 8, 8), ("rows:12,cols:2", "x:rows,y:cols"), "stacked"),
         pytest.param(
             *(dataclasses.replace(DEEP, gather_below=2, recompute=True), (24, 8, 8)),
@@ -97,7 +93,7 @@ DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervisi
         ),
         pytest.param(NETWORK, (8, 8, 8), ("rows:2,cols:2", "z:rows,x:cols"), "placement", marks=pytest.mark.slow),
     ],
-    ids=["xy batch", "xy gathered", "xy gathered, recomputed", "xz"],
+    ids=["xy batch", "xy batch uneven", "xy gathered", "xy gathered, recomputed", "xz"],
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(network, sizes, layout, mesh_impl):
     want = whole(dataclasses.replace(network, gather_below=0, recompute=False), sizes)

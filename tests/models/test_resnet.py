@@ -60,13 +60,14 @@ def reference(image, weights, blocks):
 
 
 @functools.cache
-def whole():
-    return {name: value.numpy() for name, value in build_program(ResNet(**SMALL))(**batch()).items()}
+def whole(sizes=SIZES):
+    return {name: value.numpy() for name, value in build_program(ResNet(**SMALL), sizes)(**batch(sizes)).items()}
 
 
-def test_values_and_gradients_equal_plain_tensorflow():
+@pytest.mark.parametrize("sizes", [SIZES, (17, 11)], ids=str)
+def test_values_and_gradients_equal_plain_tensorflow(sizes):
     network = ResNet(**SMALL | {"blocks": (1, 2)})
-    program, inputs = build_program(network), batch()
+    program, inputs = build_program(network, sizes), batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
         tape.watch(weights)
@@ -82,29 +83,28 @@ def test_values_and_gradients_equal_plain_tensorflow():
 
 
 @pytest.mark.parametrize(
-    ("mesh_shape", "layout", "mesh_impl"),
+    ("sizes", "mesh_shape", "layout", "mesh_impl"),
     [
-        ("rows:2,cols:3,cores:2", "height:rows,width:cols,batch:cores", "stacked"),
-        ("rows:2", "height:rows", "placement"),
+        (SIZES, "rows:2,cols:3,cores:2", "height:rows,width:cols,batch:cores", "stacked"),
+        (SIZES, "rows:2", "height:rows", "placement"),
+        ((17, 11), "rows:3,cols:2,cores:3", "height:rows,width:cols,batch:cores", "stacked"),
+        ((17, 11), "rows:5", "height:rows", "placement"),  # the last stage has 3 pixels
     ],
 )
-def test_values_and_gradients_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl):
-    program = build_program(ResNet(**SMALL), mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
-    assert_equal(program(**batch()), whole())
+def test_values_and_gradients_do_not_depend_on_the_layout(sizes, mesh_shape, layout, mesh_impl):
+    program = build_program(ResNet(**SMALL), sizes, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    assert_equal(program(**batch(sizes)), whole(sizes))
 
 
-def test_stages_that_a_layout_cannot_split_are_refused_or_gathered():
-    split = {"mesh_shape": "rows:4", "layout": "height:rows"}
-    with pytest.raises(
-        mi.LayoutError, match=r"stage1/block0.*cannot split 'height' \(size 4\) over 'rows' \(size 4\): "
-    ):
-        build_program(ResNet(**SMALL), **split)
-    program = build_program(ResNet(**SMALL, gather_below=1), **split)
-    assert [change.name for change in program.changes] == ["resnet/stage1/block0_gather"]
+@pytest.mark.parametrize(
+    ("gather_below", "changes"),
+    [(1, []), (2, ["resnet/pool_gather"]), (3, ["resnet/stem_gather"])],
+)
+def test_stages_with_small_slices_are_gathered(gather_below, changes):
+    # Heights of 16, 8 after the stem, 4 after its pool, and 2 in the last stage.
+    program = build_program(ResNet(**SMALL, gather_below=gather_below), mesh_shape="rows:4", layout="height:rows")
+    assert [change.name for change in program.changes] == changes
     assert_equal(program(**batch()), whole())
-    task = Classification(ResNet(**SMALL, gather_below=2))
-    early = mi.Program(task.predict, task.inputs(1, SIZES, labels=False), **split)
-    assert [change.name for change in early.changes] == ["resnet/pool_gather"]
 
 
 def test_the_default_is_resnet_18():

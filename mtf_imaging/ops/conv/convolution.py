@@ -144,12 +144,13 @@ def conv3d(
     voxel.
 
     Every dimension may be split, except the kernel dimensions of the filter. Processors exchange halos along split
-    spatial dimensions, and sum their results if `in` is split. A spatial dimension with n voxels in the input and o
-    voxels in the output may be split over N processors if N divides both n and o.
+    spatial dimensions, and sum their results if `in` is split. With n voxels in the input and o voxels in the output,
+    slices have ceil(n / N) and ceil(o / N) voxels over N processors. Halos are smallest if the former is `s` times the
+    latter. Otherwise they grow with the number of the processor.
 
     With groups, an output channel o is computed from the `in / groups` input channels of group `o // (out / groups)`,
     as in `tf.nn.conv2d`. The convolution is depthwise if `groups` is the size of `in`. The dimensions `in` and `out`
-    may each be split over N processors if N divides `groups`:
+    may be split. Each processor computes ceil(groups / N) whole groups:
 
     - If the same mesh dimension splits both, no channels are sent.
     - If only `out` is split, the backward pass gathers the gradient of `x`.
@@ -157,6 +158,7 @@ def conv3d(
       filter.
     - If two mesh dimensions split them, both passes gather `x` with its halos, and the backward pass gathers the
       gradient of `x`.
+    - If slices of channels cut groups, because N does not divide `groups`, these channels are gathered as well.
 
     Args:
       x: Tensor[batch..., x, y, z, in]

@@ -76,8 +76,7 @@ def max_pool3d(
     In each spatial dimension, `s` is the stride, and `p` is the padding before the first voxel. The gradient of a
     window goes to the first of its largest voxels.
 
-    Windows may overlap, and every dimension may be split. A spatial dimension with n voxels in the input and o voxels
-    in the output may be split over N processors if N divides both n and o.
+    Windows may overlap, and every dimension may be split.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]

@@ -90,9 +90,9 @@ def resize3d(
     The method "linear" weights the two voxels around each new center, and needs a floating-point dtype. The method
     "nearest" copies the voxel that contains the center, and takes any dtype.
 
-    Every dimension may be split. A spatial dimension with n voxels in the input and o voxels in the output may be split
-    over N processors if N divides both n and o. A slice then needs at most one voxel of each neighbor. With
-    `align_corners`, it may need more, because the centers move relative to the slices.
+    Every dimension may be split. If the number of slices divides both sizes of a dimension, a slice needs at most one
+    voxel of each neighbor. With other sizes or `align_corners`, it may need more, because the centers move relative to
+    the slices.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]
