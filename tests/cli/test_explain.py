@@ -135,6 +135,15 @@ def test_all_faults_are_reported_at_once(run):
     assert "cannot split 'classes' (size 3) over 'cols' (size 3)" in err
 
 
+def test_slices_of_any_size(run):
+    words = ["--mesh_shape", "rows:2,cols:4", "--layout", "x:rows,y:cols"]
+    code, out, _ = run("explain", *SMALL, "--resolution", "x:13,y:10,z:9", *words)
+    assert code == 0
+    slices = {line.split()[0]: line.split("  ")[1:] for line in out.splitlines() if line.startswith("unet3d")}
+    assert "1 x 7 x 3 x 9 x 2" in slices["unet3d/down0/conv0/conv0"]
+    assert "1 x 4 x 2 x 5 x 4" in slices["unet3d/down1/conv0/conv0"]  # of 7, 5 and 5 voxels
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
