@@ -53,6 +53,26 @@ def test_a_layout_that_does_not_fit(run):
     assert "a batch of 32 in 32 micro-batches, with an extra forward pass for sums over the batch" in out
 
 
+def test_uneven_slices_are_reported(run):
+    words = [*SMALL[:2], "--resolution", "36", "--mesh_shape", "rows:16", "--layout", "x:rows"]
+    code, out, _ = run("explain", *words)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[3:5] == [
+        "  x: 36 over rows:16 -> slices of 3, 4 of 16 empty",
+        "  x: 18 over rows:16 -> slices of 2, 7 of 16 empty",
+    ]
+    assert out.count("notice: ") == 2
+    assert "Fix: use x:38 instead of 36, or use fewer processors, or gather coarse levels with gather_below." in out
+    assert "3 is not 2 x 2, so halos grow along rows, up to 9 voxels. Fix: use x:32 or x:61, or use fewer" in out
+    report = json.loads(run("explain", *words, "--json")[1])
+    assert report["uneven"]["slices"]["x:36"] == {"parts": 16, "size": 3, "last": 3, "empty": 4}
+    assert report["uneven"]["better_sizes"] == {"x": 38}
+    _, out, _ = run("train", "--data_dir", "none", "--model_dir", "none", "--dry_run", *words)
+    assert out.splitlines()[2].startswith("uneven slices: ")
+    assert out.count("\nx: 36 over rows:16 -> slices of 3, 4 of 16 empty\n") == 1
+
+
 def test_json(run, tmp_path):
     picture = str(tmp_path / "a.png")
     code, out, err = run("explain", *SMALL, *TWO_BY_TWO, "--hardware", "a100", "--json", "--picture", picture)
@@ -187,8 +207,8 @@ def test_search_ranks_layouts_and_prints_the_flags_of_the_first(run):
     assert code == 0
     assert "does not fit" in out
     assert "No layout fits. Fix: more --num_devices, a lower --resolution" in out
-    code, out, _ = run("search", *words, "--num_devices", "7")
-    assert "No layout of 7 processors is legal. Fix: try another --num_devices or --resolution." in out
+    code, out, _ = run("search", *words, "--num_devices", "31")
+    assert "No layout keeps 31 processors busy. Fix: fewer --num_devices or a higher --resolution." in out
 
 
 def test_search_finds_the_largest_cube(run):
