@@ -114,10 +114,11 @@ def program(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
 
 
 def difference(value, expected):
-    """Returns the largest difference, relative to the largest value."""
+    """Returns the largest difference, relative to the largest value; infinity if a difference is not a number."""
     value = np.asarray(value, np.float64)
     assert value.shape == expected.shape
-    return np.abs(value - expected).max() / max(np.abs(expected).max(), 1e-30)
+    largest = np.abs(value - expected).max() / max(np.abs(expected).max(), 1e-30)
+    return np.inf if np.isnan(largest) else largest  # Python's max() ignores NaN unless it comes first
 
 
 def check(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
