@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mtf_imaging as mi
+from tests import poison
 from tests.harness import check
 from tests.ops.windows_of_any_size import PADS, RESIZES, Line, Setting, devices
 
@@ -143,6 +144,19 @@ def test_equals_the_whole(setting, mesh_impl):
 @pytest.mark.parametrize("setting", TABLE, ids=str)
 def test_the_table_equals_the_whole(setting, mesh_impl):
     _check(setting, mesh_impl=mesh_impl)
+
+
+_POOLS = [s for s in FEW + TABLE + BROAD[::3] if s.op == "max_pool"]
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "setting", [*_POOLS[:2], *(pytest.param(s, marks=pytest.mark.slow) for s in _POOLS[2:])], ids=str
+)
+def test_max_pools_ignore_infinite_tails(setting, value):
+    """TensorFlow's max pools ignore NaN, so these do not show whether tails are masked."""
+    with poison.filled_with(value):
+        _check(setting)
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mtf_imaging as mi
+from tests import poison
 from tests.exchanges import check_exchanges
-from tests.upstream.uneven import OPS, SHAPE, B, C, Dim, Shape, X, over
+from tests.upstream.uneven import OPS, REDUCTIONS, SHAPE, B, C, Dim, Shape, X, over
 
 mtf = mi.mtf
 
@@ -36,12 +37,13 @@ def inputs():
 
 
 @functools.cache
-def _results(mesh_shape, layout, mesh_impl, num_devices):
+def _results(mesh_shape, layout, mesh_impl, num_devices, ops=tuple(OPS)):
     """Returns {name: [value, gradient with respect to a, gradient with respect to b]} under a layout."""
 
     def fn(a, b):
         results = {}
-        for name, op in OPS.items():
+        for name in ops:
+            op = OPS[name]
             y = op(a, b)
             gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
             results[name] = (y, *(mtf.zeros_like(a) if dx is None else dx for dx in gradients))
@@ -60,6 +62,17 @@ def test_equals_whole(name, mesh_shape, layout, mesh_impl, num_devices):
     values, whole = _results(mesh_shape, layout, mesh_impl, num_devices)[name], _results("", "", "stacked", 1)[name]
     for value, expected in zip(values, whole, strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("infinity", [np.inf, pytest.param(-np.inf, marks=pytest.mark.slow)])
+def test_reductions_ignore_infinite_tails(infinity):
+    """Kernels of a maximum or a minimum may ignore NaN."""
+    whole = _results("", "", "stacked", 1)
+    with poison.filled_with(infinity):
+        split = _results.__wrapped__("rows:5,cols:4", "x:rows,y:cols", "stacked", 1, tuple(REDUCTIONS))
+    for name in REDUCTIONS:
+        for value, expected in zip(split[name], whole[name], strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
 def test_some_operations_against_numpy():
