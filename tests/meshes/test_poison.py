@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from tests import poison
+from tests.harness import difference
 
 mtf = mi.mtf
 
@@ -64,3 +65,12 @@ def test_even_slices_have_the_same_graph(monkeypatch):
     poisoned = num_nodes()
     monkeypatch.setattr(mi.meshes.ShardMeshImpl, "canonical", mi.meshes.ShardMeshImpl.canonical.original)
     assert num_nodes() == poisoned
+
+
+def test_infinite_tails():
+    with poison.filled_with(-np.inf):
+        assert _sums("x:rows") == [-np.inf, 40]
+
+
+def test_a_difference_that_is_not_a_number_is_infinite():
+    assert max(0.0, difference([1, np.nan], np.ones(2))) == np.inf
