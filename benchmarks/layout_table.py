@@ -27,11 +27,10 @@ DTYPE = "bfloat16"
 def _steps(size, devices):
     names = [f"device:{number}" for number in range(devices)]
 
-    def trace(layout, recompute):
-        step = TrainingStep(LiverTumorSegmentation(UNet3D(recompute=recompute)), Adafactor(), (size,) * 3, dtype=DTYPE)
-        return step.trace(layout, names)
+    def step(recompute):
+        return TrainingStep(LiverTumorSegmentation(UNet3D(recompute=recompute)), Adafactor(), (size,) * 3, dtype=DTYPE)
 
-    return Steps(trace)
+    return Steps(lambda layout, recompute: step(recompute).trace(layout, names), step(False).part_inputs)
 
 
 def _search_layouts(size, devices, hardware, every=None, only=None):

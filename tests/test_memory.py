@@ -25,6 +25,8 @@ def product(image, weights):
         ("rows:4", "", "stacked", (2, 8, 3), 384, 384, 896),
         ("rows:4", "x:rows", "stacked", (2, 2, 3), 96, 384, 896),  # four slices on one device equal the whole tensor
         ("rows:4", "x:rows", "placement", (2, 2, 3), 96, 96, 224),
+        # Slices of 2, 2, 2, 2, 0 and 0 voxels are stored as 2 each, on two devices.
+        ("rows:6", "x:rows", "placement", (2, 2, 3), 96, 288, 672),
         # Twelve processors with half a batch each; the weights are stored once.
         ("rows:6,cols:2", "batch:cols", "stacked", (1, 8, 3), 192, 2304, 12 * (32 + 64 + 192 + 64) + 192),
     ],

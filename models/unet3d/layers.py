@@ -34,10 +34,10 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
 
 
 def conv_transpose(x, name, filters, sizes, kernel_size=2):
-    """Computes `y = transposed conv(x, filter) + bias`, which multiplies each size of `x` by `kernel_size`.
+    """Computes `y = transposed conv(x, filter) + bias` with a stride of `kernel_size`.
 
-    With a `kernel_size` of 2, it is the adjoint of a convolution that turns a size of 7 or 8 into 4. It therefore turns
-    4 into either of them.
+    This is the adjoint of a convolution that divides sizes by `kernel_size` and rounds them up. With a `kernel_size` of
+    2, a size of 4 can therefore become 7 or 8.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
@@ -73,15 +73,10 @@ def pool(x, name, gather_below=0):
     """
     dims = x.shape.dims[-4:-1] if gather_below else []
     split = [dim for dim in dims if mi.ops.slices_per_dimension(x)[dim.name] > 1]
-    late, early = divisible_slices(x, [dim for dim in split if -(-slice_size(x, dim) // 2) < gather_below], 2)
+    late, early = divisible_slices(x, [dim for dim in split if -(-_slice_size(x, dim) // 2) < gather_below], 2)
     x = mi.ops.gather_slices(x, early, f"{name}_gather")
     x = mi.ops.max_pool3d(x, 2, 2, "SAME", name=name)
     return mi.ops.gather_slices(x, late, f"{name}_gather")
-
-
-def slice_size(x, dim):
-    """Returns the number of voxels in a slice of a dimension of `x`."""
-    return -(-dim.size // mi.ops.slices_per_dimension(x)[dim.name])
 
 
 def divisible_slices(x, dims, stride):
@@ -93,7 +88,7 @@ def divisible_slices(x, dims, stride):
     """
     lists = [], []
     for dim in dims:
-        lists[slice_size(x, dim) % stride != 0].append(dim.name)
+        lists[_slice_size(x, dim) % stride != 0].append(dim.name)
     return lists
 
 
@@ -122,6 +117,11 @@ def concat_channels(tensors):
     # Concatenation needs whole dimensions, so the channels get a name that no layout rule mentions.
     renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]
     return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
+
+
+def _slice_size(x, dim):
+    """Returns the number of voxels in a slice of a dimension of `x`."""
+    return -(-dim.size // mi.ops.slices_per_dimension(x)[dim.name])
 
 
 def _kernel(size):

@@ -2,19 +2,26 @@
 
 import copy
 import dataclasses
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
-from mtf_imaging.errors import LayoutError, ShapeError
+from mtf_imaging.errors import LayoutError, MtfImagingError, ShapeError
 from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, parse_resolution
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
 from mtf_imaging.planner.render.picture import LayoutPicture
+from mtf_imaging.planner.search.candidates import BATCH
 from mtf_imaging.program.tracing import check, trace_only
+from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.optimizers import Adam, Optimizer
-from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.step import TracedStep, TrainingStep
 from mtf_imaging.training.task import Task
+
+_TRIES = 8  # sizes that are planned to find one that wastes less
 
 
 def explain(
@@ -93,7 +100,33 @@ def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None =
     other = with_recomputation(step, not recomputes)
     plan = make_plan(traced, layout)
     other_plan = None if other is None else make_plan(other.trace(layout, devices), layout)
-    return Explained(plan, other_plan, recomputes, hardware, step.dtype, step.batch_size, repeated)
+    unevenness = _unevenness(step, traced, plan)
+    return Explained(plan, other_plan, recomputes, hardware, step.dtype, step.batch_size, repeated, unevenness)
+
+
+def _unevenness(step: TrainingStep, traced: TracedStep, plan: Plan) -> Unevenness:
+    image = dict(parse_shape(next(iter(step.part_inputs.values()))[0]))
+    better = _better_sizes(step, plan, image) if plan.wasted > LIMIT else {}
+    forward = [op for op, phase in traced.phases.items() if phase == FORWARD]
+    return Unevenness(image, growing_halos(forward, plan.layout, image), better)
+
+
+def _better_sizes(step: TrainingStep, plan: Plan, image: Mapping[str, int]) -> Mapping[str, int]:
+    """Returns the nearest sizes of the image under which a step wastes little work; {} if none of a few does."""
+    spatial = [name for name, _ in volume_of(step)]
+    for sizes in itertools.islice(better_sizes(plan, image), _TRIES):
+        batch = sizes.get(BATCH, image.get(BATCH, 1)) * step.micro_batches
+        resized = dataclasses.replace(
+            step, sizes=tuple(sizes.get(name, image[name]) for name in spatial), batch_size=batch
+        )
+        try:
+            traced = resized.trace(plan.layout)
+            check(traced.traced, plan.layout)
+        except MtfImagingError:  # the network does not accept this size
+            continue
+        if make_plan(traced, plan.layout).wasted <= LIMIT:
+            return sizes
+    return {}
 
 
 def _with_faults_of_inputs(error: ShapeError, step: TrainingStep, layout: Layout) -> ShapeError:

@@ -140,7 +140,7 @@ def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
 def _searcher(
     step: TrainingStep, num_devices: int, hardware: Hardware | str, memory_limit: float | None, progress: bool
 ) -> Callable[..., Searched]:
-    """Returns a function (sizes, layouts, maximum number of legal layouts to examine) -> `Searched`."""
+    """Returns a function (sizes, layouts, maximum number of layouts to rank) -> `Searched`."""
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
     memory, recomputes = usable_memory(kind, memory_limit), recomputes_activations(step.task)
     devices = [f"device:{number}" for number in range(num_devices)]
@@ -153,6 +153,8 @@ def _searcher(
             return None if variant is None else variant.trace(layout, devices)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
-        return search_layouts(shown, Steps(trace), kind, step.dtype, memory, recompute=recomputes, only=only)
+        return search_layouts(
+            shown, Steps(trace, at.part_inputs), kind, step.dtype, memory, recompute=recomputes, only=only
+        )
 
     return search_at

@@ -12,6 +12,7 @@ from mtf_imaging.layout.grammar import (
 )
 from mtf_imaging.layout.layout import MESH_IMPLS, ONE_PROCESSOR, Layout
 from mtf_imaging.layout.partition_dims import PartitionedLayout, from_partition_dims, num_dims, parse_partition_dims
+from mtf_imaging.layout.slices import Slices, UnevenSplit, uneven_splits
 
 __all__ = [
     "MESH_IMPLS",
@@ -21,6 +22,8 @@ __all__ = [
     "PartitionedLayout",
     "Rules",
     "Shape",
+    "Slices",
+    "UnevenSplit",
     "check_names",
     "format_rules",
     "format_shape",
@@ -29,4 +32,5 @@ __all__ = [
     "parse_layout",
     "parse_partition_dims",
     "parse_shape",
+    "uneven_splits",
 ]

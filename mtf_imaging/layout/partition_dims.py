@@ -41,7 +41,7 @@ def from_partition_dims(
     PartitionedLayout(mesh_shape='rows:4,cores:8', layout='height:rows,batch:cores')
 
     TPUEstimator silently does not split a dimension at a level of a network that cannot be split evenly. `Program`
-    instead raises an error with the sizes and a fix.
+    splits every level into slices of `ceil(n / N)` voxels. The last ones may be shorter, or empty.
 
     Args:
       partition_dims: for a single input, a list with the number of slices along each dimension. For several inputs, a

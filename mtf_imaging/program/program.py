@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.errors import LayoutError, ShapeError
-from mtf_imaging.layout import Layout, format_shape
+from mtf_imaging.layout import Layout, UnevenSplit, format_shape, uneven_splits
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.random.numbers import Part, RandomState
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
@@ -190,8 +190,16 @@ class Program(tf.Module):
         """The number of nodes of the compiled graph."""
         return len(self.function.graph.get_operations())
 
+    @property
+    def uneven_splits(self) -> tuple[UnevenSplit, ...]:
+        """The dimensions of inputs and variables that the layout splits into uneven slices."""
+        shapes = [spec.shape for spec in self._inputs.values()] + list(self._shapes.values())
+        return uneven_splits(self.layout, [[(dim.name, dim.size) for dim in shape.dims] for shape in shapes])
+
     def slice_shape(self, name: str) -> list[int]:
         """Returns the per-processor shape of an input or a variable.
+
+        All slices have the same shape; the last ones may contain fewer elements of the tensor (see `uneven_splits`).
 
         Args:
           name: name of the input or variable.

@@ -10,6 +10,7 @@ def describe_slices(program: Program, inputs: Inputs) -> str:
     """Returns a table with the whole shape and the per-processor shape of each input and each weight.
 
     The last rows list the operations at which the layout changes within the program, with the shapes before and after.
+    The lines below the table list the dimensions of inputs and weights with uneven slices.
 
     Args:
       program: a `Program`.
@@ -25,6 +26,7 @@ def describe_slices(program: Program, inputs: Inputs) -> str:
         rows.append((change.name, _shape(change.whole), f"{_shape(change.before)} -> {_shape(change.after)}"))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     lines = [f"{name:{widths[0]}}  {whole:{widths[1]}}  {part}".rstrip() for name, whole, part in rows]
+    lines += map(str, program.uneven_splits)
     elements = sum(variable.shape.num_elements() for variable in weights.values())
     others = len(program.variables) - len(weights)
     lines.append(f"{elements:,} weights in {len(weights)} variables; {others} more of norms and the optimizer")

@@ -56,7 +56,7 @@ def _unequal_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
     """Returns {dimension: (reason why it must not be split into unequal slices, alternative to another size)}."""
     dims = [dim for t in op.inputs + op.outputs for dim in t.shape.dims]
     if type(op) in _CONVOLUTIONS:
-        return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_CONVOLUTIONS[type(op)]}"))
+        return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_convolution(op)}"))
     if isinstance(op, mtf.PoolOperation):
         return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_own_pool(op)}"))
     if isinstance(op, mtf.GenericGradOperation):

@@ -94,12 +94,14 @@ def test_errors_in_flags(capsys, argv, message):
 
 
 def test_all_illegal_layouts_are_reported_before_anything_runs(capsys):
-    code, out, err = run(capsys, *SMALL, "--setup=rows:3/x:rows", "--setup=rows:2/z:cols", "--setup=rows:32/y:rows")
+    code, out, err = run(
+        capsys, *SMALL, "--setup=rows:3/x:rows,y:rows", "--setup=rows:2/z:cols", "--setup=rows:3/classes:rows"
+    )
     assert (code, out) == (2, "")
     for text in (
-        "rows:3/x:rows: layout 'x:rows' on mesh 'rows:3' has",
+        "rows:3/x:rows,y:rows: layout 'x:rows,y:rows' on mesh 'rows:3' has",
         "rows:2/z:cols: layout 'z:cols'",
-        "cannot split 'y' (size 16) over 'rows' (size 32)",
+        "cannot split 'classes' (size 3) over 'rows' (size 3)",
     ):
         assert text in err
     assert "build" not in err
@@ -124,13 +126,21 @@ def test_setups_are_measured(capsys):
         "--resolution=32",
         "--gin.UNet3D.base_filters=4",
     )  # TensorFlow does not count small tensors on a CPU
-    code, out, err = run(capsys, *SMALL, *larger, "--json", "--setup=/", "--setup=2x2", "--setup=rows:3/x:rows")
+    code, out, err = run(
+        capsys,
+        *SMALL,
+        *larger,
+        "--json",
+        "--setup=/",
+        "--setup=rows:5,cols:2/x:rows,y:cols",
+        "--setup=rows:3/x:rows,y:rows",
+    )
     assert code == 0, err
     found = json.loads(out)
     illegal = found["setups"].pop()
-    assert illegal["error"].startswith("layout 'x:rows' on mesh 'rows:3' has")
+    assert illegal["error"].startswith("layout 'x:rows,y:rows' on mesh 'rows:3' has")
     assert illegal["error"] in err
-    _check(found, ["one processor", "2x2"])
+    _check(found, ["one processor", "rows:5,cols:2/x:rows,y:cols"])
     assert found["hardware"]["flops"] > 1e8
     assert found["hardware"]["name"] == "this machine"
     one, split = found["setups"]

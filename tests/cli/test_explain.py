@@ -53,6 +53,26 @@ def test_a_layout_that_does_not_fit(run):
     assert "a batch of 32 in 32 micro-batches, with an extra forward pass for sums over the batch" in out
 
 
+def test_uneven_slices_are_reported(run):
+    words = [*SMALL[:2], "--resolution", "36", "--mesh_shape", "rows:16", "--layout", "x:rows"]
+    code, out, _ = run("explain", *words)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[3:5] == [
+        "  x: 36 over rows:16 -> slices of 3, 4 of 16 empty",
+        "  x: 18 over rows:16 -> slices of 2, 7 of 16 empty",
+    ]
+    assert out.count("notice: ") == 2
+    assert "Fix: use x:38 instead of 36, or use fewer processors, or gather coarse levels with gather_below." in out
+    assert "3 is not 2 x 2, so halos grow along rows, up to 9 voxels. Fix: use x:32 or x:61, or use fewer" in out
+    report = json.loads(run("explain", *words, "--json")[1])
+    assert report["uneven"]["slices"]["x:36"] == {"parts": 16, "size": 3, "last": 3, "empty": 4}
+    assert report["uneven"]["better_sizes"] == {"x": 38}
+    _, out, _ = run("train", "--data_dir", "none", "--model_dir", "none", "--dry_run", *words)
+    assert out.splitlines()[2].startswith("uneven slices: ")
+    assert out.count("\nx: 36 over rows:16 -> slices of 3, 4 of 16 empty\n") == 1
+
+
 def test_json(run, tmp_path):
     picture = str(tmp_path / "a.png")
     code, out, err = run("explain", *SMALL, *TWO_BY_TWO, "--hardware", "a100", "--json", "--picture", picture)
@@ -108,11 +128,20 @@ def test_a_dry_run_of_train_prints_the_same(run):
 
 
 def test_all_faults_are_reported_at_once(run):
-    code, out, err = run("explain", "--resolution", "60", "--mesh_shape", "rows:8,cols:7", "--layout", "x:rows,y:cols")
-    assert (code, out) == (1, "")
-    assert "UNet3D of depth 4 halves the image 3 times, so 8 must divide its sizes" in err
-    assert "cannot split 'x' (size 60) over 'rows' (size 8): 60 is not divisible by 8, nearest legal: 56 and 64." in err
-    assert "cannot split 'y' (size 60) over 'cols' (size 7)" in err
+    layout = "x:rows,y:rows,classes:cols"
+    code, out, err = run("explain", "--resolution", "60", "--mesh_shape", "rows:8,cols:3", "--layout", layout)
+    assert (code, out) == (2, "")
+    assert "cannot split both 'x' (size 60) and 'y' (size 60) over 'rows'" in err
+    assert "cannot split 'classes' (size 3) over 'cols' (size 3)" in err
+
+
+def test_slices_of_any_size(run):
+    words = ["--mesh_shape", "rows:2,cols:4", "--layout", "x:rows,y:cols"]
+    code, out, _ = run("explain", *SMALL, "--resolution", "x:13,y:10,z:9", *words)
+    assert code == 0
+    slices = {line.split()[0]: line.split("  ")[1:] for line in out.splitlines() if line.startswith("unet3d")}
+    assert "1 x 7 x 3 x 9 x 2" in slices["unet3d/down0/conv0/conv0"]
+    assert "1 x 4 x 2 x 5 x 4" in slices["unet3d/down1/conv0/conv0"]  # of 7, 5 and 5 voxels
 
 
 @pytest.mark.parametrize(
@@ -178,8 +207,8 @@ def test_search_ranks_layouts_and_prints_the_flags_of_the_first(run):
     assert code == 0
     assert "does not fit" in out
     assert "No layout fits. Fix: more --num_devices, a lower --resolution" in out
-    code, out, _ = run("search", *words, "--num_devices", "7")
-    assert "No layout of 7 processors is legal. Fix: try another --num_devices or --resolution." in out
+    code, out, _ = run("search", *words, "--num_devices", "31")
+    assert "No layout keeps 31 processors busy. Fix: fewer --num_devices or a higher --resolution." in out
 
 
 def test_search_finds_the_largest_cube(run):

@@ -90,11 +90,11 @@ def test_a_held_out_folder_is_found_beside_its_records(tmp_path, monkeypatch, ca
 @pytest.mark.parametrize(
     ("resolution", "expected"),
     [
-        ("20", "convert --input_dir cases --output_dir records_2 --resolution x:24,y:24,z:24"),
+        ("x:13,y:16,z:9", "train --data_dir records --model_dir run --gin_file unet3d_demo"),
         pytest.param("176", "explain --data_dir records", marks=pytest.mark.slow),
     ],
 )
-def test_records_that_the_demo_job_cannot_use(tmp_path, monkeypatch, capsys, resolution, expected):
+def test_the_resolution_of_records_decides_what_comes_next(tmp_path, monkeypatch, capsys, resolution, expected):
     monkeypatch.chdir(tmp_path)
     run("mtf-imaging phantom --output_dir cases --num_cases 1")
     capsys.readouterr()

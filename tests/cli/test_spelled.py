@@ -67,14 +67,15 @@ def test_every_setting_of_a_message_is_spelled():
 
 def test_flags_and_gin_parameters_that_are_named_exist(configurables):
     assert set(spelled.FLAGS.values()) <= all_flags()
-    bindings = [binding for ways in spelled.PARAMETERS.values() for binding in ways]
-    for name in [binding.partition("=")[0] for binding in bindings] + re.findall(r"\bjob\.\w+", str(spelled.NOTES)):
+    for name in [binding.partition("=")[0] for binding in spelled.PARAMETERS.values()] + re.findall(
+        r"\bjob\.\w+", str(spelled.NOTES)
+    ):
         owner, _, parameter = name.rpartition(".")
         assert parameter in inspect.signature(gin.get_configurable(owner)).parameters, name
 
 
 def test_gin_can_read_the_examples(configurables):
-    for binding in (binding for ways in spelled.PARAMETERS.values() for binding in ways):
+    for binding in spelled.PARAMETERS.values():
         with gin.unlock_config():
             gin.parse_config(re.sub(r"^([^=]*)='?(.*?)'?$", r"\1 = \2", binding).replace("@NAME()", "None"))
     gin.clear_config()
@@ -95,9 +96,9 @@ def test_flags_are_those_of_the_command(command, expected):
     assert on_the_command_line((), command) == on_the_command_line(["nothing"], "score") == ""
 
 
-def test_gin_parameters_are_those_that_the_job_has(monkeypatch):
-    monkeypatch.setattr(spelled, "_is_configurable", lambda name: name == "ResNet")
-    assert on_the_command_line(["gather_below", "dtype"]) == "On the command line: --gin.ResNet.gather_below=1."
+def test_gin_parameters_are_those_that_the_command_has(monkeypatch):
+    monkeypatch.setattr(spelled, "_is_configurable", lambda name: name == "train")
+    assert on_the_command_line(["data", "dtype"]) == "On the command line: --gin.train.data='@NAME()'."
 
 
 def test_an_error_that_passes_through_gin_keeps_its_settings(configurables):

@@ -90,7 +90,7 @@ def test_evaluate_and_predict_average_over_flips(monkeypatch, tmp_path):
 
 
 def test_a_real_network_under_a_layout():
-    task, sizes = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), (4, 4, 4)
+    task, sizes = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), (5, 4, 4)
     program = mi.Program(task.predict, task.inputs(1, sizes, labels=False))
     network = predictor_of(program, task=task, sizes=sizes, layout=Layout.parse("rows:2", "x:rows"))
     image = np.random.default_rng(1).random((*sizes, 1)).astype(np.float32)

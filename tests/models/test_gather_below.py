@@ -40,7 +40,7 @@ def whole():
         # x is gathered before the pool, because a pool of 2 does not divide slices of 3 voxels.
         (3, "rows:8", "x:rows", "stacked", ["pool1_gather", "grow0_scatter"]),
         pytest.param(*(2, "rows:12", "x:rows", "placement", ["pool1_gather", "grow0_scatter"]), marks=pytest.mark.slow),
-        # x, in slices of 3 voxels, is gathered before the pool, and y, in slices of 2, after it. The decoder reverses the
+        # x, in slices of 3 voxels, is gathered before the pool; y, in slices of 2, after it. The decoder reverses the
         # order.
         (
             *(3, "rows:8,cols:4", "x:rows,y:cols", "stacked"),

@@ -34,11 +34,6 @@ def _sizes(names):
     return [SIZES[name] for name in names]
 
 
-def _windows(names, kernel, strides, padding, dilations):
-    for name, k, s, (before, after), d in zip(names, kernel, strides, padding, dilations, strict=True):
-        yield name, SIZES[name], (SIZES[name] + before + after - (k - 1) * d - 1) // s + 1
-
-
 def _image(names):
     return ",".join(["batch:2", *(f"{name}:{SIZES[name]}" for name in names), "channels:4"])
 
@@ -56,17 +51,24 @@ def pooled(op, x, ksize, strides, padding):
     return fn(pad(x, padding), ksize, strides, "VALID") / voxels
 
 
-def conv(name, kernel, strides=1, padding=((0, 0),) * 3, dilations=1):
+def conv(name, kernel, strides=1, padding=((0, 0),) * 3, dilations=1, groups=1):
     """Returns the case of a convolution over as many dimensions as `padding` has pairs."""
     names = "xyz"[: len(padding)]
     kernel, strides, dilations = (three(value)[: len(names)] for value in (kernel, strides, dilations))
     kind = f"conv{len(names)}d"
+    settings, channels = {}, "channels:4,filters:2"
+    if groups > 1:
+        settings, channels = {"groups": groups}, f"per_group:{4 // groups},filters:4"
+
+    def reference(x, f):
+        pairs = zip(tf.split(pad(x, padding), groups, -1), tf.split(dilate(f, dilations), groups, -1), strict=True)
+        return tf.concat([tf.nn.convolution(x, f, strides, "VALID") for x, f in pairs], -1)
+
     return Case(
         f"{kind} {name}",
-        lambda x, f: getattr(mi.ops, kind)(x, f, strides, padding, dilations),
-        lambda x, f: tf.nn.convolution(pad(x, padding), dilate(f, dilations), strides, "VALID"),
-        {"x": _image(names), "f": _filter(kernel, "channels:4,filters:2")},
-        tuple(_windows(names, kernel, strides, padding, dilations)),
+        lambda x, f: getattr(mi.ops, kind)(x, f, strides, padding, dilations, **settings),
+        reference,
+        {"x": _image(names), "f": _filter(kernel, channels)},
     )
 
 
@@ -100,7 +102,6 @@ def conv_transpose(name, kernel, strides, padding="SAME", dilations=1, output_si
         lambda x, f: getattr(mi.ops, op)(x, f, strides, padding, output_sizes, dilations),
         reference,
         {"x": _image(names), "f": _filter(kernel, "filters:2,channels:4")},
-        tuple((name, SIZES[name], size) for name, size in zip(names, sizes, strict=True)),
     )
 
 
@@ -115,7 +116,6 @@ def pool(kind, name, ksize, strides, padding, values=None):
         lambda x: getattr(mi.ops, op)(x, ksize, strides, padding),
         lambda x: pooled(op, x, ksize, strides, padding),
         {"x": _image(names)},
-        tuple(_windows(names, ksize, strides, padding, three(1)[: len(names)])),
         {"x": values} if values else {},
     )
 
@@ -133,6 +133,8 @@ CASES = [
     pool("max", "padded ties", 3, 2, ((1, 1), (1, 0), (-2, 2)), values=3),
     pool("avg", "padded", (3, 2, 4), (2, 1, 1), ((1, 1), (1, 0), (1, 2))),
     conv("of more windows than voxels", (3, 2, 2), 1, ((2, 2), (1, 2), (1, 2))),
+    conv("of 2 groups, padded", (3, 2, 3), (2, 1, 1), ((2, 1), (-1, 2), (1, 1)), groups=2),
+    conv_transpose("1d, padded and dilated", (3,), 2, ((2, 1),), (2,)),
 ]
 MORE = [
     conv("3^3 as SAME", 3, 1, same(3)),
@@ -145,6 +147,11 @@ MORE = [
     conv("shifted past a slice", 1, 1, ((7, -7), (-3, 3), (0, 0))),
     conv("dilated and strided", (3, 2, 2), (2, 1, 2), ((2, 1), (3, 0), (2, 2)), (2, 3, 4)),
     conv("2d", (3, 5), (2, 1), ((1, 0), (3, 1))),
+    conv("2d depthwise", (3, 2), 1, ((2, 0), (2, -1)), groups=4),
+    conv("2d depthwise, dilated and strided", (3, 3), (2, 1), ((4, -1), (1, 3)), (1, 2), groups=4),
+    conv("depthwise, cropped", (3, 2, 2), 2, ((-1, 2), (1, 1), (2, -2)), groups=4),
+    conv("1d causal", (3,), 1, ((4, 0),), (2,)),
+    conv("1d, strides above the kernel", (2,), 3, ((5, -4),)),
     conv_transpose("as SAME", (3, 3, 3), 1, same(3)),
     conv_transpose("as in PyTorch", (4, 4, 4), 2, same(3)),
     conv_transpose("causal", (3, 3, 3), 1, ((2, 0),) * 3),
@@ -160,10 +167,12 @@ MORE = [
     pool("max", "cropped", 2, 2, ((-2, -2), (1, -1), (-1, 1))),
     pool("max", "shifted", 4, 2, ((3, -1), (-1, 3), (3, 3))),
     pool("max", "2d padded", 3, 2, ((1, 0), (0, 1)), values=3),
+    pool("max", "1d padded", 3, 2, ((2, -1),), values=3),
     pool("avg", "stride 1", 3, 1, same(3)),
     pool("avg", "cropped", 2, 2, ((-2, -2), (1, -1), (-1, 1))),
     pool("avg", "shifted", 4, 2, ((3, -1), (-1, 3), (3, 3))),
     pool("avg", "2d padded", 3, 2, ((1, 0), (0, 1))),
+    pool("avg", "1d padded", 4, 2, ((-1, 3),)),
 ]
 
 

@@ -51,15 +51,6 @@ def _error(fn, mesh_shape="", layout=""):
     return str(error.value)
 
 
-def test_a_layout_fault_names_explicit_padding():
-    fault = _error(lambda x, f: mi.ops.conv3d(x, f, 2, [(1, 0), (1, 0), (2, 0)]), "planes:2", "z:planes")
-    assert (
-        "conv3d 'conv3d': cannot split 'z' (size 6) over 'planes' (size 2): "
-        "with kernel 3, stride 2 and padding (2, 0), 6 voxels hold 3 windows, "
-        "and its output size 3 is not divisible by 2, nearest legal: 4 and 8. Fix: pad 'z' to 8, or drop 'z:planes'."
-    ) in fault
-
-
 WRONG = "padding must be 'SAME', 'VALID' or 3 pairs (before, after), one for each spatial dimension, not "
 
 

@@ -22,21 +22,11 @@ def dense(taps, columns):
 
 
 @st.composite
-def splits(draw):
-    """Draws (size, outputs, parts), where `parts` divides the other two."""
-    parts = draw(st.integers(1, 5))
-    return parts * draw(st.integers(1, 9)), parts * draw(st.integers(1, 9)), parts
-
-
-@st.composite
 def paddings(draw):
-    """Draws (`Padding`, parts)."""
-    parts, mode = draw(st.integers(1, 5)), draw(st.sampled_from(MODES))
-    size = parts * draw(st.integers(1, 6))
-    limit = {"constant": 20, "reflect": size - 1, "symmetric": size}[mode]
-    totals = list(range(0, 2 * limit + 1, parts))
-    total = draw(st.sampled_from(totals))
-    return Padding(size, size + total, draw(st.integers(max(0, total - limit), min(limit, total))), mode), parts
+    """Draws a `Padding`."""
+    size, mode = draw(st.integers(1, 24)), draw(st.sampled_from(MODES))
+    before, after = (draw(st.integers(0, {"constant": 20, "reflect": size - 1, "symmetric": size}[mode])) for _ in "ab")
+    return Padding(size, before + size + after, before, mode)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.booleans())
@@ -55,25 +45,23 @@ def test_nearest_equals_tensorflow_even_if_a_center_is_on_a_border(align_corners
 
 
 @given(paddings())
-def test_padding_equals_tensorflow(padding_and_parts):
-    line, _ = padding_and_parts
+def test_padding_equals_tensorflow(line):
     x, after = np.arange(1, line.size + 1), line.outputs - line.size - line.before
     want = tf.pad(x, [(line.before, after)], line.mode).numpy()
     np.testing.assert_array_equal(dense(line.taps(), line.size) @ x, want)
 
 
-@given(splits(), st.sampled_from(METHODS), st.booleans())
-def test_the_matrices_of_slices_are_blocks_of_the_whole_matrix(split, method, align_corners):
-    size, outputs, parts = split
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 7), st.sampled_from(METHODS), st.booleans())
+def test_the_matrices_of_slices_are_blocks_of_the_whole_matrix(size, outputs, parts, method, align_corners):
     plan = _check_blocks(Interpolation(size, outputs, method, align_corners), parts)
-    if not align_corners:
+    if not align_corners and size % parts == 0 == outputs % parts:
         assert max(plan.before, plan.after) <= 1
-    np.testing.assert_allclose(plan.forward.weights.sum(1), 1)
+    np.testing.assert_allclose(plan.forward.weights.sum(1).ravel()[:outputs], 1)
 
 
-@given(paddings())
-def test_the_matrices_of_padded_slices_are_blocks_of_the_whole_matrix(padding_and_parts):
-    _check_blocks(*padding_and_parts)
+@given(paddings(), st.integers(1, 7))
+def test_the_matrices_of_padded_slices_are_blocks_of_the_whole_matrix(line, parts):
+    _check_blocks(line, parts)
 
 
 def test_slices_that_do_not_move_need_no_halo():
@@ -86,9 +74,9 @@ def test_slices_that_do_not_move_need_no_halo():
 def _check_blocks(line, parts):
     """Checks that the widened slices contain all voxels of the matrix, and returns the plan."""
     plan = plan_slices(line, parts)
-    m, q = line.size // parts, line.outputs // parts
+    m, q = -(-line.size // parts), -(-line.outputs // parts)
     assert min(plan.before, plan.after) >= 0
-    dense_line = dense(line.taps(), line.size)
+    dense_line = np.pad(dense(line.taps(), line.size), [(0, -line.outputs % parts), (0, -line.size % parts)])
     whole = np.pad(dense_line, [(0, 0), (plan.before, plan.after)])
     for i in range(parts):
         want = whole[i * q : (i + 1) * q, i * m : (i + 1) * m + plan.before + plan.after]

@@ -141,13 +141,3 @@ def test_missing_dimensions(fn, text):
 def test_a_rule_for_a_dimension_that_is_never_gathered_is_an_error():
     with pytest.raises(mi.LayoutError, match="no tensor dimension is called 'x_whole'"):
         mi.Program(lambda x: x, {"x": "x:8"}, "rows:2", "x_whole:rows")
-
-
-def test_the_error_of_an_illegal_window_suggests_gathering():
-    with pytest.raises(mi.LayoutError) as error:
-        mi.Program(lambda x: ops.max_pool2d(x, 2, 2), {"x": "batch:1,x:8,y:8,channels:1"}, "rows:8", "x:rows")
-    assert "cannot split 'x' (size 8) over 'rows' (size 8)" in str(error.value)
-    assert str(error.value).splitlines()[-1] == (
-        "  If only deep levels are split too far, gather them with mi.ops.gather_slices or a network's gather_below."
-    )
-    assert error.value.settings == ("gather_below",)

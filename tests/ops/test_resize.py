@@ -74,25 +74,6 @@ def test_equal_sizes_return_the_tensor():
     mi.Program(fn, {"x": SHAPE})
 
 
-def test_the_error_of_an_illegal_split_names_both_sizes():
-    def fn(x):
-        return mi.ops.resize3d(x, (7, 9, 2), name="up")
-
-    with pytest.raises(mi.LayoutError) as error:
-        mi.Program(fn, {"x": SHAPE}, "rows:2,cols:4", "x:rows,y:cols")
-    text = str(error.value)
-    assert "3 faults" in text  # The third is a fault of the input itself.
-    assert (
-        "resize3d 'up': cannot split 'x' (size 4, resized to 7) over 'rows' (size 2): its output size 7 is not "
-        "divisible by 2, nearest legal: 6 and 8. Fix: resize it to 8, or drop 'x:rows'."
-    ) in text
-    assert (
-        "resize3d 'up': cannot split 'y' (size 6, resized to 9) over 'cols' (size 4): its input size 6 is not "
-        "divisible by 4, nearest legal: 4 and 8, and its output size 9 is not divisible by 4, nearest legal: 8 and 12. "
-        "Fix: pad 'y' to 8 and resize it to 12, or drop 'y:cols'."
-    ) in text
-
-
 @pytest.mark.parametrize(
     ("op", "message"),
     [

@@ -18,6 +18,8 @@ LAYOUTS = {
     "spatial": ("rows:2,cols:2", "x:rows,y:cols"),
     "channels": ("cores:2,model:2", "batch:cores,channels:model"),
     "filters": ("model:2,filters:2", "channels:model,out:filters"),
+    "uneven": ("rows:3,cols:3", "x:rows,y:cols"),
+    "uneven channels": ("cores:3,model:3", "batch:cores,channels:model"),
 }
 NOT_DIFFERENTIABLE = {"master_dtype", "slices_per_dimension", "step"}
 
@@ -101,7 +103,7 @@ def _table():
             if layout == "filters" and "out" not in dims:
                 continue
             for mesh_impl in ("stacked", "placement") if rules_of_row else ("stacked",):
-                marks = [] if (layout, mesh_impl) == ("spatial", "stacked") else [pytest.mark.slow]
+                marks = [] if (layout, mesh_impl) == ("uneven", "stacked") else [pytest.mark.slow]
                 name = f"{row}-{layout}-{mesh_impl}"
                 yield pytest.param(row, mesh_shape, ",".join(rules_of_row), mesh_impl, id=name, marks=marks)
 

@@ -34,14 +34,18 @@ SPLIT = Setup("2x2", Layout.parse("rows:2,cols:2", "x:rows,y:cols"))
 HARDWARE = Hardware("this machine", 2**30, 1e9, 1e9, 1e9, 1e-6, share=1.0)
 
 
-@pytest.fixture(scope="module")
-def plan():
+def plan_of(shape):
     def step(image):
         return mi.mtf.reduce_sum(mi.ops.conv3d(image, mi.mtf.get_variable(image.mesh, "w", KERNEL)))
 
-    traced = trace_only(step, {"image": "batch:1,x:8,y:8,z:4,channels:1"})
+    traced = trace_only(step, {"image": shape})
     phases = dict.fromkeys(traced.needed, FORWARD)
     return make_plan(TracedStep(traced, phases, 1, 1), SPLIT.layout, devices=1)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of("batch:1,x:8,y:8,z:4,channels:1")
 
 
 def measured(*workers, rounds=2):
@@ -114,6 +118,18 @@ def test_the_table_compares_the_model_with_the_measurements(plan):
     said = ", ".join(f"{what} {error:.2f}" for what, error in errors.items())
     assert f"model / measured, mean of all setups: {said}" in shown
     assert "all processors share it, so the model counts no traffic over links" in shown
+
+
+def test_the_table_marks_uneven_slices(plan):
+    rows = [Row(SPLIT, plan=plan_of("batch:1,x:7,y:8,z:4,channels:1"), build=1.0, devices=["/device:CPU:0"])]
+    rows.append(Row(Setup("even", SPLIT.layout), plan=plan, build=1.0, devices=["/device:CPU:0"]))
+    for row in rows:
+        row.loss, row.gradient_norm, row.steps, row.ratios = 2.0, 5.0, [0.3], [1.0]
+    shown = text(Bench(rows, HARDWARE, "float32", 1, 1)).splitlines()
+    assert [line.split("  ")[0] for line in shown[5:7]] == ["2x2 *", "even"]
+    (note,) = [line for line in shown if line.startswith("* 2x2 has uneven slices, which waste ")]
+    assert note.endswith(f" {rows[0].plan.wasted:.1%} of the work: x: 7 over rows:2 -> slices of 4, last 3")
+    assert rows[0].plan.wasted == pytest.approx(1 / 8, abs=0.02)
 
 
 def test_random_batches_are_the_same_for_all():

@@ -28,6 +28,10 @@ LAYOUTS = [
     (PLANE, "rows:4,cols:4,cores:2", "x:rows,y:cols,channels:cores"),
     ("x:4096", "rows:8", "x:rows"),
     ("x:512,y:32,z:16", "rows:16,cols:8", "z:rows,y:cols"),
+    ("x:127,y:127,z:100", "rows:3,cols:2,planes:4", "x:rows,y:cols,z:planes"),
+    ("x:33,y:20", "rows:16", "x:rows"),
+    ("x:500,y:400,z:300", "rows:120,cols:2", "x:rows,z:cols"),
+    ("x:9", "rows:4", "x:rows"),
 ]
 
 
@@ -75,15 +79,17 @@ def test_texts_are_on_the_paper_and_do_not_overlap(volume, mesh_shape, layout):
             assert not box.padded(-1).overlaps(its_box.padded(-1)), (text.get_text(), other.get_text())
 
 
-def test_slices_equal_those_of_a_program():
-    volume, mesh_shape, layout = "x:12,y:8,z:6", "rows:2,cols:4", "x:rows,y:cols"
+@pytest.mark.parametrize("mesh_shape", ["rows:2,cols:4", "rows:5,cols:3", "rows:11,cols:6"])
+def test_slices_equal_those_of_a_program(mesh_shape):
+    volume, layout = "x:12,y:8,z:6", "x:rows,y:cols"
     program = mi.Program(lambda image: image * 2, {"image": volume}, mesh_shape, layout)
     cuts = cuts_of(volume, mesh_shape, layout)
     times_met = np.zeros([12, 8, 6], int)
     for place in cuts.places():
         box = cuts.box(place)
-        assert [high - low for low, high in box.values()] == program.slice_shape("image")
-        times_met[tuple(slice(int(low), int(high)) for low, high in box.values())] += 1
+        start = [place[dim] * size for dim, size in zip(box, program.slice_shape("image"), strict=True)]
+        assert [low for low, _ in box.values()] == start
+        times_met[tuple(slice(low, high) for low, high in box.values())] += 1
     np.testing.assert_array_equal(times_met, 1)
 
 

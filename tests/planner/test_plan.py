@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+import mtf_imaging as mi
+from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
@@ -11,9 +13,13 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.planner.cost.step_time import messages, sent_by_device, step_time
+from mtf_imaging.planner.cost.uneven import LIMIT, growing_halos
+from mtf_imaging.planner.render.text import text
 from mtf_imaging.program.program import Program
+from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
-from mtf_imaging.training.step import TrainingStep, training_step
+from mtf_imaging.training.step import TracedStep, TrainingStep, training_step
 from mtf_imaging.training.task import task_inputs
 
 MIB, GIB = 2**20, 2**30
@@ -189,6 +195,68 @@ def test_the_slots_of_a_split_weight_are_split(optimizer, slots):
     split = sum(math.prod(op.slice) * 4 for op in plan.ops if op.kind == "Variable" and "filters:" in op.whole)
     assert plan.state_sent == split * slots // (1 + slots)
     assert plan.weights_sent < plan_of(30, "rows:3", "x:rows", **options).weights_sent
+
+
+def test_uneven_slices_are_planned_with_their_stored_size():
+    options = {"base_filters": 4, "depth": 2, "dtype": "float32"}
+    even, uneven = plan_of(24, "rows:3", "x:rows", **options), plan_of(20, "rows:3", "x:rows", **options)
+    assert even.wasted == 0
+    assert even.uneven_splits == ()
+    assert [str(split) for split in uneven.uneven_splits] == [
+        "x: 20 over rows:3 -> slices of 7, last 6",
+        "x: 10 over rows:3 -> slices of 4, last 2",
+    ]
+    (stem, *_) = convolutions(uneven)
+    assert stem.slice == (1, 7, 20, 20, 4)
+    assert stem.flops * 3 * 20 == stem.useful_flops * 3 * 21
+    assert 1 - 20 / 21 < uneven.wasted < 1 - 10 / 12, "x is 20 at the first level and 10 at the second"
+    assert plan_of(20, **options).wasted == 0
+
+
+def test_a_pool_of_uneven_slices_keeps_a_copy_with_its_lowest_values():
+    """The copy is as large as the slices that it pools, and exists until the backward pass."""
+
+    def peak_of(size):
+        def fn(image):
+            y = mi.ops.max_pool2d(image * 2, 2, 2)
+            return mi.mtf.gradients([mi.mtf.reduce_sum(mi.mtf.square(y))], [image])
+
+        traced = trace_only(fn, {"image": f"batch:1,x:{size},y:8,channels:1"})
+        phases = dict.fromkeys(traced.needed, FORWARD)
+        return make_plan(TracedStep(traced, phases, 1, 1), Layout.parse("rows:2", "x:rows")).peak.nbytes
+
+    assert peak_of(16) + 8 * 8 * 4 == peak_of(14 + 1)
+
+
+def test_halos_that_grow_with_the_number_of_the_slice():
+    """Of 33 voxels, slices have 3; of their 17 windows with stride 2, slices have 2 windows, which are 4 voxels."""
+
+    def growing(size, stride=2, mesh="rows:16"):
+        def fn(image, kernel):
+            return mi.ops.conv2d(image, kernel, stride, name="stem")
+
+        inputs = {"image": f"batch:1,x:{size},y:8,channels:1", "kernel": "fx:3,fy:3,channels:1,out:1"}
+        return growing_halos(trace_only(fn, inputs).needed, Layout.parse(mesh, "x:rows"), {"x": size})
+
+    (halo,) = growing(33)
+    assert (halo.halo, halo.split.size, halo.better) == (9, 3, (32, 61))
+    assert str(halo) == (
+        "conv2d 'stem' splits x over rows:16: 33 voxels into slices of 3, and with stride 2 its 17 outputs into slices "
+        "of 2. 3 is not 2 x 2, so halos grow along rows, up to 9 voxels"
+    )
+    assert growing(32) == growing(33, stride=1) == growing(33, mesh="rows:1") == ()
+
+
+@pytest.mark.parametrize(("size", "batch", "better"), [(36, 1, {"x": 37}), (32, 5, {"batch": 4}), (32, 4, {})])
+def test_a_wasteful_layout_is_told_the_nearest_size(size, batch, better):
+    step = TrainingStep(
+        LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adam(), (size, 8, 8), batch, 1, "float32"
+    )
+    explained = explain_step(step, Layout.parse("rows:16,cores:4", "x:rows,batch:cores" if batch > 1 else "x:rows"))
+    assert explained.unevenness.better == better
+    assert (explained.plan.wasted > LIMIT) == bool(better)
+    notice = "notice: more than 25% of the work is wasted. Fix: use "
+    assert (notice + "".join(f"{dim}:{n}" for dim, n in better.items()) in text(explained)) == bool(better)
 
 
 def _sent_from_home(program):

@@ -7,7 +7,7 @@ import pytest
 
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.planner.cost.hardware import find_hardware
+from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
@@ -33,10 +33,13 @@ def steps():
 
     def trace(layout, recompute):
         traced.append(recompute)
-        task = LiverTumorSegmentation(UNet3D(base_filters=4, depth=3, recompute=recompute))
-        return TrainingStep(task, Adafactor(), (32, 32, 32), batch_size=4, dtype="bfloat16").trace(layout)
+        return step(recompute).trace(layout)
 
-    steps = Steps(trace)
+    def step(recompute):
+        task = LiverTumorSegmentation(UNet3D(base_filters=4, depth=3, recompute=recompute))
+        return TrainingStep(task, Adafactor(), (32, 32, 32), batch_size=4, dtype="bfloat16")
+
+    steps = Steps(trace, step(False).part_inputs)
     steps.traced = traced
     return steps
 
@@ -47,9 +50,10 @@ def found(steps, gib, **options):
 
 def test_the_fastest_layout_that_fits_is_first(steps):
     searched = found(steps, 100)
-    assert len(searched.found) + len(searched.illegal) == 20
+    assert (len(searched.found), len(searched.skipped)) == (19, 1)
     too_many = Layout.parse("cores:8", "batch:cores")
-    assert "cannot split 'batch' (size 4) over 'cores' (size 8)" in searched.illegal[too_many]
+    reason = "batch: 4 over cores:8 -> slices of 1, 4 of 8 empty, so processors would be idle"
+    assert searched.skipped == {too_many: reason}
     times = [one.time.total for one in searched.found]
     assert times == sorted(times)
     assert searched.best is searched.found[0]
@@ -59,7 +63,7 @@ def test_the_fastest_layout_that_fits_is_first(steps):
     assert len(table) == 6
     assert table[1].endswith("the fastest that fits")
     assert table[4] == "and 16 more; increase top to list them"
-    assert table[5].startswith("not legal: batch:cores on cores:8. input 'image'")
+    assert table[5] == f"skipped: batch:cores on cores:8. {reason}"
 
 
 def test_each_slower_layout_has_a_reason(steps):
@@ -87,13 +91,26 @@ def test_if_nothing_fits_activations_are_recomputed(steps):
 def test_a_network_that_depends_on_the_layout_is_traced_for_each():
     def trace(layout, recompute):
         traced.append(layout)
-        task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4))
-        return TrainingStep(task, Adafactor(), (16, 16, 16)).trace(layout)
+        return step.trace(layout)
 
-    traced = []
-    searched = search(candidates(2, "xyz"), Steps(trace), H200, "float32", 1e12)
-    assert len(traced) == 4
-    assert len(searched.found) == 3
+    task, traced = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4)), []
+    step = TrainingStep(task, Adafactor(), (16, 16, 16))
+    searched = search(candidates(2, "xyz"), Steps(trace, step.part_inputs), H200, "float32", 1e12)
+    assert len(traced) == len(searched.found) == 3
+    assert len(searched.skipped) == 1
+
+
+def test_uneven_layouts_are_ranked_unless_processors_are_idle():
+    slow = Hardware("slow", memory=1e12, flops=1e6, flops_float32=1e6, link=1e12, latency=1e-9)
+    step = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adafactor(), (14, 12, 12), 5)
+    searched = search(
+        candidates(5, "xyz"), Steps(lambda layout, _: step.trace(layout), step.part_inputs), slow, "float32", 1e12, True
+    )
+    assert [str(one.layout) for one in searched.found] == ["batch:cores on cores:5", "x:rows on rows:5"]
+    table = search_table(searched, 9).splitlines()
+    assert table[2].endswith("slower: uneven slices waste 10% of the work")
+    assert table[3].endswith("y: 12 over cols:5 -> slices of 3, 1 of 5 empty, so processors would be idle")
+    assert len(searched.skipped) == 2
 
 
 @dataclasses.dataclass

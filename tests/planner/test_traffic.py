@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import parse_shape
+from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.layout.windows import Window
 from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.halo import gathering as halo_gather
@@ -51,6 +51,8 @@ UNETS = [
     ("rows:2,cores:2", "x:rows,batch:cores", {"norm": "group", "norm_groups": 2, "dtype": "float64"}),
     ("rows:2,cols:2", "x:rows,y:cols", {"depth": 3, "deep_supervision": True}),
     ("rows:2,cols:2", "x:rows,y:cols", {"kernel_size": 5, "task": {"dice": "adaptive"}}),
+    ("rows:3,cores:2", "x:rows,batch:cores", {"batch": 3, "sizes": (12, 8, 8)}),
+    ("rows:5,cols:3", "x:rows,y:cols", {"recompute": True, "norm": "group", "norm_groups": 2}),
 ]
 
 
@@ -142,10 +144,19 @@ def _sum_of_sums(image, kernel):
 )
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"),
-    [("rows:2,cols:4", "x:rows,y:cols"), ("rows:2", "channels:rows"), ("rows:2,cols:2", "out:rows,z:cols")],
+    [
+        ("rows:2,cols:4", "x:rows,y:cols"),
+        ("rows:2", "channels:rows"),
+        ("rows:2,cols:2", "out:rows,z:cols"),
+        ("rows:3,cols:5", "x:rows,y:cols"),
+        ("rows:3,cols:2", "channels:rows,batch:cols"),
+        ("rows:4,cols:3", "out:rows,z:cols"),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_operations(fn, mesh_shape, layout, dtype):
+    if fn is _of_other_shapes and mesh_shape in ("rows:3,cols:5", "rows:4,cols:3"):
+        pytest.skip("a gradient would be a sum over unequal slices, which is refused")
     inputs = {
         "image": ("batch:2,x:16,y:16,z:8,channels:4", dtype),
         "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),
@@ -184,6 +195,23 @@ def test_convolutions_of_mesh_tensorflow(op, mesh_shape, layout):
         return mtf.gradients([mtf.reduce_sum(mtf.square(y))], [image, kernel])
 
     inputs = {"image": "batch:2,x:4,y:4,z:4,channels:4", "kernel": "fx:3,fy:1,fz:1,channels:4,out:6"}
+    check_exchanges(mi.Program(fn, inputs, mesh_shape, layout, "stacked"), fn, inputs)
+
+
+def _uneven():
+    layouts = [("rows:3,cols:3", "x:rows,y:cols"), ("cores:3,model:3", "batch:cores,channels:model")]
+    for row in ROWS:
+        dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
+        for number, (mesh_shape, rules) in enumerate(layouts):
+            layout = ",".join(f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims)
+            marks = [] if number == 0 and row.op in ("conv2d", "pad", "max_pool2d") else [pytest.mark.slow]
+            yield pytest.param(row, mesh_shape, layout, id=f"{row}-{layout}", marks=marks)
+
+
+@pytest.mark.parametrize(("row", "mesh_shape", "layout"), list(_uneven()))
+def test_uneven_slices(row, mesh_shape, layout):
+    """x has slices of 3, 3 and 2 voxels, y and channels slices of 2, 2 and 0, and the batch of 1, 1 and 0."""
+    fn, inputs = two_derivatives(row)
     check_exchanges(mi.Program(fn, inputs, mesh_shape, layout, "stacked"), fn, inputs)
 
 

@@ -18,6 +18,7 @@ BATCH = 2
 SETUPS = {
     "stacked": {"layout": Layout.parse("rows:2,cols:2", "x:rows,y:cols"), "mesh_impl": "stacked"},
     "placement": {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores"), "mesh_impl": "placement"},
+    "uneven": {"layout": Layout.parse("rows:3,cores:3", "x:rows,batch:cores"), "mesh_impl": "stacked"},
 }
 
 

@@ -1,4 +1,4 @@
-"""The whole job on the command line, from synthetic CTs to metrics, at 16^3 on both meshes."""
+"""The whole job on the command line, from synthetic CTs to metrics, on both meshes, with uneven slices."""
 
 import json
 import logging
@@ -17,6 +17,7 @@ TINY = [
     "--gin.UNet3D.convs=1",
     "--gin.UNet3D.dropout_rate=0.5",
 ]
+SIZES = "x:15,y:16,z:13"
 LAYOUTS = {
     "whole": [],
     "stacked": [
@@ -44,7 +45,7 @@ def run(*words):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
-    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16]
+    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", SIZES]
     assert run("convert", *words, "--workers", 1) == 0
     return folder
 
@@ -52,7 +53,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def runs(data):
     """Trains four steps under each layout. The run "whole" stops after two and resumes with its saved configuration."""
-    common = ["--data_dir", data / "records", "--batch_size", 2]
+    common = ["--data_dir", data / "records", "--batch_size", 3]
     for name, layout in LAYOUTS.items():
         steps = 2 if name == "whole" else 4
         model_dir = ["--model_dir", data / name]
@@ -96,7 +97,7 @@ def test_a_dry_run_prints_slices_and_writes_nothing(data, capsys):
     words = ["train", "--data_dir", data / "records", "--model_dir", data / "dry", "--batch_size", 2, *TINY]
     assert run(*words, *LAYOUTS["stacked"], "--dry_run") == 0
     table = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert table["image"].endswith("1 x 8 x 8 x 16 x 1")
+    assert table["image"].endswith("1 x 8 x 8 x 13 x 1")
     assert table["unet3d/down0/conv0/filter"].endswith("3 x 3 x 3 x 1 x 2")
     assert not (data / "dry").exists()
 
@@ -105,7 +106,7 @@ def test_the_configuration_is_saved_and_a_change_is_logged(runs, caplog):
     text = (runs / "stacked/config.gin").read_text()
     for binding in (
         "setup.layout = 'x:rows,y:cols,batch:cores'",
-        "setup.resolution = 'x:16,y:16,z:16'",
+        f"setup.resolution = '{SIZES}'",
         "train.seed = 3",
     ):
         assert binding in text
@@ -122,8 +123,8 @@ def contents(folder):
     ("change", "text"),
     [
         (["--gin.UNet3D.base_filters=3"], "this checkpoint belongs to another network or optimizer: 'unet3d/"),
-        (["--gin.UNet3D.depth=6"], "UNet3D of depth 6 halves the image 5 times, so 32 must divide its sizes"),
-        (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 2) and 'x' (size 16) over 'cores'"),
+        (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be at least 1."),
+        (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 3) and 'x' (size 15) over 'cores'"),
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )

@@ -18,6 +18,7 @@ LAYOUTS = {
     "whole": {},
     "stacked": {"layout": Layout.parse("rows:2,cols:2", "x:rows,y:cols"), "mesh_impl": "stacked"},
     "placement": {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores"), "mesh_impl": "placement"},
+    "uneven": {"layout": Layout.parse("rows:3,cores:3", "x:rows,batch:cores"), "mesh_impl": "stacked"},
 }
 
 
@@ -62,7 +63,9 @@ def at_once():
     return train(1)
 
 
-@pytest.mark.parametrize(("count", "layout"), [(2, "whole"), (4, "whole"), (2, "stacked"), (2, "placement")])
+@pytest.mark.parametrize(
+    ("count", "layout"), [(2, "whole"), (4, "whole"), (2, "stacked"), (2, "placement"), (2, "uneven")]
+)
 def test_micro_batches_train_like_the_whole_batch(at_once, count, layout):
     rows, variables, step = train(count, **LAYOUTS[layout])
     np.testing.assert_allclose(rows, at_once[0], rtol=1e-9)
@@ -72,7 +75,7 @@ def test_micro_batches_train_like_the_whole_batch(at_once, count, layout):
     assert step == at_once[2] == 3
 
 
-@pytest.mark.parametrize(("norm", "layout"), [("group", "stacked"), ("instance", "whole")])
+@pytest.mark.parametrize(("norm", "layout"), [("group", "stacked"), ("instance", "whole"), ("group", "uneven")])
 def test_norms_per_case_are_exact_in_micro_batches(norm, layout):
     task = unet(norm)
     whole, one, _ = train(1, number=1, task=task)

@@ -20,6 +20,7 @@ SPLIT = {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores")}
     [
         pytest.param({}, id="whole"),
         pytest.param(SPLIT | {"mesh_impl": "stacked"}, id="stacked"),
+        pytest.param({"layout": Layout.parse("rows:5,cores:3", "x:rows,batch:cores")}, id="uneven"),
         pytest.param(SPLIT | {"mesh_impl": "placement"}, id="placement", marks=pytest.mark.slow),
     ],
 )

@@ -34,9 +34,9 @@ class Sum:
         return mtf.reduce_sum(image)
 
 
-def program(task):
-    inputs = task_inputs(task, 2, (4,))
-    return mi.Program(training_step(task, SGD(0.1)), inputs), inputs
+def program(task, size=4, **layout):
+    inputs = task_inputs(task, 2, (size,))
+    return mi.Program(training_step(task, SGD(0.1)), inputs, **layout), inputs
 
 
 def test_inputs_without_a_dtype_are_float32():
@@ -44,6 +44,12 @@ def test_inputs_without_a_dtype_are_float32():
     assert inputs == {"image": ("batch:2,x:4", tf.float32)}
     assert made(image=np.ones((2, 4)))["loss"].numpy() == 8
     assert describe_slices(made, inputs).splitlines()[1] == "image            batch:2 x:4  2 x 4"
+
+
+def test_the_table_of_slices_lists_uneven_slices():
+    described = describe_slices(*program(Sum(), 5, mesh_shape="rows:4", layout="x:rows")).splitlines()
+    assert described[1] == "image            batch:2 x:5  2 x 2"
+    assert described[-2] == "x: 5 over rows:4 -> slices of 2, last 1, 1 of 4 empty"
 
 
 class NoPredict:

@@ -30,6 +30,7 @@ LAYOUTS = {
     "xy": ("rows:2,cols:2", "x:rows,y:cols"),
     "xyz": ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
     "xy batch": ("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"),
+    "x batch, uneven": ("rows:5,cores:3", "x:rows,batch:cores"),
     "xyz batch": ("rows:2,cols:2,planes:2,cores:2", "x:rows,y:cols,z:planes,batch:cores"),
 }
 
@@ -63,7 +64,7 @@ def check(optimizer, dropout_rate, dtype, layout, mesh_impl):
 FAST = [
     ("adam", 0.5, tf.float64, "xyz batch", "stacked"),
     ("adam", 0.5, tf.float64, "x", "placement"),
-    ("adafactor", 0.5, tf.float64, "xy", "stacked"),
+    ("adafactor", 0.5, tf.float64, "x batch, uneven", "stacked"),
 ]
 ALL = [
     *itertools.product(["sgd", "adam"], (0.0, 0.5), [tf.float64], LAYOUTS, ("stacked", "placement")),

@@ -1,4 +1,4 @@
-"""Every shipped job builds under every shipped layout, at the smallest resolution that the largest mesh divides."""
+"""Every shipped job builds under every shipped layout."""
 
 import gin
 import numpy as np
@@ -27,7 +27,7 @@ LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
 # Jobs for 2-D images, which are built under the same layouts with their own names for x and y.
 OF_IMAGES = {"gin/classify_4way.gin": ({"x": "height", "y": "width"}, 29)}
 OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
-# The network halves the image three times, so each of the 16 slices along x and y needs 8 voxels.
+# The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
 
@@ -64,7 +64,7 @@ def test_it_builds_for_images(job, layout, capsys):
     layout_of_images = setup.parsed_layout.restrict(lambda dim: dim not in volume_dims)
     mesh = layout_of_images.mesh_string
     rules = format_rules((names.get(dim, dim), onto) for dim, onto in layout_of_images.rules)
-    # The network halves the image four times, so each of the 16 slices needs 16 pixels.
+    # The network halves the image four times, so each of the 16 slices keeps a pixel.
     words = ["--resolution", "256", "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
     assert dry_run("--gin_file", job, *words) == 0
     assert f"weights in {variables} variables" in capsys.readouterr().out
@@ -80,15 +80,15 @@ def test_a_job_has_its_own_layout(job, image, capsys):
     assert next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image")).endswith(f" {image}")
 
 
-def test_a_mesh_too_large_for_deep_levels_builds_if_they_are_gathered(capsys):
+def test_a_mesh_too_large_for_deep_levels_builds_and_may_gather_them(capsys):
     job = ["--gin_file", "unet3d_demo", "--gin_file", "16x16x2", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1"]
     sizes = ["--resolution", "x:64,y:64,z:16", "--batch_size", "2"]
-    assert dry_run(*job, *sizes) == 2
-    assert "cannot split 'x' (size 8) over 'rows' (size 16)" in capsys.readouterr().err
-    assert dry_run(*job, *sizes, "--gin.UNet3D.gather_below=1") == 0
+    assert dry_run(*job, *sizes) == 0
+    assert "_gather" not in capsys.readouterr().out
+    assert dry_run(*job, *sizes, "--gin.UNet3D.gather_below=2") == 0
     lines = [line.split("  ") for line in capsys.readouterr().out.splitlines() if line.startswith("unet3d/pool")]
     assert [(line[0], line[-1]) for line in lines] == [
-        ("unet3d/pool3_gather", "1 x 1 x 1 x 4 x 8 -> 1 x 16 x 16 x 4 x 8")
+        ("unet3d/pool2_gather", "1 x 1 x 1 x 4 x 4 -> 1 x 16 x 16 x 4 x 4")
     ]
 
 

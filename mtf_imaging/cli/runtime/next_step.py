@@ -27,7 +27,6 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study r
 
 _DEMO_JOB = "unet3d_demo"
 _DEMO_RESOLUTION = 64
-_DEMO_MULTIPLE = 8  # unet3d_demo halves the image three times
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
 _JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
@@ -69,21 +68,11 @@ def after_phantom(values: flags.FlagValues) -> str | None:
 def after_convert(values: flags.FlagValues) -> str | None:
     """Suggests training on the records, or estimating the cost of a step if the records are large."""
     from mtf_imaging.data.records.manifest import read_manifest
-    from mtf_imaging.data.sampling.grid import format_grid
 
     manifest = read_manifest(values.output_dir)
     if manifest is None or len(manifest.sampling.grid) != 3:
         return None
     grid = manifest.sampling.grid
-    if any(size % _DEMO_MULTIPLE for size in grid):
-        options = {"spacing": values.spacing, "spacing_csv": values.spacing_csv, "workers": values.workers}
-        return _line(
-            "convert",
-            input_dir=values.input_dir,
-            output_dir=_free(Path(values.output_dir)),
-            resolution=format_grid(tuple(-(-size // _DEMO_MULTIPLE) * _DEMO_MULTIPLE for size in grid)),
-            **options,
-        )
     if math.prod(grid) > _DEMO_LARGEST**3:
         return _line("explain", data_dir=values.output_dir)
     data_dir, held_out = _with_held_out(Path(values.output_dir), manifest)

@@ -26,7 +26,7 @@ def ranking_text(
     lines = [f"{_on(number, hardware, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
     lines += [search_table(searched, top), ""]
     if not searched.found:
-        lines.append(f"No layout of {number} processors is legal. Fix: try another --num_devices or --resolution.")
+        lines.append(f"No layout keeps {number} processors busy. Fix: fewer --num_devices or a higher --resolution.")
     elif searched.best is None:
         lines.append(
             "No layout fits. Fix: more --num_devices, a lower --resolution or --batch_size, or more --micro_batches."

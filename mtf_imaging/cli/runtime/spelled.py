@@ -11,19 +11,18 @@ from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 
 # setting -> its flag, if the flag has another name
 FLAGS = {"spacing_table": "spacing_csv"}
-# setting without a flag -> its gin parameters, each with an example value, quoted for a shell
+# setting without a flag -> its gin parameter with an example value, quoted for a shell
 PARAMETERS = {
-    "monitor": ("""train.monitor='"lesion"'""",),
-    "checkpoint_every": ("train.checkpoint_every=100",),
-    "checkpoints_kept": ("train.checkpoints_kept=3",),
-    "data": ("train.data='@NAME()'",),
-    "dtype": ("""job.dtype='"bfloat16"'""",),
-    "evaluation": ("train.evaluation='@NAME()'",),
-    "flips": ("""job.flips='("x", "y")'""",),
-    "gather_below": ("UNet3D.gather_below=1", "ResNet.gather_below=1"),
-    "largest_liver": ("job.largest_liver=True",),
-    "lesions_in_liver": ("job.lesions_in_liver=True",),
-    "optimizer": ("train.optimizer='@NAME()'",),
+    "monitor": """train.monitor='"lesion"'""",
+    "checkpoint_every": "train.checkpoint_every=100",
+    "checkpoints_kept": "train.checkpoints_kept=3",
+    "data": "train.data='@NAME()'",
+    "dtype": """job.dtype='"bfloat16"'""",
+    "evaluation": "train.evaluation='@NAME()'",
+    "flips": """job.flips='("x", "y")'""",
+    "largest_liver": "job.largest_liver=True",
+    "lesions_in_liver": "job.lesions_in_liver=True",
+    "optimizer": "train.optimizer='@NAME()'",
 }
 # setting -> a note that replaces the flag
 NOTES = {
@@ -53,7 +52,8 @@ def _ways(setting: str, known: set[str] | None) -> list[str]:
     if setting in NOTES:
         return [NOTES[setting]]
     if setting in PARAMETERS:
-        return [f"--gin.{binding}" for binding in PARAMETERS[setting] if _is_configurable(binding.partition(".")[0])]
+        binding = PARAMETERS[setting]
+        return [f"--gin.{binding}"] if _is_configurable(binding.partition(".")[0]) else []
     flag = FLAGS.get(setting, setting)
     return [f"--{flag}"] if known is None or flag in known else []
 
@@ -65,7 +65,7 @@ def _flags_with_effect(command: str) -> set[str]:
 
 
 def _is_configurable(name: str) -> bool:
-    """Returns whether gin knows a name; a command imports only the network that it needs."""
+    """Returns whether gin knows a name; a command imports only the modules that it needs."""
     import gin  # late, because most command lines need no gin
 
     try:

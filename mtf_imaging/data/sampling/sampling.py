@@ -9,7 +9,7 @@ from mtf_imaging.errors import DataError
 
 Spacing = tuple[float, float, float]
 
-BOX_MULTIPLE = 16  # networks halve the image several times, and layouts split the result
+BOX_MULTIPLE = 16  # Any size is valid; networks that halve these sizes, and layouts that split them, waste no voxels.
 _SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
 
 

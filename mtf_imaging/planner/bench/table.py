@@ -62,7 +62,7 @@ def _first_line(error):
 def _line(bench, row):
     estimate, error = bench.estimate(row), bench.error(row)
     return (
-        row.setup.name,
+        row.setup.name + (" *" if _uneven(row) else ""),
         format_seconds(row.build),
         format_seconds(row.seconds),
         f"{row.ratio:.2f}",
@@ -71,6 +71,11 @@ def _line(bench, row):
         *map(_bytes, (estimate["memory_bytes"], estimate["moved_bytes"])),
         *("?" if share is None else f"{share:.2f}" for share in error.values()),
     )
+
+
+def _uneven(row):
+    """Returns the first uneven splits of a setup."""
+    return row.plan.uneven_splits[:3] if row.plan else ()
 
 
 def _bytes(number):
@@ -90,6 +95,9 @@ def _notes(bench) -> Iterator[str]:
     means = {what: _geometric_mean([share[what] for share in shares if share[what]]) for what in shares[0]}
     averages = ", ".join(f"{what} {mean:.2f}" for what, mean in means.items() if mean)
     yield f"model / measured, mean of all setups: {averages}"
+    for row in filter(_uneven, measured):
+        splits = ", ".join(map(str, _uneven(row)))
+        yield f"* {row.setup.name} has uneven slices, which waste {row.plan.wasted:.1%} of the work: {splits}"
     if len(measured) > 1 and bench.equal:
         loss, norm = measured[0].loss, measured[0].gradient_norm
         yield f"all setups agree: first loss {loss:.7g}, gradient norm {norm:.4g}"

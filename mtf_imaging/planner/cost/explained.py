@@ -5,6 +5,7 @@ import dataclasses
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
+from mtf_imaging.planner.cost.uneven import Unevenness
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Explained:
       dtype: the dtype of the activations.
       batch_size: the number of images per step.
       repeated: mesh dimensions that no rule uses.
+      unevenness: the effects of uneven slices.
     """
 
     plan: Plan
@@ -29,6 +31,7 @@ class Explained:
     dtype: str
     batch_size: int
     repeated: tuple[str, ...]
+    unevenness: Unevenness
 
     @property
     def kept(self) -> Plan | None:

@@ -2,10 +2,11 @@
 
 import collections
 import dataclasses
+import functools
 import math
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.layout import Layout, format_shape
+from mtf_imaging.layout import Layout, UnevenSplit, format_shape, parse_shape, uneven_splits
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
@@ -25,7 +26,8 @@ class OpCost:
       whole: the shape of the (first) result, such as "batch:1,x:64".
       slice: the shape of one processor's slice of this result.
       halo: {dimension: (before, after)}, the halo of the input in voxels along split dimensions.
-      flops: multiplications and additions.
+      flops: multiplications and additions, including those on the tails of uneven slices.
+      useful_flops: the mean of the processors without tails.
       nbytes: bytes of the results.
       exchanges: the exchanges of the operation; see `Exchange`.
     """
@@ -37,6 +39,7 @@ class OpCost:
     slice: tuple[int, ...]
     halo: dict[str, tuple[int, int]]
     flops: int
+    useful_flops: int
     nbytes: int
     exchanges: tuple[Exchange, ...]
 
@@ -99,6 +102,17 @@ class Plan:
         return self.weights + self.state + self.peak.nbytes
 
     @property
+    def wasted(self) -> float:
+        """The share of the operations of all processors, 0..1, that compute the tails of uneven slices."""
+        flops = self.total(lambda op: op.flops)
+        return 1 - self.total(lambda op: op.useful_flops) / flops if flops else 0.0
+
+    @functools.cached_property
+    def uneven_splits(self) -> tuple[UnevenSplit, ...]:
+        """The dimensions of results of operations that have uneven slices."""
+        return uneven_splits(self.layout, {parse_shape(op.whole) for op in self.ops})
+
+    @property
     def weights_sent(self) -> int:
         """Bytes of weights that each device receives in a step: once per forward pass of each micro-batch."""
         return self.weights_read * self.parts * self.forward_passes if self.devices > 1 else 0
@@ -143,8 +157,8 @@ def make_plan(step: TracedStep, layout: Layout, devices: int | None = None) -> P
         mtf.convert_to_layout_rules(list(layout.rules)),
         [f"device:{n}" for n in range(devices or layout.processors)],
     )
-    exchanges = traffic(step.phases, mesh)
-    ops = tuple(_cost(op, phase, mesh, exchanges.get(op, ())) for op, phase in step.phases.items())
+    exchanges, exact = traffic(step.phases, mesh), mesh.exact()
+    ops = tuple(_cost(op, phase, mesh, exact, exchanges.get(op, ())) for op, phase in step.phases.items())
     variables = [v for v in step.traced.graph.all_variables if v in step.phases]
     weights, state = _kept(step.traced)
     accumulated = sum(v.size * v.master_dtype.size for v in variables if v.trainable) if step.parts > 1 else 0
@@ -182,6 +196,10 @@ class _PlannedMesh(ShardMeshImpl):
         super().__init__(*options)
         self._slices, self._axes = {}, {}
 
+    def exact(self):
+        """Returns a mesh whose slices have `n / N` elements, which need not be an integer."""
+        return _ExactMesh(self.shape, self.layout_rules, self.devices)
+
     def without(self, names):
         mesh = super().without(names)
         mesh._slices, mesh._axes = {}, {}
@@ -200,7 +218,18 @@ class _PlannedMesh(ShardMeshImpl):
         return self._axes[key]
 
 
-def _cost(op, phase, mesh, exchanges):
+class _ExactMesh(_PlannedMesh):
+    """A mesh whose slices have the mean size of the true slices."""
+
+    def slice_shape(self, shape):
+        axes = self.split_axes(shape)
+        return [
+            dim.size if axis is None else dim.size / self.shape[axis].size
+            for dim, axis in zip(shape.dims, axes, strict=True)
+        ]
+
+
+def _cost(op, phase, mesh, exact, exchanges):
     first = next(iter(op.outputs), None)
     shape = mtf.Shape([]) if first is None else first.shape
     nbytes = sum(math.prod(mesh.slice_shape(y.shape)) * y.dtype.size for y in op.outputs)
@@ -212,6 +241,7 @@ def _cost(op, phase, mesh, exchanges):
         tuple(mesh.slice_shape(shape)),
         _halo(op, mesh),
         _flops(op, mesh),
+        round(_flops(op, exact)),
         nbytes,
         tuple(exchanges),
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import ShardMeshImpl
+from mtf_imaging.meshes.tails import tails_of
 from mtf_imaging.planner.cost.traffic import passed_on, rounds
 
 
@@ -30,7 +31,8 @@ def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int
 
     The model runs operations one after the other and frees each tensor after its last use. A slice with its halo is a
     separate tensor until the last operation that needs this halo. An elementwise operation may overwrite an input of
-    the same size if no later operation reads it. The workspace of kernels is not counted.
+    the same size if no later operation reads it. Zeros replace the tails of uneven slices in place; other values, such
+    as those of a max pool, need a copy. The workspace of kernels is not counted.
 
     Args:
       operations: the operations, in the order in which they run.
@@ -71,14 +73,17 @@ def _bytes(shape, dtype, mesh, together):
 
 
 def _widened_bytes(widened, mesh):
-    """Returns the bytes of a slice with its halo, or 0 without a halo, because the slice is counted already."""
+    """Returns the bytes of a slice with its halo, or 0 if it equals the slice, which is counted already."""
     tensor, (geometry, kind) = widened
     margins = geometry.adjoint_margins(mesh) if kind == "adjoint" else geometry.margins(mesh)
-    if not any(m.before or m.after for m in margins or []):
+    copied = kind not in ("adjoint", 0) and tails_of(mesh, tensor.shape)
+    if not copied and not any(m.before or m.after for m in margins or []):
         return 0
-    sizes = mesh.slice_shape(tensor.shape)
-    for m in margins:
-        sizes[m.dim] = m.before + m.size + m.after
+    sizes, wide = mesh.slice_shape(tensor.shape), [m.before + m.size + m.after for m in margins or []]
+    if kind != "adjoint" and margins:
+        wide = geometry.wide_shape(mesh)
+    for m, size in zip(margins or [], wide, strict=True):
+        sizes[m.dim] = size
     return math.prod(sizes) * tensor.dtype.size
 
 

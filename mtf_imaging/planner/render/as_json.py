@@ -8,7 +8,7 @@ from mtf_imaging.planner.cost.explained import Explained
 
 def as_dict(explained: Explained) -> dict:
     """Returns the explanation as a dict of JSON types."""
-    plan, time, hardware = explained.plan, explained.time, explained.hardware
+    plan, time, hardware, uneven = explained.plan, explained.time, explained.hardware, explained.unevenness
 
     def memory(plan):
         return {
@@ -49,10 +49,20 @@ def as_dict(explained: Explained) -> dict:
             "weight_bytes_read_a_device": plan.weights_sent,
             "optimizer_bytes_read_a_device": plan.state_sent,
         },
+        "uneven": {
+            "wasted_share": plan.wasted,
+            "slices": {f"{split.dim}:{split.slices.whole}": _slices_dict(split) for split in plan.uneven_splits},
+            "growing_halos": {growing.name: growing.halo for growing in uneven.growing},
+            "better_sizes": dict(uneven.better),
+        },
         "hardware": dataclasses.asdict(hardware) if hardware else None,
         "seconds": {**time._asdict(), "total": time.total, "exchange_share": time.exchange_share} if time else None,
         "operations": [_op_dict(plan, op) for op in plan.ops],
     }
+
+
+def _slices_dict(split) -> dict:
+    return {name: getattr(split.slices, name) for name in ("parts", "size", "last", "empty")}
 
 
 def _op_dict(plan, op) -> dict:
@@ -65,6 +75,7 @@ def _op_dict(plan, op) -> dict:
         "slice": list(op.slice),
         "halo": {dim: list(widths) for dim, widths in op.halo.items()},
         "flops": op.flops,
+        "useful_flops": op.useful_flops,
         "result_bytes": op.nbytes,
         "halo_bytes_sent": dict(zip(("interior", "border"), sent, strict=True)),
         "exchanges": [dataclasses.asdict(exchange) for exchange in op.exchanges],

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.layout import Layout
+from mtf_imaging.layout import Layout, Slices
 
 Box = dict[str, tuple[float, float]]
 Point = tuple[float, float]
@@ -20,10 +20,12 @@ class Cuts:
     Attributes:
       volume: 1 to 3 pairs (dimension, voxels).
       layout: the layout; rules for other dimensions do not cut the volume.
+      joined: {dimension: number of slices that are drawn as one}; default: 1.
     """
 
     volume: tuple
     layout: Layout
+    joined: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if not 1 <= len(self.volume) <= 3:
@@ -33,10 +35,15 @@ class Cuts:
             )
 
     @property
+    def slices(self) -> dict[str, Slices]:
+        """The slices of each dimension of the volume."""
+        parts = self.layout.slices_per_dimension
+        return {dim: Slices(size, parts.get(dim, 1)) for dim, size in self.volume}
+
+    @property
     def parts(self) -> dict[str, int]:
-        """The number of slices along each dimension of the volume."""
-        slices = self.layout.slices_per_dimension
-        return {dim: slices.get(dim, 1) for dim, _ in self.volume}
+        """The number of boxes along each dimension: joined slices, without empty slices."""
+        return {dim: -(-slices.filled // self.joined.get(dim, 1)) for dim, slices in self.slices.items()}
 
     def coarser(self, least: dict[str, float]) -> "Cuts":
         """Keeps only every 2nd, 4th, ... cut, so that slices have at least `least` voxels if possible.
@@ -44,25 +51,27 @@ class Cuts:
         >>> Cuts((("x", 512),), Layout.parse("rows:128", "x:rows")).coarser({"x": 12}).parts
         {'x': 32}
         """
-        parts = self.parts
-        for dim, size in self.volume:
-            while parts[dim] % 2 == 0 and size / parts[dim] < least[dim]:
-                parts[dim] //= 2
-        return Cuts(self.volume, Layout(tuple(parts.items()), tuple((dim, dim) for dim in parts)))
+        joined = {}
+        for dim, slices in self.slices.items():
+            joined[dim] = 1
+            while slices.filled > joined[dim] and slices.size * joined[dim] < least[dim]:
+                joined[dim] *= 2
+        return dataclasses.replace(self, joined=joined)
 
     def box(self, place: dict[str, int]) -> Box:
-        """Returns the voxel range of the slice with number `place[dim]` along each dimension.
+        """Returns the voxel range of the box with number `place[dim]` along each dimension.
 
-        >>> Cuts((("x", 8), ("y", 6)), Layout.parse("rows:2", "x:rows")).box({"x": 1, "y": 0})
-        {'x': (4.0, 8.0), 'y': (0.0, 6.0)}
+        >>> Cuts((("x", 9), ("y", 6)), Layout.parse("rows:2", "x:rows")).box({"x": 1, "y": 0})
+        {'x': (5, 9), 'y': (0, 6)}
         """
-        parts = self.parts
-        return {
-            dim: (size * place[dim] / parts[dim], size * (place[dim] + 1) / parts[dim]) for dim, size in self.volume
-        }
+        box = {}
+        for dim, slices in self.slices.items():
+            size = slices.size * self.joined.get(dim, 1)
+            box[dim] = (size * place[dim], min(size * (place[dim] + 1), slices.whole))
+        return box
 
     def places(self) -> Iterator[dict[str, int]]:
-        """Yields the place of each slice; the last dimension varies fastest."""
+        """Yields the place of each box; the last dimension varies fastest."""
         parts = self.parts
         for numbers in itertools.product(*(range(parts[dim]) for dim, _ in self.volume)):
             yield dict(zip(parts, numbers))

@@ -25,7 +25,7 @@ def draw_volume(axes, cuts: Cuts, halo) -> None:
     drawn = cuts.coarser(paper.voxels(_LEAST["volume"]))
     some = " (some cuts omitted)" if drawn.parts != cuts.parts else ""
     _heading(axes, f"The image and its slices{some}" if is_cut else "The image")
-    line = min(1.4, 0.08 * paper.scale * min(size / drawn.parts[dim] for dim, size in cuts.volume))
+    line = min(1.4, 0.08 * paper.scale * min(high for _, high in drawn.box(dict.fromkeys(drawn.parts, 0)).values()))
     whole = {dim: (0, size) for dim, size in cuts.volume}
     for name, corners in paper.faces(whole).items():
         _fill(axes, [corners], at, _VOLUME[name], "none", 0)
@@ -128,7 +128,7 @@ def _name_edges(axes, cuts, paper, at):
         n, length = cuts.parts[dim], math.hypot(x1 - x0, y1 - y0)
         angle = 90 if dx == -1 else math.degrees(math.atan2(y1 - y0, x1 - x0))
         for i in tick_places(n, length) if n > 1 else ():
-            along = (i + 0.5) / n
+            along = sum(cuts.box(dict.fromkeys(cuts.parts, 0) | {dim: i})[dim]) / 2 / size
             x, y = x0 + (x1 - x0) * along + at[0] + 6 * dx, y0 + (y1 - y0) * along + at[1] + 6 * dy
             h, v = {-1: ("right", "center"), 0: ("center", "top")}.get(dx, ("left", "top"))
             axes.text(x, y, str(i), ha=h, va=v, fontsize=_SMALL - 1, color="#555555")

@@ -2,6 +2,7 @@
 
 import math
 
+from mtf_imaging.layout import uneven_splits
 from mtf_imaging.planner.render.picture_boxes import Box, Cuts, widened
 
 
@@ -11,6 +12,8 @@ def describe_processors(cuts: Cuts) -> str:
     >>> from mtf_imaging.layout import Layout
     >>> describe_processors(Cuts((("x", 8),), Layout.parse("rows:2,cores:2", "x:rows,batch:cores")))
     "4 processors, rows 2 x cores 2. 'batch' is split over cores: 2 sets of these slices, each with its own images."
+    >>> describe_processors(Cuts((("x", 33),), Layout.parse("rows:16", "x:rows")))
+    '16 processors, rows 16. x: 33 over rows:16 -> slices of 3, 5 of 16 empty.'
     """
     sizes, rules = dict(cuts.layout.mesh_shape), dict(cuts.layout.rules)
     number = math.prod(sizes.values())
@@ -28,6 +31,7 @@ def describe_processors(cuts: Cuts) -> str:
     for name, size in sizes.items():
         if size > 1 and name not in rules.values():
             sentences.append(f"No rule uses {name}: {size} processors repeat the same work.")
+    sentences += [f"{split}." for split in uneven_splits(cuts.layout, [cuts.volume])]
     return " ".join(sentences)
 
 

@@ -8,7 +8,7 @@ _HEAD = ("", "mesh shape", "layout", "step", "exchange", "memory", "why")
 
 
 def search_table(searched: Searched, top: int) -> str:
-    """Returns a table of the first `top` layouts, with the number of illegal layouts.
+    """Returns a table of the first `top` layouts, with the number of layouts that are not ranked.
 
     Args:
       searched: the result of the search.
@@ -37,10 +37,10 @@ def search_table(searched: Searched, top: int) -> str:
     )
     if len(searched.found) > top:
         lines.append(f"and {len(searched.found) - top} more; increase top to list them")
-    if searched.illegal:
-        layout, fault = next(iter(searched.illegal.items()))
-        others = f" and {len(searched.illegal) - 1} more" if len(searched.illegal) > 1 else ""
-        lines.append(f"not legal: {layout}{others}. {fault}")
+    if searched.skipped:
+        layout, reason = next(iter(searched.skipped.items()))
+        others = f" and {len(searched.skipped) - 1} more" if len(searched.skipped) > 1 else ""
+        lines.append(f"skipped: {layout}{others}. {reason}")
     return "\n".join(lines)
 
 
@@ -55,11 +55,16 @@ def _why(found: Found, best: Found | None) -> str:
     parts = zip(found.time._fields, found.time, best.time, strict=True)
     name = max(parts, key=lambda part: part[1] - part[2])[0]
     reason = {
-        "compute": "recomputes activations" if found.recompute > best.recompute else "computes more",
+        "compute": "recomputes activations" if found.recompute > best.recompute else _more_work(found, best),
         "links": f"sends {_ratio(found.time.links, best.time.links)} bytes",
         "latency": f"{_ratio(found.time.latency, best.time.latency)} exchanges",
     }[name]
     return f"{slower:.1%} slower: {reason}"
+
+
+def _more_work(found, best):
+    wasted = found.plan.wasted
+    return f"uneven slices waste {wasted:.0%} of the work" if wasted > best.plan.wasted + 0.005 else "computes more"
 
 
 def _ratio(more, less):

@@ -5,8 +5,10 @@ import sys
 
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
+from mtf_imaging.planner.cost.uneven import LIMIT
 from mtf_imaging.program.memory import format_bytes
 
+_MOST_SPLITS = 8
 _BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
 
 
@@ -52,6 +54,7 @@ def _summary(explained, paint):
         yield f"a batch of {explained.batch_size} in {plan.parts} micro-batches{again}"
     if explained.repeated:
         yield f"no rule uses {' or '.join(explained.repeated)}, so processors repeat the same work there"
+    yield from _uneven_lines(explained, paint)
     yield ""
     yield "memory per device"
     for name, variant in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
@@ -86,6 +89,40 @@ def _summary(explained, paint):
         )
     else:
         yield "  Set hardware, for example h200, to estimate the step time and to check whether the memory suffices."
+
+
+def uneven_summary(plan: Plan) -> list[str]:
+    """Returns lines about uneven slices: the share of the work on their tails, and the dimensions."""
+    splits = plan.uneven_splits
+    if not splits:
+        return []
+    more = [f"  and {len(splits) - _MOST_SPLITS} more"] if len(splits) > _MOST_SPLITS else []
+    head = f"uneven slices: {plan.wasted:.1%} of the work is spent on voxels that do not exist"
+    return [head, *(f"  {split}" for split in splits[:_MOST_SPLITS]), *more]
+
+
+def _uneven_lines(explained, paint):
+    """Yields the uneven slices, one notice if they waste much work, and one per dimension with growing halos."""
+    uneven = explained.unevenness
+    lines = uneven_summary(explained.plan)
+    if lines:
+        yield ""
+        yield from lines
+    if explained.plan.wasted > LIMIT:
+        sizes = ", ".join(f"{dim}:{size} instead of {uneven.image[dim]}" for dim, size in uneven.better.items())
+        coarse = any(split.slices.whole < uneven.image.get(split.dim, 0) for split in explained.plan.uneven_splits)
+        yield paint(f"  notice: more than {LIMIT:.0%} of the work is wasted. {_fix(sizes, coarse)}", _RED)
+    for growing in uneven.growing:
+        sizes = " or ".join(f"{growing.dim}:{size}" for size in growing.better)
+        coarse = growing.window.output_size(growing.whole) < uneven.image.get(growing.dim, 0)
+        yield paint(f"  notice: {growing}. {_fix(sizes, coarse)}", _RED)
+
+
+def _fix(sizes, coarse):
+    """Returns the ways out of a notice; `coarse` is whether it concerns a coarse level of the network."""
+    fixes = [f"use {sizes}"] if sizes else []
+    fixes += ["use fewer processors"] + (["gather coarse levels with gather_below"] if coarse else [])
+    return f"Fix: {', or '.join(fixes)}."
 
 
 def _memory_line(explained, name, plan, paint):

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from mtf_imaging.layout import Layout
 from mtf_imaging.planner.search.search import Found, Searched
 
-STEP = 16  # voxels: a U-Net that halves its input four times needs a multiple of 16
-_SIZES = (128, 256, 512, 1024, 64, 32, 16)  # starting sizes, tried in this order until a layout is legal and fits
+STEP = 16  # voxels: other sizes give uneven slices at the coarse levels of most networks
+_SIZES = (128, 256, 512, 1024, 64, 32, 16)  # starting sizes, tried in this order until a layout fits
 _FEW = 4
 _MARGIN = 1.15  # halos take a larger share of small cubes, so memory per voxel underestimates the largest size
 
@@ -20,7 +20,7 @@ def largest_cube(
     tries the layouts that need the least memory.
 
     Args:
-      search_at: a function (size, layouts, limit) -> `Searched`; it ranks up to `limit` legal layouts, None ranks all.
+      search_at: a function (size, layouts, limit) -> `Searched`; it ranks up to `limit` layouts, None ranks all.
       every: the layouts to try.
       memory: bytes that a program can use on each device.
 

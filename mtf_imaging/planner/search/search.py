@@ -1,20 +1,21 @@
-"""Ranking of layouts by memory and step time."""
+"""Ranking of layouts by memory and step time, without layouts that leave processors idle."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from mtf_imaging.errors import MtfImagingError
-from mtf_imaging.layout import Layout
+from mtf_imaging.layout import Layout, UnevenSplit, parse_shape, uneven_splits
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
 from mtf_imaging.program.tracing import check
 from mtf_imaging.training.step import TracedStep
+from mtf_imaging.training.task import Inputs
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A legal layout.
+    """A ranked layout.
 
     Attributes:
       layout: the layout.
@@ -36,12 +37,12 @@ class Searched:
     """The result of a search.
 
     Attributes:
-      found: the legal layouts: first the layouts that fit, by step time, then the others, by memory.
-      illegal: the first fault of each illegal layout.
+      found: the ranked layouts: first the layouts that fit, by step time, then the others, by memory.
+      skipped: the reason for each layout that is not ranked: it leaves processors idle, or the network refuses it.
     """
 
     found: tuple[Found, ...]
-    illegal: dict[Layout, str]
+    skipped: dict[Layout, str]
 
     @property
     def best(self) -> Found | None:
@@ -55,10 +56,12 @@ class Steps:
 
     Args:
       trace: a function (layout, recompute) -> `TracedStep`, or None if the network cannot recompute activations.
+      inputs: the inputs of the step, {name: (shape string, dtype)}.
     """
 
-    def __init__(self, trace: Callable[[Layout, bool], TracedStep | None]):
+    def __init__(self, trace: Callable[[Layout, bool], TracedStep | None], inputs: Inputs):
         self._trace, self._same = trace, {}
+        self.sizes = {dim: size for shape, _ in inputs.values() for dim, size in parse_shape(shape)}
 
     def __call__(self, layout: Layout, recompute: bool) -> TracedStep | None:
         if recompute not in self._same:
@@ -88,18 +91,22 @@ def search(
       memory: bytes that a program can use on each device.
       recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
         the layout with recomputation.
-      only: the number of legal layouts to rank; default: all.
+      only: the number of layouts to rank; default: all.
     """
-    found, illegal, legal = [], {}, 0
+    found, skipped, ranked = [], {}, 0
     for layout in every:
+        idle = idle_processors(layout, steps.sizes)
+        if idle is not None:
+            skipped[layout] = f"{idle}, so processors would be idle"
+            continue
         try:
             step = steps(layout, recompute)
             check(step.traced, layout)
         except MtfImagingError as error:
-            illegal[layout] = first_fault(error)
+            skipped[layout] = first_fault(error)
             continue
-        legal += 1
-        if only is not None and legal > only:
+        ranked += 1
+        if only is not None and ranked > only:
             break
         found.append(_found(layout, recompute, step, hardware, dtype, memory))
         if not found[-1].fits and not recompute:
@@ -107,7 +114,18 @@ def search(
             if again is not None:
                 found.append(_found(layout, True, again, hardware, dtype, memory))
     found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
-    return Searched(tuple(found), illegal)
+    return Searched(tuple(found), skipped)
+
+
+def idle_processors(layout: Layout, sizes: Mapping[str, int]) -> UnevenSplit | None:
+    """Returns the first split of an input that has empty slices, or None.
+
+    Args:
+      layout: the layout.
+      sizes: {dimension: size} of the inputs.
+    """
+    splits = uneven_splits(layout, [tuple(sizes.items())])
+    return next((split for split in splits if split.slices.empty), None)
 
 
 def first_fault(error: MtfImagingError) -> str:
