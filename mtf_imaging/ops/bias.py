@@ -61,6 +61,7 @@ def add_bias(x: mtf.Tensor, bias: mtf.Tensor, name: str | None = None) -> mtf.Te
         raise ShapeError(f"{title}: the bias must have the last dimension of the input {x.shape}, but has {bias.shape}")
     if bias.dtype != x.dtype:
         raise ShapeError(
-            f"{title}: the bias is {bias.dtype.name}, but the input is {x.dtype.name}. Fix: cast the bias with mtf.cast."
+            f"{title}: the bias is {bias.dtype.name}, but the input is {x.dtype.name}. "
+            "Fix: convert the bias with mtf.cast."
         )
     return AddBias(x, bias, name).outputs[0]
