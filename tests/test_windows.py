@@ -144,7 +144,7 @@ def test_plans(window, size, parts, expected):
         (Window(3, padding="VALID"), 4, 3, (1, 1, (1, 0, 0))),  # 2 windows for 3 processors
     ],
 )
-def test_plans_of_unequal_slices(window, size, parts, expected):
+def test_plans_of_uneven_slices(window, size, parts, expected):
     plan = plan_split(window, size, parts)
     assert (plan.before, plan.after, plan.starts) == expected
 

@@ -19,7 +19,7 @@ class LaidOutTensor:
       tensor_list: the stacks, one per shard. Generic gradients, Depend and Assign of mesh_tensorflow use this list.
       widened: {window: this tensor with slices widened by the halo of the window}, shared by the forward and the
         backward pass; also this tensor with other values in its tails, by ("tails", value).
-      masked: whether the tails of unequal slices are 0 (see `tails`). Otherwise they are undefined.
+      masked: whether the tails of uneven slices are 0 (see `tails`). Otherwise they are undefined.
     """
 
     def __init__(self, tensor_list: Iterable[tf.Tensor]) -> None:

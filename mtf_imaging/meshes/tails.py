@@ -24,7 +24,7 @@ _WRITABLE = (tf.float32, tf.float64, tf.int32, tf.int64)
 
 
 class Tail(NamedTuple):
-    """A dimension that is split into unequal slices.
+    """A dimension that is split into uneven slices.
 
     Attributes:
       dim: position of the dimension in the shape of a slice.
@@ -40,7 +40,7 @@ class Tail(NamedTuple):
 
 
 def tails_of(mesh: ShardMeshImpl, shape: mtf.Shape, names: Collection[str] | None = None) -> list[Tail]:
-    """Returns the dimensions of a shape that are split into unequal slices.
+    """Returns the dimensions of a shape that are split into uneven slices.
 
     Args:
       mesh: a `ShardMeshImpl`.

@@ -1,7 +1,7 @@
 """Converts between whole tensors and shards. Each device receives and returns only its own shard.
 
 In this module, `split` has one entry for each dimension of a whole tensor: the mesh axis that splits it, or None. The
-box of a shard is the region of the whole tensor that the slices of its processors cover. If slices are unequal, the
+box of a shard is the region of the whole tensor that the slices of its processors cover. If slices are uneven, the
 whole tensor is extended at its end, so that the boxes are equal (see `tails`).
 """
 

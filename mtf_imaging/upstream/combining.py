@@ -1,4 +1,4 @@
-"""Lowers reductions, `mtf.einsum` and `mtf.Print`; the tails of unequal slices get neutral values first."""
+"""Lowers reductions, `mtf.einsum` and `mtf.Print`; the tails of uneven slices get neutral values first."""
 
 from mtf_imaging.compat import mtf, printed_tensors, reduction_kind
 

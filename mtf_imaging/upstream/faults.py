@@ -29,7 +29,7 @@ def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mappi
       mesh_sizes: {mesh dimension: size}.
       rules: {tensor dimension: mesh dimension}.
     """
-    reasons, unequal_reasons = _reasons(op), _unequal_reasons(op)
+    reasons, uneven_reasons = _reasons(op), _uneven_reasons(op)
     faults = []
     for dim in dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims):
         mesh_dim = rules.get(dim.name, "")
@@ -37,11 +37,11 @@ def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mappi
         if parts > 1 and (dim in reasons or dim.name in reasons):
             why, fix = reasons.get(dim) or reasons[dim.name]
             faults.append(cannot_split(title(op), dim, mesh_dim, parts, why, fix))
-        elif dim.size % parts and dim in unequal_reasons:
-            why, fix = unequal_reasons[dim]
+        elif dim.size % parts and dim in uneven_reasons:
+            why, fix = uneven_reasons[dim]
             above = -(-dim.size // parts) * parts
             fix = f"make '{dim.name}' {above}, or {fix}"
-            faults.append(cannot_split(title(op), dim, mesh_dim, parts, f"its slices would be unequal, and {why}", fix))
+            faults.append(cannot_split(title(op), dim, mesh_dim, parts, f"its slices would be uneven, and {why}", fix))
     return faults
 
 
@@ -52,8 +52,8 @@ def _convolution(op: mtf.Operation) -> str:
     return _CONVOLUTIONS[type(op)]
 
 
-def _unequal_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
-    """Returns {dimension: (reason why it must not be split into unequal slices, alternative to another size)}."""
+def _uneven_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
+    """Returns {dimension: (reason why it must not be split into uneven slices, alternative to another size)}."""
     dims = [dim for t in op.inputs + op.outputs for dim in t.shape.dims]
     if type(op) in _CONVOLUTIONS:
         return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_convolution(op)}"))

@@ -3,7 +3,7 @@
 mesh_tensorflow 0.1.21 changes the splits one mesh dimension at a time. This mixes up slices if two splits change at
 once (`reshape` of x:rows,y:cols to y:cols,x:rows with other sizes), and fails for some other layouts. Here an
 all-to-all changes a single split if the sizes allow it. Otherwise slices are gathered along the mesh dimensions whose
-split changes, reshaped, and split again. If slices are unequal, the latter applies to every split dimension whose size
+split changes, reshaped, and split again. If slices are uneven, the latter applies to every split dimension whose size
 changes, and tails are cut off before the reshape.
 """
 
@@ -30,10 +30,10 @@ def _changes(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[int, tuple[int | No
 
 
 def _resized(before: mtf.Shape, after: mtf.Shape, mesh: ShardMeshImpl) -> set[int]:
-    """Returns the mesh axes that split dimensions of different sizes, at least one of them into unequal slices."""
+    """Returns the mesh axes that split dimensions of different sizes, at least one of them into uneven slices."""
     old, new = (dict(zip(mesh.split_axes(shape), shape.to_integer_list)) for shape in (before, after))
-    unequal = {tail.axis for shape in (before, after) for tail in tails.tails_of(mesh, shape)}
-    return {axis for axis in unequal & old.keys() & new.keys() if old[axis] != new[axis]}
+    uneven = {tail.axis for shape in (before, after) for tail in tails.tails_of(mesh, shape)}
+    return {axis for axis in uneven & old.keys() & new.keys() if old[axis] != new[axis]}
 
 
 def _all_to_all(

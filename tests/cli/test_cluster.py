@@ -77,8 +77,8 @@ def chief(*words, cwd, limit=5 * SOON):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 2, "--seed", 1) == 0
-    unequal = "x:15,y:13,z:16"  # slices of 8 and 7 voxels along x, and of 7 and 6 along y
-    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", unequal]
+    uneven = "x:15,y:13,z:16"  # slices of 8 and 7 voxels along x, and of 7 and 6 along y
+    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", uneven]
     assert run("convert", *words, "--workers", 1) == 0
     return folder
 

@@ -1,4 +1,4 @@
-"""Equal slices have no tails: their graphs have as many nodes as without the masks of unequal slices."""
+"""Equal slices have no tails: their graphs have as many nodes as without the masks of uneven slices."""
 
 import itertools
 

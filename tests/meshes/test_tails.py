@@ -1,4 +1,4 @@
-"""Tails of unequal slices, on one device and on several."""
+"""Tails of uneven slices, on one device and on several."""
 
 import types
 

@@ -1,6 +1,6 @@
 """Windows, resizes and padding of any size over any number of processors equal TensorFlow's on the whole tensor.
 
-Slices are unequal, and the last ones may be empty: 5 voxels over 4 processors are slices of 2, 2, 1 and 0 voxels.
+Slices are uneven, and the last ones may be empty: 5 voxels over 4 processors are slices of 2, 2, 1 and 0 voxels.
 """
 
 import dataclasses

@@ -156,7 +156,7 @@ def _sum_of_sums(image, kernel):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_operations(fn, mesh_shape, layout, dtype):
     if fn is _of_other_shapes and mesh_shape in ("rows:3,cols:5", "rows:4,cols:3"):
-        pytest.skip("a gradient would be a sum over unequal slices, which is refused")
+        pytest.skip("a gradient would be a sum over uneven slices, which is refused")
     inputs = {
         "image": ("batch:2,x:16,y:16,z:8,channels:4", dtype),
         "kernel": ("fx:5,fy:3,fz:1,channels:4,out:6", dtype),

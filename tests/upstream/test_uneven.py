@@ -173,7 +173,7 @@ def test_a_gradient_that_sums_over_uneven_slices_is_refused(op):
     with pytest.raises(mi.LayoutError) as error:
         mi.Program(fn, specs, "rows:3", "x:rows")
     assert (
-        "cannot split 'x' (size 7) over 'rows' (size 3): its slices would be unequal, and the gradient of an input is "
+        "cannot split 'x' (size 7) over 'rows' (size 3): its slices would be uneven, and the gradient of an input is "
         "a sum over it. Fix: drop 'x:rows', or make 'x' 9, or broadcast the input to it first."
     ) in str(error.value)
 

@@ -226,9 +226,9 @@ class Normalize(_NormOperation):
         if not self._in_two_passes:
             return mesh.map_stacks(moments, self._means(mesh, cases.sums(local_norm.power_sums, [x])))
         mean = mesh.map_stacks(lambda m: m[:, :, 0], self._means(mesh, cases.sums(local_norm.sums, [x])))
-        unequal, center = tails.tails_of(mesh, self.inputs[0].shape), mean
-        if unequal:  # the zeros in tails are not at the mean
-            x = tails.fill(mesh, cases.map(local_norm.deviations, [x], [mean]), unequal, 0)
+        uneven, center = tails.tails_of(mesh, self.inputs[0].shape), mean
+        if uneven:  # the zeros in tails are not at the mean
+            x = tails.fill(mesh, cases.map(local_norm.deviations, [x], [mean]), uneven, 0)
             center = mesh.map_stacks(tf.zeros_like, mean)
         squares = cases.sums(local_norm.centered_squares, [x], [center])
         return mean, mesh.map_stacks(lambda v: v[:, :, 0], self._means(mesh, squares))
