@@ -73,6 +73,18 @@ class _ConvOperation(WindowOperation):
     def _filter_names(self, dim: int) -> list[str]:
         return [self._filter_shape.dims[dim].name]
 
+    def _filter_splitting(self, mesh: ShardMeshImpl) -> list[Round]:
+        """Returns the exchanges that give each processor the filters of its groups."""
+        itemsize = self.inputs[1].dtype.size
+        return self._groups.splitting(mesh, mesh.slice_shape(self._filter_shape), itemsize, self._out_dim)
+
+    def _y_splitting(self, mesh: ShardMeshImpl, widened: bool) -> list[Round]:
+        """Returns the exchanges that give each processor the channels of its groups in `y`."""
+        shape = mesh.slice_shape(self._y_shape())
+        for m in self.geometry.adjoint_margins(mesh) or [] if widened else []:
+            shape[m.dim] = m.before + m.size + m.after
+        return self._groups.splitting(mesh, shape, self.inputs[0].dtype.size, self._out_dim)
+
     def _filter_axes(self, mesh: ShardMeshImpl) -> list[int]:
         """Returns the mesh axes along which these filters differ."""
         axes = mesh.split_axes(self._groups.split_shape(mesh, self._filter_shape))
@@ -138,6 +150,7 @@ class Conv(_ConvOperation):
         return [
             self.geometry.widening(mesh, x),
             *self._groups.splitting(mesh, self._wide_slice(mesh), x.dtype.size, self._in_dim),
+            *self._filter_splitting(mesh),
             *self._result_exchanges(mesh, self._out_dim, self._in_dim),
         ]
 
@@ -194,7 +207,12 @@ class ConvInputGrad(_ConvOperation):
             halos = self.geometry.narrowing(mesh, x, self._groups.split_shape(mesh, x.shape))
         else:
             halos = self.geometry.adjoint_widening(mesh, self.inputs[0])
-        return [halos, *self._result_exchanges(mesh, self._in_dim, self._out_dim)]
+        return [
+            halos,
+            *self._y_splitting(mesh, widened=self.geometry.adjoint_margins(mesh) is not None),
+            *self._filter_splitting(mesh),
+            *self._result_exchanges(mesh, self._in_dim, self._out_dim),
+        ]
 
 
 class ConvFilterGrad(_ConvOperation):
@@ -272,6 +290,7 @@ class ConvFilterGrad(_ConvOperation):
         return [
             *rounds,
             *self._groups.splitting(mesh, x_slice, x.dtype.size, self._in_dim),
+            *self._y_splitting(mesh, widened=by_voxels and bool(self.geometry.margins(mesh))),
             *sum_over(self.geometry.summed_axes(mesh, self._batch_dims), self._filter_slice(mesh), df.dtype.size),
             *self._groups.merging(mesh, df, self._out_dim),
         ]
