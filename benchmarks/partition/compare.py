@@ -124,7 +124,7 @@ def _end(process, row, timeout):
 
 
 def _note_differences(rows):
-    """Stores the relative differences of the first two losses from those of the reference, for the same volume."""
+    """Compares the first two losses with the reference, and stores the relative differences of equal volumes."""
     first = next((row for row in rows if row["kind"] == REFERENCE), {})
     reference = first.get("losses")
     for row in rows:

@@ -31,7 +31,7 @@ class Contender:
     Attributes:
       kind: a key of `KINDS`.
       mesh: processors along the first one to three dimensions; () for a kind without a mesh.
-      sizes: voxels along x, y and z if they differ from those of the other contenders, else ().
+      sizes: voxels along x, y and z; () for the volume of the comparison.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Contender:
         return f"{self.kind}{mesh}" + (f"@{'x'.join(map(str, self.sizes))}" if self.sizes else "")
 
     def step(self, step: Step) -> Step:
-        """Returns the step that this contender takes, given that of the comparison."""
+        """Returns the step of the comparison, with the volume of this contender if it has one."""
         return dataclasses.replace(step, sizes=self.sizes) if self.sizes else step
 
     @property

@@ -42,7 +42,7 @@ def add_bias(x: mtf.Tensor, bias: mtf.Tensor, name: str | None = None) -> mtf.Te
 
     `y[..., channels] = x[..., channels] + bias[channels]`
 
-    The values are those of `x + bias`. TensorFlow fuses this operation with a convolution before it and with a leaky
+    The result equals `x + bias`. TensorFlow fuses this operation with a convolution before it and with a leaky
     ReLU after it into one kernel. Every dimension may be split.
 
     Args:
