@@ -48,7 +48,7 @@ class _Columns:
 
     def spread(self, values: tf.Tensor) -> tf.Tensor:
         """Repeats values `[cases, channels]` for every column."""
-        return tf.reshape(tf.tile(values[:, tf.newaxis], [1, self.columns, 1]), [-1])
+        return tf.reshape(tf.tile(values, [1, self.columns]) if self.columns > 1 else values, [-1])
 
     def sum(self, values: tf.Tensor) -> tf.Tensor:
         """Sums values over columns, in float64: the adjoint of `spread`."""
@@ -58,7 +58,7 @@ class _Columns:
 def sums(x: tf.Tensor) -> tf.Tensor:
     """Returns the sum of each channel: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, to_sum=True)
-    return columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2]))[:, tf.newaxis]
+    return tf.expand_dims(columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2])), 1)
 
 
 def deviations(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
@@ -71,7 +71,7 @@ def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns the sum of the squared deviations of each channel from `mean`: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, to_sum=True)
     squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
-    return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))[:, tf.newaxis]
+    return tf.expand_dims(columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2])), 1)
 
 
 def power_sums(x: tf.Tensor) -> tf.Tensor:

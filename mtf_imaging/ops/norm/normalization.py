@@ -34,6 +34,11 @@ class Sharing:
     group: int = 1
 
 
+def _as_cases(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Reshapes tensors of a whole batch to tensors of one case."""
+    return [tf.expand_dims(x, 0) for x in tensors]
+
+
 class _WholeBatch:
     """Statistics of the whole batch: sums run over all dimensions but the channels."""
 
@@ -50,7 +55,7 @@ class _WholeBatch:
 
         def local(*inputs: tf.Tensor) -> tf.Tensor:
             split = len(tensors)
-            return fn(*(x[tf.newaxis] for x in inputs[:split]), *(s[0] for s in inputs[split:]))
+            return fn(*_as_cases(inputs[:split]), *(tf.squeeze(s, [0]) for s in inputs[split:]))
 
         return self._mesh.window_sum(local, [*tensors, *statistics], self._summed, self._channel_axes, batch_ndims=0)
 
@@ -61,7 +66,7 @@ class _WholeBatch:
 
         def local(*inputs: tf.Tensor) -> tf.Tensor:
             split = len(tensors)
-            return fn(*(x[tf.newaxis] for x in inputs[:split]), *inputs[split:])[0]
+            return tf.squeeze(fn(*_as_cases(inputs[:split]), *inputs[split:]), [0])
 
         return self._mesh.window(local, tensors, statistics, self._channel_axes, batch_ndims=0)
 
@@ -139,7 +144,7 @@ class _NormOperation(mtf.Operation):
 
     def _with_cases(self, mesh: ShardMeshImpl, *values: LaidOutTensor) -> list[LaidOutTensor]:
         """Reshapes laid-out `[channels]` to `[cases=1, channels]`, and keeps `[cases, channels]` unchanged."""
-        return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else v[:, tf.newaxis], v) for v in values]
+        return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else tf.expand_dims(v, 1), v) for v in values]
 
     def _means(self, mesh: ShardMeshImpl, sums: LaidOutTensor) -> LaidOutTensor:
         """Returns the means over all values that share statistics, given the sums `[cases, sums, channels]`."""
@@ -225,13 +230,13 @@ class Normalize(_NormOperation):
 
         if not self._in_two_passes:
             return mesh.map_stacks(moments, self._means(mesh, cases.sums(local_norm.power_sums, [x])))
-        mean = mesh.map_stacks(lambda m: m[:, :, 0], self._means(mesh, cases.sums(local_norm.sums, [x])))
+        mean = mesh.map_stacks(lambda m: tf.squeeze(m, [2]), self._means(mesh, cases.sums(local_norm.sums, [x])))
         uneven, center = tails.tails_of(mesh, self.inputs[0].shape), mean
         if uneven:  # the zeros in tails are not at the mean
             x = tails.fill(mesh, cases.map(local_norm.deviations, [x], [mean]), uneven, 0)
             center = mesh.map_stacks(tf.zeros_like, mean)
         squares = cases.sums(local_norm.centered_squares, [x], [center])
-        return mean, mesh.map_stacks(lambda v: v[:, :, 0], self._means(mesh, squares))
+        return mean, mesh.map_stacks(lambda v: tf.squeeze(v, [2]), self._means(mesh, squares))
 
     def _lower(
         self, mesh: ShardMeshImpl, x: LaidOutTensor, scale: LaidOutTensor, offset: LaidOutTensor
@@ -240,7 +245,7 @@ class Normalize(_NormOperation):
         mean, variance = self._moments(mesh, cases, x)
         y = cases.map(normalize, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
         if not self._sharing.by_case:
-            mean, variance = [mesh.map_stacks(lambda s: s[:, 0], s) for s in (mean, variance)]
+            mean, variance = [mesh.map_stacks(lambda s: tf.squeeze(s, [1]), s) for s in (mean, variance)]
         return y, mean, variance
 
 
@@ -321,7 +326,7 @@ class NormalizeGrad(_NormOperation):
         dtype = self.outputs[1].dtype
 
         def weighted(sums: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-            return sums * tf.cast(scale, sums.dtype)[:, :, tf.newaxis]
+            return sums * tf.expand_dims(tf.cast(scale, sums.dtype), 2)
 
         def unstacked(sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return tuple(tf.cast(values, dtype) for values in tf.unstack(sums, axis=2))
@@ -334,4 +339,4 @@ class NormalizeGrad(_NormOperation):
         means = self._means(mesh, mesh.map_stacks(weighted, sums, scale))
         dx = cases.map(gradient, [x, dy], [mean, variance, scale, *mesh.map_stacks(unstacked, means)])
         learned = mesh.map_stacks(unstacked, cases.sum_cases(sums))
-        return dx, *(mesh.map_stacks(lambda s: s[:, 0], s) for s in learned)
+        return dx, *(mesh.map_stacks(lambda s: tf.squeeze(s, [1]), s) for s in learned)
