@@ -60,6 +60,8 @@ PRIVATE = (
         "tensorflow.python.framework.ops", "mesh_tensorflow calls a function that was removed from this module", _TF
     ),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
+    Private("tf.Graph._create_op_internal", "equal constants of a graph become one node", _TF),
+    Private("tf.Graph._device_function_stack", "the device of a constant that is about to be created", _TF),
     Private("tensorflow.compat.v1.variable_scope", "its custom_getter creates the variables of a program", _TF),
     Private(
         "tensorflow.compat.v1.GraphKeys.GLOBAL_STEP",
@@ -113,6 +115,34 @@ def gpu_memory_limit(number: int) -> int:
     from tensorflow.python.client import device_lib  # initializes every device
 
     return next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"GPU:{number}"))
+
+
+@contextlib.contextmanager
+def shared_constants() -> Iterator[None]:
+    """Within the block, equal constants on one device become one node of the current graph.
+
+    More than half of the nodes of a lowered network would otherwise be constants, mostly shapes.
+    """
+    graph = tf1.get_default_graph()
+    create = graph._create_op_internal
+    known: dict[tuple, tf.Operation] = {}
+
+    def create_once(op_type: str, *args: Any, **kwargs: Any) -> tf.Operation:
+        if op_type != "Const":
+            return create(op_type, *args, **kwargs)
+        devices = tuple(spec.display_name for spec in graph._device_function_stack.peek_objs())
+        key = kwargs["attrs"]["value"].tensor.SerializeToString(deterministic=True), devices
+        if key not in known:
+            # An operation that must run before the current control dependencies may use the constant later.
+            with graph.control_dependencies(None):
+                known[key] = create(op_type, *args, **kwargs)
+        return known[key]
+
+    graph._create_op_internal = create_once
+    try:
+        yield
+    finally:
+        del graph._create_op_internal
 
 
 @contextlib.contextmanager

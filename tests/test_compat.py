@@ -48,3 +48,50 @@ def test_the_tests_of_mesh_tensorflow_pass(module, number):
     counts = json.loads(run.stdout.splitlines()[-1])
     assert counts["ran"] == number > counts["skipped"]
     assert not counts["broken"], run.stderr[-4000:]
+
+
+def _constants(graph):
+    return [op for op in graph.get_operations() if op.type == "Const"]
+
+
+def test_equal_constants_of_a_device_are_one_node():
+    with tf.Graph().as_default() as graph, compat.shared_constants():
+        x = tf.zeros([2, 3]) + 1.5
+        y = tf.reshape(x, [3, 2]) + tf.constant(1.5)
+        tf.cast(tf.reshape(x, [6, 1]), tf.float64) + 1.5
+        with tf.device("CPU:1"):
+            tf.reshape(y, [3, 2]) + 1.5
+    values = [
+        (tf.make_ndarray(op.get_attr("value")).tolist(), op.outputs[0].dtype, op.device) for op in _constants(graph)
+    ]
+    assert len(values) == len(set(map(str, values)))
+    assert [value for value, dtype, _ in values if dtype == tf.float32 and value == 1.5] == [1.5, 1.5], "two devices"
+
+
+def test_shared_constants_do_not_wait_for_the_operations_that_their_first_user_waits_for():
+    @tf.function(autograph=False)
+    def f(x):
+        with compat.shared_constants():
+            first = tf.square(x)
+            with tf.control_dependencies([first]):
+                late = x + 2.5
+                later = tf.identity(tf.constant(3.5))
+            early = x * 2.5  # in a cycle if the constant waited for `first`
+            graph = late.graph
+        assert first.op in late.op.control_inputs, "users of shared constants still wait"
+        assert first.op in later.op.control_inputs
+        assert not any(op.control_inputs for op in _constants(graph))
+        return late, early
+
+    late, early = f(tf.constant(2.0))
+    assert (float(late), float(early)) == (4.5, 5.0)
+
+
+def test_constants_of_other_graphs_are_not_shared():
+    with tf.Graph().as_default() as outer, compat.shared_constants():
+        a = tf.constant(1.5)
+        with tf.Graph().as_default():
+            assert tf.constant(1.5).graph is not outer
+        assert tf.constant(1.5) is a
+    with outer.as_default():
+        assert tf.constant(1.5) is not a, "only within the block"

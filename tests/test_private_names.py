@@ -124,7 +124,7 @@ def test_subclasses_use_no_private_attribute_of_their_base_in_mesh_tensorflow():
 
 
 def test_the_table_lists_what_the_adapter_uses():
-    assert {name.rpartition(".")[2] for name in table() if name.startswith("mtf.")} == {
+    assert {name.rpartition(".")[2] for name in table() if name.startswith(("mtf.", "tf."))} == {
         node.attr
         for node in ast.walk(ast.parse(COMPAT.read_text()))
         if isinstance(node, ast.Attribute) and is_private(node.attr)

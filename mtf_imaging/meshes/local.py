@@ -53,7 +53,7 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
     slices = list(args)
     for i, is_stack in enumerate(stacked):
         if is_stack and i not in many:
-            slices[i] = tf.squeeze(args[i], [0])
+            slices[i] = _only_slice(args[i])
     if not many:
         return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))
 
@@ -70,6 +70,13 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
     except ValueError:  # some operations cannot be vectorized, such as a convolution with a different filter per slice
         results = [call(one_slice_each) for one_slice_each in zip(*map(tf.unstack, stacks))]
         return tf.nest.map_structure(lambda *slices: tf.stack(slices), *results)
+
+
+def _only_slice(stack: tf.Tensor) -> tf.Tensor:
+    """Returns the slice of a stack of one."""
+    if not tf.executing_eagerly() and stack.op.type == "ExpandDims" and stack.op.inputs[0].shape == stack.shape[1:]:
+        return stack.op.inputs[0]  # TensorFlow then has two nodes less to optimize
+    return tf.squeeze(stack, [0])
 
 
 @contextlib.contextmanager
@@ -162,7 +169,7 @@ def fold_call(
     """Implements `ShardMeshImpl.window` for one shard; all arguments are its stacks."""
     axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
     if not axes:
-        weights = [tf.squeeze(s[:1], [0]) for s in shared]
+        weights = [_only_slice(s[:1] if s.shape[0] > 1 else s) for s in shared]
         results = fn(*[_flatten_batch(x, batch_ndims) for x in batched], *weights)
         lead = batched[0].shape[: 1 + batch_ndims]
         return tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), results)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mtf_imaging.compat import shared_constants
 from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import Layout, UnevenSplit, format_shape, uneven_splits
 from mtf_imaging.meshes import make_mesh_impl
@@ -90,6 +91,7 @@ class Program(tf.Module):
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
 
+        @shared_constants()
         def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None) -> Any:
             traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
             graph, mesh, outputs, _ = traced
@@ -101,7 +103,9 @@ class Program(tf.Module):
             lowered = lowering.Lowering(graph, traced.needed, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             reads = [variable.read for variable in lowered.variables.values()]
-            with tf.control_dependencies([*tf.nest.flatten(results), *reads, self._masters.read_step()]):
+            # The group keeps the number of edges linear in the number of variables.
+            computed = tf.group(*tf.nest.flatten(results), *reads, self._masters.read_step())
+            with tf.control_dependencies([computed]):
                 assignments = [] if updates == "none" else self.mesh_impl.assignments
                 done = self._masters.assign(assignments, count_step=updates == "all")
             with tf.control_dependencies(done), tf.device(self.mesh_impl.host):

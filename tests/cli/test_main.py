@@ -233,13 +233,16 @@ def test_the_gin_short_form_keeps_its_place_among_gin_params():
 
 
 def test_tensorflow_is_imported_in_silence(tmp_path):
+    """Keras is not imported with TensorFlow, but at its first use."""
     program = (
-        "import os; from mtf_imaging.cli.runtime.quiet import import_tensorflow; import_tensorflow();"
-        "import tensorflow as tf; tf.constant(1); os.write(2, b'seen')"
+        "import os, sys; from mtf_imaging.cli.runtime.quiet import import_tensorflow; import_tensorflow();"
+        "import tensorflow as tf; tf.constant(1); os.write(2, b'seen')\n"
+        "print('keras' in sys.modules, tf.keras.layers.Dense(3)(tf.ones([2, 2])).shape, 'keras' in sys.modules)"
     )
     environment = {"PATH": "", "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-    assert done.stderr == b"seen"
+    assert done.stderr.startswith(b"seen")
+    assert done.stdout == b"False (2, 3) True\n"
 
 
 def test_the_output_of_a_failed_import_is_shown():

@@ -7,6 +7,7 @@ import tempfile
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _SILENT = "3"
+_KERAS = "keras.src.optimizers"  # TensorFlow imports it last, and does without it if the import fails
 
 
 def import_tensorflow() -> None:
@@ -15,10 +16,28 @@ def import_tensorflow() -> None:
     TensorFlow's log lines are hidden unless the user sets TF_CPP_MIN_LOG_LEVEL.
     """
     quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
-    with _buffered_stderr() if quiet else contextlib.nullcontext():  # TensorFlow logs before it reads the level
+    # TensorFlow logs before it reads the level.
+    with _buffered_stderr() if quiet else contextlib.nullcontext(), _postponed(_KERAS):
         from mtf_imaging.meshes.gpus import grow_memory
 
         grow_memory()
+
+
+@contextlib.contextmanager
+def _postponed(module):
+    """Makes imports of a module fail within the block, if it was not imported before.
+
+    Keras takes a quarter of the time of the import of TensorFlow, and this package does not use it. Code of users can
+    import it later, also as `tf.keras`.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ values as an uninterrupted run.
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,16 +59,40 @@ class RandomState:
         for half in halves:
             self._base = mix(self._base + half + u32(0x9E3779B9))
         self._drawn = 0
+        self._keys: dict[Any, Key] = {}
+        self._rows: dict[Any, Rows] = {}
 
     def key(self, name: str) -> Key:
         """Returns the key (two uint32 scalars) of a named operation in this step."""
-        first = mix(tf.bitwise.bitwise_xor(self._base, u32(zlib.crc32(name.encode()))))
-        return first, mix(first + u32(1))
+        at = tf.compat.v1.get_default_graph(), name  # the body of a loop has its own graph
+        if at not in self._keys:
+            first = mix(tf.bitwise.bitwise_xor(self._base, u32(zlib.crc32(name.encode()))))
+            self._keys[at] = first, mix(first + u32(1))
+        return self._keys[at]
 
     def next_key(self) -> Key:
         """Returns the key of the next unnamed operation, numbered in the order of the calls."""
         self._drawn += 1
         return self.key(f"draw {self._drawn}")
+
+    def rows(self, shape: mtf.Shape, slices: Sequence[int], begins: np.ndarray, device: str) -> Rows:
+        """Returns the elements of the slices of a tensor. Tensors of one shape share them.
+
+        Args:
+          shape: shape of the whole tensor, or of one micro-batch of it.
+          slices: shape of a slice.
+          begins: integer array `[slices, dims]`, the position of the first element of each slice.
+          device: the device that computes the positions.
+        """
+        parts = {d: self.part for d, dim in enumerate(shape.dims) if self.part and dim.name == self.part.dim}
+        wholes = [dim.size * (parts[d].count if d in parts else 1) for d, dim in enumerate(shape.dims)]
+        dims = tuple(zip(wholes, slices, strict=True))
+        at = tf.compat.v1.get_default_graph(), device, dims, tuple(parts), begins.tobytes()
+        if at not in self._rows:
+            with tf.device(device):
+                offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
+                self._rows[at] = slice_rows(dims, begins, offsets, self.zero)
+        return self._rows[at]
 
 
 def _from_rows(
@@ -82,22 +106,16 @@ def _from_rows(
       fn: a function from `Rows` to a tensor with one value per element.
       after: a laid-out tensor that must be computed first, or None.
     """
-    axes = mesh.split_axes(shape)
-    slices = mesh.slice_shape(shape)
+    axes, slices = mesh.split_axes(shape), mesh.slice_shape(shape)
     state = mesh.random_state
     assert state is not None, "the mesh has no RandomState; `Program` sets it before lowering"
-    part = state.part
-    parts = {d: part for d, dim in enumerate(shape.dims) if part and dim.name == part.dim}
-    dims = [(dim.size * (parts[d].count if d in parts else 1), n) for d, (dim, n) in enumerate(zip(shape.dims, slices))]
-    offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
     earlier = [[stack] for stack in after.tensor_list] if after else [[]] * len(mesh.devices)
     stacks = []
     for shard, device, dependencies in zip(mesh.grid.shard_coordinates(), mesh.devices, earlier):
         processors = mesh.grid.processor_coordinates(shard) if mesh.is_split(shape) else [()]
         starts = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
-        begins = np.array(starts, np.int64).reshape(len(processors), len(dims))
+        rows = state.rows(shape, slices, np.array(starts, np.int64).reshape(len(processors), len(slices)), device)
         with tf.device(device), tf.control_dependencies(dependencies):
-            rows = slice_rows(dims, begins, offsets, state.zero)
             stacks.append(tf.reshape(fn(rows), [len(processors), *slices]))
     return LaidOutTensor(stacks)
 

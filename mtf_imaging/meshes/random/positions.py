@@ -41,8 +41,8 @@ class Rows:
     The position of element i of a row in the whole tensor is `(first + rest[i]) xor salt`.
 
     Attributes:
-      first: uint32 `[rows]`.
-      salt: uint32 `[rows]`, a hash of the leading dimensions if positions exceed 2^32 and would repeat, else 0.
+      first: uint32 `[rows, 1]`.
+      salt: uint32 `[rows, 1]`, a hash of the leading dimensions if positions exceed 2^32 and would repeat, else 0.
       rest: uint32 `[elements of a row]`.
     """
 
@@ -52,7 +52,7 @@ class Rows:
 
     def bits(self, key: Key) -> tf.Tensor:
         """Returns random bits of all elements, uint32 `[rows, elements]`, for a key of two uint32 scalars."""
-        positions = tf.bitwise.bitwise_xor(self.first[:, None] + self.rest, self.salt[:, None])
+        positions = tf.bitwise.bitwise_xor(self.first + self.rest, self.salt)
         return mix(tf.bitwise.bitwise_xor(positions, key[0]), key[1])
 
     def map(self, fn: Callable[["Rows"], tf.Tensor], dtype: tf.DType) -> tf.Tensor:
@@ -61,7 +61,7 @@ class Rows:
         at_once = max(n for n in range(1, min(rows, AT_ONCE // elements) + 1) if rows % n == 0)
         if at_once == rows:
             return fn(self)
-        groups = [tf.reshape(x, [-1, at_once]) for x in (self.first, self.salt)]
+        groups = [tf.reshape(x, [-1, at_once, 1]) for x in (self.first, self.salt)]
         return tf.map_fn(
             lambda group: fn(Rows(group[0], group[1], self.rest)),
             groups,
@@ -111,4 +111,4 @@ def slice_rows(
         salt = mix(starts(0, inner)[:, None] + within(0, inner) + u32(1))[:, :, None]
         first += np.zeros([len(begins), salt.shape[1], first.shape[2]], np.uint32)
     salt += np.zeros(first.shape, np.uint32)  # tf.broadcast_to and tf.zeros have no uint32 kernels on GPUs
-    return Rows(tf.reshape(first, [-1]), tf.reshape(salt, [-1]), within(split, len(dims)))
+    return Rows(tf.reshape(first, [-1, 1]), tf.reshape(salt, [-1, 1]), within(split, len(dims)))
