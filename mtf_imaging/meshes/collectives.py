@@ -53,6 +53,8 @@ def allreduce(
     """Reduces ("SUM", "MAX" or "MIN") over the processors that differ only along mesh dimensions `axes`."""
     axes = sorted(set(axes))
     reduce_fn, combine = _REDUCE[reduction]
+    if all(grid.local[axis] == 1 for axis in axes):
+        return _combine(stacks, grid, devices, axes, combine)
     views = []
     for stack, device in zip(stacks, devices):
         with tf.device(device):
@@ -233,6 +235,8 @@ def receive(
 ) -> list[tf.Tensor]:
     """Gives processor i along `axis` the slice of processor `source_pcoord[i]`, or a slice of `fill` if it is None."""
     n = grid.local[axis]
+    if n == 1:
+        return _receive_stacks(stacks, grid, devices, axis, source_pcoord, fill)
     views = _per_shard(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
     shape = views[0].shape
     # TensorFlow cannot slice tensors of 4 mesh and 5 tensor dimensions, so the other dimensions are folded.
@@ -247,11 +251,32 @@ def receive(
                     source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n
                 ):
                     if source is None:
-                        value = tf.cast(fill, views[shard].dtype)
+                        value = tf.constant(fill, views[shard].dtype)
                         pieces.append(tf.fill([folded[0], count, folded[2]], value))
                     else:
                         with tf.device(devices[group[source]]):  # otherwise TensorFlow would send the whole stack
                             pieces.append(views[group[source]][:, first : first + count])
                 received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
                 results[shard] = from_grid_full(tf.reshape(received, shape), grid.local)
+    return results
+
+
+def _receive_stacks(
+    stacks: Sequence[tf.Tensor],
+    grid: ShardGrid,
+    devices: Sequence[str],
+    axis: int,
+    source_pcoord: Sequence[int | None],
+    fill: float,
+) -> list[tf.Tensor]:
+    """Does `receive` along a mesh dimension of which each device holds one processor: whole stacks are sent."""
+    results = list(stacks)
+    for group in grid.groups([axis]):
+        for source, shard in zip(source_pcoord, group, strict=True):
+            with tf.device(devices[shard]):
+                if source is None:
+                    stack = stacks[shard]
+                    results[shard] = tf.fill(stack.shape, tf.constant(fill, stack.dtype))
+                else:
+                    results[shard] = tf.identity(stacks[group[source]])
     return results

@@ -18,7 +18,9 @@ from mtf_imaging.ops.inference import is_inference
 class LeakyRelu(mtf.Operation):
     """`y = x where x > 0, else negative_slope x`.
 
-    The gradient is computed from `y`, so `x` is not kept for the backward pass.
+    The gradient is computed from `y`, so `x` is not kept for the backward pass. If a dropout follows, the gradient is
+    computed from its result, and `y` is not kept either: the gradient is 0 where the dropout drops, and the signs are
+    equal elsewhere.
     """
 
     kind = "leaky_relu"
@@ -29,7 +31,11 @@ class LeakyRelu(mtf.Operation):
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
-        return [LeakyReluGrad(self.outputs[0], grad_ys[0], self._negative_slope).outputs[0]]
+        (y,), (dy,) = self.outputs, grad_ys
+        dropout = dy.operation.gradient_of if isinstance(dy.operation, Dropout) else None
+        if dropout and dropout.inputs[0] is y:
+            (y,) = dropout.outputs
+        return [LeakyReluGrad(y, dy, self._negative_slope).outputs[0]]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         x = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
@@ -90,18 +96,24 @@ class Dropout(mtf.Operation):
     """`y = x / (1 - rate)` where a random mask is true, else 0.
 
     The gradient draws the same mask again, so no mask is kept for the backward pass.
+
+    Attributes:
+      gradient_of: the dropout whose gradient this operation computes, with the same mask; None in the forward pass.
     """
 
     kind = "dropout"
 
-    def __init__(self, x: mtf.Tensor, rate: float, key_name: str | None = None, name: str | None = None) -> None:
+    def __init__(
+        self, x: mtf.Tensor, rate: float, name: str | None = None, gradient_of: "Dropout | None" = None
+    ) -> None:
         super().__init__([x], name=name or self.kind)
+        self.gradient_of = gradient_of
         self._rate = rate
-        self._key_name = key_name or self.name
+        self._key_name: str = gradient_of._key_name if gradient_of else self.name
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
-        return [Dropout(grad_ys[0], self._rate, self._key_name, f"{self.kind}_dx").outputs[0]]
+        return [Dropout(grad_ys[0], self._rate, f"{self.kind}_dx", self).outputs[0]]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), lowering.tensors[self.inputs[0]].to_laid_out_tensor()

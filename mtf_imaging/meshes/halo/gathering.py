@@ -49,7 +49,7 @@ def gather(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin], rea
     for m in margins:
         if m.dim >= reached:
             pads[m.dim - reached + 1] = [m.before, m.after]
-    rows = tf.pad(tf.reshape(stack, [-1, *behind]), pads, constant_values=tf.cast(fill, stack.dtype))
+    rows = tf.pad(tf.reshape(stack, [-1, *behind]), pads, constant_values=tf.constant(fill, stack.dtype))
     return tf.gather(rows, _rows(mesh, shape[: 1 + reached], [m for m in margins if m.dim < reached]))
 
 

@@ -24,6 +24,7 @@ import tensorflow as tf
 from mtf_imaging.meshes.halo import far, gathering
 from mtf_imaging.meshes.halo.margin import Margin, Piece, exchanges, is_far, strips
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import reshape
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
@@ -68,7 +69,7 @@ def _write(stack: tf.Tensor, value: tf.Tensor, dim: int, begin: int, size: int) 
     # TensorFlow's kernel is fastest with three dimensions and does not support arbitrary ranks.
     outer, width, inner = math.prod(stack.shape[:axis]), stack.shape[axis], math.prod(stack.shape[axis + 1 :])
     written = tf.raw_ops.TensorStridedSliceUpdate(
-        input=tf.reshape(stack, [outer, width, inner]),
+        input=reshape(stack, [outer, width, inner]),
         begin=[0, begin, 0],
         end=[outer, begin + size, inner],
         strides=[1, 1, 1],
@@ -214,7 +215,7 @@ def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     pads = [[0, 0] for _ in folded.shape]
     for m in margins:
         pads[m.dim + 2 - first] = [m.before, m.after]
-    padded = tf.pad(folded, pads, constant_values=tf.cast(fill, stack.dtype))
+    padded = tf.pad(folded, pads, constant_values=tf.constant(fill, stack.dtype))
     return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 

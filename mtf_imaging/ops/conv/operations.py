@@ -190,7 +190,9 @@ class ConvInputGrad(_ConvOperation):
             return local_conv.conv_input_grad(shape, f, y, strides, padding, dilations)
 
         def widen_then_conv(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
-            return local_conv.conv(y, local_conv.adjoint_filter(f, groups), strides, "VALID", dilations)
+            with tf.control_dependencies([y]):  # otherwise all adjoint filters would exist from the start of a step
+                f = local_conv.adjoint_filter(f, groups)
+            return local_conv.conv(y, f, strides, "VALID", dilations)
 
         if self.geometry.adjoint_margins(mesh) is None:
             y = self._groups.split(mesh, y, self._out_dim)
