@@ -53,7 +53,7 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
     slices = list(args)
     for i, is_stack in enumerate(stacked):
         if is_stack and i not in many:
-            slices[i] = _only_slice(args[i])
+            slices[i] = first_slice(args[i])
     if not many:
         return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))
 
@@ -72,10 +72,12 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
         return tf.nest.map_structure(lambda *slices: tf.stack(slices), *results)
 
 
-def _only_slice(stack: tf.Tensor) -> tf.Tensor:
-    """Returns the slice of a stack of one."""
+def first_slice(stack: tf.Tensor) -> tf.Tensor:
+    """Returns the first slice of a stack, which represents all if they are equal."""
+    if stack.shape[0] > 1:
+        return stack[0]
     if not tf.executing_eagerly() and stack.op.type == "ExpandDims" and stack.op.inputs[0].shape == stack.shape[1:]:
-        return stack.op.inputs[0]  # TensorFlow then has two nodes less to optimize
+        return stack.op.inputs[0]  # the graph then has one node less
     return tf.squeeze(stack, [0])
 
 
@@ -169,10 +171,10 @@ def fold_call(
     """Implements `ShardMeshImpl.window` for one shard; all arguments are its stacks."""
     axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
     if not axes:
-        weights = [_only_slice(s[:1] if s.shape[0] > 1 else s) for s in shared]
+        weights = [first_slice(s) for s in shared]
         results = fn(*[_flatten_batch(x, batch_ndims) for x in batched], *weights)
         lead = batched[0].shape[: 1 + batch_ndims]
-        return tf.nest.map_structure(lambda y: tf.reshape(y, [*lead, *y.shape[1:]]), results)
+        return tf.nest.map_structure(lambda y: reshape(y, [*lead, *y.shape[1:]]), results)
 
     batched_views = [to_grid(x, local) for x in batched]
     shared_views = [to_grid(s, local) for s in shared]

@@ -11,7 +11,7 @@ import mtf_imaging as mi
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.random import positions
 from mtf_imaging.meshes.random.numbers import random_mask
-from mtf_imaging.ops.activation import kept_fraction
+from mtf_imaging.ops.activation import LeakyReluGrad, kept_fraction
 
 
 @pytest.mark.parametrize("layout", [{}, {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,z:cols"}])
@@ -89,3 +89,31 @@ def test_a_rate_drops_the_same_elements_as_keep_prob(keep_prob, rate, dtype):
     new, old = mi.Program(both, {"x": ("x:64,y:63", dtype)}, "rows:2", "x:rows")(x=image)
     np.testing.assert_array_equal(new, old)
     assert abs((new.numpy() != 0).mean() - keep_prob) < 0.02
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.125])
+def test_a_leaky_relu_is_differentiated_from_its_dropout(slope):
+    """The activation is then not kept for the backward pass. If it has other uses, its own signs count."""
+
+    def fn(x):
+        y = mi.ops.leaky_relu(x, slope)
+        dropped = mi.ops.dropout(y, 0.5, name="dropout")
+        loss, ones = mi.mtf.reduce_sum(mi.mtf.square(dropped)), mi.mtf.ones_like(y)
+        gradients = [
+            mi.mtf.gradients([loss], [x])[0],
+            mi.mtf.gradients([loss + mi.mtf.reduce_sum(y)], [x])[0],
+            mi.mtf.gradients([dropped, y], [x], [ones, ones])[0],
+        ]
+        read = [op.inputs[0] for op in x.mesh.graph.operations if isinstance(op, LeakyReluGrad)]
+        assert read == [dropped, y, y]
+        return dropped, *gradients
+
+    # Whole numbers include 0, so a dropped element and an activation of 0 look alike.
+    image = np.random.default_rng(0).integers(-2, 3, (6, 5, 4)).astype(np.float64)
+    inputs = {"x": ("x:6,y:5,z:4", "float64")}
+    program = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols")
+    dropped, *gradients = (value.numpy() for value in program(x=image))
+    mask = mi.Program(lambda x: mi.ops.dropout(x, 0.5), inputs)(x=np.ones_like(image)).numpy()
+    through = [2 * dropped * mask, 2 * dropped * mask + 1, mask + 1]
+    for gradient, dy in zip(gradients, through, strict=True):
+        np.testing.assert_array_equal(gradient, dy * np.where(image > 0, 1, slope))

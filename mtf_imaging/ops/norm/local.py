@@ -1,7 +1,7 @@
 """Normalization on one device: the functions that norms call on their slices.
 
-`x` is `[cases, ..., channels]`. Statistics and trained variables are `[cases, channels]`, where a whole batch counts as
-one case.
+`x` is `[cases, ..., channels]`. Statistics and trained variables are `[cases, channels]` if each case has its own, else
+`[channels]`.
 
 TensorFlow's fused kernels do the work for the dtypes that they support. They are a few times faster than elementwise
 operations, and they do not convert whole tensors to the dtype of the statistics. They only support statistics of each
@@ -22,65 +22,74 @@ FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 class _Columns:
     """A view of `[cases, ..., channels]` for the kernels: `[1, 1, rows, cases x columns x channels]`.
 
+    If all cases share statistics, `cases` is 1 in this view.
+
     Args:
       x: the tensor to view.
+      by_case: whether each case has its own statistics.
       to_sum: whether the view is for sums, which need many columns. For other purposes, one column is fastest, unless
         several cases need a copy anyway.
     """
 
-    def __init__(self, x: tf.Tensor, to_sum: bool) -> None:
+    def __init__(self, x: tf.Tensor, by_case: bool, to_sum: bool) -> None:
         self._shape = x.shape
-        self._cases, *sizes, self._channels = x.shape
+        *sizes, self._channels = x.shape
+        self._cases = [sizes.pop(0)] if by_case else []
+        self._copies = math.prod(self._cases) > 1
         self.columns = 1
-        while (to_sum or self._cases > 1) and self.columns * self.columns < math.prod(sizes):
+        while (to_sum or self._copies) and self.columns * self.columns < math.prod(sizes):
             self.columns *= sizes.pop()
         self.rows = math.prod(sizes)
 
     def view(self, x: tf.Tensor) -> tf.Tensor:
-        if self._cases > 1:
-            x = tf.transpose(tf.reshape(x, [self._cases, self.rows, -1]), [1, 0, 2])
+        if self._copies:
+            x = tf.transpose(tf.reshape(x, [*self._cases, self.rows, -1]), [1, 0, 2])
         return tf.reshape(x, [1, 1, self.rows, -1])
 
     def undo(self, view: tf.Tensor) -> tf.Tensor:
-        if self._cases > 1:
-            view = tf.transpose(tf.reshape(view, [self.rows, self._cases, -1]), [1, 0, 2])
+        if self._copies:
+            view = tf.transpose(tf.reshape(view, [self.rows, *self._cases, -1]), [1, 0, 2])
         return tf.reshape(view, self._shape)
 
     def spread(self, values: tf.Tensor) -> tf.Tensor:
-        """Repeats values `[cases, channels]` for every column."""
-        return tf.reshape(tf.tile(values, [1, self.columns]) if self.columns > 1 else values, [-1])
+        """Repeats statistics for every column."""
+        if self.columns > 1:
+            values = tf.tile(values, [1] * len(self._cases) + [self.columns])
+        return values if len(values.shape) == 1 else tf.reshape(values, [-1])
 
-    def sum(self, values: tf.Tensor) -> tf.Tensor:
-        """Sums values over columns, in float64: the adjoint of `spread`."""
-        return tf.reduce_sum(tf.reshape(tf.cast(values, tf.float64), [self._cases, self.columns, self._channels]), 1)
+    def sum(self, *values: tf.Tensor) -> tf.Tensor:
+        """Sums values over columns, the adjoint of `spread`: float64, `[cases, values, channels]`."""
+        every = tf.cast(tf.stack(values), tf.float64)
+        totals = tf.reduce_sum(tf.reshape(every, [len(values), *self._cases, self.columns, self._channels]), axis=-2)
+        return tf.transpose(totals, [1, 0, 2]) if self._cases else totals
 
 
-def sums(x: tf.Tensor) -> tf.Tensor:
+def sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     """Returns the sum of each channel: float64, `[cases, 1, channels]`."""
-    columns = _Columns(x, to_sum=True)
-    return tf.expand_dims(columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2])), 1)
+    columns = _Columns(x, by_case, to_sum=True)
+    return columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2]))
 
 
 def deviations(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns `x - mean`."""
-    columns = _Columns(x, to_sum=False)
+    columns = _Columns(x, _of_cases(mean), to_sum=False)
     return columns.undo(columns.view(x) - columns.spread(mean))
 
 
 def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns the sum of the squared deviations of each channel from `mean`: float64, `[cases, 1, channels]`."""
-    columns = _Columns(x, to_sum=True)
+    columns = _Columns(x, _of_cases(mean), to_sum=True)
     squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
-    return tf.expand_dims(columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2])), 1)
+    return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))
 
 
-def power_sums(x: tf.Tensor) -> tf.Tensor:
+def power_sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     """Returns the sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
 
     One pass over `x` computes both. Their precision is sufficient for a float32 variance: if the mean is 10,000
     standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
     """
-    columns = _Columns(x, to_sum=True)
+    columns = _Columns(x, by_case, to_sum=True)
     rows, x = columns.rows, columns.view(x)
     ones, nothing = tf.ones(x.shape[3:]), tf.zeros([0])
     _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
@@ -88,7 +97,12 @@ def power_sums(x: tf.Tensor) -> tf.Tensor:
     )
     variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
-    return rows * tf.stack([columns.sum(mean), columns.sum(variance + tf.square(mean))], axis=1)
+    return rows * columns.sum(mean, variance + tf.square(mean))
+
+
+def _of_cases(statistics: tf.Tensor) -> bool:
+    """Returns whether each case has its own statistics."""
+    return len(statistics.shape) == 2
 
 
 def _normalize(
@@ -110,7 +124,7 @@ def normalize(
     x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 ) -> tf.Tensor:
     """Returns `(x - mean) / sqrt(variance + epsilon) scale + offset`."""
-    columns = _Columns(x, to_sum=False)
+    columns = _Columns(x, _of_cases(mean), to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
     if x.dtype in FUSED_DTYPES:
         y, *_ = tf.raw_ops.FusedBatchNormV3(
@@ -129,7 +143,7 @@ def normalize(
 
 def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Returns the sums of `dy (x - mean) / sqrt(variance + epsilon)` and `dy`: float64, `[cases, 2, channels]`."""
-    columns = _Columns(x, to_sum=True)
+    columns = _Columns(x, _of_cases(mean), to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
     if x.dtype in FUSED_DTYPES:
         _, dy_normal, dy_sum, *_ = tf.raw_ops.FusedBatchNormGradV3(
@@ -145,7 +159,7 @@ def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Ten
     else:
         normal = _normalize(x, mean, variance, 1, 0, epsilon)
         dy_normal, dy_sum = tf.reduce_sum(dy * normal, axis=[0, 1, 2]), tf.reduce_sum(dy, axis=[0, 1, 2])
-    return tf.stack([columns.sum(dy_normal), columns.sum(dy_sum)], axis=1)
+    return columns.sum(dy_normal, dy_sum)
 
 
 def gradient(

@@ -15,6 +15,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import first_slice
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
 
@@ -34,13 +35,10 @@ class Sharing:
     group: int = 1
 
 
-def _as_cases(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Reshapes tensors of a whole batch to tensors of one case."""
-    return [tf.expand_dims(x, 0) for x in tensors]
-
-
 class _WholeBatch:
     """Statistics of the whole batch: sums run over all dimensions but the channels."""
+
+    by_case = False
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         *axes, channel_axis = mesh.split_axes(shape)
@@ -51,11 +49,11 @@ class _WholeBatch:
     def sums(
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor] = ()
     ) -> LaidOutTensor:
-        """Sums `fn(*tensors, *statistics) -> [cases, sums, channels]` over processors."""
+        """Sums `fn(*tensors, *statistics) -> [sums, channels]` over processors."""
 
         def local(*inputs: tf.Tensor) -> tf.Tensor:
             split = len(tensors)
-            return fn(*_as_cases(inputs[:split]), *(tf.squeeze(s, [0]) for s in inputs[split:]))
+            return fn(*inputs[:split], *map(first_slice, inputs[split:]))
 
         return self._mesh.window_sum(local, [*tensors, *statistics], self._summed, self._channel_axes, batch_ndims=0)
 
@@ -63,12 +61,7 @@ class _WholeBatch:
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
     ) -> LaidOutTensor:
         """Returns `fn(*tensors, *statistics)`, with the shape of the first tensor."""
-
-        def local(*inputs: tf.Tensor) -> tf.Tensor:
-            split = len(tensors)
-            return tf.squeeze(fn(*_as_cases(inputs[:split]), *inputs[split:]), [0])
-
-        return self._mesh.window(local, tensors, statistics, self._channel_axes, batch_ndims=0)
+        return self._mesh.window(fn, tensors, statistics, self._channel_axes, batch_ndims=0)
 
     def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
         """Sums over all cases."""
@@ -86,8 +79,10 @@ class _WholeBatch:
 class _EachCase:
     """Statistics of each case: sums run over the dimensions between the first one and the channels.
 
-    The methods are those of `_WholeBatch`.
+    The methods are those of `_WholeBatch`; sums are `[cases, sums, channels]`.
     """
+
+    by_case = True
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         self._case_axis, *axes, _ = mesh.split_axes(shape)
@@ -103,13 +98,14 @@ class _EachCase:
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
     ) -> LaidOutTensor:
         def spread(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:  # to every slice and case of the shard
+            values = values if len(values.shape) == 3 else tf.expand_dims(values, 1)
             return tf.broadcast_to(values, [*x.shape[:2], values.shape[-1]])
 
         statistics = [self._mesh.map_stacks(spread, tensors[0], s) for s in statistics]
         return self._mesh.window(fn, [*tensors, *statistics], batch_ndims=1)
 
     def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
-        sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1, keepdims=True), sums)
+        sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1), sums)
         return self._allreduce(sums, [] if self._case_axis is None else [self._case_axis])
 
     def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
@@ -125,7 +121,8 @@ class _EachCase:
 class _NormOperation(mtf.Operation):
     """Base class of the normalization and its gradient.
 
-    Laid-out statistics and trained variables are `[cases, channels]`, where a whole batch counts as one case.
+    Statistics are `[cases, channels]` if each case has its own, else `[channels]` like trained variables. Sums have one
+    more dimension before the channels.
     """
 
     def __init__(self, kind: str, inputs: Sequence[mtf.Tensor], sharing: Sharing, epsilon: float, name: str) -> None:
@@ -142,12 +139,8 @@ class _NormOperation(mtf.Operation):
     def _cases(self, mesh: ShardMeshImpl) -> _WholeBatch | _EachCase:
         return (_EachCase if self._sharing.by_case else _WholeBatch)(mesh, self.inputs[0].shape)
 
-    def _with_cases(self, mesh: ShardMeshImpl, *values: LaidOutTensor) -> list[LaidOutTensor]:
-        """Reshapes laid-out `[channels]` to `[cases=1, channels]`, and keeps `[cases, channels]` unchanged."""
-        return [mesh.map_stacks(lambda v: v if len(v.shape) == 3 else tf.expand_dims(v, 1), v) for v in values]
-
     def _means(self, mesh: ShardMeshImpl, sums: LaidOutTensor) -> LaidOutTensor:
-        """Returns the means over all values that share statistics, given the sums `[cases, sums, channels]`."""
+        """Returns the means over all values that share statistics, given their sums."""
         dims = self.inputs[0].shape.dims
         count = math.prod(d.size for d in dims[1 if self._sharing.by_case else 0 : -1])
         means = mesh.map_stacks(lambda s: s / count, sums)
@@ -163,8 +156,9 @@ class _NormOperation(mtf.Operation):
         if axis is None:
             return mesh.map_stacks(group_mean, means)
         # Every processor gets the means of all channels, which are only a few numbers.
-        means = mesh.map_stacks(group_mean, tails.gather(mesh, means, {axis: 2}, {2: dims[-1].size}))
-        return tails.scatter(mesh, means, {axis: 2})
+        last = len(means.slice_shape) - 1
+        means = mesh.map_stacks(group_mean, tails.gather(mesh, means, {axis: last}, {last: dims[-1].size}))
+        return tails.scatter(mesh, means, {axis: last})
 
     def _axis_within_groups(self, mesh: ShardMeshImpl) -> int | None:
         """Returns the mesh axis that splits a group of channels over several slices, or None."""
@@ -220,33 +214,32 @@ class Normalize(_NormOperation):
     def _moments(
         self, mesh: ShardMeshImpl, cases: _WholeBatch | _EachCase, x: LaidOutTensor
     ) -> tuple[LaidOutTensor, LaidOutTensor]:
-        """Returns the mean and the variance of the values that share statistics, both `[cases, channels]`."""
+        """Returns the mean and the variance of the values that share statistics."""
         dtype = self.outputs[1].dtype
 
         def moments(means: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            mean, mean_square = tf.unstack(means, axis=2)
+            mean, mean_square = tf.unstack(means, axis=-2)
             variance = tf.maximum(mean_square - tf.square(mean), 0)
             return tf.cast(mean, dtype), tf.cast(variance, dtype)
 
         if not self._in_two_passes:
-            return mesh.map_stacks(moments, self._means(mesh, cases.sums(local_norm.power_sums, [x])))
-        mean = mesh.map_stacks(lambda m: tf.squeeze(m, [2]), self._means(mesh, cases.sums(local_norm.sums, [x])))
+            power_sums = functools.partial(local_norm.power_sums, by_case=cases.by_case)
+            return mesh.map_stacks(moments, self._means(mesh, cases.sums(power_sums, [x])))
+        sums = functools.partial(local_norm.sums, by_case=cases.by_case)
+        mean = mesh.map_stacks(lambda m: tf.squeeze(m, [-2]), self._means(mesh, cases.sums(sums, [x])))
         uneven, center = tails.tails_of(mesh, self.inputs[0].shape), mean
         if uneven:  # the zeros in tails are not at the mean
             x = tails.fill(mesh, cases.map(local_norm.deviations, [x], [mean]), uneven, 0)
             center = mesh.map_stacks(tf.zeros_like, mean)
         squares = cases.sums(local_norm.centered_squares, [x], [center])
-        return mean, mesh.map_stacks(lambda v: tf.squeeze(v, [2]), self._means(mesh, squares))
+        return mean, mesh.map_stacks(lambda v: tf.squeeze(v, [-2]), self._means(mesh, squares))
 
     def _lower(
         self, mesh: ShardMeshImpl, x: LaidOutTensor, scale: LaidOutTensor, offset: LaidOutTensor
     ) -> tuple[LaidOutTensor, ...]:
         cases, normalize = self._cases(mesh), functools.partial(local_norm.normalize, epsilon=self._epsilon)
         mean, variance = self._moments(mesh, cases, x)
-        y = cases.map(normalize, [x], [mean, variance, *self._with_cases(mesh, scale, offset)])
-        if not self._sharing.by_case:
-            mean, variance = [mesh.map_stacks(lambda s: tf.squeeze(s, [1]), s) for s in (mean, variance)]
-        return y, mean, variance
+        return cases.map(normalize, [x], [mean, variance, scale, offset]), mean, variance
 
 
 class NormalizeGrad(_NormOperation):
@@ -326,17 +319,16 @@ class NormalizeGrad(_NormOperation):
         dtype = self.outputs[1].dtype
 
         def weighted(sums: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-            return sums * tf.expand_dims(tf.cast(scale, sums.dtype), 2)
+            ones = [1] * (len(sums.shape) - len(scale.shape))
+            return sums * tf.reshape(tf.cast(scale, sums.dtype), [scale.shape[0], *ones, scale.shape[-1]])
 
-        def unstacked(sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return tuple(tf.cast(values, dtype) for values in tf.unstack(sums, axis=2))
+        def unstacked(sums: tf.Tensor) -> list[tf.Tensor]:
+            return tf.unstack(tf.cast(sums, dtype), axis=-2)
 
         cases = self._cases(mesh)
-        mean, variance, scale = self._with_cases(mesh, mean, variance, scale)
         gradient_sums = functools.partial(local_norm.gradient_sums, epsilon=self._epsilon)
         gradient = functools.partial(local_norm.gradient, epsilon=self._epsilon)
         sums = cases.sums(gradient_sums, [x, dy], [mean, variance])
         means = self._means(mesh, mesh.map_stacks(weighted, sums, scale))
         dx = cases.map(gradient, [x, dy], [mean, variance, scale, *mesh.map_stacks(unstacked, means)])
-        learned = mesh.map_stacks(unstacked, cases.sum_cases(sums))
-        return dx, *(mesh.map_stacks(lambda s: tf.squeeze(s, [1]), s) for s in learned)
+        return dx, *mesh.map_stacks(unstacked, cases.sum_cases(sums))
