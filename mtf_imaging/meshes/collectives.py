@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.meshes.local import from_grid, from_grid_full, to_grid
+from mtf_imaging.meshes.local import constant, from_grid, from_grid_full, to_grid
 
 _REDUCE = {
     "SUM": (tf.reduce_sum, tf.add_n),
@@ -235,7 +235,7 @@ def receive(
 ) -> list[tf.Tensor]:
     """Gives processor i along `axis` the slice of processor `source_pcoord[i]`, or a slice of `fill` if it is None."""
     n = grid.local[axis]
-    if n == 1:
+    if grid.stack_size == 1:
         return _receive_stacks(stacks, grid, devices, axis, source_pcoord, fill)
     views = _per_shard(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
     shape = views[0].shape
@@ -251,7 +251,7 @@ def receive(
                     source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n
                 ):
                     if source is None:
-                        value = tf.constant(fill, views[shard].dtype)
+                        value = constant(fill, views[shard].dtype)
                         pieces.append(tf.fill([folded[0], count, folded[2]], value))
                     else:
                         with tf.device(devices[group[source]]):  # otherwise TensorFlow would send the whole stack
@@ -269,14 +269,14 @@ def _receive_stacks(
     source_pcoord: Sequence[int | None],
     fill: float,
 ) -> list[tf.Tensor]:
-    """Does `receive` along a mesh dimension of which each device holds one processor: whole stacks are sent."""
+    """Does `receive` for devices with one processor each, which send their whole shards."""
     results = list(stacks)
     for group in grid.groups([axis]):
         for source, shard in zip(source_pcoord, group, strict=True):
             with tf.device(devices[shard]):
                 if source is None:
                     stack = stacks[shard]
-                    results[shard] = tf.fill(stack.shape, tf.constant(fill, stack.dtype))
+                    results[shard] = tf.fill(stack.shape, constant(fill, stack.dtype))
                 else:
                     results[shard] = tf.identity(stacks[group[source]])
     return results

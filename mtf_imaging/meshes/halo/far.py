@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from mtf_imaging.meshes.halo.margin import Margin
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
@@ -71,7 +72,7 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) ->
             line = tf.concat(pieces[shard], 1)
             before, after = ends[shard][0], width - ends[shard][1]
             if before or after:
-                line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=tf.constant(fill, line.dtype))
+                line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=constant(fill, line.dtype))
             stacks.append(_stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape))
     return LaidOutTensor(stacks)
 

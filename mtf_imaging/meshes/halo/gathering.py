@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.meshes.halo.margin import Margin
+from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 _ROW = 48  # minimum bytes of a row; for shorter rows, the indices would take a large share of the time
@@ -49,7 +50,7 @@ def gather(mesh: ShardMeshImpl, stack: tf.Tensor, margins: Sequence[Margin], rea
     for m in margins:
         if m.dim >= reached:
             pads[m.dim - reached + 1] = [m.before, m.after]
-    rows = tf.pad(tf.reshape(stack, [-1, *behind]), pads, constant_values=tf.constant(fill, stack.dtype))
+    rows = tf.pad(tf.reshape(stack, [-1, *behind]), pads, constant_values=constant(fill, stack.dtype))
     return tf.gather(rows, _rows(mesh, shape[: 1 + reached], [m for m in margins if m.dim < reached]))
 
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 from mtf_imaging.meshes.halo import far, gathering
 from mtf_imaging.meshes.halo.margin import Margin, Piece, exchanges, is_far, strips
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.local import reshape
+from mtf_imaging.meshes.local import constant, reshape
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
@@ -215,7 +215,7 @@ def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     pads = [[0, 0] for _ in folded.shape]
     for m in margins:
         pads[m.dim + 2 - first] = [m.before, m.after]
-    padded = tf.pad(folded, pads, constant_values=tf.constant(fill, stack.dtype))
+    padded = tf.pad(folded, pads, constant_values=constant(fill, stack.dtype))
     return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 

@@ -54,6 +54,7 @@ class Adam(Optimizer):
             output_shape=[variable.shape] * 3,
             output_dtype=[variable.master_dtype] * 3,
             splittable_dims=variable.shape.dims,
+            grad_function=0,  # none
             name="adam",
         )
         mtf.assign(mean_slot, mean)
