@@ -91,7 +91,7 @@ def test_a_layout_splits_work_and_memory():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "recompute", "gib"), [("float32", False, 2.06), ("bfloat16", False, 1.35), ("bfloat16", True, 0.97)]
+    ("dtype", "recompute", "gib"), [("float32", False, 1.89), ("bfloat16", False, 1.15), ("bfloat16", True, 0.83)]
 )
 def test_memory_is_near_what_was_measured(dtype, recompute, gib):
     """The measured peaks at 96^3 are from docs/evidence/memory.md.
@@ -247,7 +247,7 @@ def test_halos_that_grow_with_the_number_of_the_slice():
     assert growing(32) == growing(33, stride=1) == growing(33, mesh="rows:1") == ()
 
 
-@pytest.mark.parametrize(("size", "batch", "better"), [(36, 1, {"x": 37}), (32, 5, {"batch": 4}), (32, 4, {})])
+@pytest.mark.parametrize(("size", "batch", "better"), [(36, 1, {"x": 38}), (32, 5, {"batch": 4}), (32, 4, {})])
 def test_a_wasteful_layout_is_told_the_nearest_size(size, batch, better):
     step = TrainingStep(
         LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adam(), (size, 8, 8), batch, 1, "float32"
