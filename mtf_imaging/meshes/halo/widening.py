@@ -28,6 +28,9 @@ from mtf_imaging.meshes.local import constant, reshape
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
+_PADDED_DIMENSIONS = 6
+
+
 class _Stage(NamedTuple):
     """Margins that are widened together, or a single far margin."""
 
@@ -84,6 +87,29 @@ def _shifted(mesh: ShardMeshImpl, x: LaidOutTensor, axis: int, distance: int, fi
     return mesh.receive(x, axis, [i - distance if 0 <= i - distance < n else None for i in range(n)], fill)
 
 
+def _map_receivers(
+    mesh: ShardMeshImpl,
+    fn: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    x: LaidOutTensor,
+    values: LaidOutTensor,
+    axis: int,
+    distance: int,
+) -> LaidOutTensor:
+    """Calls `fn(stack of x, stack of values)` on shards with a processor that `_shifted` gave the slice of another.
+
+    All other shards would write or add the fill value, which changes nothing.
+    """
+    local, n = mesh.grid.local[axis], mesh.shape[axis].size
+    stacks = []
+    for shard, device, stack, value in zip(
+        mesh.grid.shard_coordinates(), mesh.devices, x.tensor_list, values.tensor_list, strict=True
+    ):
+        first = shard[axis] * local - distance
+        with tf.device(device):
+            stacks.append(fn(stack, value) if first < n and first + local > 0 else stack)
+    return LaidOutTensor(stacks)
+
+
 def _read_strip(stack: tf.Tensor, dim: int, begin: int, size: int, own: Sequence[Margin]) -> tf.Tensor:
     """Reads a strip along `dim`, without the margins along the dimensions of `own`."""
     begins, sizes = _index(len(stack.shape), dim, begin, size)
@@ -99,7 +125,11 @@ def _fill_margin(
     dim, voxels = margin.dim, piece.voxels
     values = mesh.map_stacks(lambda s: _read_strip(s, dim, piece.source, voxels, own), x)
     values = _shifted(mesh, values, margin.axis, piece.distance, fill)
-    return mesh.map_stacks(lambda s, v: _write(s, _pad(v, own, fill), dim, piece.target, voxels), x, values)
+
+    def write(stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+        return _write(stack, _pad(value, own, fill), dim, piece.target, voxels)
+
+    return _map_receivers(mesh, write, x, values, margin.axis, piece.distance)
 
 
 def _return_margin(
@@ -113,7 +143,7 @@ def _return_margin(
     def add(stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         return _write(stack, _read(stack, dim, piece.source, voxels) + _pad(value, own, 0), dim, piece.source, voxels)
 
-    return mesh.map_stacks(add, dx, values)
+    return _map_receivers(mesh, add, dx, values, margin.axis, -piece.distance)
 
 
 def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], fill: float = 0) -> LaidOutTensor:
@@ -205,18 +235,18 @@ def _padded(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -
 def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     """Pads a stack along all margins at once.
 
-    TensorFlow's CPU kernel supports at most 6 dimensions, so leading dimensions are joined.
+    TensorFlow's CPU kernel supports at most 6 dimensions. For more, the leading dimensions are joined.
     """
     margins = [m for m in margins if m.before or m.after]
     if not margins:
         return stack
-    first = min(m.dim for m in margins) + 1
-    folded = tf.reshape(stack, [-1, *stack.shape[first:]])
+    first = min(m.dim for m in margins) + 1 if len(stack.shape) > _PADDED_DIMENSIONS else 1
+    folded = reshape(stack, [math.prod(stack.shape[:first]), *stack.shape[first:]])
     pads = [[0, 0] for _ in folded.shape]
     for m in margins:
         pads[m.dim + 2 - first] = [m.before, m.after]
     padded = tf.pad(folded, pads, constant_values=constant(fill, stack.dtype))
-    return tf.reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
+    return reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 
 def _starts(mesh: ShardMeshImpl, m: Margin) -> Iterator[list[int]]:
