@@ -27,7 +27,6 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import constant, reshape
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-
 _PADDED_DIMENSIONS = 6
 
 
