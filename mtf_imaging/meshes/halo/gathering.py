@@ -4,6 +4,10 @@ A row is the contiguous memory behind the last gathered dimension. The gather co
 the slice that contains it. Rows beyond the border of the whole tensor are copied from one additional row of `fill`.
 TensorFlow's CPU kernel takes as long for the gather as for padding the stack. Writing margins into the padded stack
 took another three times as long.
+
+`tf.gather_nd` without the additional row, followed by a pad that TensorFlow fuses into the convolution, is faster for
+one convolution. In a training step, the filter's gradient reads the padded gradient as well. TensorFlow (2.21) removes
+the pad nevertheless, notices that it is missing, and then fuses nothing in the whole graph.
 """
 
 import math
