@@ -133,7 +133,7 @@ def shared_constants() -> Iterator[None]:
         devices = tuple(spec.display_name for spec in graph._device_function_stack.peek_objs())
         key = kwargs["attrs"]["value"].tensor.SerializeToString(deterministic=True), devices
         if key not in known:
-            # An operation that must run before the current control dependencies may use the constant later.
+            # Other users of the constant must not wait for the control dependencies of its first user.
             with graph.control_dependencies(None):
                 known[key] = create(op_type, *args, **kwargs)
         return known[key]

@@ -76,7 +76,7 @@ def test_shared_constants_do_not_wait_for_the_operations_that_their_first_user_w
             with tf.control_dependencies([first]):
                 late = x + 2.5
                 later = tf.identity(tf.constant(3.5))
-            early = x * 2.5  # in a cycle if the constant waited for `first`
+            early = x * 2.5
             graph = late.graph
         assert first.op in late.op.control_inputs, "users of shared constants still wait"
         assert first.op in later.op.control_inputs

@@ -117,3 +117,32 @@ def test_a_leaky_relu_is_differentiated_from_its_dropout(slope):
     through = [2 * dropped * mask, 2 * dropped * mask + 1, mask + 1]
     for gradient, dy in zip(gradients, through, strict=True):
         np.testing.assert_array_equal(gradient, dy * np.where(image > 0, 1, slope))
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9])
+def test_elements_are_dropped_independently_of_each_other(rate):
+    """Neighbors along every dimension, other operations, other steps and other seeds are not correlated."""
+    sizes = (32, 32, 32, 4)
+
+    def fn(x):
+        return mi.ops.dropout(x, rate, name="first"), mi.ops.dropout(x, rate, name="second")
+
+    masks = []
+    for seed in (0, 1):
+        program = mi.Program(fn, {"x": "x:32,y:32,z:32,channels:4"}, seed=seed, updates="all")
+        for step in (0, 1):
+            program.step.assign(step)
+            masks += [mask.numpy() != 0 for mask in program(x=np.ones(sizes, np.float32))]
+    kept = 1 - rate
+    centered = [(mask - kept) / np.sqrt(kept * rate) for mask in masks]
+    n = centered[0].size
+    for i, mask in enumerate(centered):
+        assert abs(mask.mean()) < 5 / np.sqrt(n)
+        for axis in range(4):
+            for distance in (1, 2, 3):
+                neighbors = mask * np.roll(mask, distance, axis)
+                assert abs(neighbors.mean()) < 5 / np.sqrt(n), f"neighbors along {axis}, {distance} apart"
+            along = mask.mean(axis) * np.sqrt(sizes[axis])
+            assert abs((along**2).mean() - 1) < 5 * np.sqrt(2 / along.size), f"sums along {axis}"
+        for other in centered[:i]:
+            assert abs((mask * other).mean()) < 5 / np.sqrt(n)
