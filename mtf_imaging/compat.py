@@ -125,20 +125,20 @@ def shared_constants() -> Iterator[None]:
     """
     graph = tf1.get_default_graph()
     create = graph._create_op_internal
-    known: dict[tuple, tf.Operation] = {}
+    constants: dict[tuple, tf.Operation] = {}
 
-    def create_once(op_type: str, *args: Any, **kwargs: Any) -> tf.Operation:
+    def create_shared(op_type: str, *args: Any, **kwargs: Any) -> tf.Operation:
         if op_type != "Const":
             return create(op_type, *args, **kwargs)
         devices = tuple(spec.display_name for spec in graph._device_function_stack.peek_objs())
         key = kwargs["attrs"]["value"].tensor.SerializeToString(deterministic=True), devices
-        if key not in known:
+        if key not in constants:
             # Other users of the constant must not wait for the control dependencies of its first user.
             with graph.control_dependencies(None):
-                known[key] = create(op_type, *args, **kwargs)
-        return known[key]
+                constants[key] = create(op_type, *args, **kwargs)
+        return constants[key]
 
-    graph._create_op_internal = create_once
+    graph._create_op_internal = create_shared
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.meshes.local import constant, from_grid, from_grid_full, to_grid
+from mtf_imaging.meshes.local import constant, from_grid, from_grid_full, reshape, to_grid
 
 _REDUCE = {
     "SUM": (tf.reduce_sum, tf.add_n),
@@ -234,14 +234,15 @@ def receive(
     fill: float,
 ) -> list[tf.Tensor]:
     """Gives processor i along `axis` the slice of processor `source_pcoord[i]`, or a slice of `fill` if it is None."""
-    n = grid.local[axis]
-    if grid.stack_size == 1:
-        return _receive_stacks(stacks, grid, devices, axis, source_pcoord, fill)
-    views = _per_shard(lambda s: _full_along(to_grid(s, grid.local), axis, grid.local), devices, stacks)
-    shape = views[0].shape
+    n, slice_shape = grid.local[axis], stacks[0].shape[1:]
+    shape = [grid.stack_size, *slice_shape]
     # TensorFlow cannot slice tensors of 4 mesh and 5 tensor dimensions, so the other dimensions are folded.
-    folded = [math.prod(shape[:axis]), n, math.prod(shape[axis + 1 :])]
-    views = _per_shard(lambda view: tf.reshape(view, folded), devices, views)
+    folded = [math.prod(grid.local[:axis]), n, math.prod(grid.local[axis + 1 :]) * math.prod(slice_shape)]
+
+    def fold(stack: tf.Tensor) -> tf.Tensor:
+        return reshape(stack if stack.shape == shape else tf.broadcast_to(stack, shape), folded)
+
+    views = _per_shard(fold, devices, stacks)
     results = [None] * len(stacks)
     for group in grid.groups([axis]):
         for position, shard in enumerate(group):
@@ -254,29 +255,9 @@ def receive(
                         value = constant(fill, views[shard].dtype)
                         pieces.append(tf.fill([folded[0], count, folded[2]], value))
                     else:
+                        view = views[group[source]]
                         with tf.device(devices[group[source]]):  # otherwise TensorFlow would send the whole stack
-                            pieces.append(views[group[source]][:, first : first + count])
+                            pieces.append(view if count == n else view[:, first : first + count])
                 received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
-                results[shard] = from_grid_full(tf.reshape(received, shape), grid.local)
-    return results
-
-
-def _receive_stacks(
-    stacks: Sequence[tf.Tensor],
-    grid: ShardGrid,
-    devices: Sequence[str],
-    axis: int,
-    source_pcoord: Sequence[int | None],
-    fill: float,
-) -> list[tf.Tensor]:
-    """Does `receive` for devices with one processor each, which send their whole shards."""
-    results = list(stacks)
-    for group in grid.groups([axis]):
-        for source, shard in zip(source_pcoord, group, strict=True):
-            with tf.device(devices[shard]):
-                if source is None:
-                    stack = stacks[shard]
-                    results[shard] = tf.fill(stack.shape, constant(fill, stack.dtype))
-                else:
-                    results[shard] = tf.identity(stacks[group[source]])
+                results[shard] = reshape(received, shape)
     return results

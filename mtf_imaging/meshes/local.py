@@ -80,7 +80,7 @@ def first_slice(stack: tf.Tensor) -> tf.Tensor:
     if stack.shape[0] > 1:
         return stack[0]
     if not tf.executing_eagerly() and stack.op.type == "ExpandDims" and stack.op.inputs[0].shape == stack.shape[1:]:
-        return stack.op.inputs[0]  # the graph then has one node less
+        return stack.op.inputs[0]  # saves a node
     return tf.squeeze(stack, [0])
 
 

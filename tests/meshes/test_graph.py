@@ -105,6 +105,40 @@ def test_a_convolution_its_bias_and_its_activation_are_one_kernel_per_device(mes
     assert fused_kernels(p, images) == [(f"_FusedConv{dims}D", ("BiasAdd", "LeakyRelu"))] * len(p.mesh_impl.devices)
 
 
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+def test_an_adjoint_filter_waits_for_the_gradient(mesh_impl):
+    """Otherwise TensorFlow would compute all adjoint filters at the start of a step and keep them."""
+
+    def fn(image, kernel):
+        return mtf.gradients([mtf.reduce_sum(mtf.square(mi.ops.conv2d(image, kernel)))], [image])[0]
+
+    inputs = {"image": "batch:1,x:8,y:8,channels:2", "kernel": "fx:3,fy:3,channels:2,filters:3"}
+    p = mi.Program(fn, inputs, "rows:2,cols:2", "x:rows,y:cols", mesh_impl)
+    reversals = [op for op in p.function.graph.get_operations() if op.type == "ReverseV2"]
+    assert len(reversals) == len(p.mesh_impl.devices)
+    assert all(op.control_inputs for op in reversals)
+
+
+def test_the_number_of_edges_is_linear_in_the_number_of_variables():
+    operations = _program("rows:2,cols:2", "x:rows,y:cols").function.graph.get_operations()
+    assigned = [op for op in operations if op.type.startswith("Assign")]
+    assert len(assigned) > 4
+    assert max(len(op.control_inputs) for op in assigned) <= 2
+
+
+def test_dropouts_of_one_shape_share_positions():
+    def nodes(number):
+        def fn(image):
+            for _ in range(number):
+                image = mi.ops.dropout(image, 0.5)
+            return image
+
+        return mi.Program(fn, {"image": "x:8,y:8,channels:2"}, "rows:2,cols:2", "x:rows,y:cols").num_nodes
+
+    none, one, two = nodes(0), nodes(1), nodes(2)
+    assert two - one < 0.7 * (one - none)
+
+
 def fused_kernels(program, values):
     """Calls a program and returns the kernels that TensorFlow fused, as (type, fused operations)."""
     context.enable_run_metadata()

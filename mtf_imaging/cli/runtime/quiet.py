@@ -7,7 +7,7 @@ import tempfile
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _SILENT = "3"
-_KERAS = "keras.src.optimizers"  # TensorFlow imports it last, and does without it if the import fails
+_KERAS = "keras.src.optimizers"  # TensorFlow imports it last, and ignores an ImportError
 
 
 def import_tensorflow() -> None:
@@ -17,18 +17,18 @@ def import_tensorflow() -> None:
     """
     quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
     # TensorFlow logs before it reads the level.
-    with _buffered_stderr() if quiet else contextlib.nullcontext(), _postponed(_KERAS):
+    with _buffered_stderr() if quiet else contextlib.nullcontext(), _without_import(_KERAS):
         from mtf_imaging.meshes.gpus import grow_memory
 
         grow_memory()
 
 
 @contextlib.contextmanager
-def _postponed(module):
-    """Makes imports of a module fail within the block, if it was not imported before.
+def _without_import(module):
+    """Blocks imports of a module within the block, unless it has already been imported.
 
-    Keras takes a quarter of the time of the import of TensorFlow, and this package does not use it. Code of users can
-    import it later, also as `tf.keras`.
+    Importing Keras takes a quarter of the time of importing TensorFlow, and this package does not use Keras. User code
+    can still import it later, for instance as `tf.keras`.
     """
     if module in sys.modules:
         yield

@@ -5,9 +5,9 @@ the slice that contains it. Rows beyond the border of the whole tensor are copie
 TensorFlow's CPU kernel takes as long for the gather as for padding the stack. Writing margins into the padded stack
 took another three times as long.
 
-`tf.gather_nd` without the additional row, followed by a pad that TensorFlow fuses into the convolution, is faster for
-one convolution. In a training step, the filter's gradient reads the padded gradient as well. TensorFlow (2.21) removes
-the pad nevertheless, notices that it is missing, and then fuses nothing in the whole graph.
+For a single convolution, a `tf.gather_nd` followed by a pad is faster, because TensorFlow (2.21) fuses the pad into the
+convolution. In a training step, the gradient of the filter reads the same pad. TensorFlow's optimizer then fails, and
+no operation of the graph is fused.
 """
 
 import math

@@ -94,9 +94,9 @@ def _map_receivers(
     axis: int,
     distance: int,
 ) -> LaidOutTensor:
-    """Calls `fn(stack of x, stack of values)` on shards with a processor that `_shifted` gave the slice of another.
+    """Calls `fn(stack of x, stack of values)` for each shard that receives values, and keeps all other shards.
 
-    All other shards would write or add the fill value, which changes nothing.
+    The other shards are at the border. `_shifted` gives them fill values, which would not change them.
     """
     local, n = mesh.grid.local[axis], mesh.shape[axis].size
     stacks = []

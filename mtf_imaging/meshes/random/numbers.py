@@ -64,11 +64,11 @@ class RandomState:
 
     def key(self, name: str) -> Key:
         """Returns the key (two uint32 scalars) of a named operation in this step."""
-        at = tf.compat.v1.get_default_graph(), name  # the body of a loop has its own graph
-        if at not in self._keys:
+        cache_key = tf.compat.v1.get_default_graph(), name  # the body of a loop has its own graph
+        if cache_key not in self._keys:
             first = mix(tf.bitwise.bitwise_xor(self._base, u32(zlib.crc32(name.encode()))))
-            self._keys[at] = first, mix(first + u32(1))
-        return self._keys[at]
+            self._keys[cache_key] = first, mix(first + u32(1))
+        return self._keys[cache_key]
 
     def next_key(self) -> Key:
         """Returns the key of the next unnamed operation, numbered in the order of the calls."""
@@ -87,12 +87,12 @@ class RandomState:
         parts = {d: self.part for d, dim in enumerate(shape.dims) if self.part and dim.name == self.part.dim}
         wholes = [dim.size * (parts[d].count if d in parts else 1) for d, dim in enumerate(shape.dims)]
         dims = tuple(zip(wholes, slices, strict=True))
-        at = tf.compat.v1.get_default_graph(), device, dims, tuple(parts), begins.tobytes()
-        if at not in self._rows:
+        cache_key = tf.compat.v1.get_default_graph(), device, dims, tuple(parts), begins.tobytes()
+        if cache_key not in self._rows:
             with tf.device(device):
                 offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
-                self._rows[at] = slice_rows(dims, begins, offsets, self.zero)
-        return self._rows[at]
+                self._rows[cache_key] = slice_rows(dims, begins, offsets, self.zero)
+        return self._rows[cache_key]
 
 
 def _from_rows(

@@ -35,19 +35,19 @@ class _Columns:
         self._shape = x.shape
         *sizes, self._channels = x.shape
         self._cases = [sizes.pop(0)] if by_case else []
-        self._copies = math.prod(self._cases) > 1
+        self._needs_copy = math.prod(self._cases) > 1
         self.columns = 1
-        while (to_sum or self._copies) and self.columns * self.columns < math.prod(sizes):
+        while (to_sum or self._needs_copy) and self.columns * self.columns < math.prod(sizes):
             self.columns *= sizes.pop()
         self.rows = math.prod(sizes)
 
     def view(self, x: tf.Tensor) -> tf.Tensor:
-        if self._copies:
+        if self._needs_copy:
             x = tf.transpose(tf.reshape(x, [*self._cases, self.rows, -1]), [1, 0, 2])
         return tf.reshape(x, [1, 1, self.rows, -1])
 
     def undo(self, view: tf.Tensor) -> tf.Tensor:
-        if self._copies:
+        if self._needs_copy:
             view = tf.transpose(tf.reshape(view, [self.rows, *self._cases, -1]), [1, 0, 2])
         return tf.reshape(view, self._shape)
 
@@ -59,8 +59,8 @@ class _Columns:
 
     def sum(self, *values: tf.Tensor) -> tf.Tensor:
         """Sums values over columns, the adjoint of `spread`: float64, `[cases, values, channels]`."""
-        every = tf.cast(tf.stack(values), tf.float64)
-        totals = tf.reduce_sum(tf.reshape(every, [len(values), *self._cases, self.columns, self._channels]), axis=-2)
+        summands = tf.cast(tf.stack(values), tf.float64)
+        totals = tf.reduce_sum(tf.reshape(summands, [len(values), *self._cases, self.columns, self._channels]), axis=-2)
         return tf.transpose(totals, [1, 0, 2]) if self._cases else totals
 
 
@@ -72,13 +72,13 @@ def sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
 
 def deviations(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns `x - mean`."""
-    columns = _Columns(x, _of_cases(mean), to_sum=False)
+    columns = _Columns(x, _has_cases(mean), to_sum=False)
     return columns.undo(columns.view(x) - columns.spread(mean))
 
 
 def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns the sum of the squared deviations of each channel from `mean`: float64, `[cases, 1, channels]`."""
-    columns = _Columns(x, _of_cases(mean), to_sum=True)
+    columns = _Columns(x, _has_cases(mean), to_sum=True)
     squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
     return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))
 
@@ -100,7 +100,7 @@ def power_sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     return rows * columns.sum(mean, variance + tf.square(mean))
 
 
-def _of_cases(statistics: tf.Tensor) -> bool:
+def _has_cases(statistics: tf.Tensor) -> bool:
     """Returns whether each case has its own statistics."""
     return len(statistics.shape) == 2
 
@@ -124,7 +124,7 @@ def normalize(
     x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 ) -> tf.Tensor:
     """Returns `(x - mean) / sqrt(variance + epsilon) scale + offset`."""
-    columns = _Columns(x, _of_cases(mean), to_sum=False)
+    columns = _Columns(x, _has_cases(mean), to_sum=False)
     mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
     if x.dtype in FUSED_DTYPES:
         y, *_ = tf.raw_ops.FusedBatchNormV3(
@@ -143,7 +143,7 @@ def normalize(
 
 def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Returns the sums of `dy (x - mean) / sqrt(variance + epsilon)` and `dy`: float64, `[cases, 2, channels]`."""
-    columns = _Columns(x, _of_cases(mean), to_sum=True)
+    columns = _Columns(x, _has_cases(mean), to_sum=True)
     x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
     if x.dtype in FUSED_DTYPES:
         _, dy_normal, dy_sum, *_ = tf.raw_ops.FusedBatchNormGradV3(
