@@ -39,15 +39,12 @@ _ELEMENTWISE = {getattr(module, name) for module in _MODULES for name in _NAMES 
 _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
 
 
-def map_slices(
-    fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bool], differentiable: bool = False
-) -> Any:
+def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bool]) -> Any:
     """Calls `fn` on each slice of the stacks, which are the entries of `args` marked in `stacked`.
 
     All other entries are passed unchanged. If all stacks store their value once, so does the result. Elementwise
     functions are called on the whole stack. All other functions are vectorized over the stack; if TensorFlow cannot
-    vectorize a function, it is called once per slice. If TensorFlow will differentiate the result with respect to the
-    stacks, `differentiable` must be set.
+    vectorize a function, it is called once per slice.
     """
     ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
     if fn in _ELEMENTWISE and len(ranks) == 1:
@@ -56,7 +53,7 @@ def map_slices(
     slices = list(args)
     for i, is_stack in enumerate(stacked):
         if is_stack and i not in many:
-            slices[i] = tf.squeeze(args[i], [0]) if differentiable else first_slice(args[i])
+            slices[i] = tf.squeeze(args[i], [0])
     if not many:
         return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))
 

@@ -116,21 +116,15 @@ class ShardMeshImpl(_Protocol):
         """Calls an elementwise `fn(*stacks) -> stack` like `map_stacks`, so that TensorFlow may fuse it."""
         return self.map_stacks(functools.partial(local.elementwise, fn), *inputs)
 
-    def slicewise(self, fn: Callable[..., Any], *inputs: Any, differentiable: bool = False) -> Any:
-        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`.
-
-        Args:
-          fn: a function from slices to a slice, or to several.
-          *inputs: laid-out tensors; all other values are passed unchanged.
-          differentiable: whether TensorFlow will differentiate the result with respect to the stacks of the inputs.
-        """
+    def slicewise(self, fn: Callable[..., Any], *inputs: Any) -> Any:
+        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
         inputs = mtf.convert_args_to_laid_out_tensors(inputs)
         results = []
         for shard, device in enumerate(self.devices):
             stacked = [isinstance(x, LaidOutTensor) for x in inputs]
             args = [x.tensor_list[shard] if s else x for x, s in zip(inputs, stacked)]
             with tf.device(device):
-                results.append(local.map_slices(fn, args, stacked, differentiable))
+                results.append(local.map_slices(fn, args, stacked))
         return _laid_out(results)
 
     def window(

@@ -80,8 +80,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     # A function may refuse integers that do not exist in the whole tensor, such as a divisor of 0.
     tensors = [lowering.tensors[x] if x.dtype.is_floating else lowering.masked(x) for x in op.inputs]
     arguments = [_expand(mesh, op, x) for x in tensors]
-    by_tensorflow = compat.gradient_function(op) is None
-    values = mesh.slicewise(compat.slice_function(op), *arguments, differentiable=by_tensorflow)
+    values = mesh.slicewise(compat.slice_function(op), *arguments)
     values = [values] if len(op.outputs) == 1 else values
     results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
     lowering.local_calls[op] = LocalCall(arguments, results)

@@ -146,3 +146,14 @@ def test_elements_are_dropped_independently_of_each_other(rate):
             assert abs((along**2).mean() - 1) < 5 * np.sqrt(2 / along.size), f"sums along {axis}"
         for other in centered[:i]:
             assert abs((mask * other).mean()) < 5 / np.sqrt(n)
+
+
+def test_no_key_shifts_the_sequence_of_another():
+    """Elements are hashes of their positions, so a key that only moved positions would repeat a sequence."""
+    rows = positions.slice_rows([(4096, 4096)], np.zeros([1, 1], np.int64), {}, positions.u32(0))
+    step = rows.rest[1] - rows.rest[0]
+    bits = rows.bits((positions.u32(12345), positions.u32(1))).numpy()[0]
+    same = rows.bits((positions.u32(12345) + step, positions.u32(1))).numpy()[0]
+    np.testing.assert_array_equal(same[:-1], bits[1:])
+    other = rows.bits((positions.u32(12345) + step, positions.u32(7))).numpy()[0]
+    assert (other[:-1] == bits[1:]).mean() < 0.01

@@ -54,7 +54,6 @@ class Adam(Optimizer):
             output_shape=[variable.shape] * 3,
             output_dtype=[variable.master_dtype] * 3,
             splittable_dims=variable.shape.dims,
-            grad_function=0,  # none
             name="adam",
         )
         mtf.assign(mean_slot, mean)
