@@ -16,7 +16,7 @@ class LaidOutTensor:
     same size.
 
     Attributes:
-      tensor_list: the stacks, one per shard. Generic gradients, Depend and Assign of mesh_tensorflow use this list.
+      tensor_list: the stacks, one per shard. Generic gradients and Depend of mesh_tensorflow use this list.
       widened: {window: this tensor with slices widened by the halo of the window}, shared by the forward and the
         backward pass; also this tensor with other values in its tails, by ("tails", value).
       masked: whether the tails of uneven slices are 0 (see `tails`). Otherwise they are undefined.

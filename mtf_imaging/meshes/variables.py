@@ -1,6 +1,6 @@
 """Variables of a mesh: one whole master per variable, read once per call and assigned after all reads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -35,16 +35,15 @@ class LaidOutVariable:
     # Masters and slices never differ, so there is nothing to copy.
     copy_master_to_slices = copy_slices_to_master = property(lambda self: tf.no_op())
 
-    def assign_to_slices(self, assign_fn: Callable[..., tf.Operation], values: Sequence[tf.Tensor]) -> tf.Operation:
+    def assign(self, assign_fn: Callable[..., tf.Operation], value: LaidOutTensor) -> None:
         """Records an assignment, which the program runs after all variables have been read.
 
         Args:
           assign_fn: a function from (mtf.Variable, tf.Variable, tf.Tensor) to a tf.Operation.
-          values: stacks of the new value, one per shard.
+          value: the new value.
         """
-        laid_out = self._mesh.canonical(LaidOutTensor(values), self._shape)
+        stacks = self._mesh.canonical(value, self._shape).tensor_list
         home = self._variable.get_master().device
         sizes = self._shape.to_integer_list
-        value = whole.gather(laid_out.tensor_list, self._split, sizes, self._mesh.grid, self._mesh.devices, home)
-        self._mesh.assignments.append((self._variable, assign_fn, value))
-        return tf.no_op()
+        whole_value = whole.gather(stacks, self._split, sizes, self._mesh.grid, self._mesh.devices, home)
+        self._mesh.assignments.append((self._variable, assign_fn, whole_value))

@@ -6,13 +6,25 @@ returns its exchanges.
 """
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.upstream import combining, corrections, depend, reshape, shift, slicewise, top_k, while_loop, whole
+from mtf_imaging.upstream import (
+    assign,
+    combining,
+    corrections,
+    depend,
+    reshape,
+    shift,
+    slicewise,
+    top_k,
+    while_loop,
+    whole,
+)
 from mtf_imaging.upstream.faults import layout_faults
 from mtf_imaging.upstream.reads import inner_operations, needed, reads
 
 __all__ = ["EXCHANGES", "LOWERINGS", "inner_operations", "layout_faults", "needed", "reads"]
 
 LOWERINGS = {
+    mtf.Assign: assign.lower,
     mtf.ReshapeOperation: reshape.lower,
     mtf.SlicewiseOperation: slicewise.lower,
     mtf.GenericGradOperation: slicewise.lower_gradient,
