@@ -33,10 +33,6 @@ class LaidOutTensor:
         return cls(tensor_list)
 
     @property
-    def all_slices(self) -> list[tf.Tensor]:
-        return self.tensor_list
-
-    @property
     def slice_shape(self) -> list[int]:
         return self.tensor_list[0].shape.as_list()[1:]
 

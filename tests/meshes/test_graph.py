@@ -126,6 +126,11 @@ def test_the_number_of_edges_is_linear_in_the_number_of_variables():
     assert max(len(op.control_inputs) for op in assigned) <= 2
 
 
+def test_an_assignment_has_no_nodes_of_its_own():
+    operations = _program("rows:2,cols:2", "x:rows,y:cols").function.graph.get_operations()
+    assert not [op.name for op in operations if op.type == "NoOp" and "assign" in op.name]
+
+
 def test_dropouts_of_one_shape_share_positions():
     def nodes(number):
         def fn(image):
