@@ -25,7 +25,7 @@ def import_tensorflow() -> None:
 
 @contextlib.contextmanager
 def _without_import(module):
-    """Blocks imports of a module within the block, unless it has already been imported.
+    """Makes imports of a module fail within the `with` block, unless it has already been imported.
 
     Importing Keras takes a quarter of the time of importing TensorFlow, and this package does not use Keras. User code
     can still import it later, for instance as `tf.keras`.
