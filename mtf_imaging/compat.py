@@ -60,6 +60,12 @@ PRIVATE = (
         "tensorflow.python.framework.ops", "mesh_tensorflow calls a function that was removed from this module", _TF
     ),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
+    Private(
+        "tensorflow.python.eager.context",
+        "starts and aborts the collectives of several processes; tf.distribute offers them only with its strategies",
+        _TF,
+    ),
+    Private("tensorflow.core.protobuf.tensorflow_server_pb2", "the description of a process of a cluster", _TF),
     Private("tf.Graph._create_op_internal", "equal constants of a graph become one node", _TF),
     Private("tf.Graph._device_function_stack", "the device of a constant that is about to be created", _TF),
     Private("tensorflow.compat.v1.variable_scope", "its custom_getter creates the variables of a program", _TF),
@@ -115,6 +121,43 @@ def gpu_memory_limit(number: int) -> int:
     from tensorflow.python.client import device_lib  # initializes every device
 
     return next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"GPU:{number}"))
+
+
+def start_collectives(job: str, addresses: list[str], index: int) -> None:
+    """Starts TensorFlow's collective runtime in this process, and waits for all others.
+
+    Args:
+      job: the job name of the processes.
+      addresses: the address of each process.
+      index: the number of this process.
+
+    Raises:
+      RuntimeError: TensorFlow has already initialized its devices.
+    """
+    from tensorflow.core.protobuf import tensorflow_server_pb2
+    from tensorflow.python.eager import context
+
+    own = context.context()
+    own.configure_collective_ops(
+        collective_leader=f"/job:{job}/replica:0/task:0", device_filters=(f"/job:{job}/task:{index}",)
+    )
+    server = tensorflow_server_pb2.ServerDef(
+        cluster=tf.train.ClusterSpec({job: addresses}).as_cluster_def(),
+        default_session_config=own.config,
+        job_name=job,
+        task_index=index,
+        protocol="grpc",
+        port=int(addresses[index].rpartition(":")[2]),
+    )
+    own.enable_collective_ops(server)
+    own.ensure_initialized()
+
+
+def abort_collectives(message: str) -> None:
+    """Ends all collectives of this process with an error; later collectives fail with the same error."""
+    from tensorflow.python.eager import context
+
+    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, message)
 
 
 @contextlib.contextmanager

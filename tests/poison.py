@@ -65,7 +65,7 @@ def poison(mesh, x, shape):
     assert x.slice_shape == mesh.slice_shape(shape), f"{shape}: slices {x.slice_shape}, not {mesh.slice_shape(shape)}"
     value = _floats[-1] if x.dtype.is_floating else min(INTEGER, x.dtype.max)
     stacks = []
-    for shard, device, stack in zip(mesh.grid.shard_coordinates(), mesh.devices, x.tensor_list, strict=True):
+    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
         coordinates = np.array(mesh.grid.processor_coordinates(shard))
         with tf.device(device):
             for place, axis, size, extent in tails:

@@ -1,7 +1,7 @@
 """Communication between the processors of a mesh, first within each shard and then between shards.
 
-Every function takes and returns a list with the shard of every device. `axis` is the position of a mesh dimension. A
-value that is stored once stays so if the result is equal on all processors.
+Every function takes and returns a list with the shards of this process; a `Transport` moves data between shards. `axis`
+is the position of a mesh dimension. A value that is stored once stays so if the result is equal on all processors.
 """
 
 import functools
@@ -12,59 +12,43 @@ import tensorflow as tf
 
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import constant, from_grid, from_grid_full, reshape, to_grid
+from mtf_imaging.meshes.transport import Message, Transport
 
-_REDUCE = {
-    "SUM": (tf.reduce_sum, tf.add_n),
-    "MAX": (tf.reduce_max, lambda xs: tf.reduce_max(tf.stack(xs), axis=0)),
-    "MIN": (tf.reduce_min, lambda xs: tf.reduce_min(tf.stack(xs), axis=0)),
-}
-
-
-def _combine(
-    values: Sequence[tf.Tensor],
-    grid: ShardGrid,
-    devices: Sequence[str],
-    axes: Collection[int],
-    combine: Callable[[list[tf.Tensor]], tf.Tensor],
-) -> list[tf.Tensor]:
-    """Combines the values of shards that differ only along mesh dimensions `axes`; each of them gets the result."""
-    results = list(values)
-    for group in grid.groups(axes):
-        if len(group) == 1:
-            continue
-        with tf.device(devices[group[0]]):
-            total = combine([values[shard] for shard in group])
-        for shard in group:
-            with tf.device(devices[shard]):
-                results[shard] = tf.identity(total)
-    return results
-
-
-def sum_shards(
-    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int]
-) -> list[tf.Tensor]:
-    """Sums equal-shaped stacks over the shards that differ only along mesh dimensions `axes`."""
-    return _combine(stacks, grid, devices, axes, tf.add_n)
+_REDUCE = {"SUM": tf.reduce_sum, "MAX": tf.reduce_max, "MIN": tf.reduce_min}
 
 
 def allreduce(
-    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axes: Collection[int], reduction: str
+    stacks: Sequence[tf.Tensor], transport: Transport, axes: Collection[int], reduction: str
 ) -> list[tf.Tensor]:
     """Reduces ("SUM", "MAX" or "MIN") over the processors that differ only along mesh dimensions `axes`."""
-    axes = sorted(set(axes))
-    reduce_fn, combine = _REDUCE[reduction]
-    if all(grid.local[axis] == 1 for axis in axes):
-        return _combine(stacks, grid, devices, axes, combine)
-    views = []
-    for stack, device in zip(stacks, devices):
-        with tf.device(device):
-            view = reduce_fn(to_grid(stack, grid.local), axis=axes, keepdims=True)
-            repeats = math.prod(grid.local[axis] for axis in axes) if stack.shape[0] == 1 else 1
-            if reduction == "SUM" and repeats > 1:
-                view *= tf.cast(repeats, view.dtype)
-            views.append(view)
-    views = _combine(views, grid, devices, axes, combine)
-    return _per_shard(lambda view: from_grid(view, grid.local), devices, views)
+    axes, local = sorted(set(axes)), transport.grid.local
+    if all(local[axis] == 1 for axis in axes):
+        return transport.reduce(stacks, axes, reduction)
+    views = transport.reduce(_reduce_local(stacks, transport, axes, reduction), axes, reduction)
+    return _per_shard(lambda view: from_grid(view, local), transport.devices, views)
+
+
+def _reduce_local(
+    stacks: Sequence[tf.Tensor], transport: Transport, axes: Sequence[int], reduction: str
+) -> list[tf.Tensor]:
+    """Returns grid views of size 1 along `axes`: the stacks, reduced over the processors of each shard."""
+    local = transport.grid.local
+
+    def reduce_stack(stack: tf.Tensor) -> tf.Tensor:
+        view = _REDUCE[reduction](to_grid(stack, local), axis=axes, keepdims=True)
+        repeats = math.prod(local[axis] for axis in axes) if stack.shape[0] == 1 else 1
+        return view * tf.cast(repeats, view.dtype) if reduction == "SUM" and repeats > 1 else view
+
+    return _per_shard(reduce_stack, transport.devices, stacks)
+
+
+def sum_local(stacks: Sequence[tf.Tensor], transport: Transport, axes: Collection[int]) -> list[tf.Tensor]:
+    """Sums over the processors of each shard that differ only along mesh dimensions `axes`, but not over shards."""
+    axes, local = sorted(set(axes)), transport.grid.local
+    if all(local[axis] == 1 for axis in axes):
+        return list(stacks)
+    views = _reduce_local(stacks, transport, axes, "SUM")
+    return _per_shard(lambda view: from_grid(view, local), transport.devices, views)
 
 
 def _per_shard(fn: Callable[..., tf.Tensor], devices: Sequence[str], *lists: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -99,9 +83,7 @@ def _merge_local(view: tf.Tensor, axis: int, dim: int, grid: ShardGrid) -> tf.Te
     return tf.reshape(moved, shape)
 
 
-def allconcat(
-    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
-) -> list[tf.Tensor]:
+def allconcat(stacks: Sequence[tf.Tensor], transport: Transport, dims: Mapping[int, int]) -> list[tf.Tensor]:
     """Gives every processor the concatenated slices of all processors along mesh dimensions.
 
     All mesh dimensions are gathered in one call, because intermediate results would be repeated along the remaining
@@ -109,10 +91,11 @@ def allconcat(
 
     Args:
       stacks: the shards.
-      grid: the `ShardGrid`.
-      devices: the devices of the shards.
+      transport: the `Transport`.
       dims: {mesh dimension: slice dimension along which to concatenate}.
     """
+
+    grid, devices = transport.grid, transport.devices
 
     def merge(axis: int, dim: int, view: tf.Tensor) -> tf.Tensor:
         return _merge_local(_full_along(view, axis, grid.local), axis, dim, grid)
@@ -120,21 +103,8 @@ def allconcat(
     views = _per_shard(lambda stack: to_grid(stack, grid.local), devices, stacks)
     for axis, dim in dims.items():
         views = _per_shard(functools.partial(merge, axis, dim), devices, views)
-        views = _gather_shards(views, grid, devices, axis, len(grid.local) + dim)
+        views = transport.gather(views, axis, len(grid.local) + dim)
     return _per_shard(lambda view: from_grid(view, grid.local), devices, views)
-
-
-def _gather_shards(
-    views: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, dim: int
-) -> list[tf.Tensor]:
-    """Concatenates the views of the shards that differ only along `axis`; each of them gets the result."""
-    results = list(views)
-    for group in grid.groups([axis]):
-        for shard in group:
-            if len(group) > 1:
-                with tf.device(devices[shard]):
-                    results[shard] = tf.concat([views[other] for other in group], dim)
-    return results
 
 
 def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> tf.Tensor:
@@ -145,12 +115,13 @@ def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> 
 
 
 def alltoall(
-    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], axis: int, split_dim: int, concat_dim: int
+    stacks: Sequence[tf.Tensor], transport: Transport, axis: int, split_dim: int, concat_dim: int
 ) -> list[tf.Tensor]:
     """Gives processor j along `axis` piece j (in `split_dim`) of every slice along `axis`, joined in `concat_dim`."""
+    grid = transport.grid
     ndims = len(grid.local)
-    pieces = []  # pieces[source shard][position of the target shard along axis]
-    for stack, device in zip(stacks, devices):
+    pieces: list[list[tf.Tensor]] = []  # pieces[shard of this process][position of the target shard along axis]
+    for stack, device in zip(stacks, transport.devices):
         with tf.device(device):
             view = _full_along(to_grid(stack, grid.local), axis, grid.local)
             parts = []
@@ -169,28 +140,42 @@ def alltoall(
                 shape[ndims + concat_dim] *= grid.local[axis]
                 parts.append(tf.reshape(merged, shape))
             pieces.append(parts)
-    results = [None] * len(stacks)
-    for group in grid.groups([axis]):
-        for target, shard in enumerate(group):
-            with tf.device(devices[shard]):
-                view = tf.concat([pieces[source][target] for source in group], ndims + concat_dim)
-                results[shard] = from_grid(view, grid.local)
+
+    def piece_of(source: int, position: int) -> tf.Tensor:
+        index = transport.index(source)
+        assert index is not None
+        return pieces[index][position]
+
+    shape = tuple(pieces[0][0].shape)
+    groups = transport.groups([axis])
+    messages = [
+        Message(source, target, shape, functools.partial(piece_of, source, position))
+        for group in groups
+        for position, target in enumerate(group)
+        for source in group
+    ]
+    received = iter(transport.exchange(messages, pieces[0][0].dtype))
+    results = list(stacks)
+    for group in groups:
+        for target in group:
+            from_all = [next(received) for _ in group]
+            index = transport.index(target)
+            if index is not None:
+                with tf.device(transport.devices[index]):
+                    results[index] = from_grid(tf.concat(from_all, ndims + concat_dim), grid.local)
     return results
 
 
-def allsplit(
-    stacks: Sequence[tf.Tensor], grid: ShardGrid, devices: Sequence[str], dims: Mapping[int, int]
-) -> list[tf.Tensor]:
+def allsplit(stacks: Sequence[tf.Tensor], transport: Transport, dims: Mapping[int, int]) -> list[tf.Tensor]:
     """Splits the slice of each processor along some dimensions; its mesh coordinates select the piece that it keeps.
 
     Args:
       stacks: the shards.
-      grid: the `ShardGrid`.
-      devices: the devices of the shards.
+      transport: the `Transport`.
       dims: {mesh dimension: slice dimension to split}; all at once, for the same reason as in `allconcat`.
     """
-    results = []
-    for stack, shard, device in zip(stacks, grid.shard_coordinates(), devices):
+    grid, results = transport.grid, []
+    for stack, shard, device in zip(stacks, transport.coordinates, transport.devices):
         with tf.device(device):
             view = to_grid(stack, grid.local)
             for axis, dim in dims.items():
@@ -227,13 +212,13 @@ def _ranges(sources: Sequence[int | None], shards_along: int, local_along: int) 
 
 def receive(
     stacks: Sequence[tf.Tensor],
-    grid: ShardGrid,
-    devices: Sequence[str],
+    transport: Transport,
     axis: int,
     source_pcoord: Sequence[int | None],
     fill: float,
 ) -> list[tf.Tensor]:
     """Gives processor i along `axis` the slice of processor `source_pcoord[i]`, or a slice of `fill` if it is None."""
+    grid, dtype = transport.grid, stacks[0].dtype
     n, slice_shape = grid.local[axis], stacks[0].shape[1:]
     shape = [grid.stack_size, *slice_shape]
     # TensorFlow cannot slice tensors of 4 mesh and 5 tensor dimensions, so the other dimensions are folded.
@@ -242,22 +227,35 @@ def receive(
     def fold(stack: tf.Tensor) -> tf.Tensor:
         return reshape(stack if stack.shape == shape else tf.broadcast_to(stack, shape), folded)
 
-    views = _per_shard(fold, devices, stacks)
-    results = [None] * len(stacks)
-    for group in grid.groups([axis]):
-        for position, shard in enumerate(group):
-            with tf.device(devices[shard]):
-                pieces = []
-                for source, first, count in _ranges(
-                    source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n
-                ):
+    views = _per_shard(fold, transport.devices, stacks)
+
+    def cut(shard: int, first: int, count: int) -> tf.Tensor:
+        index = transport.index(shard)
+        assert index is not None
+        return views[index] if count == n else views[index][:, first : first + count]
+
+    groups, messages = transport.groups([axis]), []
+    ranges = [
+        _ranges(source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n)
+        for position in range(grid.shards[axis])
+    ]
+    for group in groups:
+        for target, pieces in zip(group, ranges, strict=True):
+            for source, first, count in pieces:
+                if source is not None:
+                    make = functools.partial(cut, group[source], first, count)
+                    messages.append(Message(group[source], target, (folded[0], count, folded[2]), make))
+    received = iter(transport.exchange(messages, dtype))
+    results = list(stacks)
+    for group in groups:
+        for target, pieces in zip(group, ranges, strict=True):
+            values = [None if source is None else next(received) for source, _, _ in pieces]
+            index = transport.index(target)
+            if index is None:
+                continue
+            with tf.device(transport.devices[index]):
+                for i, (source, _, count) in enumerate(pieces):
                     if source is None:
-                        value = constant(fill, views[shard].dtype)
-                        pieces.append(tf.fill([folded[0], count, folded[2]], value))
-                    else:
-                        view = views[group[source]]
-                        with tf.device(devices[group[source]]):  # otherwise TensorFlow would send the whole stack
-                            pieces.append(view if count == n else view[:, first : first + count])
-                received = tf.concat(pieces, 1) if len(pieces) > 1 else pieces[0]
-                results[shard] = reshape(received, shape)
+                        values[i] = tf.fill([folded[0], count, folded[2]], constant(fill, dtype))
+                results[index] = reshape(tf.concat(values, 1) if len(values) > 1 else values[0], shape)
     return results

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 SERVER_JOB = "worker"  # the job name of the servers to which a process is connected
+PROCESS_JOB = "process"  # the job name of processes that run one program together
 _TASK = re.compile(rf"/job:{SERVER_JOB}/replica:\d+/task:(\d+)")
 
 

@@ -8,7 +8,7 @@ mesh with one device per processor.
 import dataclasses
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Self
 
 
@@ -40,6 +40,10 @@ class ShardGrid:
         return math.prod(self.shards)
 
     @property
+    def num_processors(self) -> int:
+        return math.prod(self.mesh)
+
+    @property
     def stack_size(self) -> int:
         """The number of processors per shard."""
         return math.prod(self.local)
@@ -53,10 +57,19 @@ class ShardGrid:
         local = itertools.product(*(range(n) for n in self.local))
         return [tuple(b * n + i for b, n, i in zip(shard, self.local, at)) for at in local]
 
-    def groups(self, axes: Collection[int]) -> list[list[int]]:
-        """Groups the numbers of shards that differ only along mesh dimensions `axes`, in ascending order."""
-        groups: dict[tuple[int | None, ...], list[int]] = {}
-        for number, shard in enumerate(self.shard_coordinates()):
-            key = tuple(None if axis in axes else b for axis, b in enumerate(shard))
-            groups.setdefault(key, []).append(number)
-        return list(groups.values())
+    def group(self, shard: Sequence[int], axes: Collection[int]) -> list[int]:
+        """Returns the numbers of the shards that differ from a shard only along mesh dimensions `axes`, ascending."""
+        along = (range(n) if axis in axes else [at] for axis, (n, at) in enumerate(zip(self.shards, shard)))
+        return [self.shard_number(at) for at in itertools.product(*along)]
+
+    def shard_number(self, shard: Sequence[int]) -> int:
+        """Returns the number of the shard at the given coordinates."""
+        number = 0
+        for size, at in zip(self.shards, shard):
+            number = number * size + at
+        return number
+
+    def first_members(self, shards: Iterable[Sequence[int]], axes: Collection[int]) -> list[tuple[int, ...]]:
+        """Returns the coordinates of the first shard of each `group` that includes one of `shards`, without repeats."""
+        firsts = (tuple(0 if axis in axes else c for axis, c in enumerate(at)) for at in shards)
+        return list(dict.fromkeys(firsts))

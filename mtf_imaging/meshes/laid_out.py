@@ -33,6 +33,11 @@ class LaidOutTensor:
         return cls(tensor_list)
 
     @property
+    def stack_size(self) -> int:
+        """The number of slices in each stack."""
+        return self.tensor_list[0].shape[0]
+
+    @property
     def slice_shape(self) -> list[int]:
         return self.tensor_list[0].shape.as_list()[1:]
 

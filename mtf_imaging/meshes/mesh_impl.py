@@ -1,8 +1,8 @@
 """The mesh implementation, which stores a mesh of processors as one shard per device.
 
-One class covers three situations: a mesh simulated on one device (one shard of n processors), a mesh with one device
-per processor (n shards of one processor), and a mesh with fewer devices than processors. The size of the graph grows
-with the number of shards, not with the number of processors.
+One class covers all situations: a mesh simulated on one device (one shard of n processors), a mesh with one device per
+processor (n shards of one processor), a mesh with fewer devices than processors, and a mesh of several processes, each
+with one shard. The size of the graph grows with the number of shards of a process, not with the number of processors.
 """
 
 import copy
@@ -19,8 +19,10 @@ from mtf_imaging.meshes import collectives, local, whole
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.deferred import DeferredSums
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.random import numbers as random
+from mtf_imaging.meshes.transport import InProcess, Transport
 from mtf_imaging.meshes.variables import LaidOutVariable
 
 
@@ -46,24 +48,37 @@ class ShardMeshImpl(_Protocol):
       layout: layout rules, in any form that `mtf.convert_to_layout_rules` accepts.
       devices: device strings. Devices are left unused if the mesh cannot be divided into as many equal shards.
       random_state: `RandomState` of the program, if it draws random numbers.
+      transport: the `Transport` between the shards of several processes; None if this process computes all shards, on
+        `devices`.
 
     Attributes:
+      grid: the division of the mesh into shards.
+      devices: the devices of the shards of this process.
+      host: the CPU of this process.
       exchanged: the `Exchange`s lowered on this mesh so far, including those between processors on one device.
     """
 
     def __init__(
-        self, shape: Any, layout: Any, devices: Sequence[str], random_state: random.RandomState | None = None
+        self,
+        shape: Any,
+        layout: Any,
+        devices: Sequence[str],
+        random_state: random.RandomState | None = None,
+        transport: Transport | None = None,
     ) -> None:
         shape = mtf.convert_to_shape(shape)
         single = {dim.name for dim in shape.dims if dim.size == 1}  # a mesh dimension of size 1 splits nothing
         rules = layout_pairs(mtf.convert_to_layout_rules(layout))
         super().__init__(shape, mtf.LayoutRules({rule for rule in rules if rule[1] not in single}))
-        self.grid = ShardGrid.make(self.shape.to_integer_list, len(devices))
-        self.devices = list(devices)[: self.grid.num_shards]
+        if transport is None:
+            grid = ShardGrid.make(self.shape.to_integer_list, len(devices))
+            transport = InProcess(grid, list(devices)[: grid.num_shards])
+        self.transport, self.grid, self.devices = transport, transport.grid, transport.devices
         self.host = host_device()
         self.random_state = random_state
         self.assignments: list[tuple] = []
         self.exchanged: list[Exchange] = []
+        self._deferred = DeferredSums(transport)
 
     # The layout of a tensor.
 
@@ -90,7 +105,7 @@ class ShardMeshImpl(_Protocol):
         """Converts `x` to stacks of all slices if the layout splits a dimension of `shape`, else to stacks of one."""
         n = self.grid.stack_size
         wanted = n if self.is_split(shape) else 1
-        if x.tensor_list[0].shape[0] == wanted:
+        if x.stack_size == wanted:
             return x
         if wanted == 1:
             return self.map_stacks(lambda t: t[:1], x)
@@ -171,6 +186,7 @@ class ShardMeshImpl(_Protocol):
         summed_axes: Collection[int],
         varying_axes: Collection[int] = (),
         batch_ndims: int = 1,
+        is_gradient: bool = False,
     ) -> LaidOutTensor:
         """Calls a function that sums over the batch, such as the gradient of a filter, and sums over processors.
 
@@ -180,6 +196,8 @@ class ShardMeshImpl(_Protocol):
           summed_axes: mesh axes over which results are summed: the axes that split batch or spatial dimensions.
           varying_axes: mesh axes along which results differ: the axes that split dimensions of the result.
           batch_ndims: number of batch dimensions.
+          is_gradient: whether the result is the gradient of a weight, which nobody reads before the update; see
+            `defer`.
 
         Returns:
           A laid-out tensor with the sum.
@@ -191,9 +209,23 @@ class ShardMeshImpl(_Protocol):
                 stacks.append(
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
-        total = LaidOutTensor(collectives.sum_shards(stacks, self.grid, self.devices, summed_axes))
-        self._record("sum", summed_axes, total)
-        return total
+        self._record("sum", summed_axes, LaidOutTensor(stacks))
+        if is_gradient and self.transport.is_between_processes:
+            return self._deferred.add(stacks, summed_axes)
+        return LaidOutTensor(self.transport.reduce(stacks, summed_axes, "SUM", everywhere=not is_gradient))
+
+    def defer(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
+        """Defers the sum of a gradient over processes, so that a few messages carry all gradients.
+
+        Args:
+          lazy: the sum.
+
+        Returns:
+          A `DeferredSum`.
+        """
+        x = lazy.laid_out_input
+        self._record("sum", lazy.mesh_axes, x)
+        return self._deferred.add(collectives.sum_local(x.tensor_list, self.transport, lazy.mesh_axes), lazy.mesh_axes)
 
     # Communication; `mtf.MeshImpl` documents these methods.
 
@@ -203,11 +235,15 @@ class ShardMeshImpl(_Protocol):
             nbytes = math.prod(x.slice_shape) * x.dtype.size
             self.exchanged.append(Exchange(kind, tuple(sorted(set(mesh_axes))), nbytes, distance))
 
+    def record_halo(self, axis: int, strip: Sequence[int], dtype: tf.DType, distance: int) -> None:
+        """Records an exchange of strips of a given shape with the processors at a distance along a mesh axis."""
+        self.exchanged.append(Exchange("halo", (axis,), math.prod(strip) * dtype.size, distance))
+
     def allreduce(self, x: Lowered, mesh_axes: Collection[int], reduction_fn_string: str) -> LaidOutTensor:
         x = x.to_laid_out_tensor()
         self._record("sum", mesh_axes, x)
         stacks = x.tensor_list
-        return LaidOutTensor(collectives.allreduce(stacks, self.grid, self.devices, mesh_axes, reduction_fn_string))
+        return LaidOutTensor(collectives.allreduce(stacks, self.transport, mesh_axes, reduction_fn_string))
 
     def allconcat(self, x: Lowered, mesh_axis: int, concat_axis: int) -> LaidOutTensor:
         return self.gather(x, {mesh_axis: concat_axis})
@@ -216,12 +252,12 @@ class ShardMeshImpl(_Protocol):
         """Does `allconcat` along several mesh dimensions at once; `dims` is {mesh axis: slice dimension}."""
         self._record("gather", dims, x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.allconcat(stacks, self.grid, self.devices, dims)) if dims else x
+        return LaidOutTensor(collectives.allconcat(stacks, self.transport, dims)) if dims else x
 
     def alltoall(self, x: Lowered, mesh_axis: int, split_axis: int, concat_axis: int) -> LaidOutTensor:
         self._record("all-to-all", [mesh_axis], x.to_laid_out_tensor())
         stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.alltoall(stacks, self.grid, self.devices, mesh_axis, split_axis, concat_axis))
+        return LaidOutTensor(collectives.alltoall(stacks, self.transport, mesh_axis, split_axis, concat_axis))
 
     def allsplit(self, x: Lowered, mesh_axis: int, split_axis: int, which: Any = None) -> LaidOutTensor:
         if which is not None:
@@ -231,7 +267,7 @@ class ShardMeshImpl(_Protocol):
     def scatter(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
         """Does `allsplit` along several mesh dimensions at once; `dims` is {mesh axis: slice dimension}."""
         stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.allsplit(stacks, self.grid, self.devices, dims)) if dims else x
+        return LaidOutTensor(collectives.allsplit(stacks, self.transport, dims)) if dims else x
 
     def receive(
         self, x: Lowered, mesh_axis: int, source_pcoord: Sequence[int | None], fill: float = 0
@@ -241,13 +277,13 @@ class ShardMeshImpl(_Protocol):
         for distance in sorted(distances):  # empty if a margin is wider than all neighboring slices together
             self._record("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
         stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.receive(stacks, self.grid, self.devices, mesh_axis, source_pcoord, fill))
+        return LaidOutTensor(collectives.receive(stacks, self.transport, mesh_axis, source_pcoord, fill))
 
     # Coordinates and random numbers.
 
     def laid_out_constant(self, value_of: Callable[[tuple[int, ...]], Any]) -> LaidOutTensor:
         """Returns a laid-out tensor of constants, `value_of(mesh coordinates)` for each processor."""
-        shards = self.grid.shard_coordinates()
+        shards = self.transport.coordinates
         return LaidOutTensor(
             tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(shard)])) for shard in shards
         )
@@ -267,15 +303,53 @@ class ShardMeshImpl(_Protocol):
 
     # Import and export.
 
+    def box_shape(self, shape: mtf.Shape) -> list[int]:
+        """Returns the shape in which this process passes its part of a tensor in and out.
+
+        It is the shape of a shard's box if there are several processes, else the shape of the whole tensor.
+        """
+        sizes = shape.to_integer_list
+        if not self.transport.is_between_processes:
+            return sizes
+        return whole.box_shape(sizes, self.split_axes(shape), self.grid)
+
+    def region(self, shape: mtf.Shape) -> tuple[slice, ...]:
+        """Returns the region of a whole tensor that this process passes in and out: a Python slice per dimension."""
+        return whole.region(shape.to_integer_list, self.split_axes(shape), self.transport)
+
+    def fill_box(self, part: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:
+        """Extends a `region` of a tensor to the shape of a box."""
+        return part if part.shape == (sizes := self.box_shape(shape)) else whole.fill_box(part, sizes)
+
+    def clip_box(self, box: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:
+        """Cuts off the elements of a box beyond its `region`."""
+        sizes = [part.stop - part.start for part in self.region(shape)]
+        return box if box.shape == sizes else tf.slice(box, [0] * len(sizes), sizes)
+
+    def gather_box(self, box: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:
+        """Gathers the boxes of all processes into the whole tensor, in every process."""
+        if not self.transport.is_between_processes or not self.is_split(shape):
+            return box
+        with tf.device(self.host):
+            return whole.gather_box(box, self.split_axes(shape), shape.to_integer_list, self.transport)
+
     def import_tf_tensor(self, x: mtf.Tensor, tf_x: tf.Tensor) -> LaidOutTensor:
-        """Splits a whole tensor on the host and sends each shard its slices."""
-        return LaidOutTensor(whole.scatter(tf_x, self.split_axes(x.shape), self.grid, self.devices, self.host))
+        """Splits a whole tensor, or the box of this process, on the host and sends each shard its slices."""
+        split = self.split_axes(x.shape)
+        if tf_x.shape == x.shape.to_integer_list:
+            return LaidOutTensor(whole.scatter(tf_x, split, self.transport, self.host))
+        (device,) = self.devices
+        with tf.device(device):
+            return LaidOutTensor([whole.cut(tf_x, split, self.grid)])
 
     def export_to_tf_tensor(self, x: mtf.Tensor, laid_out_x: Lowered) -> tf.Tensor:
-        """Gathers a laid-out tensor into a whole tensor on the host, so that no device needs memory for it."""
+        """Gathers a laid-out tensor on the host: the whole tensor, or the box of this process if there are several."""
         stacks = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape).tensor_list
-        sizes = x.shape.to_integer_list
-        return whole.gather(stacks, self.split_axes(x.shape), sizes, self.grid, self.devices, self.host)
+        split = self.split_axes(x.shape)
+        if self.transport.is_between_processes and self.is_split(x.shape):
+            with tf.device(self.host):
+                return tf.identity(whole.uncut(stacks[0], split, self.grid))
+        return whole.gather(stacks, split, x.shape.to_integer_list, self.transport, self.host)
 
     def Print(self, x: Lowered, data: Sequence[LaidOutTensor], message: str, **kwargs: Any) -> LaidOutTensor:
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):

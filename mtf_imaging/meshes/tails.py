@@ -58,7 +58,7 @@ def tails_of(mesh: ShardMeshImpl, shape: mtf.Shape, names: Collection[str] | Non
 def fill(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail], value: float) -> LaidOutTensor:
     """Returns a laid-out tensor with `value` in its tails. Devices whose slices have no tails do nothing."""
     stacks = []
-    for shard, device, stack in zip(mesh.grid.shard_coordinates(), mesh.devices, x.tensor_list, strict=True):
+    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
         masks = _masks(tails, mesh.grid.processor_coordinates(shard))
         with tf.device(device):
             stacks.append(_filled(stack, masks, value) if masks else stack)

@@ -29,7 +29,7 @@ class LaidOutVariable:
         self.read = master.read()
         with tf.device(master.device):
             value = tf.cast(self.read, variable.slice_dtype)
-        stacks = whole.scatter(value, self._split, mesh_impl.grid, mesh_impl.devices, master.device)
+        stacks = whole.scatter(value, self._split, mesh_impl.transport, master.device)
         self.laid_out_tensor = LaidOutTensor(stacks)
 
     # Masters and slices never differ, so there is nothing to copy.
@@ -45,5 +45,5 @@ class LaidOutVariable:
         stacks = self._mesh.canonical(value, self._shape).tensor_list
         home = self._variable.get_master().device
         sizes = self._shape.to_integer_list
-        whole_value = whole.gather(stacks, self._split, sizes, self._mesh.grid, self._mesh.devices, home)
+        whole_value = whole.gather(stacks, self._split, sizes, self._mesh.transport, home)
         self._mesh.assignments.append((self._variable, assign_fn, whole_value))

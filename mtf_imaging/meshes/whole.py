@@ -13,32 +13,31 @@ import tensorflow as tf
 from mtf_imaging.meshes.devices import number_of
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import from_grid_full, take_at, to_grid
+from mtf_imaging.meshes.transport import Transport
 
 
-def scatter(
-    whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid, devices: Sequence[str], home: str
-) -> list[tf.Tensor]:
-    """Splits a whole tensor into the stacks of all shards.
+def scatter(whole: tf.Tensor, split: Sequence[int | None], transport: Transport, home: str) -> list[tf.Tensor]:
+    """Splits a whole tensor into the stacks of all shards of this process.
 
     Args:
       whole: the tensor.
       split: the mesh axis that splits each dimension, or None.
-      grid: the `ShardGrid`.
-      devices: the devices of the shards.
+      transport: the `Transport`.
       home: the device that stores the whole tensor and cuts it into boxes.
 
     Returns:
       The stacks, one per shard, each on its device. If no dimension is split, every shard gets the whole tensor.
     """
+    grid = transport.grid
     with tf.device(home):
         whole = _extended(whole, split, grid)
     boxes, stacks = {}, []
-    for shard, device in zip(grid.shard_coordinates(), devices):
+    for shard, device in zip(transport.coordinates, transport.devices):
         place = tuple(0 if axis is None else shard[axis] for axis in split)
         if place not in boxes:  # shards that differ only along other mesh dimensions share a box
             boxes[place] = _box(whole, place, split, grid, home)
         with tf.device(device):
-            stacks.append(_cut(boxes[place], split, grid))
+            stacks.append(cut(boxes[place], split, grid))
     return stacks
 
 
@@ -56,38 +55,93 @@ def _extended(whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) ->
 
 
 def gather(
-    stacks: Sequence[tf.Tensor],
-    split: Sequence[int | None],
-    sizes: Sequence[int],
-    grid: ShardGrid,
-    devices: Sequence[str],
-    home: str,
+    stacks: Sequence[tf.Tensor], split: Sequence[int | None], sizes: Sequence[int], transport: Transport, home: str
 ) -> tf.Tensor:
     """Gathers stacks into a whole tensor of the given sizes on device `home`; the inverse of `scatter`.
 
     If no dimension is split, all shards are equal. The function then returns the shard on `home` if there is one, else
     the first shard.
+
+    Args:
+      stacks: the shards of this process.
+      split: the mesh axis that splits each dimension, or None.
+      sizes: the sizes of the whole tensor.
+      transport: the `Transport`. Between processes, every process gets the whole tensor.
+      home: the device.
     """
     if all(axis is None for axis in split):
-        shard = number_of(home, devices)
-        with tf.device(devices[shard]):
+        shard = number_of(home, transport.devices)
+        with tf.device(transport.devices[shard]):
             whole = tf.squeeze(stacks[shard], [0])
         with tf.device(home):
             return tf.identity(whole)
     boxes = []
-    for stack, device in zip(stacks, devices):
+    for stack, device in zip(stacks, transport.devices):
         with tf.device(device):
-            boxes.append(_uncut(stack, split, grid))
+            boxes.append(uncut(stack, split, transport.grid))
     with tf.device(home):
+        return tf.identity(_clipped(_joined(boxes, split, transport), sizes))
+
+
+def gather_box(box: tf.Tensor, split: Sequence[int | None], sizes: Sequence[int], transport: Transport) -> tf.Tensor:
+    """Gathers the boxes of all processes into a whole tensor of the given sizes, in every process."""
+    return _clipped(_joined([box], split, transport), sizes)
+
+
+def _joined(boxes: list[tf.Tensor], split: Sequence[int | None], transport: Transport) -> tf.Tensor:
+    """Joins the boxes of all shards to one tensor."""
+    shards = transport.grid.shards
+    for axis in reversed(range(len(shards))):
+        if transport.is_between_processes:
+            if axis in split and shards[axis] > 1:
+                boxes = transport.gather(boxes, axis, split.index(axis))
+            continue
         # Join the boxes along the last mesh dimension first, because shards are in row-major order.
-        for axis in reversed(range(len(grid.shards))):
-            size = grid.shards[axis]
-            groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
-            boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
-        (whole,) = boxes
-        if whole.shape.as_list() != list(sizes):
-            whole = tf.slice(whole, [0] * len(sizes), sizes)
-        return tf.identity(whole)
+        size = shards[axis]
+        groups = [boxes[i : i + size] for i in range(0, len(boxes), size)]
+        boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
+    (whole,) = boxes
+    return whole
+
+
+def _clipped(whole: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
+    """Cuts off the elements that `_extended` appended."""
+    return whole if whole.shape.as_list() == list(sizes) else tf.slice(whole, [0] * len(sizes), sizes)
+
+
+def region(sizes: Sequence[int], split: Sequence[int | None], transport: Transport) -> tuple[slice, ...]:
+    """Returns the region of a whole tensor that the slices of this process cover: a Python slice per dimension.
+
+    If slices are uneven, the last regions are shorter or empty.
+    """
+    if not transport.is_between_processes:
+        return tuple(slice(0, size) for size in sizes)
+    (shard,) = transport.coordinates
+    grid, regions = transport.grid, []
+    for size, axis in zip(sizes, split):
+        width = size if axis is None else -(-size // grid.mesh[axis]) * grid.local[axis]
+        begin = 0 if axis is None else min(shard[axis] * width, size)
+        regions.append(slice(begin, min(begin + width, size)))
+    return tuple(regions)
+
+
+def box_shape(sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid) -> list[int]:
+    """Returns the shape of the box of a shard."""
+    pairs = zip(sizes, split, strict=True)
+    return [size if axis is None else -(-size // grid.mesh[axis]) * grid.local[axis] for size, axis in pairs]
+
+
+def fill_box(part: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
+    """Extends a `region` at its end to the shape of a box.
+
+    The last elements are repeated, for the same reason as in `_extended`; an empty region becomes zeros.
+    """
+    if part.shape.num_elements() == 0:
+        return tf.zeros(shape, part.dtype)
+    for dim, size in enumerate(shape):
+        if part.shape[dim] < size:
+            part = tf.gather(part, np.minimum(np.arange(size), part.shape[dim] - 1), axis=dim)
+    return part
 
 
 def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], grid: ShardGrid, home: str) -> tf.Tensor:
@@ -100,7 +154,7 @@ def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], gr
         return tf.slice(whole, [at * size for at, size in zip(place, sizes)], sizes)
 
 
-def _cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
+def cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
     """Converts the box of a shard to its stack."""
     if all(axis is None for axis in split):
         return tf.expand_dims(box, 0)
@@ -120,8 +174,8 @@ def _cut(box: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Ten
     return from_grid_full(tf.reshape(view, sizes + slice_shape), grid.local)
 
 
-def _uncut(stack: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
-    """Converts the stack of a shard to its box; the inverse of `_cut`."""
+def uncut(stack: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
+    """Converts the stack of a shard to its box; the inverse of `cut`."""
     view = to_grid(stack, grid.local)
     ndims = len(grid.local)
     unused = [axis for axis in range(ndims) if axis not in split]

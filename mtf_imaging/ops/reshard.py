@@ -32,6 +32,7 @@ class ProgramMesh(mtf.Mesh):
     Attributes:
       slices_per_dimension: {name: number of slices} of the dimensions with a rule.
       asked: whether a network read these numbers. Its graph is then valid for this layout only.
+      gradients: the gradients of weights, which only the update reads.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class ProgramMesh(mtf.Mesh):
         sizes = dict(mesh_shape)
         self.slices_per_dimension = {dim: sizes.get(onto, 1) for dim, onto in layout}  # Faults are reported later.
         self.asked = False
+        self.gradients: set[mtf.Tensor] = set()
 
 
 class Reshard(mtf.Operation):

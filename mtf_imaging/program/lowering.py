@@ -84,9 +84,15 @@ class Lowering(mtf.Lowering):
 
         if isinstance(laid_out_tensor, LaidOutTensor):
             laid_out_tensor = canonical(laid_out_tensor)
+        elif self.is_gradient(tensor) and mesh_impl.transport.is_between_processes:
+            laid_out_tensor = canonical(mesh_impl.defer(laid_out_tensor))
         elif isinstance(laid_out_tensor, mtf.LazyAllreduceSum):
             laid_out_tensor = CanonicalSum(laid_out_tensor, canonical)
         super().set_tensor_lowering(tensor, laid_out_tensor)
+
+    def is_gradient(self, tensor: mtf.Tensor) -> bool:
+        """Returns whether a tensor is the gradient of a weight, which no operation reads before the update."""
+        return tensor in tensor.mesh.gradients
 
     def masked(self, tensor: mtf.Tensor, names: Collection[str] | None = None, fill: float = 0) -> LaidOutTensor:
         """Returns the slices of a tensor with `fill` in their tails, for an operation that combines elements.

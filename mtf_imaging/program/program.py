@@ -33,6 +33,10 @@ class Program(tf.Module):
     Programs are thread-safe, even if they share variables. Calls run one at a time, so no call reads a variable while
     another call assigns to it, and no update is lost.
 
+    If the mesh is collective, every process creates the same programs in the same order, and makes the same calls. A
+    plain call takes and returns whole tensors in every process. `call_slices` takes and returns the slices of this
+    process, so no process holds a whole tensor.
+
     `tf.train.Checkpoint(program=p)` contains whole variables and the step, and does not depend on the layout.
 
     Args:
@@ -42,7 +46,7 @@ class Program(tf.Module):
       mesh_shape: the mesh of processors, such as `"rows:2,cols:2"`; `""` is one processor.
       layout: rules that split tensor dimensions over mesh dimensions, such as `"x:rows,y:cols"`; or a `Layout`, which
         includes the mesh.
-      mesh_impl: "stacked", "placement" or "auto"; see `mtf_imaging.meshes.make_mesh_impl`.
+      mesh_impl: "stacked", "placement", "collective" or "auto"; see `mtf_imaging.meshes.make_mesh_impl`.
       devices: device strings; default: all GPUs, or all logical CPUs if there is no GPU.
       seed: an int.
       variables: a `Program` with which to share variables and step, or None.
@@ -92,7 +96,8 @@ class Program(tf.Module):
         self.step = self._masters.step
 
         @shared_constants()
-        def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None) -> Any:
+        def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
+            self.mesh_impl.transport.begin(turn)
             traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
             graph, mesh, outputs, _ = traced
             self._repeated = tracing.check(traced, self.layout)
@@ -104,20 +109,29 @@ class Program(tf.Module):
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             reads = [variable.read for variable in lowered.variables.values()]
             # The group keeps the number of edges linear in the number of variables.
-            computed = tf.group(*tf.nest.flatten(results), *reads, self._masters.read_step())
+            computed = tf.group(
+                *tf.nest.flatten(results), *reads, self._masters.read_step(), *self.mesh_impl.transport.end()
+            )
             with tf.control_dependencies([computed]):
                 assignments = [] if updates == "none" else self.mesh_impl.assignments
                 done = self._masters.assign(assignments, count_step=updates == "all")
             with tf.control_dependencies(done), tf.device(self.mesh_impl.host):
                 results = tf.nest.map_structure(tf.identity, results)
             self._shapes = {v.name: v.shape for v in graph.all_variables}
+            self._outputs = tf.nest.map_structure(lambda y: y.shape, outputs)
             self.changes = layout_changes(graph, self.mesh_impl)
             return results
 
-        signature = {key: spec.spec for key, spec in self._inputs.items()}
+        signature = {
+            key: tf.TensorSpec(self.mesh_impl.box_shape(spec.shape), spec.dtype, name=key)
+            for key, spec in self._inputs.items()
+        }
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
+        self._calls = 0
+        turn = tf.TensorSpec([], tf.int32, name="turn") if self.mesh_impl.transport.is_between_processes else None
         with memory.shortage_explained(lambda: self._demand):
-            self.function = tf.function(build, autograph=False).get_concrete_function(signature, which)
+            self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
+        self._join = self._make_join(turn)
         for change in self.changes:
             _log_change(change)
         if self._repeated:
@@ -132,15 +146,16 @@ class Program(tf.Module):
         """Runs the program on whole tensors.
 
         Args:
-          **tensors: a tensor for each input, by keyword.
+          **tensors: a tensor for each input, by keyword. If the mesh is collective, every process passes the same.
 
         Returns:
-          Whole tensors in the same structure as the return value of `fn`.
+          Whole tensors in the same structure as the return value of `fn`, in every process.
 
         Raises:
           ShapeError: an input is missing or unknown, or has the wrong shape or dtype.
+          ClusterError: another process is lost.
         """
-        return self._call(None, tensors)
+        return self.join(self._call(None, self.cut(**tensors)))
 
     def call_part(self, index: int, /, **tensors: Any) -> Any:
         """Runs a program with `part_of` on the inputs of one micro-batch.
@@ -152,35 +167,104 @@ class Program(tf.Module):
         Returns:
           Whole tensors in the same structure as the return value of `fn`.
         """
-        return self._call(index, tensors)
+        return self.join(self._call(index, self.cut(**tensors)))
 
-    def _call(self, index: int | None, tensors: Mapping[str, Any]) -> Any:
+    def call_slices(self, index: int | None = None, /, **slices: Any) -> Any:
+        """Runs the program on the slices of this process.
+
+        Args:
+          index: number of the micro-batch of a program with `part_of`, else None.
+          **slices: the `region` of each input, by keyword, as returned by `cut`.
+
+        Returns:
+          The regions of the outputs, in the same structure as the return value of `fn`. If all processors are in this
+          process, these are the whole tensors.
+
+        Raises:
+          ShapeError: an input is missing or unknown, or has the wrong shape or dtype.
+          ClusterError: another process is lost.
+        """
+        return self._call(index, slices)
+
+    def region(self, name: str) -> tuple[slice, ...]:
+        """Returns the region of an input that this process passes to `call_slices`: a Python slice per dimension.
+
+        The region consists of the slices of all processors of this process. If the mesh is not collective, it is the
+        whole tensor.
+        """
+        return self.mesh_impl.region(self._inputs[name].shape)
+
+    def cut(self, /, **tensors: Any) -> dict[str, tf.Tensor]:
+        """Cuts the regions of this process out of whole inputs; the argument of `call_slices`."""
+        self._check_names(tensors)
+        with tf.device(self.mesh_impl.host):
+            whole = {key: self._checked(spec, tensors[key], None) for key, spec in self._inputs.items()}
+            if not self.mesh_impl.transport.is_between_processes:
+                return whole
+            return {key: value[self.region(key)] for key, value in whole.items()}
+
+    def join(self, results: Any) -> Any:
+        """Joins the results of `call_slices` of all processes to whole tensors, in every process."""
+        if self._join is None:
+            return results
+        with self.mesh_impl.transport.watched(), tf.device(self.mesh_impl.host):
+            return self._join(results, self._turn())
+
+    def _make_join(self, turn: tf.TensorSpec | None) -> Callable[..., Any] | None:
+        """Returns the function that gathers outputs; None if no output is split over processes."""
+        mesh = self.mesh_impl
+        if turn is None or not any(map(mesh.is_split, tf.nest.flatten(self._outputs))):
+            return None
+
+        def gather(results: Any, turn: tf.Tensor) -> Any:
+            mesh.transport.begin(turn)
+            boxes = tf.nest.map_structure(mesh.fill_box, results, self._outputs)
+            return tf.nest.map_structure(mesh.gather_box, boxes, self._outputs)
+
+        return tf.function(gather, autograph=False)
+
+    def _turn(self) -> tf.Tensor | None:
+        """Returns the parity of this call, which selects the keys of its collectives."""
+        if not self.mesh_impl.transport.is_between_processes:
+            return None
+        return tf.constant(self._calls % 2, tf.int32)
+
+    def _check_names(self, tensors: Mapping[str, Any]) -> None:
         unknown, missing = sorted(tensors.keys() - self._inputs.keys()), sorted(self._inputs.keys() - tensors.keys())
         if unknown or missing:
             raise ShapeError(
                 f"the program has the inputs {', '.join(self._inputs) or 'none'}, but "
                 + ", ".join([f"'{k}' is unknown" for k in unknown] + [f"'{k}' is missing" for k in missing])
             )
+
+    def _call(self, index: int | None, slices: Mapping[str, Any]) -> Any:
+        self._check_names(slices)
         if (index is None) != (self._part_of is None):
             raise ShapeError(
                 f"the micro-batch is {index}, but part_of of the program is {self._part_of}. "
                 "Fix: use call_part for a program with part_of, and a plain call for any other program."
             )
+        mesh = self.mesh_impl
         part = None if index is None else tf.constant(index, tf.int32)
         # TensorFlow places operations without a device on the device of the caller, by default the first GPU.
-        with memory.shortage_explained(lambda: self._demand), tf.device(self.mesh_impl.host):
-            inputs = {key: self._checked(spec, tensors[key]) for key, spec in self._inputs.items()}
-            with self._masters.lock:
-                return self.function(inputs, part)
+        with memory.shortage_explained(lambda: self._demand), tf.device(mesh.host):
+            inputs = {}
+            for key, spec in self._inputs.items():
+                inputs[key] = mesh.fill_box(self._checked(spec, slices[key], self.region(key)), spec.shape)
+            with self._masters.lock, mesh.transport.watched():
+                self._calls += 1
+                return tf.nest.map_structure(mesh.clip_box, self.function(inputs, part, self._turn()), self._outputs)
 
-    def _checked(self, spec: tracing.Input, value: Any) -> tf.Tensor:
+    def _checked(self, spec: tracing.Input, value: Any, region: tuple[slice, ...] | None) -> tf.Tensor:
+        """Converts an input, or a region of it, to a tensor and checks its shape."""
         with tf.device("CPU:0"):  # a whole tensor may not fit on a device, even if its slices do
             try:
                 value = tf.convert_to_tensor(value, dtype=spec.dtype)
             except (TypeError, ValueError) as error:
                 raise ShapeError(f"input '{spec.name}' cannot be converted to {spec.dtype.name}: {error}") from None
-        if value.shape != spec.shape.to_integer_list:
-            dims = format_shape((d.name, d.size) for d in spec.shape.dims)
+        sizes = spec.shape.to_integer_list if region is None else [part.stop - part.start for part in region]
+        if value.shape != sizes:
+            dims = format_shape((d.name, size) for d, size in zip(spec.shape.dims, sizes))
             raise ShapeError(f"input '{spec.name}' must have shape [{dims}], not {value.shape.as_list()}")
         return value
 

@@ -54,6 +54,26 @@ class Traced(NamedTuple):
         return upstream.needed(self.graph, tf.nest.flatten(self.outputs))
 
 
+class _Input(mtf.Operation):
+    """An input of a program, which several processes pass in parts.
+
+    Args:
+      mesh: the `mtf.Mesh`.
+      tensor: the whole tensor, or the box of this process.
+      shape: shape of the whole tensor.
+      name: name of the input.
+    """
+
+    def __init__(self, mesh: mtf.Mesh, tensor: tf.Tensor, shape: mtf.Shape, name: str) -> None:
+        super().__init__([], mesh=mesh, name=name)
+        self._tensor = tensor
+        self._outputs = [mtf.Tensor(self, shape, tensor.dtype)]
+
+    def lower(self, lowering: mtf.Lowering) -> None:
+        (x,) = self.outputs
+        lowering.set_tensor_lowering(x, lowering.mesh_impl(self).import_tf_tensor(x, self._tensor))
+
+
 def trace(
     fn: Callable[..., Any],
     inputs: Mapping[str, Input],
@@ -75,7 +95,7 @@ def trace(
     """
     graph = mtf.Graph()
     mesh = ProgramMesh(graph, layout.mesh_shape, layout.rules)
-    named = {key: mtf.import_tf_tensor(mesh, tensors[key], spec.shape, name=key) for key, spec in inputs.items()}
+    named = {key: _Input(mesh, tensors[key], spec.shape, key).outputs[0] for key, spec in inputs.items()}
     with variables.scope():
         outputs = fn(**named)
     for value in tf.nest.flatten(outputs):

@@ -52,4 +52,5 @@ def gradients_of(loss: mtf.Tensor) -> tuple[list[mtf.Variable], list[mtf.Tensor]
         raise TrainingError(
             f"the loss does not depend on {', '.join(idle)}. Fix: use these weights in the loss, or remove them."
         )
+    loss.mesh.gradients.update(gradients)
     return variables, gradients

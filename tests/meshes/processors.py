@@ -45,7 +45,7 @@ def same_everywhere(mesh, slice_shape):
 def laid_out(mesh, values, once=False):
     """Converts an array of all processors to a laid-out tensor; `once` stores only the first slice of each shard."""
     stacks = []
-    for shard, device in zip(mesh.grid.shard_coordinates(), mesh.devices, strict=True):
+    for shard, device in zip(mesh.transport.coordinates, mesh.devices, strict=True):
         processors = mesh.grid.processor_coordinates(shard)
         with tf.device(device):
             stacks.append(tf.identity(np.stack([values[at] for at in processors[: 1 if once else None]])))
@@ -55,7 +55,7 @@ def laid_out(mesh, values, once=False):
 def array(mesh, stacks):
     """Converts a list of stacks to an array of all processors; asserts that each stack is on its own device."""
     slices = {}
-    for shard, stack, device in zip(mesh.grid.shard_coordinates(), stacks, mesh.devices, strict=True):
+    for shard, stack, device in zip(mesh.transport.coordinates, stacks, mesh.devices, strict=True):
         assert stack.device.endswith(device), f"a stack for {device} is on {stack.device}"
         processors = mesh.grid.processor_coordinates(shard)
         assert stack.shape[0] in (1, len(processors))

@@ -28,7 +28,7 @@ class Slices:
         self.mesh = make_mesh(*grid)
         self.values = (same_everywhere if once else numbers)(self.mesh, slice_shape)
         self.ndims = len(self.mesh.grid.mesh)
-        self.args = laid_out(self.mesh, self.values, once).tensor_list, self.mesh.grid, self.mesh.devices
+        self.args = laid_out(self.mesh, self.values, once).tensor_list, self.mesh.transport
 
     def check(self, stacks, expected, size=None):
         """Compares stacks with an array of all processors, and the number of slices per stack with `size`."""
@@ -66,9 +66,11 @@ def test_sum_shards(grid, once):
     boxes = np.reshape(stacks, [*x.mesh.grid.shards, *stacks[0].shape])
     for axes in _axes(grid):
         expected = np.broadcast_to(boxes.sum(axes, keepdims=True), boxes.shape).reshape([-1, *stacks[0].shape])
-        for actual, device, total in zip(collectives.sum_shards(*x.args, axes), x.mesh.devices, expected, strict=True):
-            assert actual.device.endswith(device)
-            np.testing.assert_array_equal(actual, total)
+        for everywhere in (True, False):
+            totals = x.mesh.transport.reduce(x.args[0], axes, "SUM", everywhere)
+            for actual, device, total in zip(totals, x.mesh.devices, expected, strict=True):
+                assert actual.device.endswith(device)
+                np.testing.assert_array_equal(actual, total)
 
 
 def _allconcat(x, dims):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.layout.windows import Window, plan_split
-from mtf_imaging.meshes.halo import Margin, exchanges, gathering, narrow, widen
+from mtf_imaging.meshes.halo import Margin, exchanges, gathering, joining, narrow, widen, widening
 from tests.meshes.processors import array, laid_out, make_mesh
 
 
@@ -169,7 +169,10 @@ def test_a_mesh_records_exchanges(split):
         result = fn(mesh, x, margins)
         counts = collections.Counter(mesh.exchanged)
         reached = 0 if adjoint else gathering.reach(mesh, x.tensor_list[0], margins)
-        first = sorted(margins, key=lambda m: not gathering.is_gathered(mesh, m, reached))
+        gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
+        stages = widening._stages(mesh, margins, gathered)
+        # Within a stage, slices that share a device are widened first.
+        first = [m for stage in stages for m in sorted(stage.margins, key=lambda m: joining.is_joined(mesh, m))]
         assert counts == collections.Counter(exchanges(mesh, first, split.slice_shape, 8, adjoint))
         assert all(exchange.sent_by_all(mesh.grid.mesh) for exchange in counts), "every exchange has a sender"
         x = result

@@ -27,7 +27,7 @@ def tensor(shape):
 def processors(mesh, x):
     """Returns {coordinates: slice}."""
     slices = {}
-    for shard, stack in zip(mesh.grid.shard_coordinates(), x.tensor_list):
+    for shard, stack in zip(mesh.transport.coordinates, x.tensor_list):
         slices |= dict(zip(mesh.grid.processor_coordinates(shard), stack.numpy()))
     return slices
 

@@ -5,8 +5,9 @@ every shard that its halo reaches, and joins the pieces to a widened line. It th
 overlap, from the widened line. An exchange slice by slice would need one message for every slice that the halo reaches.
 """
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from mtf_imaging.meshes.halo.margin import Margin
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.transport import Message
 
 
-class _Message(NamedTuple):
+class _Piece(NamedTuple):
     """The voxels of one shard's line that belong to the widened line of another shard, or of the same shard.
 
     Attributes:
@@ -36,16 +38,17 @@ class _Message(NamedTuple):
     write: int
 
 
-def _messages(mesh: ShardMeshImpl, margin: Margin) -> Iterator[_Message]:
-    """Yields every `_Message`; the messages to one target are in the order of their voxels."""
-    length = mesh.grid.local[margin.axis] * margin.size
-    for group in mesh.grid.groups([margin.axis]):
+def _pieces(mesh: ShardMeshImpl, margin: Margin) -> list[_Piece]:
+    """Returns every `_Piece`; the pieces of one target are in the order of their voxels."""
+    length, pieces = mesh.grid.local[margin.axis] * margin.size, []
+    for group in mesh.transport.groups([margin.axis]):
         for to, target in enumerate(group):
             first, last = to * length - margin.before, (to + 1) * length + margin.after
             for at, source in enumerate(group):
                 begin, end = max(first, at * length), min(last, (at + 1) * length)
                 if begin < end:
-                    yield _Message(source, target, end - begin, begin - at * length, begin - first)
+                    pieces.append(_Piece(source, target, end - begin, begin - at * length, begin - first))
+    return pieces
 
 
 def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) -> LaidOutTensor:
@@ -58,19 +61,30 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) ->
       fill: a number.
     """
     lines = mesh.map_stacks(lambda stack: _line(_by_slice(mesh, stack, margin)), x).tensor_list
-    pieces: list[list[tf.Tensor]] = [[] for _ in lines]
-    ends = [[0, 0] for _ in lines]
-    for message in _messages(mesh, margin):
-        if not pieces[message.target]:
-            ends[message.target][0] = message.write
-        ends[message.target][1] = message.write + message.voxels
-        with tf.device(mesh.devices[message.source]):
-            pieces[message.target].append(_part(lines[message.source], message.read, message.voxels))
-    width, stacks = lines[0].shape[1] + margin.before + margin.after, []
-    for shard, device in enumerate(mesh.devices):
+    others, length, inner = lines[0].shape
+    pieces = _pieces(mesh, margin)
+
+    def cut(piece: _Piece) -> tf.Tensor:
+        index = mesh.transport.index(piece.source)
+        assert index is not None
+        return _part(lines[index], piece.read, piece.voxels)
+
+    messages = [
+        Message(piece.source, piece.target, (others, piece.voxels, inner), functools.partial(cut, piece))
+        for piece in pieces
+    ]
+    parts: list[list[tuple[_Piece, tf.Tensor]]] = [[] for _ in lines]
+    for piece, value in zip(pieces, mesh.transport.exchange(messages, x.dtype), strict=True):
+        index = mesh.transport.index(piece.target)
+        if index is not None:
+            assert value is not None
+            parts[index].append((piece, value))
+    width, stacks = length + margin.before + margin.after, []
+    for own, device in zip(parts, mesh.devices, strict=True):
+        (first, _), (last, _) = own[0], own[-1]
         with tf.device(device):
-            line = tf.concat(pieces[shard], 1)
-            before, after = ends[shard][0], width - ends[shard][1]
+            line = tf.concat([value for _, value in own], 1)
+            before, after = first.write, width - last.write - last.voxels
             if before or after:
                 line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=constant(fill, line.dtype))
             stacks.append(_stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape))
@@ -81,15 +95,27 @@ def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin) -> LaidOutTen
     """Adds the values in the margins to the voxels that they were copied from; the adjoint of `widen`."""
     lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
     length = mesh.grid.local[margin.axis] * margin.size
-    received: list[list[tuple[tf.Tensor, list[int]]]] = [[] for _ in lines]
-    for message in _messages(mesh, margin):
-        with tf.device(mesh.devices[message.target]):
-            part = _part(lines[message.target], message.write, message.voxels)
-        received[message.source].append((part, [message.read, length - message.read - message.voxels]))
+    others, _, inner = lines[0].shape
+    pieces = _pieces(mesh, margin)
+
+    def cut(piece: _Piece) -> tf.Tensor:
+        index = mesh.transport.index(piece.target)
+        assert index is not None
+        return _part(lines[index], piece.write, piece.voxels)
+
+    messages = [
+        Message(piece.target, piece.source, (others, piece.voxels, inner), functools.partial(cut, piece))
+        for piece in pieces
+    ]
+    parts: list[list[tuple[tf.Tensor, list[int]]]] = [[] for _ in lines]
+    for piece, value in zip(pieces, mesh.transport.exchange(messages, dx.dtype), strict=True):
+        index = mesh.transport.index(piece.source)
+        if index is not None:
+            parts[index].append((value, [piece.read, length - piece.read - piece.voxels]))
     stacks = []
-    for parts, device in zip(received, mesh.devices):
+    for own, device in zip(parts, mesh.devices, strict=True):
         with tf.device(device):
-            total = tf.add_n([tf.pad(part, [[0, 0], pads, [0, 0]]) if any(pads) else part for part, pads in parts])
+            total = tf.add_n([tf.pad(part, [[0, 0], pads, [0, 0]]) if any(pads) else part for part, pads in own])
             slices = tf.reshape(total, [total.shape[0], -1, margin.size, total.shape[2]])
             stacks.append(_stack(mesh, slices, margin, dx.slice_shape))
     return LaidOutTensor(stacks)

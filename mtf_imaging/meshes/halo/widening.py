@@ -3,15 +3,16 @@
 How the voxels arrive depends on the devices of the neighbors:
 
 - If neighbors share a device, widened slices are gathered from the stack (`gathering`).
-- If neighbors are on different devices, slices are padded along all dimensions at once. The voxels of neighbors are
-  then written into the margins in place, dimension by dimension. They are read from slices that are already widened
-  along earlier dimensions, so corners are filled, too.
+- If every device has one slice along a dimension, the strips of both neighbors are concatenated with the slice
+  (`joining`), dimension by dimension. They are cut from slices that are already widened along earlier dimensions, so
+  corners are filled, too.
+- If some neighbors share a device and others do not, slices are padded, and the voxels of neighbors are written into
+  the margins in place.
 - Margins that reach past the next slice are exchanged one by one, with one message per pair of devices (`far`).
 
 Cropped dimensions are cut first, so that cropped voxels are not sent.
 
-The adjoint adds the values in the margins to the voxels that they were copied from, in the opposite order. It then cuts
-out the slices in one copy.
+The adjoint adds the values in the margins to the voxels that they were copied from, in the opposite order.
 """
 
 import functools
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.meshes.halo import far, gathering
+from mtf_imaging.meshes.halo import far, gathering, joining
 from mtf_imaging.meshes.halo.margin import Margin, Piece, exchanges, is_far, strips
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import constant, reshape
@@ -101,7 +102,7 @@ def _map_receivers(
     local, n = mesh.grid.local[axis], mesh.shape[axis].size
     stacks = []
     for shard, device, stack, value in zip(
-        mesh.grid.shard_coordinates(), mesh.devices, x.tensor_list, values.tensor_list, strict=True
+        mesh.transport.coordinates, mesh.devices, x.tensor_list, values.tensor_list, strict=True
     ):
         first = shard[axis] * local - distance
         with tf.device(device):
@@ -177,6 +178,23 @@ def _widen_together(
     mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], reached: int, fill: float
 ) -> LaidOutTensor:
     """Widens slices by the margins of one stage; `reached` is `gathering.reach` of the whole exchange."""
+    joined = [m for m in margins if joining.is_joined(mesh, m)]
+    if not joined:
+        return _widen_stacks(mesh, x, margins, reached, fill)
+    # Margins that are only padding come last, because no neighbor needs them.
+    within = [m for m in margins if m not in joined and m.mesh_axis is not None]
+    if within:
+        x = _widen_stacks(mesh, x, within, reached, fill)
+    for m in joined:
+        x = joining.widen(mesh, x, m, fill)
+    padding = [m for m in margins if m.mesh_axis is None]
+    return mesh.map_stacks(lambda stack: _pad(stack, padding, fill), x) if padding else x
+
+
+def _widen_stacks(
+    mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], reached: int, fill: float
+) -> LaidOutTensor:
+    """Widens slices along dimensions in which slices share a device."""
     gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
     axes = {m.mesh_axis for m in gathered}
     sent = exchanges(mesh, margins, x.slice_shape, x.dtype.size)
@@ -205,6 +223,12 @@ def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) ->
 
 def _narrow_together(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """Converts the gradients of one stage; the adjoint of `_widen_together`."""
+    joined = [m for m in margins if joining.is_joined(mesh, m)]
+    if joined:
+        dx = _cut_out(mesh, dx, [m for m in margins if m.mesh_axis is None])
+        for m in reversed(joined):
+            dx = joining.narrow(mesh, dx, m)
+        margins = [m for m in margins if m not in joined and m.mesh_axis is not None]
     for m, piece, own in reversed(list(strips(mesh, margins))):
         dx = _return_margin(mesh, dx, m, piece, own)
     return _cut_out(mesh, dx, margins)
@@ -250,7 +274,7 @@ def _pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
 
 def _starts(mesh: ShardMeshImpl, m: Margin) -> Iterator[list[int]]:
     """Yields, for each shard, the positions at which its processors cut their widened slices along one dimension."""
-    for shard in mesh.grid.shard_coordinates():
+    for shard in mesh.transport.coordinates:
         yield [m.plan.starts[at[m.axis]] for at in mesh.grid.processor_coordinates(shard)]
 
 

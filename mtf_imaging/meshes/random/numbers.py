@@ -111,7 +111,7 @@ def _from_rows(
     assert state is not None, "the mesh has no RandomState; `Program` sets it before lowering"
     earlier = [[stack] for stack in after.tensor_list] if after else [[]] * len(mesh.devices)
     stacks = []
-    for shard, device, dependencies in zip(mesh.grid.shard_coordinates(), mesh.devices, earlier):
+    for shard, device, dependencies in zip(mesh.transport.coordinates, mesh.devices, earlier):
         processors = mesh.grid.processor_coordinates(shard) if mesh.is_split(shape) else [()]
         starts = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
         rows = state.rows(shape, slices, np.array(starts, np.int64).reshape(len(processors), len(slices)), device)

@@ -266,6 +266,7 @@ class ConvFilterGrad(_ConvOperation):
             self.geometry.summed_axes(mesh, self._batch_dims),
             self._filter_axes(mesh),
             self.geometry.batch_ndims,
+            is_gradient=lowering.is_gradient(self.outputs[0]),
         )
         lowering.set_tensor_lowering(self.outputs[0], self._groups.merged(mesh, df, self._out_dim))
 

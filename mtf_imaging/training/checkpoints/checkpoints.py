@@ -7,13 +7,17 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
+from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.contents import check_contents
 
 _logger = logging.getLogger(__name__)
-# This process reads and writes all files on its own file system, even if the variables are on a server.
-_OPTIONS = tf.train.CheckpointOptions(experimental_io_device="/job:localhost/replica:0/task:0/device:CPU:0")
+
+
+def _options() -> tf.train.CheckpointOptions:
+    """Lets this process read and write all files on its own file system, even if the variables are on a server."""
+    return tf.train.CheckpointOptions(experimental_io_device=host_device())
 
 
 class Checkpoints:
@@ -72,7 +76,7 @@ class Checkpoints:
             # TensorFlow counts the saves of a run. Store the step instead, so that the files of an interrupted run are
             # equal to those of an uninterrupted one.
             self._checkpoint.save_counter.assign(step)
-            checkpoint_files.write(self._directory, step, lambda path: self._checkpoint.write(path, _OPTIONS))
+            checkpoint_files.write(self._directory, step, lambda path: self._checkpoint.write(path, _options()))
         except (tf.errors.OpError, OSError) as error:
             raise CheckpointError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. "
@@ -148,7 +152,7 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
         try:
             reader = tf.train.load_checkpoint(path)
             check_contents(path, reader.get_variable_to_shape_map(), program, everything)
-            checkpoint.restore(path, _OPTIONS).expect_partial()
+            checkpoint.restore(path, _options()).expect_partial()
             return path
         except tf.errors.ResourceExhaustedError:  # out of memory, not damaged
             raise

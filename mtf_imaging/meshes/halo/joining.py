@@ -1,0 +1,186 @@
+"""Halos between devices with one slice each along a dimension: strips of both neighbors are joined to the slice.
+
+Both neighbors' strips are exchanged at once. A margin beyond the border of the whole tensor is a strip of `fill`.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from mtf_imaging.meshes.halo.margin import Margin, is_far
+from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import constant
+from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.transport import Message
+
+
+class _Strips(NamedTuple):
+    """The strips that shards send in one direction.
+
+    Attributes:
+      distance: 1 if each shard sends to the next shard, -1 if it sends to the previous one.
+      voxels: number of voxels of a strip.
+      cut: a function from the index of a shard of this process to its strip.
+    """
+
+    distance: int
+    voxels: int
+    cut: Callable[[int], tf.Tensor]
+
+
+def is_joined(mesh: ShardMeshImpl, margin: Margin) -> bool:
+    """Returns whether this module fills a margin: every device has one slice along its dimension, and neighbors suffice."""
+    if margin.mesh_axis is None or is_far(mesh, margin) or max(margin.before, margin.after) > margin.size:
+        return False
+    return mesh.grid.local[margin.axis] == 1 and mesh.grid.shards[margin.axis] > 1
+
+
+def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) -> LaidOutTensor:
+    """Widens every slice by one margin; voxels beyond the border of the whole tensor are `fill`.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      x: a laid-out tensor.
+      margin: a `Margin` for which `is_joined` is true.
+      fill: a number.
+    """
+    before, after, dim = margin.before, margin.after, margin.dim + 1
+    if not (before or after):
+        return x
+    slices = _all_slices(mesh, x)
+
+    def cut(begin: int, voxels: int, index: int) -> tf.Tensor:
+        begins, sizes = [0] * len(slices[index].shape), slices[index].shape.as_list()
+        begins[dim], sizes[dim] = begin, voxels
+        return tf.slice(slices[index], begins, sizes)
+
+    to_next = _Strips(1, before, functools.partial(cut, margin.size - before, before))
+    to_previous = _Strips(-1, after, functools.partial(cut, 0, after))
+    received = _exchange(mesh, margin, slices, [to_next, to_previous])
+    stacks = []
+    for index, (stack, device) in enumerate(zip(slices, mesh.devices, strict=True)):
+        with tf.device(device):
+            parts = [stack]
+            if before:
+                parts.insert(0, received.get((index, 1), _filled(stack, dim, before, fill)))
+            if after:
+                parts.append(received.get((index, -1), _filled(stack, dim, after, fill)))
+            stacks.append(tf.concat(parts, dim) if len(parts) > 1 else stack)
+    return LaidOutTensor(stacks)
+
+
+def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin) -> LaidOutTensor:
+    """Adds the values in the margins to the voxels that they were copied from; the adjoint of `widen`."""
+    if not (margin.before or margin.after):
+        return dx
+    parts = []
+    slices = _all_slices(mesh, dx)
+    for stack, shard, device in zip(slices, mesh.transport.coordinates, mesh.devices, strict=True):
+        with tf.device(device):
+            parts.append(_split(stack, margin, shard[margin.axis], mesh.grid.shards[margin.axis]))
+    to_previous = _Strips(-1, margin.before, lambda index: parts[index]["before"])
+    to_next = _Strips(1, margin.after, lambda index: parts[index]["after"])
+    received = _exchange(mesh, margin, slices, [to_previous, to_next])
+    stacks = []
+    for index, (part, device) in enumerate(zip(parts, mesh.devices, strict=True)):
+        with tf.device(device):
+            stacks.append(_joined(part, received.get((index, 1)), received.get((index, -1)), margin.dim + 1))
+    return LaidOutTensor(stacks)
+
+
+def _split(stack: tf.Tensor, margin: Margin, at: int, shards: int) -> dict[str, tf.Tensor]:
+    """Splits a widened slice into its margins, the voxels in the margins of neighbors, and the rest.
+
+    Args:
+      stack: the widened slice.
+      margin: its margin.
+      at: coordinate of the shard along the dimension.
+      shards: number of shards along the dimension.
+
+    Returns:
+      A dict without empty parts, in order: "before", "head", "middle", "tail", "after". "head" is also in the margin of
+      the previous shard, and "tail" in that of the next shard. If both overlap, the slice is not split: "middle".
+    """
+    head, tail = margin.after if at > 0 else 0, margin.before if at < shards - 1 else 0
+    if head + tail > margin.size:
+        head = tail = 0
+    middle = margin.size - head - tail
+    sizes = {"before": margin.before, "head": head, "middle": middle, "tail": tail, "after": margin.after}
+    sizes = {name: size for name, size in sizes.items() if size}
+    return dict(zip(sizes, tf.split(stack, list(sizes.values()), margin.dim + 1), strict=True))
+
+
+def _joined(
+    parts: Mapping[str, tf.Tensor], from_previous: tf.Tensor | None, from_next: tf.Tensor | None, dim: int
+) -> tf.Tensor:
+    """Joins the parts of a slice, plus the gradients from the margins of its neighbors."""
+    own = {name: parts[name] for name in ("head", "middle", "tail") if name in parts}
+    if from_previous is not None and "head" in own:
+        own["head"] += from_previous
+    if from_next is not None and "tail" in own:
+        own["tail"] += from_next
+    joined = tf.concat(list(own.values()), dim) if len(own) > 1 else next(iter(own.values()))
+    if from_previous is not None and "head" not in own:
+        joined += _padded(from_previous, dim, 0, joined.shape[dim] - from_previous.shape[dim])
+    if from_next is not None and "tail" not in own:
+        joined += _padded(from_next, dim, joined.shape[dim] - from_next.shape[dim], 0)
+    return joined
+
+
+def _exchange(
+    mesh: ShardMeshImpl, margin: Margin, slices: Sequence[tf.Tensor], directions: Sequence[_Strips]
+) -> dict[tuple[int, int], tf.Tensor]:
+    """Sends strips to neighbors, in both directions at once.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      margin: the margin.
+      slices: the slices from which strips are cut, one for each shard of this process.
+      directions: the strips.
+
+    Returns:
+      The received strips, {(index of the shard in this process, distance): strip}.
+    """
+    messages, keys = [], []
+    for strips in directions:
+        if not strips.voxels:
+            continue
+        shape = slices[0].shape.as_list()
+        shape[margin.dim + 1] = strips.voxels
+        mesh.record_halo(margin.axis, shape[1:], slices[0].dtype, strips.distance)
+        for group in mesh.transport.groups([margin.axis]):
+            senders, receivers = (group[:-1], group[1:]) if strips.distance > 0 else (group[1:], group[:-1])
+            for source, target in zip(senders, receivers):
+                index = mesh.transport.index(source)
+                make = functools.partial(strips.cut, -1 if index is None else index)
+                messages.append(Message(source, target, tuple(shape), make))
+                keys.append((mesh.transport.index(target), strips.distance))
+    values = mesh.transport.exchange(messages, slices[0].dtype)
+    return {(index, to): value for (index, to), value in zip(keys, values) if index is not None and value is not None}
+
+
+def _all_slices(mesh: ShardMeshImpl, x: LaidOutTensor) -> list[tf.Tensor]:
+    """Returns the stacks of a tensor with a slice for each processor, even if it is stored once."""
+    n = mesh.grid.stack_size
+    if x.stack_size == n:
+        return x.tensor_list
+    return mesh.map_stacks(lambda stack: tf.broadcast_to(stack, [n, *stack.shape[1:]]), x).tensor_list
+
+
+def _filled(stack: tf.Tensor, dim: int, voxels: int, fill: float) -> tf.Tensor:
+    """Returns a strip of `fill`."""
+    shape = stack.shape.as_list()
+    shape[dim] = voxels
+    return tf.fill(shape, constant(fill, stack.dtype))
+
+
+def _padded(x: tf.Tensor, dim: int, before: int, after: int) -> tf.Tensor:
+    """Extends a strip by zeros."""
+
+    def zeros(voxels: int) -> list[tf.Tensor]:
+        return [tf.zeros([*x.shape[:dim], voxels, *x.shape[dim + 1 :]], x.dtype)] if voxels else []
+
+    parts = [*zeros(before), x, *zeros(after)]
+    return tf.concat(parts, dim) if len(parts) > 1 else x

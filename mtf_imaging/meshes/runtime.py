@@ -1,0 +1,224 @@
+"""The runtime of several processes that run one program: joins them, watches them, and names a process that is lost.
+
+TensorFlow's own collective runtime carries the messages. It waits forever for a process that was lost, and its errors
+name no process. A thread therefore contacts the other processes periodically. If one of them does not answer, the
+thread aborts all exchanges, and the error names the process.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import abort_collectives, start_collectives
+from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
+from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
+from mtf_imaging.meshes.devices import PROCESS_JOB
+from mtf_imaging.meshes.gpus import grow_memory
+from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.peers import Lost, Peers, check_own_port
+from mtf_imaging.processes import Processes, find_processes
+
+_logger = logging.getLogger(__name__)
+_FIX = (
+    "The checkpoints are intact. Fix: start all processes again; training resumes from the last checkpoint. A launcher "
+    "with restarts does this by itself."
+)
+_GRACE = 5.0  # seconds for the main thread to end after the exchanges were aborted
+_runtime: "Runtime | None" = None
+
+
+class Runtime:
+    """This process among the processes of a program.
+
+    Args:
+      processes: the processes.
+      communication: "auto", "ring" or "nccl": how TensorFlow sums and gathers.
+
+    Attributes:
+      processes: the processes.
+      device: the device of this process.
+    """
+
+    def __init__(self, processes: Processes, communication: str = "auto") -> None:
+        self.processes, self.communication = processes, communication
+        self._numbers = Numbers()
+        check_own_port(processes)
+        grow_memory()
+        _use_own_gpu(processes)
+        self._peers = Peers(processes, self._end)
+        self._peers.wait_in_background()
+        try:
+            start_collectives(PROCESS_JOB, [str(address) for address in processes.addresses], processes.index)
+        except (tf.errors.OpError, RuntimeError) as error:
+            raise ConfigError(
+                f"{processes.name(processes.index)} cannot start its exchanges: {reason(error)}. Fix: join the "
+                "processes before any other use of TensorFlow, and give each process a free port."
+            ) from error
+        self.device = _own_device(processes.index)
+        self._check_same_program()
+        self._peers.watch()
+
+    def transport(self, mesh_sizes: Sequence[int], communication: str | None = None) -> BetweenProcesses:
+        """Returns the transport of a mesh with one shard for each process.
+
+        Args:
+          mesh_sizes: number of processors along each mesh dimension; they must fill `num_shards` processes.
+          communication: how TensorFlow sums and gathers; None for the default of this runtime.
+        """
+        grid = ShardGrid.make(mesh_sizes, self.processes.num)
+        communication = communication or self.communication
+        return BetweenProcesses(
+            grid, self.processes.index, self.device, self._numbers, communication, self.watched
+        )
+
+    def agree(self, facts: Mapping[str, str]) -> None:
+        """Compares facts, such as the configuration and the data, between all processes.
+
+        All processes must call this method at the same point of the program.
+
+        Args:
+          facts: {title: text}.
+
+        Raises:
+          ConfigError: a fact differs. Every process raises the same error.
+        """
+        digests = np.stack([_digest(text) for text in facts.values()])
+        every = self._gather(digests)
+        for title, column in zip(facts, np.moveaxis(every, 1, 0), strict=True):
+            values = [bytes(row) for row in column]
+            most = max(values, key=values.count)
+            others = [self.processes.name(i) for i, value in enumerate(values) if value != most]
+            if others:
+                raise ConfigError(
+                    f"the processes disagree about {title}: {' and '.join(others)} differ from "
+                    f"{self.processes.name(values.index(most))}. Fix: start all processes with the same code, command "
+                    "line, files and data."
+                )
+
+    def barrier(self) -> None:
+        """Waits until all processes have called this method equally often."""
+        self._gather(np.zeros([1, 8], np.int32))
+
+    def broadcast(self, text: str) -> str:
+        """Returns the text that process 0 passes, in every process."""
+        data = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+        size = int(self._gather(np.array([[len(data)]], np.int32))[0, 0, 0])
+        mine = np.resize(data, [1, size]) if len(data) and self.processes.is_first else np.zeros([1, size], np.int32)
+        return bytes(self._gather(mine)[0, 0].astype(np.uint8)).decode() if size else ""
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Within the block, this process takes part in exchanges; an error of TensorFlow names the lost process.
+
+        Raises:
+          ClusterError: another process is lost.
+        """
+        with self._peers.in_call():
+            try:
+                yield
+            except tf.errors.OpError as error:
+                if isinstance(error, tf.errors.ResourceExhaustedError):
+                    raise
+                lost = self._peers.find_lost(self.processes.timeout)
+                if lost is None:
+                    raise
+                raise ClusterError(f"{lost}. {_FIX}") from error
+
+    def _gather(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the equal-shaped int32 arrays of all processes, stacked by their numbers."""
+        grid = ShardGrid.make([self.processes.num], self.processes.num)
+        host = _own_device(self.processes.index, "CPU")
+        transport = BetweenProcesses(grid, self.processes.index, host, self._numbers, "ring")
+        transport.keys.alternate(tf.constant(0))
+        with self.watched():
+            (every,) = transport.gather([tf.constant(rows[None], tf.int32)], 0, 0)
+            return every.numpy()
+
+    def _check_same_program(self) -> None:
+        """Checks versions, which must agree before anything else does."""
+        from mtf_imaging import __version__
+
+        try:
+            self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": __version__})
+        except tf.errors.OpError as error:
+            raise ClusterError(f"the processes cannot exchange messages: {reason(error)}. {_FIX}") from error
+
+    def _end(self, lost: Lost) -> None:
+        """Ends the exchanges of this process, and then the process, from the thread that watches the others."""
+        abort_collectives(f"{lost}. {_FIX}")
+        deadline = time.monotonic() + _GRACE
+        while time.monotonic() < deadline:
+            if not self._peers.is_in_call:
+                return  # the main thread has received the error
+            time.sleep(0.05)
+        # The main thread is blocked inside TensorFlow, where no exception can reach it.
+        sys.stdout.flush()
+        os.write(2, f"\nmtf-imaging: {lost}. {_FIX}\n".encode())
+        os._exit(1)
+
+
+def join(processes: Processes | None = None, communication: str = "auto") -> Runtime | None:
+    """Joins the processes that run this program, before any other use of TensorFlow.
+
+    Every later `Program` with a mesh has one shard of the mesh in each process. A second call returns the same runtime.
+
+    Args:
+      processes: the processes; None to read TF_CONFIG or the variables of Slurm.
+      communication: how TensorFlow sums and gathers: "ring", "nccl" (GPUs), or "auto".
+
+    Returns:
+      The `Runtime`; None if this process runs alone.
+
+    Raises:
+      ConfigError: a variable is malformed, a port is in use, or the processes run different versions.
+      ClusterError: a process does not start in time.
+    """
+    global _runtime
+    if _runtime is None:
+        processes = processes or find_processes()
+        if processes is None:
+            return None
+        _runtime = Runtime(processes, communication)
+        _logger.info("joined %d processes on %d hosts", processes.num, processes.num_hosts)
+    return _runtime
+
+
+def current() -> Runtime | None:
+    """Returns the runtime that this process has joined, or None."""
+    return _runtime
+
+
+def _use_own_gpu(processes: Processes) -> None:
+    """Leaves each process of a host one GPU, unless a scheduler has done so already."""
+    gpus = tf.config.list_physical_devices("GPU")
+    here = [i for i, address in enumerate(processes.addresses) if address.host == processes.own.host]
+    if len(gpus) > 1:
+        number = here.index(processes.index)
+        if number >= len(gpus):
+            raise MtfImagingError(
+                f"{processes.own.host} has {len(gpus)} GPUs for {len(here)} processes. Fix: start at most one process "
+                "for each GPU."
+            )
+        tf.config.set_visible_devices(gpus[number], "GPU")
+
+
+def _own_device(index: int, kind: str | None = None) -> str:
+    """Returns the GPU of this process, or its CPU if it has no GPU or if `kind` is "CPU"."""
+    task = f"/job:{PROCESS_JOB}/replica:0/task:{index}/"
+    for each in [kind] if kind else ["GPU", "CPU"]:
+        names = [device.name for device in tf.config.list_logical_devices(each) if device.name.startswith(task)]
+        if names:
+            return names[0]
+    raise AssertionError(f"process {index} has no devices")
+
+
+def _digest(text: str) -> np.ndarray:
+    return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int32)
