@@ -26,7 +26,7 @@ def run_with_restarts(program: Program, num: int, restarts: int, timeout: float 
       timeout: seconds after which a process counts as lost, or None for the default.
 
     Raises:
-      ProgramFailed: a process failed or was stopped.
+      MtfImagingError: a process failed or was stopped; a `ProgramFailed`, which has its exit code.
       ConfigError: the program cannot be started.
     """
     with Signals() as signals:
