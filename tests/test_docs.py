@@ -19,6 +19,7 @@ from absl import flags
 import mtf_imaging as mi
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 from mtf_imaging.cli.runtime import usage
+from mtf_imaging.cli.runtime.launching.program import resolve_program
 from tests import pages
 
 ROOT = Path(__file__).parent.parent
@@ -99,7 +100,9 @@ def test_every_command_line_is_one():
         if words[0] == "mtf-imaging" and words[1] not in ("--help", "--version"):
             command = importlib.import_module(f"mtf_imaging.cli.commands.{words[1]}")
             if "--help" not in words:
-                usage.parse_flags(words[1], command, words[2:])  # raises the error that a user would see
+                values = usage.parse_flags(words[1], command, words[2:])  # raises the error that a user would see
+                if words[1] == "launch":
+                    resolve_program(values.command)
         elif words[0] == "make":
             assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
         elif words[:2] == ["python", "-m"] and words[2].partition(".")[0] in ("benchmarks", "tests", "mtf_imaging"):
@@ -116,7 +119,7 @@ def test_commands_in_sentences_exist(page):
             assert match[1] in COMMANDS, code
             values = flags.FlagValues()
             load(match[1]).define_flags(values)
-            given = re.findall(r"(?:^| )--(\w+)(?![\w.])", match[2])
+            given = re.findall(r"(?:^| )--(\w+)(?![\w.])", match[2].partition(" -- ")[0])
             assert not {*given} - {*values, "help", "gin"}, code
         elif match := re.match(r"make ([a-z][a-z-]*)\b", code):
             assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), code

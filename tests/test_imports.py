@@ -16,6 +16,8 @@ LAYERS = [
     {"errors"},
     {"spelling"},
     {"layout", "servers", "files"},
+    {"slurm"},
+    {"processes"},
     {"compat"},
     {"meshes"},
     {"ops"},

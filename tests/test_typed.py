@@ -22,8 +22,10 @@ TYPED = [
     "layout",
     "meshes",
     "ops",
+    "processes.py",
     "program",
     "servers.py",
+    "slurm.py",
     "training",
     "upstream",
 ]

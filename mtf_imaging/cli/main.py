@@ -16,7 +16,8 @@ def main(argv: list[str] | None = None) -> int:
 
     Returns:
       The exit code: 0 for success, 1 if the command failed, 2 if the command line or the configuration is wrong, 75 if
-      a scheduler stopped the command early and the same command line resumes it, 130 after Ctrl-C.
+      a scheduler stopped the command early and the same command line resumes it, 130 after Ctrl-C. `launch` returns
+      the exit code of the program that it runs.
     """
     argv = sys.argv[1:] if argv is None else argv
     try:
@@ -34,8 +35,9 @@ def main(argv: list[str] | None = None) -> int:
 def _dispatch(argv: list[str]) -> None:
     if argv[:1] == ["help"]:  # many programs accept this word instead of --help
         argv = [*argv[1:], "--help"]
-    words = [word for word in argv if not word.startswith("-")]
-    wants_help = any(word in ("-h", "-help", "--help") for word in argv) or argv[1:] == ["help"]
+    own, _ = usage.split_rest(argv)
+    words = [word for word in own if not word.startswith("-")]
+    wants_help = usage.wants_help(own)
     if "--version" in argv[:1]:
         print(usage.version())
     elif not words and (wants_help or not argv):

@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer
 from mtf_imaging import errors
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
-from mtf_imaging.cli.runtime.usage import PROGRAM
+from mtf_imaging.cli.runtime.usage import usage_line
 
 # purpose -> prefixes of the modules that define its configurables
 CONFIGURABLE_GROUPS = {
@@ -57,7 +57,6 @@ def command(name: str) -> str:
     module, values = load(name), flags.FlagValues()
     module.define_flags(values)
     idle = getattr(module, "IDLE", {})
-    words = f" [{module.WORDS.upper()} ...]" if hasattr(module, "WORDS") else ""
     rows = []
     for flag in (values[key] for key in values):
         if flag.name in idle:
@@ -69,7 +68,7 @@ def command(name: str) -> str:
         f"### {name}",
         f"{_sentence(module.SUMMARY)}",
         f"```bash\n{module.EXAMPLE}\n```",
-        f"Usage: `{PROGRAM} {name}{words} [flags]`",
+        f"Usage: `{usage_line(name, module)}`",
         _table(("flag", "default", "meaning"), rows),
         *(_escaped(note) for note in getattr(module, "NOTES", ())),
     ]

@@ -10,6 +10,7 @@ import importlib
 # and, optionally,
 #   NOTES: paragraphs for its help.
 #   WORDS: the name of a repeatable flag that takes the positional arguments.
+#   REST: a name for the words after `--`, which it takes unchanged, and needs; `run` finds them as flags[REST].
 #   IDLE: {flag: reason}, the setup flags that it accepts but that have no effect; its help leaves them out.
 # No module imports TensorFlow before `run`, so the help and errors in the command line appear at once.
 GROUPS = {
@@ -17,7 +18,7 @@ GROUPS = {
     "Training": ("train", "study"),
     "Evaluation": ("evaluate", "predict", "score"),
     "Layouts": ("explain", "search", "bench"),
-    "Clusters": ("serve",),
+    "Clusters": ("serve", "launch"),
     "First steps and help": ("demo", "parameters"),
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)

@@ -30,6 +30,19 @@ _FIXES = {
 }
 
 
+class ProgramFailed(MtfImagingError):
+    """A failure of a program that a command runs. The command ends with the exit code of the program.
+
+    Args:
+      message: the message, or "" if the program has reported its failure.
+      code: the exit code.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def explain(error: BaseException, argv: Sequence[str] = ()) -> str | None:
     """Returns the message for a failure.
 
@@ -90,6 +103,8 @@ def exit_code(error: BaseException) -> int:
     """Returns the exit code that `main` documents."""
     if isinstance(error, KeyboardInterrupt):
         return 130
+    if isinstance(error, ProgramFailed):
+        return error.code
     if isinstance(error, Interrupted):
         return INTERRUPTED
     return 2 if isinstance(error, ConfigError | LayoutError) or _missing_parameters(error) else 1

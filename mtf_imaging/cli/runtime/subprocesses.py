@@ -4,7 +4,9 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from mtf_imaging.cli.runtime.next_step import QUIET, command_words
 from mtf_imaging.errors import MtfImagingError
@@ -13,6 +15,24 @@ from mtf_imaging.errors import MtfImagingError
 def say(text: str) -> None:
     """Announces the next command lines."""
     print(f"\n# {text}", flush=True)
+
+
+class Program(NamedTuple):
+    """A program to start."""
+
+    words: list[str]  # its path and its arguments
+    environ: dict[str, str]  # the environment variables that it needs in addition
+
+
+def own_program(words: Sequence[str]) -> Program:
+    """Returns the program that runs a command line with this interpreter and this package.
+
+    Args:
+      words: the words after `mtf-imaging`.
+    """
+    # The package that runs now, wherever it was imported from.
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
+    return Program([sys.executable, "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path})
 
 
 def run_command(command: str, **values) -> None:
@@ -27,8 +47,6 @@ def run_command(command: str, **values) -> None:
     """
     words = command_words(command, values)
     print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
-    # The package that runs now, wherever it was imported from.
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
-    program = [sys.executable, "-m", "mtf_imaging.cli.main", *words]
-    if subprocess.run(program, env=os.environ | {"PYTHONPATH": path, QUIET: "1"}).returncode:
+    program = own_program(words)
+    if subprocess.run(program.words, env=os.environ | program.environ | {QUIET: "1"}).returncode:
         raise MtfImagingError(f"this command failed: mtf-imaging {shlex.join(words)}")

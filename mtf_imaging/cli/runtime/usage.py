@@ -3,6 +3,7 @@
 import logging
 import re
 import textwrap
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -22,12 +23,25 @@ def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     """Parses the arguments of a command and warns about flags that have no effect on it.
 
     Returns:
-      The flags.
+      The flags. If the command has `REST`, a flag of that name contains the words after the first `--`, unchanged.
 
     Raises:
       ConfigError: an unknown flag, a value of the wrong type, an unexpected argument, or a missing flag.
     """
-    values = _flags_of(command)
+    values = check_flags(name, command, argv)
+    for flag, why in getattr(command, "IDLE", {}).items():
+        if values[flag].present:
+            _logger.warning("--%s %s has no effect: %s", flag, values[flag].value, why)
+    return values
+
+
+def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
+    """Parses the arguments of a command without warnings; see `parse_flags`."""
+    values, rest = _flags_of(command), []
+    if hasattr(command, "REST"):
+        argv, rest = split_rest(argv)
+        if not rest:
+            raise ConfigError(f"{name} needs a {command.REST} after --. Example: {command.EXAMPLE}")
     values.set_gnu_getopt()
     see = f"See: {PROGRAM} {name} --help"
     for word, value in zip(argv, [*argv[1:], ""]):
@@ -48,12 +62,29 @@ def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     missing = [f"--{flag}" for flag in command.REQUIRED if not values[flag].value]
     if missing:
         raise ConfigError(f"{name} needs {' and '.join(missing)}. Example: {command.EXAMPLE}")
-    for flag, why in getattr(command, "IDLE", {}).items():
-        if values[flag].present:
-            _logger.warning("--%s %s has no effect: %s", flag, values[flag].value, why)
     if words:
         values[command.WORDS].value = [*values[command.WORDS].value, *words]
+    if hasattr(command, "REST"):  # defined after parsing, so that it is not a flag of the command line
+        flags.DEFINE_multi_string(command.REST, rest, "The words after --.", flag_values=values)
     return values
+
+
+def split_rest(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the words before and after the first `--`."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    return argv[:end], argv[end + 1 :]
+
+
+def wants_help(argv: Sequence[str]) -> bool:
+    """Returns whether the words of a command line ask for help."""
+    return any(word in ("-h", "-help", "--help") for word in argv) or list(argv[1:]) == ["help"]
+
+
+def usage_line(name: str, command) -> str:
+    """Returns the words that a command takes."""
+    words = f" [{command.WORDS.upper()} ...]" if hasattr(command, "WORDS") else ""
+    rest = f" -- {command.REST.upper()} ..." if hasattr(command, "REST") else ""
+    return f"{PROGRAM} {name}{words} [flags]{rest}"
 
 
 def _elsewhere(flag: str, values: flags.FlagValues) -> str:
@@ -120,8 +151,8 @@ def command_help(name: str, command) -> str:
     """Returns the text of `mtf-imaging COMMAND --help`."""
     values, idle = _flags_of(command), getattr(command, "IDLE", {})
     lines = [f"{PROGRAM} {name}: {command.SUMMARY}", "", "Example:", f"  {command.EXAMPLE}", ""]
-    if hasattr(command, "WORDS"):
-        lines += ["Usage:", f"  {PROGRAM} {name} [{command.WORDS.upper()} ...] [flags]", ""]
+    if hasattr(command, "WORDS") or hasattr(command, "REST"):
+        lines += ["Usage:", f"  {usage_line(name, command)}", ""]
     lines.append("Flags:")
     for flag in (values[flag] for flag in values if flag not in idle):
         needed = " (required)" if flag.name in command.REQUIRED else ""

@@ -1,0 +1,171 @@
+"""Processes that start together and end together."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from mtf_imaging.cli.runtime.failures import INTERRUPTED
+from mtf_imaging.cli.runtime.launching.output import Output
+from mtf_imaging.cli.runtime.launching.signals import Signals
+from mtf_imaging.errors import ConfigError, reason
+
+GRACE = 10.0  # seconds between the first failure, SIGTERM and SIGKILL
+# Exit codes of a process that was asked to stop. Others may still save their files.
+STOPPED = (INTERRUPTED, 130)
+_TICK = 0.2  # seconds, the longest wait; signals and ends of processes end a wait at once
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class End(NamedTuple):
+    """The end of a process."""
+
+    index: int
+    returncode: int  # of `subprocess.Popen`: negative for a signal
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code, as a shell has it."""
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+
+    def __str__(self) -> str:
+        if self.returncode >= 0:
+            return f"process {self.index} failed with exit code {self.returncode}"
+        try:
+            return f"process {self.index} was killed by {signal.Signals(-self.returncode).name}"
+        except ValueError:  # a real-time signal
+            return f"process {self.index} was killed by signal {-self.returncode}"
+
+
+def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], signals: Signals) -> End | None:
+    """Runs a program in several processes until all have ended.
+
+    Signals are passed on to every process. When a process fails, the others have time to notice and to report it; after
+    that, they are ended.
+
+    Args:
+      program: the program and its arguments.
+      environments: the environment variables of each process.
+      signals: the signals to this process.
+
+    Returns:
+      The first failure; or, if no process failed, the end of a process that was stopped; or None if all succeeded.
+
+    Raises:
+      ConfigError: the program cannot be started.
+    """
+    output, processes = Output(), []
+    try:
+        output.wake_on(signals.wakeup)
+        for index, environ in enumerate(environments):
+            processes.append(_start(program, environ, index, output))
+        ends = _wait(processes, output, signals)
+    finally:
+        _end(processes)
+        output.close()
+    failures = [end for end in ends if _is_failure(end, signals)]
+    return next((end for end in [*failures, *ends] if end.returncode), None)
+
+
+def _start(program: Sequence[str], environ: dict[str, str], index: int, output: Output) -> subprocess.Popen:
+    # A progress bar needs a terminal, so process 0 writes to ours.
+    stdout, stderr = (None if index == 0 and os.isatty(target) else subprocess.PIPE for target in (1, 2))
+    if stdout is not None:
+        # Python keeps output to a pipe back until there are kilobytes of it, which are lost if a signal kills it.
+        environ = {"PYTHONUNBUFFERED": "1", **environ}
+    try:
+        process = subprocess.Popen(
+            program,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C in a terminal reaches only this process, which passes it on
+            preexec_fn=_die_with_parent() if sys.platform == "linux" else None,
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"{program[0]}: cannot be started: {reason(error)}. Fix: put the interpreter of a script before it, or in "
+            "its first line, after #!."
+        ) from error
+    prefix = f"[{index}] ".encode() if index else b""
+    for target, pipe in ((1, process.stdout), (2, process.stderr)):
+        if pipe is not None:
+            output.add(os.dup(pipe.fileno()), target, prefix)
+            pipe.close()
+    return process
+
+
+def _die_with_parent() -> Callable[[], None]:
+    """Returns a function that a new process calls, so that SIGKILL ends it when this process dies, even by SIGKILL.
+
+    It does not hold for processes that the new process starts itself.
+    """
+    libc, parent = ctypes.CDLL(None), os.getpid()
+
+    def prepare() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the call
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return prepare
+
+
+def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signals) -> list[End]:
+    """Waits until all processes have ended, and returns their ends in order."""
+    ends: list[End] = []
+    deadlines: list[tuple[float, int]] | None = None  # times and signals for the processes that outlive a failure
+    while len(ends) < len(processes):
+        output.copy(_TICK)
+        for number in signals.take():
+            for process in processes:
+                process.send_signal(number)
+        known = {end.index for end in ends}
+        new = [
+            End(index, process.returncode)
+            for index, process in enumerate(processes)
+            if index not in known and process.poll() is not None
+        ]
+        ends += sorted(new, key=_likely_cause)
+        if deadlines is None and any(_is_failure(end, signals) for end in new):
+            now = time.monotonic()
+            deadlines = [(now + GRACE, signal.SIGTERM), (now + 2 * GRACE, signal.SIGKILL)]
+        while deadlines and time.monotonic() >= deadlines[0][0]:
+            _send(processes, deadlines.pop(0)[1])
+    return ends
+
+
+def _is_failure(end: End, signals: Signals) -> bool:
+    """Returns whether a process ended without success, and not because somebody stopped it."""
+    return end.returncode not in (0, *STOPPED) and -end.returncode not in signals.received
+
+
+def _likely_cause(end: End) -> int:
+    """Orders processes that end at the same moment: a killed one makes the others fail, not vice versa."""
+    return (end.returncode > 0) + (end.returncode in STOPPED)
+
+
+def _send(processes: Sequence[subprocess.Popen], number: int) -> None:
+    """Sends a signal to the processes that still run; SIGKILL also to the processes that they started."""
+    for process in processes:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
+
+
+def _end(processes: Sequence[subprocess.Popen]) -> None:
+    """Ends the processes that still run after an error in this process."""
+    _send(processes, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+    _send(processes, signal.SIGKILL)
+    for process in processes:
+        process.wait()

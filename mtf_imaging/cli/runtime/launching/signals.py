@@ -1,0 +1,53 @@
+"""Signals to this process, recorded so that they can be passed on to its processes."""
+
+import os
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+class Signals:
+    """Records signals within the block.
+
+    Attributes:
+      received: the numbers of all signals that arrived.
+      wakeup: a file descriptor that can be read after a signal, and after the end of a child process.
+    """
+
+    def __init__(self) -> None:
+        self.received: set[int] = set()
+        self._new: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def take(self) -> list[int]:
+        """Returns the signals since the last call, in order."""
+        taken, self._new = self._new, []
+        return taken
+
+    def __enter__(self) -> Self:
+        self.wakeup, self._wake = os.pipe()
+        for descriptor in (self.wakeup, self._wake):
+            os.set_blocking(descriptor, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for number in _PASSED_ON:
+            # Shells make background processes ignore Ctrl-C, which is meant for the foreground process.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._record)
+        self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # only wakes
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self.wakeup)
+        os.close(self._wake)
+
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.received.add(number)
+        self._new.append(number)

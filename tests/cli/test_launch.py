@@ -1,0 +1,499 @@
+"""`mtf-imaging launch`: output, exit codes, signals, restarts and the environment of its processes.
+
+The programs of these tests are tiny Python programs, so TensorFlow is never imported.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mtf_imaging.cli.main import main
+from mtf_imaging.cli.runtime.launching.environment import build_environments
+from mtf_imaging.cli.runtime.launching.output import Output
+from mtf_imaging.processes import find_processes
+
+ROOT = Path(__file__).parents[2]
+GRACE = 0.5
+# The command line with a shorter grace time.
+_PROGRAM = f"""
+import sys
+from mtf_imaging.cli.main import main
+from mtf_imaging.cli.runtime.launching import group
+group.GRACE = {GRACE}
+sys.exit(main(["launch", *sys.argv[1:]]))
+"""
+# The first lines of every program.
+_HEADER = """
+import json, os, signal, sys, time
+from pathlib import Path
+me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+def wait_for(name):
+    while not Path(name).exists():
+        time.sleep(0.005)
+"""
+_LIMIT = 30  # seconds
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("TF_CONFIG", "MTF_IMAGING_TIMEOUT", "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def reset_signals():
+    """Undoes what a background shell sets: its processes ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def start(body, *words, **options):
+    """Starts `launch` with a program."""
+    Path("program.py").write_text(_HEADER + body)
+    command = [sys.executable, "-c", _PROGRAM, *words, "--", "program.py"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen(command, text=True, preexec_fn=reset_signals, **pipes)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=_LIMIT)
+    return process.returncode, out, err
+
+
+def launch(body, *words, num=2, **options):
+    """Returns the exit code, stdout and stderr of `launch` with a program."""
+    return finish(start(body, f"--num_processes={num}", *words, **options))
+
+
+def wait_for_files(*names):
+    end = time.monotonic() + _LIMIT
+    while not all(Path(name).exists() for name in names):
+        assert time.monotonic() < end, f"{names} are missing"
+        time.sleep(0.005)
+
+
+def is_running(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_lines_of_other_processes_have_a_prefix():
+    code, out, err = launch("print(f'a{me}\\nb{me}'); print(f'e{me}', file=sys.stderr)", num=3)
+    assert code == 0
+    assert sorted(out.splitlines()) == ["[1] a1", "[1] b1", "[2] a2", "[2] b2", "a0", "b0"]
+    assert sorted(err.splitlines()) == ["[1] e1", "[2] e2", "e0"]
+
+
+def test_lines_never_mix():
+    body = "for i in range(300): sys.stdout.write(f'{me}' * 40); sys.stdout.write(f'{me}' * 40 + '\\n')"
+    code, out, _ = launch(body, num=4)
+    assert code == 0
+    expected = ["0" * 80, *(f"[{me}] {str(me) * 80}" for me in (1, 2, 3))]
+    assert sorted(out.splitlines()) == sorted(expected * 300)
+
+
+def test_output_without_a_line_end_is_complete():
+    code, out, _ = launch("sys.stdout.write('x' * 200_000 if me else '')")
+    assert code == 0
+    assert out.endswith("\n")
+    assert "".join(line.removeprefix("[1] ") for line in out.splitlines()) == "x" * 200_000
+
+
+def test_output_is_copied_at_once():
+    process = start("print('ready', me); wait_for('go')", "--num_processes=2")
+    lines = {process.stdout.readline(), process.stdout.readline()}
+    Path("go").touch()
+    assert lines == {"ready 0\n", "[1] ready 1\n"}
+    assert finish(process)[0] == 0
+
+
+@pytest.mark.parametrize("program", ["sleep 20", "yes"])
+def test_a_program_that_stays_behind_does_not_keep_the_output_open(program):
+    began = time.monotonic()
+    body = f"import subprocess; Path('pid').write_text(str(subprocess.Popen({program.split()}).pid))"
+    try:
+        assert launch(body, num=1, stdout=subprocess.DEVNULL)[0] == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # `yes` ends when nobody reads its output
+            os.kill(int(Path("pid").read_text()), signal.SIGKILL)
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(
+    ("prefix", "chunks", "writes"),
+    [
+        (b"", [b"\r10%", b"\r20%", b"\n"], [b"\r", b"10%\r", b"20%\n", b""]),
+        (b"", [b"a", b"b\nc", b"d"], [b"", b"ab\n", b"", b"cd"]),
+        (b"[1] ", [b"\r10%", b"\r20%", b"\nend"], [b"", b"", b"[1] 20%\n", b"[1] end\n"]),
+        (b"[1] ", [b"a\r\n\n", b"b"], [b"[1] a\n[1] \n", b"", b"[1] b\n"]),
+    ],
+)
+def test_progress_bars_in_a_pipe(prefix, chunks, writes, tmp_path):
+    """Without a prefix, a bar is copied as it is; with a prefix, only its last state is."""
+    (pipe, end), output, texts = os.pipe(), Output(), [b""]
+    with open(tmp_path / "text", "wb") as file:
+        output.add(pipe, file.fileno(), prefix)
+        for chunk in chunks:
+            os.write(end, chunk)
+            output.copy(5.0)
+            texts.append((tmp_path / "text").read_bytes())
+        os.close(end)
+        output.close()
+        texts.append((tmp_path / "text").read_bytes())
+    assert [after.removeprefix(before) for before, after in itertools.pairwise(texts)] == writes
+
+
+def test_process_0_writes_to_the_terminal_itself():
+    controller, terminal = pty.openpty()
+    body = "print(me, sys.stdout.isatty(), sys.stderr.isatty())"
+    process = start(body, "--num_processes=2", stdout=terminal)
+    os.close(terminal)
+    text = b""
+    with contextlib.suppress(OSError):  # the end of the terminal
+        while data := os.read(controller, 1000):
+            text += data
+    assert finish(process)[0] == 0
+    os.close(controller)
+    assert sorted(text.decode().splitlines()) == ["0 True False", "[1] 1 False False"]
+
+
+def test_the_environment(monkeypatch):
+    body = "print(json.dumps([me, {k: v for k, v in os.environ.items() if 'T' in k}]))"
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "7")
+    code, out, _ = launch(body, "--timeout=2.5", num=3)
+    assert code == 0
+    environments = dict(json.loads(re.sub(r"^\[\d\] ", "", line)) for line in out.splitlines())
+    processes = [find_processes(environments[me]) for me in range(3)]
+    assert [one.index for one in processes] == [0, 1, 2]
+    assert len({one.addresses for one in processes}) == 1
+    assert {address.host for address in processes[0].addresses} == {"127.0.0.1"}
+    assert {one.timeout for one in processes} == {2.5}
+    for environ in environments.values():
+        assert environ["TF_NUM_INTRAOP_THREADS"] == "7"
+        assert environ["OMP_NUM_THREADS"] == str(max(1, len(os.sched_getaffinity(0)) // 3))
+        assert "TF_NUM_INTEROP_THREADS" not in environ
+
+
+def test_the_timeout_of_the_environment():
+    assert [one["MTF_IMAGING_TIMEOUT"] for one in build_environments({}, 2, None)] == ["60", "60"]
+    given = {"MTF_IMAGING_TIMEOUT": "5"}
+    assert build_environments(given, 1, None)[0]["MTF_IMAGING_TIMEOUT"] == "5"
+    assert build_environments(given, 1, 7.0)[0]["MTF_IMAGING_TIMEOUT"] == "7"
+
+
+def test_cores_are_divided(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
+    for num, share in ((1, "8"), (3, "2"), (16, "1")):
+        for environ in build_environments({}, num, None):
+            assert (environ["OMP_NUM_THREADS"], environ["TF_NUM_INTRAOP_THREADS"]) == (share, share)
+
+
+def test_processes_have_no_standard_input():
+    code, out, _ = launch("print(repr(sys.stdin.read()))", num=1, stdin=subprocess.PIPE)
+    assert (code, out) == (0, "''\n")
+
+
+def test_the_first_failure_decides_the_exit_code():
+    body = "wait_for('failed') if me != 1 else None; Path('failed').touch(); time.sleep(me == 0); sys.exit(me + 3)"
+    code, out, err = launch(body, num=2)
+    assert (code, out, err) == (4, "", "mtf-imaging: process 1 failed with exit code 4.\n")
+
+
+def test_a_killed_process_decides_the_exit_code():
+    body = """
+Path(f"{me}").touch()
+if me == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+wait_for("2")
+time.sleep(0.2)
+sys.exit("process 2 is lost")
+"""
+    code, _, err = launch(body, num=3)
+    assert code == 128 + signal.SIGKILL
+    *others, last = err.splitlines()
+    assert last == "mtf-imaging: process 2 was killed by SIGKILL."
+    assert sorted(others) == ["[1] process 2 is lost", "process 2 is lost"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_that_outlive_a_failure_are_ended(number):
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if number == signal.SIGKILL else "pass"
+    body = f"""
+if me == 0:
+    wait_for("ready")
+    sys.exit(7)
+{ignore}
+Path("ready").write_text(str(os.getpid()))
+time.sleep({_LIMIT})
+"""
+    began = time.monotonic()
+    code, _, err = launch(body)
+    assert (code, err) == (7, "mtf-imaging: process 0 failed with exit code 7.\n")
+    assert GRACE < time.monotonic() - began < 15
+    assert not is_running(Path("ready").read_text())
+
+
+def test_a_failure_leaves_the_others_time_to_report_it():
+    body = f"wait_for('go') if me else None; Path('go').touch(); time.sleep(me * {GRACE / 2}); sys.exit(f'{{me}} ends')"
+    code, _, err = launch(body)
+    assert (code, err) == (1, "0 ends\n[1] 1 ends\nmtf-imaging: process 0 failed with exit code 1.\n")
+
+
+@pytest.mark.parametrize("exit_code", [75, 130])
+def test_processes_that_were_all_stopped(exit_code):
+    assert launch(f"sys.exit({exit_code})", "--restarts=2", num=3) == (exit_code, "", "")
+
+
+def test_a_process_that_was_stopped_leaves_the_others_all_the_time_they_need():
+    body = f"""
+if me:
+    wait_for("stopped")
+    time.sleep({4 * GRACE})
+    Path("saved").touch()
+Path("stopped").touch()
+sys.exit(75)
+"""
+    assert launch(body) == (75, "", "")
+    assert Path("saved").exists()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_signals_are_passed_on_once_to_each_process(name):
+    body = f"""
+count = 0
+def handle(*_):
+    global count
+    count += 1
+signal.signal(signal.{name}, handle)
+Path(f"ready{{me}}").touch()
+while not count:
+    time.sleep(0.01)
+Path(f"first{{me}}").touch()
+wait_for("go")
+print(count)
+sys.exit(75)
+"""
+    process = start(body, "--num_processes=2", "--restarts=1")
+    wait_for_files("ready0", "ready1")
+    process.send_signal(getattr(signal, name))
+    wait_for_files("first0", "first1")
+    time.sleep(0.1)
+    Path("go").touch()
+    code, out, err = finish(process)
+    assert (code, sorted(out.splitlines()), err) == (75, ["1", "[1] 1"], "")
+
+
+def test_a_second_signal_is_passed_on_as_well():
+    body = """
+signal.signal(signal.SIGTERM, lambda *_: (Path(f"first{me}").touch(), signal.signal(signal.SIGTERM, signal.SIG_DFL)))
+Path(f"ready{me}").touch()
+while True:
+    time.sleep(0.1)
+"""
+    process = start(body, "--num_processes=2", "--restarts=1")
+    wait_for_files("ready0", "ready1")
+    process.terminate()
+    wait_for_files("first0", "first1")
+    time.sleep(2 * GRACE)
+    assert process.poll() is None
+    process.terminate()
+    code, _, err = finish(process)
+    assert code == 128 + signal.SIGTERM
+    assert re.fullmatch(r"mtf-imaging: process [01] was killed by SIGTERM\.\n", err)
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+    Path("program.py").write_text(_HEADER + "Path('ready').touch(); wait_for('go')")
+    command = [sys.executable, "-c", _PROGRAM, "--num_processes=1", "--", "program.py"]
+    process = subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    wait_for_files("ready")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    Path("go").touch()
+    assert process.wait(_LIMIT) == 0
+
+
+def test_ctrl_c_in_a_terminal_reaches_each_process_once():
+    """The terminal signals the processes of its foreground group. Those of `launch` are not in it."""
+    body = """
+count = 0
+def handle(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, handle)
+Path(f"ready{me}").touch()
+wait_for("go")
+sys.exit(count + 10)
+"""
+    process = start(body, "--num_processes=2", start_new_session=True)
+    wait_for_files("ready0", "ready1")
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.2)
+    Path("go").touch()
+    assert finish(process)[0] == 11
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can end a process with its parent")
+def test_processes_end_with_a_killed_launcher():
+    body = (
+        f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); time.sleep({_LIMIT})"
+    )
+    process = start(body, "--num_processes=2", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for_files("0", "1")
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 5
+    while any(is_running(Path(name).read_text()) for name in "01"):
+        assert time.monotonic() < end, "a process still runs"
+        time.sleep(0.01)
+
+
+def test_processes_end_when_nobody_reads_the_output():
+    body = f"Path(f'{{me}}').write_text(str(os.getpid())); wait_for('go'); print(me); time.sleep({_LIMIT})"
+    process = start(body, "--num_processes=2")
+    wait_for_files("0", "1")
+    process.stdout.close()
+    Path("go").touch()
+    assert process.wait(15) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert not any(is_running(Path(name).read_text()) for name in "01")
+
+
+COUNT = """
+attempts = sorted(Path().glob(f"attempt{me}.*"))
+Path(f"attempt{me}.{len(attempts)}").write_text(os.environ["TF_CONFIG"])
+"""
+
+
+def test_all_processes_start_again_after_a_failure():
+    body = f"{COUNT}\nif me == 1 and len(attempts) < 2: os.kill(os.getpid(), signal.SIGKILL)\nprint('done')"
+    code, out, err = launch(body, "--restarts=3")
+    assert code == 0
+    assert sorted(out.splitlines()) == ["[1] done", *["done"] * 3]
+    line = "mtf-imaging: process 1 was killed by SIGKILL; starting all processes again, restart {} of 3\n"
+    assert err == line.format(1) + line.format(2)
+    configs = [{Path(f"attempt{me}.{n}").read_text() for n in range(3)} for me in range(2)]
+    assert [len(one) for one in configs] == [3, 3], "each attempt has new ports"
+
+
+def test_restarts_are_counted():
+    code, _, err = launch(f"{COUNT}\nsys.exit(5)", "--restarts=1", num=1)
+    assert code == 5
+    assert err.splitlines() == [
+        "mtf-imaging: process 0 failed with exit code 5; starting all processes again, restart 1 of 1",
+        "mtf-imaging: process 0 failed with exit code 5.",
+    ]
+    assert len([*Path().glob("attempt0.*")]) == 2
+
+
+def test_a_wrong_command_line_is_not_started_again():
+    code, _, err = launch(f"{COUNT}\nsys.exit(2)", "--restarts=1", num=1)
+    assert (code, err) == (2, "mtf-imaging: process 0 failed with exit code 2.\n")
+    assert len([*Path().glob("attempt0.*")]) == 1
+
+
+def test_a_failure_after_a_signal_is_not_started_again():
+    body = (
+        f"{COUNT}\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nPath('ready').touch()\ntime.sleep({_LIMIT})"
+    )
+    process = start(body, "--num_processes=1", "--restarts=1")
+    wait_for_files("ready")
+    process.terminate()
+    assert finish(process) == (9, "", "mtf-imaging: process 0 failed with exit code 9.\n")
+    assert len([*Path().glob("attempt0.*")]) == 1
+
+
+def run(*words):
+    command = [sys.executable, "-c", _PROGRAM, "--num_processes=2", "--", *words]
+    return finish(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+
+
+@pytest.mark.parametrize("words", [["--version"], ["mtf-imaging", "--version"]], ids=" ".join)
+def test_commands_run_with_this_interpreter(words, monkeypatch):
+    monkeypatch.setenv("PATH", "")  # neither python nor mtf-imaging is on PATH
+    code, out, err = run(*(["mtf-imaging", *words] if words[0] != "mtf-imaging" else words))
+    assert (code, err) == (0, "")
+    first, second = sorted(out.splitlines())
+    assert first.startswith("[1] mtf-imaging ")
+    assert second == first.removeprefix("[1] ")
+
+
+@pytest.mark.parametrize("program", [[], ["mtf-imaging"]], ids=["alone", "mtf-imaging"])
+def test_a_command_gets_all_its_flags(program):
+    code, out, _ = run(*program, "parameters", "--help")
+    assert code == 0
+    assert "mtf-imaging parameters: lists the gin parameters" in out
+    assert "[1] mtf-imaging parameters: lists the gin parameters" in out
+    code, _, err = run(*program, "score", "--reference_dir=a", "--prediction_dir=b", "--output_dir=c")
+    assert code == 1
+    assert "a: this folder of segmentations does not exist." in err
+
+
+def test_other_programs_get_their_arguments_unchanged():
+    code, out, _ = run("echo", "--num_processes=9", "--", "-x", "a  b", "--help")
+    assert code == 0
+    assert sorted(out.splitlines()) == [
+        "--num_processes=9 -- -x a  b --help",
+        "[1] --num_processes=9 -- -x a  b --help",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--num_processes=2",
+            "launch needs a command after --. Example: mtf-imaging launch --num_processes 4 -- train",
+        ),
+        ("--num_processes=2 --", "launch needs a command after --."),
+        ("--num_processes=2 train --data_dir=a", "launch needs a command after --."),
+        ("-- train", "launch needs --num_processes."),
+        ("train -- train", "launch takes only flags, but 'train' is not a flag."),
+        ("--num_processes=0 -- ls", "flag --num_processes=0: 0 is not a positive integer."),
+        ("--num_processes=-1 -- ls", "flag --num_processes=-1: -1 is not a positive integer."),
+        ("--num_processes=two -- ls", "flag --num_processes=two: "),
+        ("--num_processes=2 --restarts=-1 -- ls", "flag --restarts=-1: "),
+        ("--num_processes=2 --command=ls -- ls", "launch has no flag '--command'"),
+        ("--num_processes=2 --timeout=0 -- ls", "--timeout=0: must be a positive number of seconds. Fix: "),
+        ("--num_processes=2 --timeout=nan -- ls", "--timeout=nan: must be a positive number of seconds."),
+        ("--num_processes=2 -- trian", "there is no command or program 'trian'. Did you mean 'train'? Fix: "),
+        ("--num_processes=2 -- mtf-imaging trian", "there is no command 'trian'. Did you mean 'train'? Commands: "),
+        ("--num_processes=2 -- mtf-imaging", "mtf-imaging after -- has no command. Commands: "),
+        ("--num_processes=2 -- train --data=a", "train has no flag '--data'. Did you mean '--data_dir'?"),
+        ("--num_processes=2 -- train", "train needs --data_dir and --model_dir."),
+        ("--num_processes=2 -- launch --num_processes=2 -- ls", "launch cannot start itself. Fix: "),
+        ("--num_processes=2 -- missing.py", "missing.py: this Python file does not exist."),
+        ("--num_processes=2 -- ./missing", "./missing: this program does not exist."),
+        ("--num_processes=2 -- ./folder", "./folder: is a folder, not a program."),
+        ("--num_processes=2 -- ./text", "./text: this file is not executable. Fix: chmod +x ./text, or put its "),
+        ("--num_processes=2 -- ./script", "script: cannot be started: Exec format error. Fix: put the interpreter of"),
+    ],
+)
+def test_wrong_command_lines_are_refused_in_one_line(words, message, capsys):
+    Path("folder").mkdir()
+    Path("text").touch()
+    Path("script").write_text("echo no interpreter")
+    Path("script").chmod(0o755)
+    assert main(["launch", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert message in err.removeprefix("mtf-imaging: ")
+
+
+def test_help_is_for_launch_before_the_dashes_only(capsys):
+    assert main(["launch", "--help"]) == 0
+    out, _ = capsys.readouterr()
+    assert "Usage:\n  mtf-imaging launch [flags] -- COMMAND ...\n" in out
+    assert "--command" not in out
