@@ -191,6 +191,31 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
     return _runtime
 
 
+@contextlib.contextmanager
+def rehearse(processes: Processes) -> Iterator[None]:
+    """Builds programs within the block as one of several processes would, without the others.
+
+    The programs have the graphs of that process, but cannot be called.
+
+    Args:
+      processes: the processes, and the number of the one to build for.
+    """
+    global _runtime
+    before, _runtime = _runtime, _Rehearsal(processes)
+    try:
+        yield
+    finally:
+        _runtime = before
+
+
+class _Rehearsal(Runtime):
+    """A runtime that exchanges nothing."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes, self.communication = processes, "ring"
+        self.device, self._numbers = "/device:CPU:0", Numbers()
+
+
 def current() -> Runtime | None:
     """Returns the runtime that this process has joined, or None."""
     return _runtime
