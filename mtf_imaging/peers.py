@@ -106,7 +106,9 @@ class Peers:
         self._call_since = time.monotonic()
         self._has_started = threading.Event()
         self._lost: Lost | None = None
-        self._socket = socket.socket(socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket = socket.socket(
+            socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET, socket.SOCK_DGRAM
+        )
         with contextlib.suppress(OSError):  # without datagrams, only the TCP ports show that processes are alive
             self._socket.bind(("", processes.own.port))
             threading.Thread(target=self._answer, daemon=True, name="answers to processes").start()
@@ -240,4 +242,3 @@ class Peers:
             f"this process has waited for {now - self._call_since:.0f} s, and no process computes. All processes must "
             "call the same programs in the same order",
         )
-

@@ -76,9 +76,7 @@ class Runtime:
         """
         grid = ShardGrid.make(mesh_sizes, self.processes.num)
         communication = communication or self.communication
-        return BetweenProcesses(
-            grid, self.processes.index, self.device, self._numbers, communication, self.watched
-        )
+        return BetweenProcesses(grid, self.processes.index, self.device, self._numbers, communication, self.watched)
 
     def agree(self, facts: Mapping[str, str]) -> None:
         """Compares facts, such as the configuration and the data, between all processes.
