@@ -1,7 +1,7 @@
 """Builds the training step of one process of a collective mesh, and prints its graph and the bytes that it sends.
 
-No other process is started, so meshes of any size can be measured on one machine. The graph of a process does not depend
-on the number of processes, only on its place in the mesh: a process at a corner has fewer neighbors than one inside.
+No other process is started, so one machine can measure meshes of any size. The graph of a process does not depend on the
+number of processes, only on its place in the mesh: a process at a corner has fewer neighbors than one inside.
 """
 
 import argparse
@@ -11,8 +11,8 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from benchmarks.partition.contender import Contender  # noqa: E402  TensorFlow reads the variable when it is imported
-from benchmarks.partition.networks import NETWORKS, Step  # noqa: E402
+from benchmarks.partition.contender import Contender
+from benchmarks.partition.networks import NETWORKS, Step
 
 _EXAMPLES = """
 examples:
@@ -57,8 +57,8 @@ def measure(step: Step, contender: Contender, at: list[int]) -> dict:
       at: coordinates of the process.
 
     Returns:
-      A dict with the number of nodes, the seconds of the build, the number of collectives and the bytes that the process
-      sends in a step.
+      A dict with the program, the number of nodes, the seconds of the build, the number of collectives and the bytes
+      that the process sends in a step.
     """
     from benchmarks.partition.ours import build_program
     from mtf_imaging.meshes.grid import ShardGrid

@@ -149,10 +149,10 @@ def alltoall(
         assert index is not None
         return pieces[index][position]
 
-    shape = tuple(pieces[0][0].shape)
+    piece_shape = tuple(pieces[0][0].shape)
     groups = transport.groups([axis])
     messages = [
-        Message(source, target, shape, functools.partial(piece_of, source, position))
+        Message(source, target, piece_shape, functools.partial(piece_of, source, position))
         for group in groups
         for position, target in enumerate(group)
         for source in group
