@@ -19,7 +19,7 @@ from mtf_imaging.layout.grammar import (
 )
 
 # The ways to map processors to devices; see `mtf_imaging.meshes.make_mesh_impl`.
-MESH_IMPLS = ("auto", "stacked", "placement")
+MESH_IMPLS = ("auto", "stacked", "placement", "collective")
 
 
 @dataclasses.dataclass(frozen=True)
