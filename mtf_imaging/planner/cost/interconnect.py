@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -86,15 +86,16 @@ class Interconnect:
           gradient: whether their sums are gradients of weights. Under placement, only the device that keeps a weight
             needs the sum.
         """
-        within, between, messages = np.zeros(self.devices), np.zeros(self.num_hosts), 0
+        ends, messages = _Ends.none(self), 0
         for exchange in self._as_sent(exchanges):
             nbytes = _payload(exchange, self.grid)
             if not nbytes:
                 continue
-            devices, hosts = self._unit_load(exchange.kind, exchange.axes, self._shift(exchange), gradient)
-            within, between = within + nbytes * np.array(devices), between + nbytes * np.array(hosts)
+            unit = self._unit_load(exchange.kind, exchange.axes, self._shift(exchange), gradient)
+            ends = _Ends(*(total + nbytes * one for total, one in zip(ends, unit, strict=True)))
             messages += self._messages(exchange)
-        return Load(within.max(), between.max(), messages)
+        busiest = [float(loads.max()) for loads in ends]
+        return Load(max(busiest[:2]), max(busiest[2:]), messages)
 
     def variables_load(self, nbytes: int) -> Load:
         """Returns the load if each device receives `nbytes` of variables, which are spread over all devices."""
@@ -139,22 +140,19 @@ class Interconnect:
         devices = -(-abs(exchange.distance) // self.grid.local[axis])
         return devices if exchange.distance > 0 else -devices
 
-    @functools.cache  # noqa: B019  an interconnect is small, and lives as long as its plan
-    def _unit_load(
-        self, kind: str, axes: tuple[int, ...], shift: int, gradient: bool
-    ) -> tuple[Sequence[float], Sequence[float]]:
-        """Returns the load of each device's link and of each host's network, per byte of the payload."""
-        sent, received = np.zeros(self.devices), np.zeros(self.devices)
-        out, into = np.zeros(self.num_hosts), np.zeros(self.num_hosts)
+    @functools.cache  # noqa: B019  an interconnect is small, and there are few of them
+    def _unit_load(self, kind: str, axes: tuple[int, ...], shift: int, gradient: bool) -> "_Ends":
+        """Returns the loads of an exchange per byte of its payload."""
+        ends = _Ends.none(self)
         for sender, receiver, share in self._transfers(kind, axes, shift, gradient):
             hosts = self.host(sender), self.host(receiver)
             if hosts[0] == hosts[1]:
-                sent[sender] += share
-                received[receiver] += share
+                ends.sent[sender] += share
+                ends.received[receiver] += share
             else:
-                out[hosts[0]] += share
-                into[hosts[1]] += share
-        return tuple(np.maximum(sent, received)), tuple(np.maximum(out, into))
+                ends.sent_by_host[hosts[0]] += share
+                ends.received_by_host[hosts[1]] += share
+        return ends
 
     def _transfers(self, kind: str, axes: tuple[int, ...], shift: int, gradient: bool) -> Iterator[tuple]:
         """Yields (sender, receiver, share of the payload)."""
@@ -175,11 +173,27 @@ class Interconnect:
             elif self.mesh_impl == "collective":
                 ring = zip(group, [*group[1:], group[0]], strict=True)
                 yield from ((*pair, 2 * (n - 1) / n) for pair in ring)
-            else:  # the first device of the group adds up the values
-                for other in group[1:]:
-                    yield other, group[0], 1.0
-                    if not gradient:
-                        yield group[0], other, 1.0
+            else:  # the first device of the group adds up the values, and then returns the sum
+                yield from ((other, group[0], 1.0 if gradient else 2.0) for other in group[1:])
+
+
+class _Ends(NamedTuple):
+    """The bytes at both ends of transfers. Links work in both directions at the same time.
+
+    Attributes:
+      sent, received: bytes of each device, within its host.
+      sent_by_host, received_by_host: bytes of each host, to and from other hosts.
+    """
+
+    sent: np.ndarray
+    received: np.ndarray
+    sent_by_host: np.ndarray
+    received_by_host: np.ndarray
+
+    @classmethod
+    def none(cls, connected: Interconnect) -> "_Ends":
+        """Returns loads of 0."""
+        return cls(*(np.zeros(n) for n in (connected.devices,) * 2 + (connected.num_hosts,) * 2))
 
 
 def _payload(exchange: Exchange, grid: ShardGrid) -> int:

@@ -14,7 +14,7 @@ from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
 from mtf_imaging.planner.cost.residence import Peak, peak
-from mtf_imaging.planner.cost.traffic import passed_on, traffic
+from mtf_imaging.planner.cost.traffic import traffic
 from mtf_imaging.training.gradients import BACKWARD, UPDATE
 from mtf_imaging.training.step import TracedStep
 
@@ -34,7 +34,7 @@ class OpCost:
       slices: the number of slices that a device computes; 1 if the layout splits none of the tensors.
       memory_traffic: bytes that the kernels of the operation read and write on a device; see `memory_traffic`.
       halo_copies: bytes that a device reads and writes to join slices with their halos.
-      is_gradient: whether a result is the gradient of a variable.
+      is_gradient: whether only the update reads the results: they are gradients of variables.
       useful_flops: the mean of the processors without tails.
       nbytes: bytes of the results.
       exchanges: the exchanges of the operation; see `Exchange`.
@@ -219,12 +219,19 @@ def make_plan(
 
 
 def _gradients(step):
-    """Returns the operations whose results the update reads: the gradients of variables."""
-    same: dict[mtf.Tensor, mtf.Tensor] = {}
+    """Returns the operations of the backward pass whose results only the update reads: the gradients of variables.
+
+    The gradient of a norm is none of them, because the backward pass reads one of its results.
+    """
+    readers = collections.defaultdict(list)
     for op in step.phases:
-        same.update({y: same.get(x, x) for y, x in passed_on(op).items()})
-    read = (same.get(x, x) for op, phase in step.phases.items() if phase == UPDATE for x in upstream.reads(op))
-    return {x.operation for x in read if step.phases.get(x.operation) == BACKWARD}
+        for x in upstream.reads(op):
+            readers[x.operation].append(op)
+    result = set()
+    for op in reversed([op for op, phase in step.phases.items() if phase == BACKWARD]):
+        if readers[op] and all(step.phases[reader] == UPDATE or reader in result for reader in readers[op]):
+            result.add(op)
+    return result
 
 
 def _kept(traced, everywhere):

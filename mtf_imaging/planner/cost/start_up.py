@@ -21,8 +21,11 @@ _NODES_BY_KIND = {
     "SlicewiseOperation": 5.0,  # from 2 with Adafactor to 8 with Adam
     "dropout": 25.0,
 }
-_NODES_OF_NORM = {"forward": 26.0, "backward": 37.0, "update": 26.0}
-_NORMS = ("batch_norm", "instance_norm", "group_norm")
+_NODES_OF_NORMS = {  # for the normalization, and for its gradient
+    "batch_norm": (26.0, 37.0),
+    "instance_norm": (50.0, 70.0),
+    "group_norm": (50.0, 70.0),
+}
 _NODES_AT_HOME = ("Assign", "Variable")  # whose nodes are mostly on the device that keeps the variable
 _NODES_PER_HALO = {"stacked": 3.0, "placement": 7.0, "collective": 7.0}  # to cut it out, to send it and to join it
 _NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the keys of random numbers
@@ -31,7 +34,7 @@ _NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the keys of random nu
 # which TensorFlow optimizes and places the graph.
 _SECONDS_PER_NODE = 1e-3
 _BYTES_PER_NODE = 16e3
-_PROCESS = 600e6  # bytes of a process that has imported TensorFlow
+_PROCESS = 600_000_000  # bytes of a process that has imported TensorFlow
 
 SECONDS_LIMIT = 600.0
 BYTES_LIMIT = 16 * 2**30
@@ -42,6 +45,7 @@ class StartUp(NamedTuple):
 
     Attributes:
       nodes: the number of nodes of the graph of one process.
+      graph_memory: bytes of this graph.
       seconds: seconds from the start of the program to the end of its first step, without the computation of the step.
       process_memory: bytes of host memory of one process: TensorFlow, the graph, a whole batch, and whole variables,
         which pass through it in checkpoints.
@@ -49,14 +53,15 @@ class StartUp(NamedTuple):
     """
 
     nodes: int
+    graph_memory: int
     seconds: float
     process_memory: int
     host_memory: int
 
     @property
     def takes_too_long(self) -> bool:
-        """Whether it takes more time or memory than is reasonable."""
-        return self.seconds > SECONDS_LIMIT or self.process_memory > BYTES_LIMIT
+        """Whether the graph takes more time or memory than is reasonable."""
+        return self.seconds > SECONDS_LIMIT or self.graph_memory > BYTES_LIMIT
 
 
 def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
@@ -72,8 +77,9 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
     for name in MESH_IMPLS:
         if name in processes:
             nodes = num_nodes(plan, name)
-            memory = int(_PROCESS + nodes * _BYTES_PER_NODE + batch + plan.variables)
-            result[name] = StartUp(nodes, nodes * _SECONDS_PER_NODE, memory, memory * processes[name])
+            graph = int(nodes * _BYTES_PER_NODE)
+            memory = _PROCESS + graph + batch + plan.variables
+            result[name] = StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory * processes[name])
     return result
 
 
@@ -96,6 +102,6 @@ def num_nodes(plan: Plan, mesh_impl: str, devices: int | None = None) -> int:
 
 
 def _nodes(op: OpCost) -> float:
-    if op.kind in _NORMS:
-        return _NODES_OF_NORM[op.phase]
+    if op.kind in _NODES_OF_NORMS:
+        return _NODES_OF_NORMS[op.kind][op.phase == "backward"]
     return _NODES_BY_KIND.get(op.kind, _NODES)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from mtf_imaging.meshes.exchange import KINDS
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.interconnect import GRADIENT_BUCKETS, Load
 from mtf_imaging.planner.cost.plan import Plan
@@ -78,9 +79,10 @@ def loads(plan: Plan) -> list[tuple[Load, int]]:
             sums = [exchange for exchange in exchanges if exchange.kind == "sum"]
             exchanges = [exchange for exchange in exchanges if exchange.kind != "sum"]
             gradients.append(connected.load(sums, gradient=True))
-        load = connected.load(exchanges, op.is_gradient)
-        if load.messages:
-            result.append((load, plan.times(op.phase)))
+        for kind in KINDS:  # one after the other
+            load = connected.load([exchange for exchange in exchanges if exchange.kind == kind], op.is_gradient)
+            if load.messages:
+                result.append((load, plan.times(op.phase)))
     messages = min(GRADIENT_BUCKETS, sum(load.messages for load in gradients))
     if messages:
         within, between = (sum(load[end] for load in gradients) for end in (0, 1))

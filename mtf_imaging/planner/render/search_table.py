@@ -70,7 +70,11 @@ def _more_work(found, best):
 
 
 def _more_access(found, best):
-    return f"{_ratio(found.time.memory, best.time.memory)} reads and writes of memory"
+    return (
+        f"reads and writes {found.time.memory / best.time.memory - 1:.1%} more memory"
+        if best.time.memory
+        else "reads memory"
+    )
 
 
 def _ratio(more, less):

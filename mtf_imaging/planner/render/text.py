@@ -142,7 +142,7 @@ def _start_up_lines(explained, paint):
     if placement.takes_too_long and explained.plan.interconnect.mesh_impl == "placement":
         yield paint(
             f"  notice: placement builds {placement.nodes:,} nodes in one process, which takes about "
-            f"{_duration(placement.seconds)} and {format_bytes(placement.process_memory)}. "
+            f"{_duration(placement.seconds)} and {format_bytes(placement.graph_memory)}. "
             "Fix: use mesh_impl collective.",
             _RED,
         )
