@@ -49,7 +49,7 @@ class Stacked(tensorflow_setup.Memory):
     mesh_impl = "stacked"
 
     def __init__(self, step, contender):
-        self._step, self._contender = step, contender
+        self._step, self._contender, self._program = step, contender, None
         self._prepare()
         self._inputs = dict(zip(("image", "labels"), tensorflow_setup.tensors(step)))
         self._weights = step.weights()

@@ -7,6 +7,7 @@ thread aborts all exchanges, and the error names the process.
 
 import contextlib
 import hashlib
+import importlib.metadata
 import logging
 import os
 import sys
@@ -144,10 +145,9 @@ class Runtime:
 
     def _check_same_program(self) -> None:
         """Checks versions, which must agree before anything else does."""
-        from mtf_imaging import __version__
-
+        version = importlib.metadata.version("mtf_imaging")
         try:
-            self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": __version__})
+            self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": version})
         except tf.errors.OpError as error:
             raise ClusterError(f"the processes cannot exchange messages: {reason(error)}. {_FIX}") from error
 
