@@ -1,7 +1,6 @@
 """Measured rates of this machine as `Hardware`, for comparing the cost model with measurements."""
 
 import collections
-import dataclasses
 import math
 import os
 import statistics
@@ -27,7 +26,6 @@ _TENSOR = (
 _TENSORS = 2**28  # bytes of all tensors together, so that no cache holds them
 _COPIED = 2**26  # bytes
 _CHAIN = 200
-_REPEATS = 5
 
 
 class Convolution(NamedTuple):
@@ -87,53 +85,67 @@ def kernels_of_step(step: TracedStep) -> Kernels:
     return Kernels(dict(count) or {DEFAULT: 1}, largest)
 
 
-def measure_machine(kernels: Kernels, dtype: str) -> Hardware:
-    """Measures the first device that a `Program` uses by default.
+class Machine:
+    """The first device that a `Program` uses by default, measured one sample at a time.
 
-    The kernels should come from the job. The speed of a convolution depends mainly on its channels, and the speed of
-    an elementwise operation on the size of its tensors.
+    Samples between the steps of a bench see the same other load as the steps. The kernels should come from the job: the
+    speed of a convolution depends mainly on its channels, and the speed of an elementwise operation on the size of its
+    tensors.
 
     Args:
       kernels: the kernels to measure.
       dtype: dtype of the images and the filters.
-
-    Returns:
-      A `Hardware` with the achieved rates, so its shares are 1. The rate of convolutions is that of all convolutions
-      together. The rate of the link is measured by a copy to another GPU, or within the memory of the device if there
-      are fewer than two GPUs.
     """
-    devices = default_devices()
-    with tf.device(devices[0]):
-        rate = _convolution_rate(kernels.convolutions, dtype)
-        bandwidth = _bandwidth(kernels.tensor, dtype)
-        latency = _latency()
-    # `Hardware` assumes that float64 runs at half the rate of float32.
-    float32 = rate * 2 if dtype == "float64" else rate
-    memory = _gpu_memory(devices[0]) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    link = _copy_rate(devices)
-    return Hardware(
-        "this machine", memory, rate, float32, link, latency, share=1.0, bandwidth=bandwidth, bandwidth_share=1.0
-    )
+
+    def __init__(self, kernels: Kernels, dtype: str) -> None:
+        self._convolutions, self._dtype, self._devices = kernels.convolutions, dtype, default_devices()
+        with tf.device(self._devices[0]):
+            self._bytes, elementwise = _elementwise(kernels.tensor, dtype)
+            self._runs: dict[object, Callable[[], object]] = {
+                "elementwise": elementwise,
+                "copy": _copy(self._devices),
+                "chain": _chain(),
+                **{shapes: _convolution(shapes, dtype) for shapes in {each.clipped for each in kernels.convolutions}},
+            }
+        self._seconds: dict[object, list[float]] = {name: [] for name in self._runs}
+        for run in self._runs.values():
+            run()  # the first call builds the graph
+
+    def sample(self) -> None:
+        """Measures every kernel once."""
+        with tf.device(self._devices[0]):
+            for name, run in self._runs.items():
+                began = time.perf_counter()
+                run()
+                self._seconds[name].append(time.perf_counter() - began)
+
+    def hardware(self) -> Hardware:
+        """Returns the achieved rates, so that the shares of the `Hardware` are 1.
+
+        The rate of convolutions is that of all convolutions together. The rate of the link is measured by a copy to
+        another GPU, or within the memory of the device if there are fewer than two GPUs.
+        """
+        seconds = {name: statistics.median(samples) for name, samples in self._seconds.items()}
+        flops = {each: number * each.flops for each, number in self._convolutions.items()}
+        rate = sum(flops.values()) / sum(flops[each] * seconds[each.clipped] / each.clipped.flops for each in flops)
+        # `Hardware` assumes that float64 runs at half the rate of float32.
+        float32 = rate * 2 if self._dtype == "float64" else rate
+        memory = _gpu_memory(self._devices[0]) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return Hardware(
+            "this machine",
+            memory,
+            rate,
+            float32,
+            link=_COPIED / seconds["copy"],
+            latency=seconds["chain"] / _CHAIN,
+            share=1.0,
+            bandwidth=self._bytes / seconds["elementwise"],
+            bandwidth_share=1.0,
+        )
 
 
-def mean_hardware(before: Hardware, after: Hardware) -> Hardware:
-    """Returns the mean rates of two measurements, before and after the steps, because other load changes over time."""
-    rates = ("flops", "flops_float32", "link", "bandwidth")
-    means: dict[str, float] = {
-        name: statistics.harmonic_mean([getattr(before, name), getattr(after, name)]) for name in rates
-    }
-    return dataclasses.replace(before, latency=(before.latency + after.latency) / 2, **means)
-
-
-def _convolution_rate(convolutions, dtype):
-    """Returns the operations per second of convolutions and their gradients, as in a training step."""
-    seconds = {shapes: _convolution_seconds(shapes, dtype) for shapes in {each.clipped for each in convolutions}}
-    flops = {each: number * each.flops for each, number in convolutions.items()}
-    total = sum(flops[each] * seconds[each.clipped] / each.clipped.flops for each in convolutions)
-    return sum(flops.values()) / total
-
-
-def _convolution_seconds(shapes, dtype):
+def _convolution(shapes, dtype):
+    """Returns a function that computes a convolution and its two gradients, as in a training step."""
     x, w = tf.ones(shapes.image, dtype), tf.ones(shapes.kernel, dtype)
     windows = shapes.strides, "SAME", [1] * len(shapes.strides)
 
@@ -145,39 +157,38 @@ def _convolution_seconds(shapes, dtype):
         dw = grouped.conv_filter_grad(x, w.shape.as_list(), dy, *windows)
         return y[..., :1, :1], dx[..., :1, :1], tf.reduce_sum(dw)  # TensorFlow would prune unused results
 
-    return _seconds(lambda: [value.numpy() for value in run()])
+    return lambda: [value.numpy() for value in run()]
 
 
-def _bandwidth(nbytes, dtype):
-    """Returns the bytes per second of an elementwise operation that reads two tensors and writes one."""
-    size = min(max(nbytes, _TENSOR[0]), _TENSOR[1]) // tf.as_dtype(dtype).size
-    nbytes = size * tf.as_dtype(dtype).size
-    tensors = [tf.ones([size], dtype) for _ in range(max(2, _TENSORS // nbytes))]
+def _elementwise(nbytes, dtype):
+    """Returns the bytes that a function reads and writes, and the function, which reads two tensors per result."""
+    itemsize = tf.as_dtype(dtype).size
+    size = min(max(nbytes, _TENSOR[0]), _TENSOR[1]) // itemsize
+    tensors = [tf.ones([size], dtype) for _ in range(max(2, _TENSORS // (size * itemsize)))]
 
     @tf.function(autograph=False)
     def run():
         pairs = zip(tensors, tensors[1:] + tensors[:1], strict=True)
         return [tf.maximum(x, y)[:1] for x, y in pairs]
 
-    return 3 * nbytes * len(tensors) / _seconds(lambda: [value.numpy() for value in run()])
+    return 3 * size * itemsize * len(tensors), lambda: [value.numpy() for value in run()]
 
 
-def _copy_rate(devices):
-    """Returns the bytes per second of a copy."""
+def _copy(devices):
+    """Returns a function that copies `_COPIED` bytes."""
     gpus = [device for device in devices if "GPU" in device.upper()]
-    with tf.device(devices[0]):
-        x = tf.zeros([_COPIED], tf.int8) + tf.ones([], tf.int8)
+    x = tf.zeros([_COPIED], tf.int8) + tf.ones([], tf.int8)
 
     def run():
         with tf.device((gpus or devices)[-1]):
             y = tf.identity(x) if len(gpus) > 1 else tf.raw_ops.DeepCopy(x=x)
             y[:1].numpy()
 
-    return _COPIED / _seconds(run)
+    return run
 
 
-def _latency():
-    """Returns the seconds of an operation that computes almost nothing."""
+def _chain():
+    """Returns a function with a chain of operations that compute almost nothing."""
 
     @tf.function(autograph=False)
     def run(x):
@@ -186,18 +197,7 @@ def _latency():
         return x
 
     x = tf.ones([8])
-    return _seconds(lambda: run(x).numpy()) / _CHAIN
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    """Returns the median time of a few calls after a warm-up call."""
-    run()
-    seconds = []
-    for _ in range(_REPEATS):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
+    return lambda: run(x).numpy()
 
 
 def _gpu_memory(device):

@@ -109,10 +109,11 @@ def _link_lines(plan):
         return
     within, between = traffic_totals(plan)
     if connected.devices_per_host > 1:
-        yield f"  within a host: the busiest device sends {format_bytes(round(within))}"
+        yield f"  within a host: {format_bytes(round(within))} over the link of the busiest device"
     if connected.num_hosts > 1:
         each = _number(connected.devices_per_host, "device")
-        yield f"  between {connected.num_hosts} hosts of {each}: the busiest host sends {format_bytes(round(between))}"
+        network = format_bytes(round(between))
+        yield f"  between {connected.num_hosts} hosts of {each}: {network} over the network of the busiest host"
     yield f"  transport: {connected.transport}; {_TRANSPORTS[connected.transport]}"
 
 
