@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from mtf_imaging.compat import layout_pairs, mtf
 from mtf_imaging.meshes import collectives, local, whole
+from mtf_imaging.meshes.deferred import DeferredSums
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.meshes.deferred import DeferredSums
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.random import numbers as random
 from mtf_imaging.meshes.transport import InProcess, Transport

@@ -11,7 +11,6 @@ import importlib.metadata
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -76,9 +75,7 @@ class Runtime:
         """
         grid = ShardGrid.make(mesh_sizes, self.processes.num)
         communication = communication or self.communication
-        return BetweenProcesses(
-            grid, self.processes.index, self.device, self._numbers, communication, self.watched
-        )
+        return BetweenProcesses(grid, self.processes.index, self.device, self._numbers, communication, self.watched)
 
     def agree(self, facts: Mapping[str, str]) -> None:
         """Compares facts, such as the configuration and the data, between all processes.

@@ -163,6 +163,8 @@ class InProcess(Transport):
     def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
         results: list[tf.Tensor | None] = []
         for message in messages:
-            with tf.device(self.devices[message.source]):  # otherwise TensorFlow would send what the message is cut from
+            with tf.device(
+                self.devices[message.source]
+            ):  # otherwise TensorFlow would send what the message is cut from
                 results.append(message.make())
         return results
