@@ -21,18 +21,18 @@ from mtf_imaging.meshes.transport import Message, Transport
 _MERGE = {"SUM": "Add", "MAX": "Max", "MIN": "Min"}
 _BLOCK = 64  # keys that one operation computes
 _MAX_KEY = 2**30
-_MESH_DIMS = 8
 # The dtypes that TensorFlow's collectives support (2.21).
 _SUMMED = (tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
-_GATHERED = (tf.bool, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
+_GATHERED = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
+_LARGE = (tf.uint32, tf.uint64)  # integers that int32 does not represent
 
 
 class Numbers:
-    """Numbers of collectives and meshes that are equal in all processes, because all count in the same order."""
+    """Numbers of collectives and groups that are equal in all processes, because all count in the same order."""
 
     def __init__(self) -> None:
         self._next_key = 1
-        self._meshes: dict[tuple[int, ...], int] = {}
+        self._divisions: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
 
     def reserve(self, count: int) -> int:
         """Returns the first of `count` unused instance keys."""
@@ -41,9 +41,14 @@ class Numbers:
         assert self._next_key < _MAX_KEY
         return first
 
-    def mesh(self, shards: tuple[int, ...]) -> int:
-        """Returns the number of a mesh, given its number of shards along each mesh dimension."""
-        return self._meshes.setdefault(shards, len(self._meshes))
+    def division(self, shards: tuple[int, ...], axes: Collection[int]) -> int:
+        """Returns the number of a division of all shards into groups.
+
+        Args:
+          shards: number of shards along each mesh dimension.
+          axes: the mesh dimensions along which the shards of a group differ.
+        """
+        return self._divisions.setdefault((shards, tuple(sorted(axes))), len(self._divisions))
 
 
 class Keys:
@@ -104,15 +109,16 @@ class BetweenProcesses(Transport):
     ) -> None:
         super().__init__(grid, [number], [device])
         self.keys = Keys(numbers)
-        self._mesh = numbers.mesh(grid.shards)
+        self._numbers = numbers
         # A program must run all of its collectives, even if it does not read their results: other processes wait.
         self._started: list[tf.Operation] = []
         self._number, self._communication, self._watched = number, communication, watched
-        self._in_order = communication == "nccl" or (communication == "auto" and "GPU" in device.upper())
+        self._is_gpu = "GPU" in device.upper()
+        self._in_order = communication == "nccl" or (communication == "auto" and self._is_gpu)
 
     def begin(self, turn: tf.Tensor | None) -> None:
-        assert turn is not None
-        self.keys.alternate(turn)
+        if turn is not None:  # None if there is only one process
+            self.keys.alternate(turn)
         self._started.clear()
 
     def end(self) -> list[tf.Operation]:
@@ -129,10 +135,11 @@ class BetweenProcesses(Transport):
         if len(group) == 1:
             return list(values)
         options = {"merge_op": _MERGE[reduction], "final_op": "Id"}
-        wire = value if value.dtype in _SUMMED else tf.cast(value, tf.int32)
-        total = self._collective(tf.raw_ops.CollectiveReduceV2, wire, self._axes_key(group, axes), group, **options)
-        total.set_shape(value.shape)
-        return [total if wire is value else tf.cast(total, value.dtype)]
+        with tf.device(self.devices[0]):
+            wire = _cast(value, _wire_dtype(value.dtype))
+            total = self._collective(tf.raw_ops.CollectiveReduceV2, wire, self.axes_key(group, axes), group, **options)
+            total.set_shape(value.shape)
+            return [_cast(total, value.dtype)]
 
     def gather(self, values: Sequence[tf.Tensor], axis: int, dim: int) -> list[tf.Tensor]:
         (group,), (value,) = self.groups([axis]), values
@@ -142,7 +149,7 @@ class BetweenProcesses(Transport):
         order = [dim, *(d for d in range(rank) if d != dim)]
         with tf.device(self.devices[0]):
             moved = tf.transpose(_gatherable(value), order) if dim else _gatherable(value)
-            whole = self._collective(tf.raw_ops.CollectiveGatherV2, moved, self._axes_key(group, [axis]), group)
+            whole = self._collective(tf.raw_ops.CollectiveGatherV2, moved, self.axes_key(group, [axis]), group)
             whole.set_shape([len(group) * moved.shape[0], *moved.shape[1:]])
             by_name = sorted(group, key=lambda number: f"/task:{number}/")
             if by_name != group:  # TensorFlow orders a group by the names of its tasks: 0, 1, 10, 2
@@ -180,8 +187,8 @@ class BetweenProcesses(Transport):
     ) -> list[tf.Tensor]:
         """Exchanges messages with another shard in one all-to-all; the shorter direction is padded."""
         pair = sorted((self._number, other))
-        wire_dtype = dtype if dtype in _SUMMED else tf.int32
-        parts = [tf.cast(message.make(), wire_dtype) for message in outgoing]
+        wire_dtype = _wire_dtype(dtype)
+        parts = [_cast(message.make(), wire_dtype) for message in outgoing]
         sizes = [[math.prod(message.shape) for message in part] for part in (outgoing, incoming)]
         if len(outgoing) == len(incoming) == 1 and outgoing[0].shape == incoming[0].shape:
             (row,) = parts
@@ -194,7 +201,7 @@ class BetweenProcesses(Transport):
         # An all-to-all also sends a row to this process itself, which nobody reads. Not a `tf.stack`: TensorFlow's
         # graph optimizer (2.21) replaces a stack of equal outputs of a split by a stack of the first output.
         rows = self._collective(
-            tf.raw_ops.CollectiveAllToAllV2, tf.broadcast_to(row, [2, *row.shape]), self._pair_key(*pair), pair, key=key
+            tf.raw_ops.CollectiveAllToAllV2, tf.broadcast_to(row, [2, *row.shape]), self.pair_key(*pair), pair, key=key
         )
         rows.set_shape([2, *row.shape])
         arrived = rows[by_name.index(other)]
@@ -235,15 +242,18 @@ class BetweenProcesses(Transport):
             self._started.append(result.op)
         return result
 
-    def _pair_key(self, first: int, second: int) -> int:
+    def pair_key(self, first: int, second: int) -> int:
         """Returns the group key of two shards, first < second."""
-        return 1 + first * self.grid.num_shards + second
+        return self._group_key(first * self.grid.num_shards + second)
 
-    def _axes_key(self, group: Sequence[int], axes: Collection[int]) -> int:
-        """Returns the group key of the shards that differ along mesh dimensions."""
+    def axes_key(self, group: Sequence[int], axes: Collection[int]) -> int:
+        """Returns the group key of the shards that differ only along mesh dimensions `axes`."""
         n = self.grid.num_shards
-        kind = (self._mesh << _MESH_DIMS) + sum(1 << axis for axis in axes)
-        key = 1 + n * n + kind * n + group[0]
+        return self._group_key(n * n + self._numbers.division(self.grid.shards, axes) * n + group[0])
+
+    def _group_key(self, number: int) -> int:
+        """Returns the key of a group with a given number; a group of GPUs is not that of the CPUs of its processes."""
+        key = 1 + 2 * number + self._is_gpu
         assert key < _MAX_KEY
         return key
 
@@ -252,12 +262,19 @@ def _gatherable(x: tf.Tensor) -> tf.Tensor:
     """Converts a tensor to a dtype that TensorFlow's gather supports, without loss."""
     if x.dtype == tf.bfloat16:
         return tf.bitcast(x, tf.float16)
-    return x if x.dtype in _GATHERED else tf.cast(x, tf.int32)
+    return x if x.dtype in _GATHERED else tf.cast(x, _wire_dtype(x.dtype))
 
 
 def _restored(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Converts a tensor back; the inverse of `_gatherable`."""
     return tf.bitcast(x, dtype) if dtype == tf.bfloat16 else _cast(x, dtype)
+
+
+def _wire_dtype(dtype: tf.DType) -> tf.DType:
+    """Returns a dtype that TensorFlow's collectives support, and that represents all values of `dtype`."""
+    if dtype in _SUMMED:
+        return dtype
+    return tf.int64 if dtype in _LARGE else tf.int32
 
 
 def _cast(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

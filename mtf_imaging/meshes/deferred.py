@@ -108,11 +108,12 @@ def _kind(x: DeferredSum) -> tuple[str, tuple[int, ...]]:
 def _buckets(sums: Sequence[DeferredSum]) -> list[list[DeferredSum]]:
     """Divides sums into consecutive groups of about the same number of bytes."""
     total = sum(math.prod(x.partial.shape) for x in sums)
-    buckets: list[list[DeferredSum]] = [[]]
-    size = 0
+    buckets: list[list[DeferredSum]] = []
+    size, last = 0, -1
     for x in sums:
-        if buckets[-1] and size >= len(buckets) * total / _BUCKETS:
+        number = size * _BUCKETS // total  # in which fifth of all elements the sum begins
+        if number > last:
             buckets.append([])
         buckets[-1].append(x)
-        size += math.prod(x.partial.shape)
+        size, last = size + math.prod(x.partial.shape), number
     return buckets

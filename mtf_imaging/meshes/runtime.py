@@ -12,7 +12,6 @@ import importlib.metadata
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -127,7 +127,7 @@ class Program(tf.Module):
             for key, spec in self._inputs.items()
         }
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
-        self._calls = 0
+        self._calls = self._joins = 0
         turn = tf.TensorSpec([], tf.int32, name="turn") if self.mesh_impl.transport.is_between_processes else None
         with memory.shortage_explained(lambda: self._demand):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
@@ -208,7 +208,8 @@ class Program(tf.Module):
         if self._join is None:
             return results
         with self.mesh_impl.transport.watched(), tf.device(self.mesh_impl.host):
-            return self._join(results, self._turn())
+            self._joins += 1
+            return self._join(results, self._turn(self._joins))
 
     def _make_join(self, turn: tf.TensorSpec | None) -> Callable[..., Any] | None:
         """Returns the function that gathers outputs; None if no output is split over processes."""
@@ -223,11 +224,11 @@ class Program(tf.Module):
 
         return tf.function(gather, autograph=False)
 
-    def _turn(self) -> tf.Tensor | None:
-        """Returns the parity of this call, which selects the keys of its collectives."""
+    def _turn(self, number: int) -> tf.Tensor | None:
+        """Returns the parity of a call with a given number, which selects the keys of its collectives."""
         if not self.mesh_impl.transport.is_between_processes:
             return None
-        return tf.constant(self._calls % 2, tf.int32)
+        return tf.constant(number % 2, tf.int32)
 
     def _check_names(self, tensors: Mapping[str, Any]) -> None:
         unknown, missing = sorted(tensors.keys() - self._inputs.keys()), sorted(self._inputs.keys() - tensors.keys())
@@ -253,7 +254,9 @@ class Program(tf.Module):
                 inputs[key] = mesh.fill_box(self._checked(spec, slices[key], self.region(key)), spec.shape)
             with self._masters.lock, mesh.transport.watched():
                 self._calls += 1
-                return tf.nest.map_structure(mesh.clip_box, self.function(inputs, part, self._turn()), self._outputs)
+                return tf.nest.map_structure(
+                    mesh.clip_box, self.function(inputs, part, self._turn(self._calls)), self._outputs
+                )
 
     def _checked(self, spec: tracing.Input, value: Any, region: tuple[slice, ...] | None) -> tf.Tensor:
         """Converts an input, or a region of it, to a tensor and checks its shape."""

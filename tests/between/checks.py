@@ -1,16 +1,361 @@
-"""Functions that all processes of a group call.
+"""Functions that all processes of a group call, and the test itself: there with another mesh implementation.
 
-They compare results of a collective mesh with those of one processor, or with TensorFlow, in every process. All
-processes build and call the same programs in the same order. A comparison comes after all calls, so that a failed
+All processes build and call the same programs in the same order. Comparisons come after all calls, so that a failed
 assertion in one process does not leave the others waiting.
 """
 
-from tests import harness
-from tests.ops import padded, test_ops_equal_whole
+import numpy as np
+import tensorflow as tf
 
+import mtf_imaging as mi
+from mtf_imaging.layout import Layout
+from mtf_imaging.meshes import collectives, runtime
+from mtf_imaging.meshes.transport import Message
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
+from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.step import training_step
+from tests import harness
+from tests.meshes import processors
+from tests.models import test_unet3d
+from tests.ops import (
+    differentiated,
+    padded,
+    test_ops_equal_whole,
+    test_recompute,
+    test_reshard,
+    test_second_derivatives,
+)
+from tests.upstream import test_ops, uneven
+
+mtf = mi.mtf
 CASES = {case.name: case for case in [*test_ops_equal_whole.CASES, *padded.CASES, *padded.MORE]}
+ROWS = {str(row): row for row in differentiated.ROWS}
+
+
+def numpy(results):
+    """Converts tensors to arrays of types that can be sent to another process."""
+    return tf.nest.map_structure(
+        lambda x: (tf.cast(x, tf.float32) if x.dtype == tf.bfloat16 else tf.convert_to_tensor(x)).numpy(), results
+    )
+
+
+# Operations, compared with TensorFlow in every process.
 
 
 def check_operation(name, dtype, mesh_shape, layout):
     """Compares an operation and its gradients with TensorFlow."""
     harness.check(CASES[name], dtype, mesh_shape, layout, "collective")
+
+
+def check_setting(setting, dtype):
+    """Compares an operation of any size and its gradients with TensorFlow."""
+    harness.check(setting.case(), dtype, *setting.layout, "collective")
+
+
+def check_resharded(names, mesh_shape, layout):
+    """Compares a program with `gather_slices` and `scatter_slices` with TensorFlow."""
+    harness.check(test_reshard.case(names), "float64", mesh_shape, layout, "collective")
+
+
+def check_second_derivatives(name, mesh_shape, layout):
+    """Compares first and second derivatives of an operation with TensorFlow."""
+    row = ROWS[name]
+    values = test_second_derivatives.derivatives(row, mesh_shape, layout, "collective")
+    expected = test_second_derivatives.reference(row)
+    worst = [harness.difference(value, wanted) for value, wanted in zip(values, expected, strict=True)]
+    assert max(worst) <= 1e-11, f"first and second gradients differ by {worst}"
+
+
+# Operations of mesh_tensorflow.
+
+
+def _with_gradients(ops):
+    def fn(a, b):
+        results = {}
+        for name, op in ops.items():
+            y = op(a, b)
+            gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
+            results[name] = (y, *(mtf.zeros_like(a) if dx is None else dx for dx in gradients))
+        return results
+
+    return fn
+
+
+def _shift_in_a_loop(a, b):
+    return uneven._loop(lambda t: mtf.shift(t, 1, uneven.X, wrap=False) + t, a) * b
+
+
+UNEVEN = {**uneven.OPS, "shift in a while_loop": _shift_in_a_loop}
+
+
+def even_upstream(names, mesh_shape, layout, mesh_impl):
+    """Returns {name: [value, gradients]} of operations on even slices."""
+    rng = np.random.default_rng(0)
+    shape = "batch:2,x:8,y:4,channels:4"
+    a, b = (rng.permutation(256).reshape(2, 8, 4, 4) / 256 - 0.5 for _ in range(2))
+    fn = _with_gradients({name: test_ops.OPS[name] for name in names})
+    program = mi.Program(fn, {"a": (shape, "float64"), "b": (shape, "float64")}, mesh_shape, layout, mesh_impl)
+    return numpy(program(a=a, b=b))
+
+
+def uneven_upstream(names, mesh_shape, layout, mesh_impl):
+    """Returns {name: [value, gradients]} of operations on slices of any size."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.permutation(630).reshape(3, 7, 5, 6) / 630 - 0.5 for _ in range(2))
+    fn = _with_gradients({name: UNEVEN[name] for name in names})
+    specs = {"a": (uneven.SHAPE, "float64"), "b": (uneven.SHAPE, "float64")}
+    return numpy(mi.Program(fn, specs, mesh_shape, layout, mesh_impl)(a=a, b=b))
+
+
+def reshaped(before, after, mesh_shape, layout, mesh_impl):
+    """Returns the result of a reshape between dimensions, which are pairs (name, size)."""
+
+    def fn(x):
+        return mtf.reshape(x * 2, mtf.Shape([mtf.Dimension(*dim) for dim in after])) + 1
+
+    x = np.arange(np.prod([n for _, n in before])).reshape([n for _, n in before])
+    specs = {"x": (",".join(f"{name}:{n}" for name, n in before), "int32")}
+    return numpy(mi.Program(fn, specs, mesh_shape, layout, mesh_impl)(x=x))
+
+
+# Programs: inputs, outputs, variables and random numbers.
+
+
+def copied(dtype, sizes, mesh_shape, layout, mesh_impl):
+    """Imports and exports a tensor x, y, by `__call__` and in slices.
+
+    Returns:
+      (the region of this process, the copy of the region, the whole copy of a call, the joined copy of `call_slices`),
+      where the joined copy was joined twice.
+    """
+    x = tf.cast(np.arange(np.prod(sizes)).reshape(sizes) % 7, dtype)
+    spec = {"x": (f"x:{sizes[0]},y:{sizes[1]}", dtype)}
+    program = mi.Program(lambda x: {"x": x, "none": mtf.zeros(x.mesh, [])}, spec, mesh_shape, layout, mesh_impl)
+    region = [(part.start, part.stop) for part in program.region("x")]
+    whole = program(x=x)["x"]
+    slices = program.call_slices(**program.cut(x=x))
+    joined, again = program.join(slices)["x"], program.join(slices)["x"]
+    np.testing.assert_array_equal(numpy(joined), numpy(again))
+    return region, numpy(slices["x"]), numpy(whole), numpy(joined)
+
+
+def reductions(dtype, mesh_shape, layout, mesh_impl):
+    """Returns sums and extreme values of a tensor, along each dimension and along both."""
+    values = np.random.default_rng(0).integers(0, 9, (12, 8))  # bfloat16 represents sums up to 256
+    x = tf.cast(values % 2 if dtype == "bool" else values, dtype)
+
+    def fn(x):
+        reduced = [[dim] for dim in x.shape.dims] + [x.shape.dims]
+        kinds = (
+            (mtf.reduce_all, mtf.reduce_any) if dtype == "bool" else (mtf.reduce_sum, mtf.reduce_max, mtf.reduce_min)
+        )
+        return [kind(x, output_shape=x.shape - dims) for kind in kinds for dims in reduced]
+
+    return numpy(mi.Program(fn, {"x": ("x:12,y:8", dtype)}, mesh_shape, layout, mesh_impl)(x=x))
+
+
+def _counting(x):
+    """Counts in a variable that the layout splits, and returns values from before the assignment."""
+    shape, zeros = x.shape, tf.zeros_initializer()
+    counter = mtf.get_variable(x.mesh, "counter", shape, dtype=x.dtype, initializer=zeros)
+    weights = mtf.get_variable(
+        x.mesh, "weights", shape.dims[:1], dtype=x.dtype, initializer=tf.random_normal_initializer()
+    )
+    mtf.assign_add(counter, x * weights)
+    return counter * 2 + weights
+
+
+def _scaled(x):
+    return mtf.get_variable(x.mesh, "weights", x.shape.dims[:1], dtype=x.dtype) * x
+
+
+def variables(mesh_shape, layout, mesh_impl):
+    """Returns outputs and variables of programs that share variables and are called alternately."""
+    x, spec = np.arange(35.0).reshape(7, 5), {"x": ("x:7,y:5", "float64")}
+    program = mi.Program(_counting, spec, mesh_shape, layout, mesh_impl, seed=3)
+    shared = mi.Program(_scaled, spec, mesh_shape, layout, mesh_impl, variables=program)
+    other = mi.Program(_counting, spec, mesh_impl=mesh_impl, variables=program)
+    separate = mi.Program(_counting, spec, mesh_shape, layout, mesh_impl)
+    results = []
+    for step in range(3):
+        results += [each(x=x + step) for each in (program, shared, other, separate, program, program)]
+    values = {name: value for each in (program, separate) for name, value in each.variables.items()}
+    assert shared.variables["weights"] is program.variables["weights"]
+    return numpy((results, values, program.step))
+
+
+def random_numbers(mesh_shape, layout, mesh_impl):
+    """Returns random numbers and dropout masks of two steps."""
+
+    def fn(x):
+        zeros = tf.zeros_initializer()
+        mtf.assign_add(mtf.get_variable(x.mesh, "calls", [], initializer=zeros), mtf.ones(x.mesh, []))
+        return (
+            mtf.random_uniform(x.mesh, x.shape, dtype=x.dtype),
+            mtf.random_normal(x.mesh, x.shape, dtype=x.dtype),
+            mi.ops.dropout(x, 0.5, name="dropout"),
+            mtf.dropout(x, is_training=True, keep_prob=0.5),
+            mtf.gradients([mtf.reduce_sum(mi.ops.dropout(x, 0.3) * mi.ops.dropout(x, 0.4))], [x])[0],
+        )
+
+    x, spec = np.arange(1.0, 71).reshape(2, 7, 5), {"x": ("batch:2,x:7,y:5", "float64")}
+    program = mi.Program(fn, spec, mesh_shape, layout, mesh_impl)
+    return numpy([program(x=x), program(x=x)])
+
+
+def parts_of_a_batch(mesh_shape, layout, mesh_impl):
+    """Returns random numbers and outputs of two micro-batches."""
+
+    def fn(x):
+        return x * 2 + mtf.random_uniform(x.mesh, x.shape, dtype=x.dtype), mtf.reduce_sum(x)
+
+    options = {"mesh_impl": mesh_impl, "part_of": ("batch", 2)}
+    program = mi.Program(fn, {"x": ("batch:2,x:7", "float64")}, mesh_shape, layout, **options)
+    x = np.arange(28.0).reshape(2, 2, 7)
+    return numpy([program.call_part(i, x=x[i]) for i in range(2)])
+
+
+def recomputed(mesh_shape, layout, mesh_impl):
+    """Returns values, gradients and variables of a network that recomputes its activations."""
+    options = {"mesh_shape": mesh_shape, "layout": layout, "mesh_impl": mesh_impl}
+    return test_recompute.results(mi.ops.recompute, mi.ops.recompute, **options)
+
+
+# Networks.
+
+SIZES = (16, 8, 8)
+
+
+def _batches(number, batch_size):
+    return [test_unet3d.batch(SIZES, batch_size, seed) for seed in range(number)]
+
+
+def _task(**settings):
+    return LiverTumorSegmentation(UNet3D(base_filters=2, depth=3, convs=1, dropout_rate=0.5, **settings))
+
+
+def gradients(mesh_shape, layout, mesh_impl):
+    """Returns the loss, the measures and the gradients of a U-Net."""
+    program = test_unet3d.build_program(_task(norm="batch"), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
+    return numpy(program(**test_unet3d.batch(SIZES)))
+
+
+def trained_in(dtype, steps, mesh_shape, layout, mesh_impl):
+    """Returns the losses of a few steps, and the variables and the step number after them."""
+    task = _task(norm="batch")
+    program = mi.Program(
+        training_step(task, SGD(0.1, momentum=0.9)),
+        task.inputs(2, SIZES, dtype),
+        *(mesh_shape, layout, mesh_impl),
+        seed=3,
+    )
+    rows = [program(**{name: np.asarray(v) for name, v in batch.items()}) for batch in _batches(steps, 2)]
+    return numpy((rows, program.variables, program.step))
+
+
+def trained(mesh_shape, layout, mesh_impl):
+    """Returns the results of three steps in float64."""
+    return trained_in("float64", 3, mesh_shape, layout, mesh_impl)
+
+
+def trained_in_micro_batches(count, mesh_shape, layout, mesh_impl):
+    """Returns the losses of a few steps of several micro-batches, and the variables and the step number after them."""
+    task = _task(norm="group", norm_groups=1)
+    inputs = part_inputs(task.inputs(2 * count, SIZES, "float64"), count)
+    options = {"layout": Layout.parse(mesh_shape, layout), "mesh_impl": mesh_impl, "seed": 3}
+    step = MicroBatches(task, SGD(0.1, momentum=0.9), inputs, count, **options)
+    rows = []
+    for batch in _batches(3, 2 * count):
+        split = {name: np.split(value, count) for name, value in batch.items()}
+        rows.append(step(parts=[{name: value[i] for name, value in split.items()} for i in range(count)]))
+    return numpy((rows, step.program.variables, step.program.step))
+
+
+def sums_of_a_step(mesh_shape, layout, norm):
+    """Returns the number of elements of each sum over processes in the graph of a training step."""
+    task = _task(norm=norm, norm_groups=1)
+    program = mi.Program(training_step(task, SGD(0.1)), task.inputs(2, SIZES), mesh_shape, layout, "collective")
+    ops = [op for op in program.function.graph.get_operations() if op.type == "CollectiveReduceV2"]
+    return [op.inputs[0].shape.num_elements() for op in ops]
+
+
+# The transport.
+
+
+def unread_messages():
+    """Exchanges messages of which only process 0 reads one; returns its value."""
+    joined = runtime.current()
+    num, own = joined.processes.num, joined.processes.index
+    transport, results = joined.transport([num]), []
+
+    @tf.function(autograph=False)
+    def call(turn):
+        transport.begin(turn)
+        ring = [Message(i, (i + 1) % num, (3,), lambda: tf.fill([3], float(own))) for i in range(num)]
+        twice = [*ring, *(Message(i, (i + 1) % num, (2, 2), lambda: tf.fill([2, 2], -1.0 - own)) for i in range(num))]
+        first, second = transport.exchange(ring, tf.float32), transport.exchange(twice, tf.float32)
+        assert [i for i, value in enumerate(first) if value is not None] == [(own - 1) % num]
+        (unread,) = transport.reduce([tf.constant([1.0, 2.0])], [0], "SUM")
+        (everything,) = transport.gather([tf.fill([1, 2], own)], 0, 1)
+        read = [first[num - 1], second[num - 1], second[-1], unread, everything] if own == 0 else []
+        with tf.control_dependencies(transport.end()):
+            return [tf.identity(value) for value in read] or [tf.constant(0.0)]
+
+    for i in range(4):
+        results.append(numpy(call(tf.constant(i % 2))))
+    return results
+
+
+def exchanged(messages, dtype):
+    """Sends messages, triples (source, target, shape), twice; returns {number of a message: value} of this process."""
+    joined = runtime.current()
+    transport = joined.transport([joined.processes.num])
+
+    def message(number, source, target, shape):
+        return Message(source, target, shape, lambda: tf.cast(message_value(number, shape), dtype))
+
+    @tf.function(autograph=False)
+    def call(turn):
+        transport.begin(turn)
+        for _ in range(2):
+            results = transport.exchange([message(i, *each) for i, each in enumerate(messages)], tf.as_dtype(dtype))
+        with tf.control_dependencies(transport.end()):
+            return {i: tf.identity(value) for i, value in enumerate(results) if value is not None}
+
+    return {i: value.numpy().astype(np.float64) for i, value in call(tf.constant(0)).items()}
+
+
+def message_value(number, shape):
+    """Returns the value of a message."""
+    return (np.arange(np.prod(shape)).reshape(shape) + 10 * number) % 100
+
+
+def collective(name, sizes, *args, mesh=None):
+    """Calls a function of `collectives` on distinct slices of all processors.
+
+    Args:
+      name: name of the function.
+      sizes: sizes of the mesh.
+      *args: further arguments of the function.
+      mesh: None for a mesh of all processes, or a mesh in this process.
+
+    Returns:
+      {coordinates of a processor: its slice} of the processors of this process.
+    """
+    mesh = mesh or processors.make_collective_mesh(sizes)
+
+    @tf.function(autograph=False)
+    def call(turn):
+        mesh.transport.begin(turn)
+        stacks = processors.laid_out(mesh, processors.numbers(mesh, (24, 12))).tensor_list
+        results = getattr(collectives, name)(stacks, mesh.transport, *args)
+        with tf.control_dependencies(mesh.transport.end()):
+            return [tf.identity(stack) for stack in results]
+
+    slices = {}
+    for shard, stack in zip(mesh.transport.coordinates, call(tf.constant(0)), strict=True):
+        coordinates = mesh.grid.processor_coordinates(shard)
+        values = np.broadcast_to(stack.numpy(), [len(coordinates), *stack.shape[1:]])
+        slices |= dict(zip(coordinates, values, strict=True))
+    return slices

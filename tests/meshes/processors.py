@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.layout import Layout
+from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
@@ -62,3 +64,9 @@ def array(mesh, stacks):
         slices |= dict(zip(processors, np.broadcast_to(stack, [len(processors), *stack.shape[1:]]), strict=True))
     values = np.stack([slices[at] for at in np.ndindex(*mesh.grid.mesh)])
     return values.reshape([*mesh.grid.mesh, *values.shape[1:]])
+
+
+def make_collective_mesh(sizes):
+    """Creates a mesh with a shard in each process that this process has joined, under a layout that splits nothing."""
+    mesh = ",".join(f"axis{i}:{size}" for i, size in enumerate(sizes))
+    return make_mesh_impl("collective", Layout.parse(mesh, ""))

@@ -230,7 +230,7 @@ def _shapes(draw, total):
 
 
 @st.composite
-def _reshapes(draw):
+def any_reshapes(draw):
     total = draw(st.sampled_from([6, 12, 30, 35, 36, 60, 70]))
     return draw(_shapes(total)), draw(_shapes(total))
 
@@ -251,7 +251,7 @@ def _check_reshape(before, after, rows, cols, mesh_impl):
     np.testing.assert_array_equal(program(x=x), (x * 2).reshape([n for _, n in after]) + 1)
 
 
-_arguments = given(_reshapes(), st.integers(2, 5), st.integers(2, 4), st.sampled_from(["stacked", "placement"]))
+_arguments = given(any_reshapes(), st.integers(2, 5), st.integers(2, 4), st.sampled_from(["stacked", "placement"]))
 
 
 @settings(max_examples=25)

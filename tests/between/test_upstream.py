@@ -1,0 +1,83 @@
+"""Operations of mesh_tensorflow on a mesh of several processes: values and gradients equal those of one processor."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.between import checks
+from tests.between.comparison import assert_same
+from tests.upstream import test_ops
+from tests.upstream.test_uneven import any_reshapes
+
+FEW = (
+    "shift by 3 with wrap",
+    "shift in a while_loop",
+    "while_loop with a sum",
+    "concat along x",
+    "top_k of 2",
+    "exchange of splits",
+    "move all",
+    "slicewise",
+    "argmax over x",
+    "gather along x",
+    "softmax over x",
+    "einsum over x",
+    "pad x",
+    "unstack x",
+    "attention",
+)
+
+
+def test_some_operations_on_uneven_slices(groups):
+    assert_same(groups.get(4), 1e-10, checks.uneven_upstream, FEW, "rows:4,cols:3", "x:rows,y:cols")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("num", "mesh", "layout"),
+    [
+        (4, "rows:4,cols:2", "x:rows,y:cols"),
+        (3, "rows:6,cols:2", "x:rows,y:cols"),
+        (2, "cores:2,rows:5", "batch:cores,x:rows"),
+    ],
+)
+def test_all_operations_on_uneven_slices(groups, num, mesh, layout):
+    group = groups.get(num)
+    for start in range(4):  # smaller programs are built faster
+        names = tuple(checks.UNEVEN)[start::4]
+        assert_same(group, 1e-10, checks.uneven_upstream, names, mesh, layout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mesh", "layout"), [("rows:2,cols:2", "x:rows,y:cols"), ("rows:2,spare:2,cols:2", "x:rows,batch:cols")]
+)
+def test_all_operations_on_even_slices(groups, mesh, layout):
+    assert_same(groups.get(4), 1e-10, checks.even_upstream, tuple(test_ops.OPS), mesh, layout)
+
+
+MESHES = ["rows:2,cols:2", "rows:4,cols:3", "rows:3,cols:4", "cols:4,rows:2", "rows:2,cols:2,spare:2"]
+
+
+def _check_reshape(groups, shapes, mesh):
+    before, after = shapes
+    names = {name for name, _ in before + after}
+    layout = ",".join(f"{dim}:{rule}" for dim, rule in [("x", "rows"), ("u", "rows"), ("y", "cols")] if dim in names)
+    assume(layout)
+    values = np.arange(np.prod([n for _, n in before])) * 2 + 1
+    for result in groups.get(4).run(checks.reshaped, before, after, mesh, layout, "collective"):
+        np.testing.assert_array_equal(result, values.reshape([n for _, n in after]))
+
+
+@settings(max_examples=8)
+@given(any_reshapes(), st.sampled_from(MESHES))
+def test_any_reshape(groups, shapes, mesh):
+    _check_reshape(groups, shapes, mesh)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(any_reshapes(), st.sampled_from(MESHES))
+def test_many_reshapes(groups, shapes, mesh):
+    _check_reshape(groups, shapes, mesh)
