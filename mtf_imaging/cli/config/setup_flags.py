@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 # flag -> help; each flag binds the parameter of the same name of `setup`
 _SETUP = {
     "mesh_shape": "Names and sizes of the mesh dimensions, for instance rows:2,cols:2.",
-    "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,batch:cores; for train, also auto.",
+    "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols; train also takes auto.",
     "mesh_impl": f"Placement of the processors on devices: {', '.join(MESH_IMPLS)}.",
     "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: as the records.",
     "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: as the records.",
