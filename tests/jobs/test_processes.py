@@ -1,9 +1,6 @@
 """Jobs of several processes compute the same as jobs of one process, and only process 0 writes."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,42 +9,17 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from tests.jobs import together
+from tests.jobs.launched import launch
 
-ROOT = Path(__file__).parents[2]
-LIMIT = 400  # seconds
 STEPS = 4
 
 pytestmark = pytest.mark.slow
 
 
-def environ():
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "SLURM_"))}
-    return clean | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-
-
-def start(num, *program, restarts=0, timeout=60):
-    """Starts a program as several processes."""
-    words = ["launch", "--num_processes", num, "--timeout", timeout, "--restarts", restarts, "--", *program]
-    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environ(), **pipes)
-
-
-def launch(num, *program, code=0, **options):
-    """Runs a program as several processes, and returns its output."""
-    with start(num, *program, **options) as process:
-        try:
-            out, errors = process.communicate(timeout=LIMIT)
-        finally:
-            process.kill()
-    assert process.returncode == code, out + errors
-    return out, errors
-
-
 def run_jobs(folder, num, *jobs, **options):
     path = folder / f"jobs_{num}_{len(list(folder.glob('jobs_*')))}.json"
     path.write_text(json.dumps(jobs))
-    return launch(num, ROOT / "tests/jobs/together.py", path, **options)
+    return launch(num, Path(together.__file__), path, **options)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +41,7 @@ def one(folder):
     """The results of one process."""
     for each in [
         job("one", "one", eval=True),
+        job("one_micro", "one", micro_batches=2, eval=True),
         job("two_of_four", "one", steps=2),
         {"job": "evaluate", "model_dir": "one", "layout": "one", "output": "one_scores"},
         {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_predictions"},
@@ -91,13 +64,14 @@ def four(one):
         {"job": "evaluate", "model_dir": "one", "layout": "space", "output": "four_scores"},
         {"job": "predict", "model_dir": "one", "layout": "batch", "output": "four_predictions"},
     ]
-    return one, *run_jobs(one, 4, *jobs)
+    return one, run_jobs(one, 4, *jobs)
 
 
 def assert_same_run(run, expected):
     np.testing.assert_allclose(together.losses(run), together.losses(expected), rtol=1e-9, atol=1e-12)
     values, others = together.weights(run), together.weights(expected)
-    assert values.keys() == others.keys() and len(values) > 10
+    assert values.keys() == others.keys()
+    assert len(values) > 10
     for name, value in others.items():
         np.testing.assert_allclose(values[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
 
@@ -106,16 +80,27 @@ def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("name", ["four_space", "four_uneven", "four_batch", "four_micro", "two_of_four"])
-def test_training_under_four_processes_equals_one_process(four, name):
-    folder, _, _ = four
-    assert_same_run(folder / name, folder / "one")
+# Batch norm normalizes each micro-batch by itself.
+RUNS = [
+    ("four_space", "one"),
+    ("four_uneven", "one"),
+    ("four_batch", "one"),
+    ("two_of_four", "one"),
+    ("four_micro", "one_micro"),
+]
 
 
-@pytest.mark.parametrize("name", ["four_space", "four_batch", "four_micro"])
-def test_held_out_scores_equal_those_of_one_process(four, name):
-    folder, _, _ = four
-    scores = [np.loadtxt(folder / run / "eval/scores.csv", delimiter=",", skiprows=1, ndmin=2) for run in (name, "one")]
+@pytest.mark.parametrize(("name", "other"), RUNS)
+def test_training_under_four_processes_equals_one_process(four, name, other):
+    folder, _ = four
+    assert_same_run(folder / name, folder / other)
+
+
+@pytest.mark.parametrize(("name", "other"), [RUNS[0], RUNS[2], RUNS[4]])
+def test_held_out_scores_equal_those_of_one_process(four, name, other):
+    folder, _ = four
+    paths = [folder / run / "eval/scores.csv" for run in (name, other)]
+    scores = [np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2) for path in paths]
     assert scores[1].shape == (2, 4)
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9, atol=1e-12)
     assert [path.name for path in (folder / name / "best").glob("*.index")] == [
@@ -124,7 +109,7 @@ def test_held_out_scores_equal_those_of_one_process(four, name):
 
 
 def test_evaluation_and_prediction_write_the_same_files(four):
-    folder, _, _ = four
+    folder, _ = four
     assert content(folder / "four_predictions") == content(folder / "one_predictions")
     scores = [json.loads((folder / f"{name}_scores/metrics.json").read_text()) for name in ("four", "one")]
     assert scores[0] == scores[1]
@@ -132,7 +117,7 @@ def test_evaluation_and_prediction_write_the_same_files(four):
 
 
 def test_only_process_0_writes(four):
-    folder, _, _ = four
+    folder, _ = four
 
     def kinds(run):
         """Names of files without what differs between any two runs."""
@@ -144,14 +129,15 @@ def test_only_process_0_writes(four):
 
 
 def test_the_automatic_layout_uses_all_processes(four):
-    folder, _, _ = four
+    folder, _ = four
     np.testing.assert_allclose(together.losses(folder / "auto"), together.losses(folder / "one")[:1], rtol=1e-9)
 
 
 def test_two_processes_resume_the_run_of_four_and_disagree(four):
-    folder, _, _ = four
-    out, _ = run_jobs(folder, 2, job("fewer", "space"), {"job": "fails", "failing": job("bad", "one")})
+    folder, _ = four
+    out = run_jobs(folder, 2, job("fewer", "space"), {"job": "fails", "failing": job("bad", "one")})
     assert_same_run(folder / "fewer", folder / "one")
     message = "mesh '' cannot be divided equally among 2 processes"
-    assert out.count(message) == 2 and f"[1] ConfigError: {message}" in out
+    assert out.count(message) == 2
+    assert f"[1] ConfigError: {message}" in out
     assert not (folder / "bad").exists()
