@@ -84,8 +84,7 @@ class Devices:
             if self.mesh_impl == "collective":
                 raise ConfigError(
                     "mesh_impl 'collective' needs several processes, but this process runs alone. Fix: start the "
-                    "program with `mtf-imaging launch --num_processes N`, with srun, or with TF_CONFIG, or choose "
-                    "another mesh_impl.",
+                    "program with `mtf-imaging launch`, with srun or with TF_CONFIG, or choose another mesh_impl.",
                     ["mesh_impl"],
                 )
             return group.current()
