@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -58,6 +58,8 @@ class Runtime:
     def __init__(self, processes: Processes, communication: str = "auto") -> None:
         self.processes, self.communication = processes, communication
         self._numbers = Numbers()
+        self._gathers: dict[tuple[int, ...], Callable[..., tf.Tensor]] = {}
+        self._num_gathers = 0
         check_own_port(processes)
         self._peers = Peers(processes, self._end)  # keeps the port until TensorFlow opens it
         try:
@@ -111,10 +113,26 @@ class Runtime:
 
     def broadcast(self, text: str) -> str:
         """Returns the text that process 0 passes, in every process."""
-        data = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-        size = int(self._gather(np.array([[len(data)]], np.int32))[0, 0, 0])
-        mine = np.resize(data, [1, size]) if len(data) and self.processes.is_first else np.zeros([1, size], np.int32)
-        return bytes(self._gather(mine)[0, 0].astype(np.uint8)).decode() if size else ""
+        return self.gather(text if self.processes.is_first else "")[0]
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        """Returns the int32 numbers of all processes, [process, number], in one exchange.
+
+        Args:
+          numbers: the numbers of this process; all processes pass equally many.
+        """
+        return self._gather(np.array([numbers], np.int32))[:, 0]
+
+    def gather(self, text: str) -> list[str]:
+        """Returns the texts of all processes, by their numbers. If all texts are empty, this is one small exchange."""
+        data = np.frombuffer(text.encode(), np.uint8)
+        sizes = self._gather(np.array([[len(data)]], np.int32))[:, 0, 0]
+        if not sizes.any():
+            return [""] * len(sizes)
+        row = np.zeros([1, 1 << int(sizes.max() - 1).bit_length()], np.int32)  # few sizes, because each is compiled
+        row[0, : len(data)] = data
+        every = self._gather(row)[:, 0]
+        return [bytes(codes[:size].astype(np.uint8)).decode() for codes, size in zip(every, sizes, strict=True)]
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -154,13 +172,27 @@ class Runtime:
 
     def _gather(self, rows: np.ndarray) -> np.ndarray:
         """Returns the equal-shaped int32 arrays of all processes, stacked by their numbers."""
+        if rows.shape not in self._gathers:
+            self._gathers[rows.shape] = self._make_gather(rows.shape)
+        self._num_gathers += 1
+        turn = tf.constant(self._num_gathers % 2, tf.int32)
+        with self.watched():
+            return self._gathers[rows.shape](tf.constant(rows[None], tf.int32), turn).numpy()
+
+    def _make_gather(self, shape: tuple[int, ...]) -> Callable[..., tf.Tensor]:
+        """Returns the compiled function that gathers arrays of a shape."""
         grid = ShardGrid.make([self.processes.num], self.processes.num)
         host = _own_device(self.processes.index, "CPU")
         transport = BetweenProcesses(grid, self.processes.index, host, self._numbers, "ring")
-        transport.keys.alternate(tf.constant(0))
-        with self.watched():
-            (every,) = transport.gather([tf.constant(rows[None], tf.int32)], 0, 0)
-            return every.numpy()
+
+        def gather(rows: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+            transport.begin(turn)
+            (every,) = transport.gather([rows], 0, 0)
+            return every
+
+        signature = [tf.TensorSpec([1, *shape], tf.int32), tf.TensorSpec([], tf.int32)]
+        with tf.device(host):
+            return tf.function(gather, autograph=False).get_concrete_function(*signature)
 
     def _end(self, lost: str) -> None:
         """Ends the exchanges of this process, and then the process, from the thread that watches the others."""

@@ -18,8 +18,9 @@ def lines(monkeypatch):
     """Replaces the commands and returns the list of calls; finer evaluations have higher scores."""
     asked = []
 
-    def run(command, **values):
+    def run(command, num_processes=1, **values):
         asked.append((command, values))
+        processes.append(num_processes)
         assert usage.parse_flags(command, all_commands.load(command), _words(values))
         if command == "phantom":
             make_cases(values["output_dir"], values["num_cases"])
