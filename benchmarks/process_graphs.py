@@ -1,7 +1,7 @@
 """Builds the training step of one process of a collective mesh, and prints its graph and the bytes that it sends.
 
-No other process is started, so one machine can measure meshes of any size. The graph of a process does not depend on the
-number of processes, only on its place in the mesh: a process at a corner has fewer neighbors than one inside.
+No other process is started, so one machine can measure meshes of any size. The graph of a process does not depend on
+the number of processes, only on its place in the mesh: a process at a corner has fewer neighbors than one inside.
 """
 
 import argparse
