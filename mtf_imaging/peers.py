@@ -102,20 +102,23 @@ class Peers:
       processes: the processes.
       end: a function that is called with a message, from another thread, when this process is in a call and cannot
         complete it.
+      cpu_time: a function that returns the CPU time of this process in seconds.
 
     Raises:
       ConfigError: the port of this process is in use.
     """
 
-    def __init__(self, processes: Processes, end: Callable[[str], None]) -> None:
-        self._processes, self._end = processes, end
+    def __init__(
+        self, processes: Processes, end: Callable[[str], None], cpu_time: Callable[[], float] = time.process_time
+    ) -> None:
+        self._processes, self._end, self._cpu_time = processes, end, cpu_time
         self._watched = watched_by(processes.index, processes.num)
         self._roll, self._identity = make_roll(processes), secrets.token_bytes(8)
         now = time.monotonic()
         self._lock = threading.Lock()
         self._begun = self._completed = self._inside = 0  # numbers of calls
         self._call_since = self._left_at = self._active_at = now
-        self._cpu, self._cpu_at = time.process_time(), now
+        self._cpu, self._cpu_at = cpu_time(), now
         self._has_server = False
         self._has_met = False
         self._status: dict[int, tuple[Status, float]] = {}  # the last status of each process, and its time
@@ -199,7 +202,7 @@ class Peers:
 
     def _make_status(self) -> Status:
         """Returns the status of this process."""
-        now, cpu = time.monotonic(), time.process_time()
+        now, cpu = time.monotonic(), self._cpu_time()
         if now - self._cpu_at >= EVERY / 2:
             if cpu - self._cpu >= _LEAST_WORK * (now - self._cpu_at):
                 self._active_at = now
