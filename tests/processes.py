@@ -1,6 +1,7 @@
 """Starts several processes of a script that know each other through TF_CONFIG, as a launcher does."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -38,6 +39,10 @@ class Group:
       environ: further environment variables of all processes.
       changes: {number of a process: further environment variables of this process}.
       skip: numbers of processes that are not started.
+
+    Attributes:
+      addresses: the address of each process.
+      processes: {number: `subprocess.Popen`}.
     """
 
     def __init__(self, folder, script, num, *, timeout=8.0, environ=None, changes=None, skip=()):
@@ -57,6 +62,7 @@ class Group:
             **(environ or {}),
         }
         environments = build_environments(shared, num, timeout)
+        self.addresses = json.loads(environments[0]["TF_CONFIG"])["cluster"]["worker"]
         self.processes = {
             index: self._start([sys.executable, *map(str, script)], index, {**each, **(changes or {}).get(index, {})})
             for index, each in enumerate(environments)
@@ -131,6 +137,16 @@ def run(folder, script, num, *, seconds=PATIENCE, **options):
         failed = [index for index, end in ends.items() if end.code]
         assert not failed, f"processes {failed} failed.\n{group.report()}"
     return [ends[index].out for index in sorted(ends)]
+
+
+def start_together():
+    """In a script: waits until all processes have called this function, so their imports do not count as waiting."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    Path(f"here-{config['task']['index']}").touch()
+    deadline = time.monotonic() + PATIENCE
+    while not all(Path(f"here-{i}").exists() for i in range(len(config["cluster"]["worker"]))):
+        assert time.monotonic() < deadline, "a process of the test does not start"
+        time.sleep(0.02)
 
 
 def _reset_signals():
