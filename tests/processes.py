@@ -37,7 +37,7 @@ class Group:
       num: number of processes.
       timeout: MTF_IMAGING_TIMEOUT.
       environ: further environment variables of all processes.
-      changes: {number of a process: further environment variables of this process}.
+      edit: a function that gets the number of a process and its TF_CONFIG, as a dict, which it may change.
       skip: numbers of processes that are not started.
 
     Attributes:
@@ -45,7 +45,7 @@ class Group:
       processes: {number: `subprocess.Popen`}.
     """
 
-    def __init__(self, folder, script, num, *, timeout=8.0, environ=None, changes=None, skip=()):
+    def __init__(self, folder, script, num, *, timeout=8.0, environ=None, edit=None, skip=()):
         self.folder = Path(folder)
         if isinstance(script, str):
             path = self.folder / "script.py"
@@ -63,11 +63,14 @@ class Group:
         }
         environments = build_environments(shared, num, timeout)
         self.addresses = json.loads(environments[0]["TF_CONFIG"])["cluster"]["worker"]
-        self.processes = {
-            index: self._start([sys.executable, *map(str, script)], index, {**each, **(changes or {}).get(index, {})})
-            for index, each in enumerate(environments)
-            if index not in skip
-        }
+        self.processes = {}
+        for index, each in enumerate(environments):
+            config = json.loads(each["TF_CONFIG"])
+            if edit:
+                edit(index, config)
+            if index not in skip:
+                own = {**each, "TF_CONFIG": json.dumps(config)}
+                self.processes[index] = self._start([sys.executable, *map(str, script)], index, own)
 
     def __enter__(self):
         return self

@@ -57,7 +57,8 @@ def main():
     if mode == "blocked":
         wait = lambda x: tf.py_function(lambda y: time.sleep(1000) or y, [x], tf.float32)
         def blocked(image):
-            y = mtf.slicewise(lambda x: tf.ensure_shape(wait(x), x.shape), [image], image.shape, tf.float32, image.shape.dims)
+            fixed = lambda x: tf.ensure_shape(wait(x), x.shape)
+            y = mtf.slicewise(fixed, [image], image.shape, tf.float32, image.shape.dims)
             return mi.ops.max_pool2d(y, 3, padding="SAME", strides=1)
         program = mi.Program(blocked, {"image": "batch:1,x:24,y:8,channels:2"}, "rows:3", "x:rows")
         print("blocked", flush=True)
