@@ -18,6 +18,7 @@ LAYERS = [
     {"layout", "servers", "files"},
     {"slurm"},
     {"processes"},
+    {"peers"},
     {"compat"},
     {"meshes"},
     {"ops"},

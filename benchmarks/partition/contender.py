@@ -14,13 +14,14 @@ KINDS = {
     "placement": ("ours", "Placement", "mtf_imaging, one processor per device"),
     "nohalo": ("ours", "NoHalo", "mtf_imaging, stacked without halos: wrong results, but a lower bound for the time"),
     "servers": ("servers", "Servers", "mtf_imaging on local `mtf-imaging serve` processes, one per processor"),
+    "collective": ("processes", "Collective", "mtf_imaging in local processes, one per processor"),
     "upstream": ("upstream", "Upstream", "mesh_tensorflow, with its convolutions with blocks and PlacementMeshImpl"),
     "torch": ("torch_step", "Torch", "PyTorch, not partitioned, channels last; needs PyTorch"),
     "jax": ("jax_step", "Jax", "JAX, jit with a sharded input; needs JAX"),
 }
 REFERENCE = "tf"
 UNSPLIT = (REFERENCE, "torch")  # kinds without a mesh
-EQUAL = ("stacked", "placement", "servers")  # kinds whose results must equal those of the reference
+EQUAL = ("stacked", "placement", "servers", "collective")  # kinds whose results must equal those of the reference
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 

@@ -43,13 +43,25 @@ class _Task:
         return mi.mtf.reduce_mean(losses), {}
 
 
+def build_program(step, contender, mesh_impl):
+    """Returns the `Program` of a step under the mesh and layout of a contender."""
+    task = _Task(step)
+    return mi.Program(
+        training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
+        task.inputs(),
+        mesh_shape=contender.mesh_shape,
+        layout=contender.layout,
+        mesh_impl=mesh_impl,
+    )
+
+
 class Stacked(tensorflow_setup.Memory):
     """The contender with all processors on one device."""
 
     mesh_impl = "stacked"
 
     def __init__(self, step, contender):
-        self._step, self._contender = step, contender
+        self._step, self._contender, self._program = step, contender, None
         self._prepare()
         self._inputs = dict(zip(("image", "labels"), tensorflow_setup.tensors(step)))
         self._weights = step.weights()
@@ -58,14 +70,7 @@ class Stacked(tensorflow_setup.Memory):
         tensorflow_setup.prepare()
 
     def build(self):
-        task = _Task(self._step)
-        self._program = mi.Program(
-            training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
-            task.inputs(),
-            mesh_shape=self._contender.mesh_shape,
-            layout=self._contender.layout,
-            mesh_impl=self.mesh_impl,
-        )
+        self._program = build_program(self._step, self._contender, self.mesh_impl)
         self.nodes = self._program.num_nodes
         variables = {name: v for name, v in self._program.variables.items() if v.trainable}
         for name, value in self._weights.items():

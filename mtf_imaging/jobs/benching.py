@@ -11,7 +11,7 @@ from mtf_imaging.jobs.explaining import planned_step
 from mtf_imaging.jobs.settings import Resolution, check_choice, check_count
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
-from mtf_imaging.planner.bench.machine import largest_convolution
+from mtf_imaging.planner.bench.machine import kernels_of_step, mean_hardware
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.bench.process import Process, WorkerError
 from mtf_imaging.planner.bench.subject import Setup, Subject
@@ -100,7 +100,7 @@ def bench_step(
     for fault in faults:
         _logger.warning("%s", fault)
 
-    hardware = _machine(subject, traced, step.dtype)
+    before = _machine(subject, traced, step.dtype)
     runnable = sum(row.error is None for row in rows)
     with tqdm(
         total=runnable * steps, desc="bench", unit="step", dynamic_ncols=True, file=sys.stderr, disable=not progress
@@ -112,6 +112,7 @@ def bench_step(
                 bar.set_description_str(what)
 
         measure(rows, lambda: Process(subject), steps, step.seed, show, bar.update)
+    hardware = mean_hardware(before, _machine(subject, traced, step.dtype))
     for row in rows:
         if row.error is None and len(row.devices) > 1:  # the measurement reports the devices
             row.plan, _ = _plan(subject, row.setup, row.devices)
@@ -134,7 +135,7 @@ def _machine(subject: Subject, step: TracedStep, dtype: str) -> Hardware:
     """Measures the hardware in a separate process, which releases its memory when it ends."""
     process = Process(subject)
     try:
-        return process.ask("machine", *largest_convolution(step), dtype)["hardware"]
+        return process.ask("machine", kernels_of_step(step), dtype)["hardware"]
     except WorkerError as error:
         raise MtfImagingError(f"the speed of this machine cannot be measured: {error}") from error
     finally:

@@ -8,6 +8,7 @@ exchanges of this process are aborted, and the error names the process.
 
 import contextlib
 import hashlib
+import importlib.metadata
 import logging
 import os
 import sys
@@ -75,9 +76,8 @@ class Runtime:
             self._peers.close()
             raise
         self.device = _own_device(processes.index)
-        from mtf_imaging import __version__
-
-        self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": __version__})
+        version = importlib.metadata.version("mtf_imaging")
+        self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": version})
         self._peers.start()
 
     def transport(self, mesh_sizes: Sequence[int], communication: str | None = None) -> BetweenProcesses:
@@ -204,6 +204,31 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
         _runtime = Runtime(processes, communication)
         _logger.info("joined %d processes on %d hosts", processes.num, processes.num_hosts)
     return _runtime
+
+
+@contextlib.contextmanager
+def rehearse(processes: Processes) -> Iterator[None]:
+    """Builds programs within the block as one of several processes would, without the others.
+
+    The programs have the graphs of that process, but cannot be called.
+
+    Args:
+      processes: the processes, and the number of the one to build for.
+    """
+    global _runtime
+    before, _runtime = _runtime, _Rehearsal(processes)
+    try:
+        yield
+    finally:
+        _runtime = before
+
+
+class _Rehearsal(Runtime):
+    """A runtime that exchanges nothing."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes, self.communication = processes, "ring"
+        self.device, self._numbers = "/device:CPU:0", Numbers()
 
 
 def current() -> Runtime | None:

@@ -61,7 +61,7 @@ class Transport(abc.ABC):
         """Whether other processes compute some of the shards."""
         return len(self.numbers) < self.grid.num_shards
 
-    def begin(self, turn: tf.Tensor | None) -> None:
+    def begin(self, turn: tf.Tensor | None) -> None:  # noqa: B027  most transports have nothing to begin
         """Begins the graph of a program.
 
         Args:
@@ -100,7 +100,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def gather(self, values: Sequence[tf.Tensor], axis: int, dim: int) -> list[tf.Tensor]:
-        """Concatenates the values of shards that differ only along mesh dimension `axes`; each of them gets the result.
+        """Concatenates the values of shards that differ only along mesh dimension `axis`; each of them gets the result.
 
         Args:
           values: a tensor for each shard of this process, all of one shape.
@@ -163,6 +163,8 @@ class InProcess(Transport):
     def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
         results: list[tf.Tensor | None] = []
         for message in messages:
-            with tf.device(self.devices[message.source]):  # otherwise TensorFlow would send what the message is cut from
+            with tf.device(
+                self.devices[message.source]
+            ):  # otherwise TensorFlow would send what the message is cut from
                 results.append(message.make())
         return results

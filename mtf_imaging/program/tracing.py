@@ -55,7 +55,7 @@ class Traced(NamedTuple):
 
 
 class _Input(mtf.Operation):
-    """An input of a program, which several processes pass in parts.
+    """An input of a program. If there are several processes, each of them passes its part.
 
     Args:
       mesh: the `mtf.Mesh`.
@@ -64,10 +64,13 @@ class _Input(mtf.Operation):
       name: name of the input.
     """
 
+    kind = "input"
+
     def __init__(self, mesh: mtf.Mesh, tensor: tf.Tensor, shape: mtf.Shape, name: str) -> None:
         super().__init__([], mesh=mesh, name=name)
         self._tensor = tensor
         self._outputs = [mtf.Tensor(self, shape, tensor.dtype)]
+        self._splittable_dims, self._unsplittable_dims = self._initialize_all_dimensions_as_splittable()
 
     def lower(self, lowering: mtf.Lowering) -> None:
         (x,) = self.outputs

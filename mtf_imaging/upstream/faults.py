@@ -6,7 +6,7 @@ from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
 
-_KINDS = {mtf.ImportOperation: "input", mtf.Variable: "variable"}
+_KINDS = {mtf.Variable: "variable"}
 _CONVOLUTIONS = {
     mtf.Conv2dOperation: "conv2d",
     mtf.Conv3dOperation: "conv3d",

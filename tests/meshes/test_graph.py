@@ -7,6 +7,8 @@ from tensorflow.python.eager import context
 
 import mtf_imaging as mi
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.training.gradients import training_step
+from mtf_imaging.training.optimizers import SGD
 
 mtf = mi.mtf
 
@@ -58,14 +60,13 @@ def test_a_stacked_mesh_never_rebuilds_split_dimensions():
 
 
 @pytest.mark.parametrize(
-    ("mesh_impl", "copies", "writes"),
-    [("stacked", ["PadV2", "GatherV2"], 0), ("placement", ["PadV2"] * 4, 4 * 2)],
+    ("mesh_impl", "copies"),
+    [("stacked", ["PadV2", "GatherV2"]), ("placement", ["ConcatV2"] * 8 + ["PadV2"] * 4)],
 )
-def test_the_exchange_copies_each_slice_once_and_widened_once(mesh_impl, copies, writes):
+def test_the_exchange_copies_each_slice_once_per_dimension(mesh_impl, copies):
     """Slices on one device need one gather of all slices.
 
-    Slices on several devices need one pad each. Each slice has a neighbor along two dimensions, so two of its margins
-    are written, in place; the other two are at the border. No tensor is concatenated or padded with full-size zeros.
+    Slices on several devices need a concatenation along each of the two split dimensions, and a pad along the third.
     """
 
     def fn(image, kernel):
@@ -80,8 +81,6 @@ def test_the_exchange_copies_each_slice_once_and_widened_once(mesh_impl, copies,
         if op.type in ("Pad", "PadV2", "ConcatV2", "GatherV2") and np.prod(op.outputs[0].shape) > slice_voxels
     ]
     assert actual == copies
-    updates = [op for op in p.function.graph.get_operations() if op.type == "TensorStridedSliceUpdate"]
-    assert len(updates) == writes
 
 
 @pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
@@ -218,3 +217,47 @@ def _nodes(x, dilation):
 def test_a_graph_does_not_grow_with_the_reach_of_a_halo():
     """The halo reaches 15 slices of one voxel on either side, or one voxel of the next slice."""
     assert _nodes(16, 15) < 1.2 * _nodes(32, 1)
+
+
+def test_a_gradient_is_summed_by_the_device_that_keeps_its_weight():
+    """No device sums all gradients, and no sum is sent to another device."""
+    image = "batch:1,x:16,y:8,z:4,channels:2"
+
+    class Task:
+        def inputs(self, *options, **others):
+            return {"image": image}
+
+        def loss(self, image):
+            for number in range(4):
+                shape = [
+                    *(mtf.Dimension(f"f{name}", 3) for name in "xyz"),
+                    image.shape.dims[-1],
+                    mtf.Dimension("out", 2),
+                ]
+                kernel = mtf.get_variable(image.mesh, f"kernel{number}", shape)
+                bias = mtf.get_variable(image.mesh, f"bias{number}", shape[-1:])
+                image = mi.ops.add_bias(mi.ops.conv3d(image, kernel), bias)
+                image = mtf.rename_dimension(image, "out", "channels")
+            return mtf.reduce_mean(mtf.square(image)), {}
+
+    step = training_step(Task(), SGD(0.1, momentum=0.0))
+    p = mi.Program(step, {"image": image}, "rows:4", "x:rows", "placement")
+    homes = {name: variable.device for name, variable in p.variables.items()}
+    assert len(set(homes.values())) == 4
+    sums = [op for op in p.function.graph.get_operations() if op.type == "AddN" and len(op.inputs) == 4]
+    # The graph has a sum on each device, but only the sum at the home of the weight leads to an assignment.
+    for rank, name in ((6, "kernel"), (2, "bias")):
+        used = {op.device for op in sums if op.outputs[0].shape.rank == rank and _reaches_an_assignment(op)}
+        expected = {device for key, device in homes.items() if key.startswith(name)}
+        assert {device[-5:] for device in used} == {device[-5:] for device in expected}
+
+
+def _reaches_an_assignment(op):
+    seen, todo = set(), [op]
+    while todo:
+        op = todo.pop()
+        if op.type == "AssignSubVariableOp" or op.type == "AssignVariableOp":
+            return True
+        seen.add(op)
+        todo += [user for output in op.outputs for user in output.consumers() if user not in seen]
+    return False

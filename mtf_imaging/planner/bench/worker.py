@@ -74,11 +74,11 @@ class Answers:
     def __init__(self, subject):
         self._subject, self._step = subject, None
 
-    def machine(self, image, kernel, dtype) -> dict:
+    def machine(self, kernels, dtype) -> dict:
         """Measures the machine."""
         from mtf_imaging.planner.bench.machine import measure_machine
 
-        return {"hardware": measure_machine(image, kernel, dtype)}
+        return {"hardware": measure_machine(kernels, dtype)}
 
     def build(self, setup) -> dict:
         """Builds the step of a setup."""

@@ -1,0 +1,66 @@
+"""The contender of several processes: one process per processor, over TensorFlow's collectives.
+
+The worker of the contender is process 0. It starts a worker for each other process and passes all words on to them.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+
+from benchmarks.partition import tensorflow_setup, worker
+from benchmarks.partition.ours import Stacked
+from mtf_imaging import meshes
+from mtf_imaging.processes import TF_CONFIG, format_tf_config
+from mtf_imaging.servers import Server, free_port
+
+
+class Collective(Stacked):
+    """The contender whose processes each compute one processor; the others report their memory and graphs."""
+
+    mesh_impl = "collective"
+
+    def _prepare(self):
+        self._children = []
+        if TF_CONFIG not in os.environ:
+            addresses = [Server("127.0.0.1", free_port()) for _ in range(self._contender.processors)]
+            words = [sys.executable, *worker.arguments(self._contender, self._step)]
+            for index in range(1, len(addresses)):
+                environ = os.environ | {TF_CONFIG: format_tf_config(addresses, index)}
+                child = subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                atexit.register(child.kill)  # ends the children if this process exits without ending them
+                self._children.append(child)
+            os.environ[TF_CONFIG] = format_tf_config(addresses, 0)
+            self._send("load")
+        tensorflow_setup.prepare()
+        meshes.join()
+
+    def build(self):
+        self._send("build")
+        super().build()
+        self.nodes = max([self.nodes, *(answer["nodes"] for answer in self._receive())])
+        self._inputs = self._program.cut(**self._inputs)
+
+    def take(self):
+        self._send("step")
+        loss = float(self._program.call_slices(**self._inputs)["loss"])
+        losses = {loss, *(answer["loss"] for answer in self._receive())}
+        if len(losses) > 1:
+            raise ValueError(f"the losses of the processes differ: {losses}")
+        return loss
+
+    def others(self):
+        if self._children and self._program is None:  # the answers to "load"
+            answers = self._receive()
+        else:
+            self._send("end")
+            answers = self._receive()
+        return {f"process {i}": answer["peak"] for i, answer in enumerate(answers, 1)}
+
+    def _send(self, word):
+        for child in self._children:
+            print(word, file=child.stdin, flush=True)
+
+    def _receive(self):
+        return [json.loads(child.stdout.readline()) for child in self._children]

@@ -1,0 +1,138 @@
+"""Groups of processes that joined each other, and call the same functions."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Listener, wait
+from pathlib import Path
+
+from mtf_imaging.cli.runtime.launching.environment import build_environments
+
+START = 60.0  # seconds for all processes to join
+CALL = 120.0  # seconds for a call in all processes
+_LATE = 10.0  # seconds for the other processes after an error in one of them
+_LOG = 3000  # characters of a log in an error
+
+
+class Starter:
+    """A process that forks groups of processes.
+
+    Args:
+      folder: a folder for logs and sockets.
+    """
+
+    def __init__(self, folder):
+        self.folder, self._numbers = Path(folder), itertools.count()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.between.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / "starter.log").open("wb"),
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self._is_ready = False
+
+    def start(self, num):
+        """Returns a new `Group`."""
+        if not self._is_ready:
+            assert self._process.stdout.readline() == "ready\n", (self.folder / "starter.log").read_text()
+            self._is_ready = True
+        name = f"{self.folder}/{next(self._numbers)}"
+        listener = Listener(name, "AF_UNIX", backlog=num)
+        order = {
+            "address": name,
+            "environments": build_environments({"MTF_IMAGING_TIMEOUT": f"{CALL:g}"}, num, None),
+            "log": f"{name}-{{}}.log",
+        }
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return Group([listener.accept() for _ in range(num)], order["log"])
+
+    def close(self):
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(10)
+
+
+class Group:
+    """Processes that call the same functions in the same order.
+
+    Args:
+      connections: a connection to each process.
+      log: name of the log of each process, with {} for its number.
+
+    Attributes:
+      is_intact: whether all processes have returned from all calls.
+    """
+
+    def __init__(self, connections, log):
+        introduced = sorted((connection.recv(), connection) for connection in connections)
+        self._pids = [pid for (_, pid), _ in introduced]
+        self._connections = [connection for _, connection in introduced]
+        self._log = log
+        self.is_intact = True
+        assert self._outcomes("joining", START) == [len(connections)] * len(connections)
+
+    def __len__(self):
+        return len(self._connections)
+
+    def run(self, fn, *args, seconds=CALL):
+        """Calls a function in all processes; returns the list of their results.
+
+        A failed assertion in one process is an assertion error of this call, and the processes continue. If a process
+        does not return, all of them are killed.
+
+        Args:
+          fn: a function of a module.
+          *args: its arguments.
+          seconds: the longest time that a call may take.
+        """
+        assert self.is_intact
+        for connection in self._connections:
+            connection.send((fn, *args))
+        return self._outcomes(f"{fn.__name__}{args}", seconds)
+
+    def _outcomes(self, title, seconds):
+        outcomes, deadline = {}, time.monotonic() + seconds
+        while len(outcomes) < len(self):
+            waiting = [c for i, c in enumerate(self._connections) if i not in outcomes]
+            ready = wait(waiting, max(0.0, deadline - time.monotonic()))
+            for connection in ready:
+                number = self._connections.index(connection)
+                try:
+                    outcomes[number] = connection.recv()
+                except (EOFError, ConnectionError):
+                    outcomes[number] = (False, "the process ended")
+                    self.is_intact = False
+                if not outcomes[number][0]:
+                    deadline = min(deadline, time.monotonic() + _LATE)
+            if not ready:
+                break
+        errors = [f"process {i}: {text}" for i, (is_good, text) in sorted(outcomes.items()) if not is_good]
+        missing = [i for i in range(len(self)) if i not in outcomes]
+        if missing:
+            errors.append(f"processes {missing} did not return")
+        if missing or not self.is_intact:
+            self.close()
+            errors += [f"log of process {i}: {self._tail(i)}" for i in range(len(self))]
+        assert not errors, "\n".join([title, *errors])
+        return [outcomes[i][1] for i in range(len(self))]
+
+    def _tail(self, number):
+        return Path(self._log.format(number)).read_text(errors="replace")[-_LOG:]
+
+    def close(self):
+        """Kills the processes."""
+        self.is_intact = False
+        for pid in self._pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for connection in self._connections:
+            connection.close()
