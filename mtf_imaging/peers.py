@@ -11,9 +11,8 @@ Each process sends its status to others twice a second (`heartbeats`), and each 
 
 A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
 
-With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
-so on, so the number of messages grows slowly. A lost process ends those that watch it, which tell the others why, and
-so on. The times at which any process computed, or was outside a call, are passed on in the same way.
+With many processes, each one watches only some others. A lost process ends those that watch it, which tell the others
+why, and so on. The times at which any process computed, or was outside a call, are passed on in the same way.
 
 A firewall may drop datagrams. Then only the TCP ports show which processes are alive, and stuck processes wait forever.
 """
@@ -24,17 +23,15 @@ import contextlib
 import errno
 import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
-from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, port_in_use
+from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
 from mtf_imaging.processes import Processes
 from mtf_imaging.servers import silence, stranger
 
-_ALL = 16
 _PATIENCE = 5  # timeouts
 _FRESH = 4 * EVERY  # seconds for which a status is believed
 _LEAST_WORK = 0.02  # CPUs; a process that waits uses less
@@ -51,48 +48,6 @@ _RESUME = (
     "The checkpoints are intact. Fix: start all processes again; training resumes from the last checkpoint. A launcher "
     "with restarts does this by itself"
 )
-
-
-def check_own_port(processes: Processes) -> None:
-    """Checks that the port of this process is free.
-
-    Raises:
-      ConfigError: another program uses the port, or this host does not permit its use.
-    """
-    family = socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", processes.own.port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise port_in_use(processes, "port") from None
-            raise ConfigError(
-                f"{processes.name(processes.index)}: port {processes.own.port}: {reason(error)}. Fix: give this "
-                "process another port."
-            ) from None
-
-
-def watched_by(index: int, num: int) -> list[int]:
-    """Returns the numbers of the processes that a process watches.
-
-    >>> watched_by(1, 4)
-    [0, 2, 3]
-    >>> watched_by(0, 100)
-    [1, 2, 4, 8, 16, 32, 64]
-    """
-    if num <= _ALL:
-        return [i for i in range(num) if i != index]
-    return sorted({(index + (1 << k)) % num for k in range((num - 1).bit_length())} - {index})
-
-
-def watchers(index: int, num: int) -> list[int]:
-    """Returns the numbers of the processes that watch a process.
-
-    >>> watchers(0, 100)
-    [36, 68, 84, 92, 96, 98, 99]
-    """
-    return sorted((2 * index - i) % num for i in watched_by(index, num))
 
 
 class Peers:

@@ -14,8 +14,8 @@ import pytest
 
 from mtf_imaging import peers
 from mtf_imaging.errors import ClusterError, ConfigError
-from mtf_imaging.heartbeats import Heartbeats, Status, decode, encode
-from mtf_imaging.peers import Peers, check_own_port, watched_by, watchers
+from mtf_imaging.heartbeats import Heartbeats, Status, check_own_port, decode, encode, watched_by, watchers
+from mtf_imaging.peers import Peers
 from mtf_imaging.processes import Processes
 from mtf_imaging.servers import Server
 
