@@ -123,12 +123,12 @@ class Peers:
         others = [i for i in range(self._processes.num) if i != self._processes.index]
         while missing := {i: why for i in others if (why := self._why_missing(i))}:
             if self._fault:
-                self._say_why(self._fault)
+                self.tell(self._fault)
                 raise ConfigError(self._fault)
             gone = [i for i in missing if self._silence.get(i) == _REFUSED and self._had_started(i)]
             if gone or time.monotonic() > deadline:
                 text = self._gone(gone[0], "") if gone else self._late(missing)
-                self._say_why(text)
+                self.tell(text)
                 raise ClusterError(text)
             self._ask(sorted(missing, key=lambda i: self._asked.get(i, _NEVER))[:_AT_ONCE])
             time.sleep(0.05)
@@ -149,6 +149,12 @@ class Peers:
         self._is_lost.wait(min(self._processes.timeout, 10.0))
         self._hurry.clear()
         return self._lost or None
+
+    def tell(self, lost: str) -> None:
+        """Tells all processes why this one is about to end. Each of them looks for itself whether it has ended."""
+        self._lost = lost
+        self._heartbeats.targets = frozenset(range(self._processes.num))
+        self._heartbeats.send()
 
     def close(self) -> None:
         """Stops to watch, and frees the port."""
@@ -272,16 +278,10 @@ class Peers:
                 continue
             lost = self._find_dead() or self._find_replaced() or self._find_stuck()
             if lost and self.is_in_call:
-                self._say_why(lost)
+                self.tell(lost)
                 self._is_lost.set()
                 self._end(lost)
                 return
-
-    def _say_why(self, lost: str) -> None:
-        """Tells all processes why this one is about to end. Each of them looks for itself whether it has ended."""
-        self._lost = lost
-        self._heartbeats.targets = frozenset(range(self._processes.num))
-        self._heartbeats.send()
 
     def _last_status(self, index: int) -> tuple[Status | None, float]:
         """Returns the last status of a process, and its time."""

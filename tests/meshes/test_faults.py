@@ -54,6 +54,10 @@ def main():
         (second if is_last else first)(image=image)
     if mode == "other calls":
         runtime.barrier() if is_last else first(image=image)
+    if mode == "other shapes":
+        size = 8 + is_last
+        program = mi.Program(net, {"image": f"batch:1,x:24,y:{size},channels:2"}, "rows:3", "x:rows")
+        program(image=np.ones([1, 24, size, 2], np.float32))
     if mode == "blocked":
         wait = lambda x: tf.py_function(lambda y: time.sleep(1000) or y, [x], tf.float32)
         def blocked(image):
@@ -120,6 +124,12 @@ def test_processes_that_wait_for_each_other_end(tmp_path, mode):
             assert "and none of them computes: " in message(end)
             assert all(name(group, i) in message(end) for i in range(3))
             assert "Fix: make all processes call the same programs in the same order" in message(end)
+
+
+def test_programs_with_other_shapes_are_an_error_in_every_process(tmp_path):
+    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": "other shapes"}) as group:
+        for end in group.wait().values():
+            assert ": an exchange with others failed: Shape mismatch in the collective" in message(end)
 
 
 def test_waiting_for_a_process_that_sleeps_ends_after_several_timeouts(tmp_path):
