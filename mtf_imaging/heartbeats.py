@@ -2,6 +2,9 @@
 
 Each process sends its status twice a second, as a UDP datagram to the port with the number of the TCP port. A datagram
 contains facts about its sender, and no commands. Datagrams of any other form are ignored.
+
+With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
+so on, so the number of messages grows slowly.
 """
 
 import contextlib
@@ -15,16 +18,39 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, reason
 from mtf_imaging.processes import Processes
 from mtf_imaging.servers import is_loopback
 
+_ALL = 16
 EVERY = 0.5  # seconds between two messages
 _RETRY = 5.0  # seconds until a host name that could not be resolved is resolved again
 _LONGEST = 1000  # bytes of `why`, so that a datagram fits into one packet of Ethernet
 _HEAD = struct.Struct("!4s16s8sIIQBdd")
 _MAGIC = b"mtf1"
 _HAS_SERVER, _IS_IN_CALL, _IS_REPLY = 1, 2, 4
+
+
+def watched_by(index: int, num: int) -> list[int]:
+    """Returns the numbers of the processes that a process watches.
+
+    >>> watched_by(1, 4)
+    [0, 2, 3]
+    >>> watched_by(0, 100)
+    [1, 2, 4, 8, 16, 32, 64]
+    """
+    if num <= _ALL:
+        return [i for i in range(num) if i != index]
+    return sorted({(index + (1 << k)) % num for k in range((num - 1).bit_length())} - {index})
+
+
+def watchers(index: int, num: int) -> list[int]:
+    """Returns the numbers of the processes that watch a process.
+
+    >>> watchers(0, 100)
+    [36, 68, 84, 92, 96, 98, 99]
+    """
+    return sorted((2 * index - i) % num for i in watched_by(index, num))
 
 
 class Status(NamedTuple):
@@ -120,7 +146,7 @@ class Heartbeats:
             self._socket.close()
             self._socket = None
             if error.errno == errno.EADDRINUSE:
-                raise port_in_use(processes, "UDP port") from None
+                raise _in_use(processes, "UDP port") from None
             return
         threading.Thread(target=self._run, args=[self._socket], daemon=True, name="heartbeats").start()
 
@@ -175,7 +201,27 @@ class Heartbeats:
         return self._resolved.get(index)
 
 
-def port_in_use(processes: Processes, port: str) -> ConfigError:
+def check_own_port(processes: Processes) -> None:
+    """Checks that the port of this process is free.
+
+    Raises:
+      ConfigError: another program uses the port, or this host does not permit its use.
+    """
+    family = socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", processes.own.port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _in_use(processes, "port") from None
+            raise ConfigError(
+                f"{processes.name(processes.index)}: port {processes.own.port}: {reason(error)}. Fix: give this "
+                "process another port."
+            ) from None
+
+
+def _in_use(processes: Processes, port: str) -> ConfigError:
     """Returns the error for a port of this process that is in use."""
     return ConfigError(
         f"{processes.name(processes.index)}: {port} {processes.own.port} is in use on this host. Fix: end the program "

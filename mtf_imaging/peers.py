@@ -11,9 +11,8 @@ Each process sends its status to others twice a second (`heartbeats`), and each 
 
 A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
 
-With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
-so on, so the number of messages grows slowly. A lost process ends those that watch it, which tell the others why, and
-so on. The times at which any process computed, or was outside a call, are passed on in the same way.
+With many processes, each one watches only some others. A lost process ends those that watch it, which tell the others
+why, and so on. The times at which any process computed, or was outside a call, are passed on in the same way.
 
 A firewall may drop datagrams. Then only the TCP ports show which processes are alive, and stuck processes wait forever.
 """
@@ -24,17 +23,15 @@ import contextlib
 import errno
 import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
-from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, port_in_use
+from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
 from mtf_imaging.processes import Processes
 from mtf_imaging.servers import silence, stranger
 
-_ALL = 16
 _PATIENCE = 5  # timeouts
 _FRESH = 4 * EVERY  # seconds for which a status is believed
 _LEAST_WORK = 0.02  # CPUs; a process that waits uses less
@@ -53,48 +50,6 @@ _RESUME = (
 )
 
 
-def check_own_port(processes: Processes) -> None:
-    """Checks that the port of this process is free.
-
-    Raises:
-      ConfigError: another program uses the port, or this host does not permit its use.
-    """
-    family = socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", processes.own.port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise port_in_use(processes, "port") from None
-            raise ConfigError(
-                f"{processes.name(processes.index)}: port {processes.own.port}: {reason(error)}. Fix: give this "
-                "process another port."
-            ) from None
-
-
-def watched_by(index: int, num: int) -> list[int]:
-    """Returns the numbers of the processes that a process watches.
-
-    >>> watched_by(1, 4)
-    [0, 2, 3]
-    >>> watched_by(0, 100)
-    [1, 2, 4, 8, 16, 32, 64]
-    """
-    if num <= _ALL:
-        return [i for i in range(num) if i != index]
-    return sorted({(index + (1 << k)) % num for k in range((num - 1).bit_length())} - {index})
-
-
-def watchers(index: int, num: int) -> list[int]:
-    """Returns the numbers of the processes that watch a process.
-
-    >>> watchers(0, 100)
-    [36, 68, 84, 92, 96, 98, 99]
-    """
-    return sorted((2 * index - i) % num for i in watched_by(index, num))
-
-
 class Peers:
     """The other processes, as this process sees them.
 
@@ -102,20 +57,23 @@ class Peers:
       processes: the processes.
       end: a function that is called with a message, from another thread, when this process is in a call and cannot
         complete it.
+      cpu_time: a function that returns the CPU time of this process in seconds.
 
     Raises:
       ConfigError: the port of this process is in use.
     """
 
-    def __init__(self, processes: Processes, end: Callable[[str], None]) -> None:
-        self._processes, self._end = processes, end
+    def __init__(
+        self, processes: Processes, end: Callable[[str], None], cpu_time: Callable[[], float] = time.process_time
+    ) -> None:
+        self._processes, self._end, self._cpu_time = processes, end, cpu_time
         self._watched = watched_by(processes.index, processes.num)
         self._roll, self._identity = make_roll(processes), secrets.token_bytes(8)
         now = time.monotonic()
         self._lock = threading.Lock()
         self._begun = self._completed = self._inside = 0  # numbers of calls
         self._call_since = self._left_at = self._active_at = now
-        self._cpu, self._cpu_at = time.process_time(), now
+        self._cpu, self._cpu_at = cpu_time(), now
         self._has_server = False
         self._has_met = False
         self._status: dict[int, tuple[Status, float]] = {}  # the last status of each process, and its time
@@ -165,12 +123,12 @@ class Peers:
         others = [i for i in range(self._processes.num) if i != self._processes.index]
         while missing := {i: why for i in others if (why := self._why_missing(i))}:
             if self._fault:
-                self._say_why(self._fault)
+                self.tell(self._fault)
                 raise ConfigError(self._fault)
             gone = [i for i in missing if self._silence.get(i) == _REFUSED and self._had_started(i)]
             if gone or time.monotonic() > deadline:
                 text = self._gone(gone[0], "") if gone else self._late(missing)
-                self._say_why(text)
+                self.tell(text)
                 raise ClusterError(text)
             self._ask(sorted(missing, key=lambda i: self._asked.get(i, _NEVER))[:_AT_ONCE])
             time.sleep(0.05)
@@ -192,6 +150,12 @@ class Peers:
         self._hurry.clear()
         return self._lost or None
 
+    def tell(self, lost: str) -> None:
+        """Tells all processes why this one is about to end. Each of them looks for itself whether it has ended."""
+        self._lost = lost
+        self._heartbeats.targets = frozenset(range(self._processes.num))
+        self._heartbeats.send()
+
     def close(self) -> None:
         """Stops to watch, and frees the port."""
         self._closed.set()
@@ -199,7 +163,7 @@ class Peers:
 
     def _make_status(self) -> Status:
         """Returns the status of this process."""
-        now, cpu = time.monotonic(), time.process_time()
+        now, cpu = time.monotonic(), self._cpu_time()
         if now - self._cpu_at >= EVERY / 2:
             if cpu - self._cpu >= _LEAST_WORK * (now - self._cpu_at):
                 self._active_at = now
@@ -314,16 +278,10 @@ class Peers:
                 continue
             lost = self._find_dead() or self._find_replaced() or self._find_stuck()
             if lost and self.is_in_call:
-                self._say_why(lost)
+                self.tell(lost)
                 self._is_lost.set()
                 self._end(lost)
                 return
-
-    def _say_why(self, lost: str) -> None:
-        """Tells all processes why this one is about to end. Each of them looks for itself whether it has ended."""
-        self._lost = lost
-        self._heartbeats.targets = frozenset(range(self._processes.num))
-        self._heartbeats.send()
 
     def _last_status(self, index: int) -> tuple[Status | None, float]:
         """Returns the last status of a process, and its time."""

@@ -1,6 +1,7 @@
 """Starts several processes of a script that know each other through TF_CONFIG, as a launcher does."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -36,11 +37,15 @@ class Group:
       num: number of processes.
       timeout: MTF_IMAGING_TIMEOUT.
       environ: further environment variables of all processes.
-      changes: {number of a process: further environment variables of this process}.
+      edit: a function that gets the number of a process and its TF_CONFIG, as a dict, which it may change.
       skip: numbers of processes that are not started.
+
+    Attributes:
+      addresses: the address of each process.
+      processes: {number: `subprocess.Popen`}.
     """
 
-    def __init__(self, folder, script, num, *, timeout=8.0, environ=None, changes=None, skip=()):
+    def __init__(self, folder, script, num, *, timeout=8.0, environ=None, edit=None, skip=()):
         self.folder = Path(folder)
         if isinstance(script, str):
             path = self.folder / "script.py"
@@ -57,11 +62,15 @@ class Group:
             **(environ or {}),
         }
         environments = build_environments(shared, num, timeout)
-        self.processes = {
-            index: self._start([sys.executable, *map(str, script)], index, {**each, **(changes or {}).get(index, {})})
-            for index, each in enumerate(environments)
-            if index not in skip
-        }
+        self.addresses = json.loads(environments[0]["TF_CONFIG"])["cluster"]["worker"]
+        self.processes = {}
+        for index, each in enumerate(environments):
+            config = json.loads(each["TF_CONFIG"])
+            if edit:
+                edit(index, config)
+            if index not in skip:
+                own = {**each, "TF_CONFIG": json.dumps(config)}
+                self.processes[index] = self._start([sys.executable, *map(str, script)], index, own)
 
     def __enter__(self):
         return self
@@ -131,6 +140,16 @@ def run(folder, script, num, *, seconds=PATIENCE, **options):
         failed = [index for index, end in ends.items() if end.code]
         assert not failed, f"processes {failed} failed.\n{group.report()}"
     return [ends[index].out for index in sorted(ends)]
+
+
+def start_together():
+    """In a script: waits until all processes have called this function, so their imports do not count as waiting."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    Path(f"here-{config['task']['index']}").touch()
+    deadline = time.monotonic() + PATIENCE
+    while not all(Path(f"here-{i}").exists() for i in range(len(config["cluster"]["worker"]))):
+        assert time.monotonic() < deadline, "a process of the test does not start"
+        time.sleep(0.02)
 
 
 def _reset_signals():

@@ -20,11 +20,12 @@ import tensorflow as tf
 
 from mtf_imaging.compat import abort_collectives, start_collectives
 from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
+from mtf_imaging.heartbeats import check_own_port
 from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.devices import PROCESS_JOB
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.peers import Peers, check_own_port
+from mtf_imaging.peers import Peers
 from mtf_imaging.processes import Processes, find_processes
 
 _logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _LOSSES = (
     tf.errors.UnavailableError,
     tf.errors.UnknownError,
 )
+_ABORTED = "Collective ops is aborted by: "
 _GRACE = 5.0  # seconds for the main thread to end after the exchanges were aborted
 _NAMES = 4  # processes to name in a message
 _runtime: "Runtime | None" = None
@@ -144,15 +146,26 @@ class Runtime:
         with self._peers.in_call():
             try:
                 yield
-            except _LOSSES as error:
-                lost = self._peers.find_lost()
-                if lost is None:
-                    raise ClusterError(
-                        f"{self.processes.name(self.processes.index)}: an exchange with others failed, although "
-                        f"all of them answer: {reason(error)}. Fix: check that all processes run the same program on "
-                        "inputs of the same shapes."
-                    ) from error
-                raise ClusterError(lost) from None
+            except tf.errors.OpError as error:
+                raise self._explained(error) from None
+
+    def _explained(self, error: tf.errors.OpError) -> Exception:
+        """Returns the error to raise for an error of TensorFlow in a call."""
+        text = str(error)
+        cause = text.partition(_ABORTED)[2].partition("\n")[0]
+        if isinstance(error, _LOSSES):
+            lost = self._peers.find_lost()
+            if lost is not None:
+                return ClusterError(lost)
+        elif not cause:
+            return error  # of the program itself
+        failure = (
+            f"{self.processes.name(self.processes.index)}: an exchange with others failed: "
+            f"{(cause or reason(error)).removesuffix('.')}. Fix: check that all processes run the same program on "
+            "inputs of the same shapes."
+        )
+        self._peers.tell(failure)
+        return ClusterError(failure)
 
     def _compare(self, facts: Mapping[str, str]) -> None:
         """Compares the same number of facts in all processes."""
