@@ -12,6 +12,7 @@ import importlib.metadata
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
