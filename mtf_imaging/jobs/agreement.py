@@ -52,7 +52,7 @@ def check_same_cases(group: Group, cases: Sequence[Case], task: object, **argume
 
 
 def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) -> None:
-    """Checks that all processes read the same training data and held-out cases.
+    """Checks that all processes read the same training data and held-out records.
 
     Args:
       group: the processes.
@@ -65,7 +65,8 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
     if group.num == 1:
         return
     texts = [_digest(value) for _, value in sorted((first_batch or {}).items())]
-    folders = [data.data_dir, data.eval_dir] if data.is_records else []
+    folders = [data.data_dir] if data.is_records else []
+    folders += [data.eval_dir] if data.is_records and data.evaluation is None else []  # others may have any format
     texts += [repr(open_records(folder)) for folder in folders if folder]
     group.agree({"the training data": "\n".join(texts)})
 

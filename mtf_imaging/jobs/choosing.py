@@ -12,7 +12,7 @@ from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.meshes.devices import default_devices
 from mtf_imaging.meshes.group import Group
-from mtf_imaging.planner.bench.machine import largest_convolution, measure_machine
+from mtf_imaging.planner.bench.machine import Machine, kernels_of_step
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.render.text import format_seconds
 from mtf_imaging.training.step import TrainingStep
@@ -20,6 +20,7 @@ from mtf_imaging.training.step import TrainingStep
 _logger = logging.getLogger(__name__)
 # Between processes without a known kind of GPU.
 _LINK, _LATENCY = 1e9, 2e-4  # bytes per second; seconds
+_SAMPLES = 3
 
 
 def choose_layout(step: TrainingStep, devices: Devices, group: Group) -> Layout:
@@ -51,7 +52,8 @@ def _choose(step: TrainingStep, devices: Devices, group: Group) -> tuple[str, st
         chosen, why = ONE_PROCESSOR, "there is one device"
     else:
         hardware = _hardware(step, group)
-        searched = search_step(step, num, hardware, progress=False)
+        mesh_impl = "collective" if group.num > 1 else "placement"
+        searched = search_step(step, num, hardware, None, group.num_hosts, mesh_impl, progress=False)
         recompute = recomputes_activations(step.task)
         ranked = [found for found in searched.found if found.recompute == recompute]
         if not ranked:
@@ -85,7 +87,10 @@ def _hardware(step: TrainingStep, group: Group) -> Hardware:
     known = max((kind for kind in HARDWARE if kind.replace("rtx", "rtx ") in name), key=len, default=None)
     if known is not None:
         return HARDWARE[known]
-    measured = measure_machine(*largest_convolution(step.trace()), step.dtype)
+    machine = Machine(kernels_of_step(step.trace()), step.dtype)
+    for _ in range(_SAMPLES):
+        machine.sample()
+    measured = machine.hardware()
     if group.num == 1:
         return measured
     link, latency = min(measured.link, _LINK), max(measured.latency, _LATENCY)

@@ -25,12 +25,14 @@ class Group:
 
     Attributes:
       num: the number of processes.
+      num_hosts: the number of hosts on which they run.
       is_first: whether this is process 0, which writes files and shows progress.
     """
 
     def __init__(self, joined: runtime.Runtime | None) -> None:
         self._joined = joined
         self.num = joined.processes.num if joined else 1
+        self.num_hosts = joined.processes.num_hosts if joined else 1
         self.is_first = joined is None or joined.processes.is_first
 
     def first(self, call: Callable[[], _Result]) -> _Result:

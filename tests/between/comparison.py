@@ -16,9 +16,20 @@ def assert_same(group, tolerance, fn, *args):
     results, expected = group.run(fn, *args, "collective"), fn(*args, "stacked")
     for number, result in enumerate(results):
         tf.nest.assert_same_structure(result, expected)
-        pairs = zip(tf.nest.flatten_with_tuple_paths(result), tf.nest.flatten(expected), strict=True)
-        for (path, value), wanted in pairs:
+        for (path, value), (_, wanted) in zip(_arrays(result), _arrays(expected), strict=True):
             largest = np.abs(wanted).max(initial=1e-3) if wanted.dtype != bool else 0
             title = f"process {number}: {path}"
             assert value.dtype == wanted.dtype, title
             np.testing.assert_allclose(value, wanted, rtol=0, atol=tolerance * largest, err_msg=title)
+
+
+def _arrays(results, path=""):
+    """Yields (path, array) for each array of nested dicts and sequences."""
+    if isinstance(results, dict):
+        for name in sorted(results):
+            yield from _arrays(results[name], f"{path}/{name}")
+    elif isinstance(results, list | tuple):
+        for number, value in enumerate(results):
+            yield from _arrays(value, f"{path}/{number}")
+    else:
+        yield path, np.asarray(results)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 
-START = 60.0  # seconds for all processes to join
-CALL = 120.0  # seconds for a call in all processes
-_LATE = 10.0  # seconds for the other processes after an error in one of them
+ROOT = Path(__file__).parents[2]
+START = 120.0  # seconds for all processes to join
+CALL = 240.0  # seconds for a call in all processes
+_LATE = 20.0  # seconds for the other processes after an error in one of them
 _LOG = 3000  # characters of a log in an error
 
 
@@ -28,14 +29,16 @@ class Starter:
 
     def __init__(self, folder):
         self.folder, self._numbers = Path(folder), itertools.count()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.between.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "starter.log").open("wb"),
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
+        with (self.folder / "starter.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.between.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            )
         self._is_ready = False
 
     def start(self, num):
@@ -44,15 +47,15 @@ class Starter:
             assert self._process.stdout.readline() == "ready\n", (self.folder / "starter.log").read_text()
             self._is_ready = True
         name = f"{self.folder}/{next(self._numbers)}"
-        listener = Listener(name, "AF_UNIX", backlog=num)
         order = {
             "address": name,
             "environments": build_environments({"MTF_IMAGING_TIMEOUT": f"{CALL:g}"}, num, None),
             "log": f"{name}-{{}}.log",
         }
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return Group([listener.accept() for _ in range(num)], order["log"])
+        with Listener(name, "AF_UNIX", backlog=num) as listener:
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+            return Group([listener.accept() for _ in range(num)], order["log"])
 
     def close(self):
         """Ends the process."""

@@ -99,7 +99,7 @@ def run(values: flags.FlagValues) -> str:
         from mtf_imaging.cli.config.training_settings import training_arguments
         from mtf_imaging.jobs.training import train
 
-        setup = configuration.bind()
+        setup = configuration.bind_together()
         arguments = training_arguments(setup, values.data_dir, values.eval_dir)
         train(
             **arguments,

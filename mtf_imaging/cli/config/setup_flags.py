@@ -140,11 +140,7 @@ class Configuration:
         return bound.get(name) is not None
 
     def bind(self) -> JobSetup:
-        """Binds everything, joins the other processes of the program, and returns the setup.
-
-        Raises:
-          ConfigError: a binding is not valid, or the processes have different configurations.
-        """
+        """Binds everything and returns the setup."""
         gin_config.bind(self._files, self._bindings, self._values)
         if self._saved is not None:
             run_config.check_task(self._saved)
@@ -152,6 +148,14 @@ class Configuration:
             with gin.unlock_config():
                 for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():
                     gin.bind_parameter(f"setup.{name}", value)
-        setup = JobSetup()
+        return JobSetup()
+
+    def bind_together(self) -> JobSetup:
+        """Does the same as `bind`, and joins the other processes of the program if there are any.
+
+        Raises:
+          ConfigError: the processes have different configurations, or the setup does not fit several processes.
+        """
+        setup = self.bind()
         setup.devices.join().agree({"the configuration": gin.config_str()})
         return setup
