@@ -56,7 +56,7 @@ def test_a_signal_to_one_process_or_to_all_stops_them_after_the_same_step(folder
 
 
 @pytest.mark.slow
-def test_a_killed_process_restarts_all_and_other_numbers_of_processes_resume(folder, unbroken):
+def test_all_processes_restart_after_one_was_killed(folder, unbroken):
     model = folder / "killed"
     with Launched(2, *train_command(folder, model, STEPS), restarts=1) as launched:
         assert wait_for_step(launched, model, 9)
@@ -64,7 +64,7 @@ def test_a_killed_process_restarts_all_and_other_numbers_of_processes_resume(fol
         code, output = launched.wait()
     assert code == 0, output
     assert "mtf-imaging: process 1 was killed by SIGKILL; starting all processes again" in output
-    assert "lost process 1 (localhost:" in output
+    assert "lost process 1 (127.0.0.1:" in output
     assert losses(model) == losses(unbroken)
     assert_same_weights(model, unbroken, exact=True)
 
@@ -81,7 +81,7 @@ sys.exit(main([*sys.argv[1:], f"--gin.Adam.learning_rate=0.0{index + 1}"]))
 def test_processes_with_different_configurations_all_end_with_the_message(folder):
     (folder / "disagree.py").write_text(DISAGREE)
     output = launch(2, folder / "disagree.py", *train_command(folder, folder / "none", STEPS), code=2)
-    message = "mtf-imaging: the processes disagree about the configuration: process 1 (localhost:"
+    message = "mtf-imaging: the processes disagree about the configuration: process 1 (127.0.0.1:"
     assert output.count(message) == 2
     assert f"[1] {message}" in output
     assert not (folder / "none").exists()

@@ -61,6 +61,8 @@ def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup, layout: La
         for name, value in decided.items():
             if value is not None:
                 gin.bind_parameter(name, value)
+    if setup.has_auto_layout:
+        JobSetup()  # the used parameters are those of the last call
     # The bound parameters come last and win: the used parameters do not contain the settings from the data.
     used, bound = gin.operative_config_str(), gin.config_str()
     text = f"# Parameters that the run used, including defaults:\n\n{used}\n# Parameters that were set:\n\n{bound}"
