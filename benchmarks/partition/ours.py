@@ -8,8 +8,8 @@ from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RAT
 from mtf_imaging.meshes.halo import gathering as halo_gather
 from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.models.unet3d import UNet3D
-from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.gradients import training_step
+from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import TrainingStep
 
 _SCOPE = "unet3d"

@@ -436,9 +436,9 @@ def test_a_command_gets_all_its_flags(program):
     assert code == 0
     assert "mtf-imaging parameters: lists the gin parameters" in out
     assert "[1] mtf-imaging parameters: lists the gin parameters" in out
-    code, _, err = run(*program, "score", "--reference_dir=a", "--prediction_dir=b", "--output_dir=c")
-    assert code == 1
-    assert "a: this folder of segmentations does not exist." in err
+    code, _, err = run(*program, "evaluate", "--model_dir=a", "--input_dir=b", "--output_dir=c")
+    assert code == 2
+    assert "a: this folder does not exist." in err
 
 
 def test_other_programs_get_their_arguments_unchanged():
