@@ -1,7 +1,7 @@
 """Moves tensors between the shards of several processes, with TensorFlow's collective operations.
 
-Every process lowers the same program, so all of them create the same collectives in the same order, and the n-th one has
-the same instance key everywhere. Processes that do not take part in a collective skip it, but count it.
+Every process lowers the same program, so all of them create the same collectives in the same order, and the n-th one
+has the same instance key everywhere. Processes that do not take part in a collective skip it, but count it.
 
 Two shards exchange their messages with one all-to-all in a group of two, which is the fastest exchange over gRPC: both
 directions travel at once. No process waits for a process that it exchanges nothing with.
@@ -198,8 +198,8 @@ class BetweenProcesses(Transport):
             flat += [tf.zeros([missing], wire_dtype)] if missing else []
             row = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
         by_name = sorted(pair, key=lambda number: f"/task:{number}/")
-        # An all-to-all also sends a row to this process itself, which nobody reads. Not a `tf.stack`: TensorFlow's graph
-        # optimizer (2.21) replaces a stack of equal outputs of a split by a stack of the first output.
+        # An all-to-all also sends a row to this process itself, which nobody reads. Not a `tf.stack`: TensorFlow's
+        # graph optimizer (2.21) replaces a stack of equal outputs of a split by a stack of the first output.
         rows = self._collective(
             tf.raw_ops.CollectiveAllToAllV2, tf.broadcast_to(row, [2, *row.shape]), self.pair_key(*pair), pair, key=key
         )

@@ -61,7 +61,7 @@ class Transport(abc.ABC):
         """Whether other processes compute some of the shards."""
         return len(self.numbers) < self.grid.num_shards
 
-    def begin(self, turn: tf.Tensor | None) -> None:
+    def begin(self, turn: tf.Tensor | None) -> None:  # noqa: B027 - within one process there is nothing to do
         """Begins the graph of a program.
 
         Args:
