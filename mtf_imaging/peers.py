@@ -1,92 +1,53 @@
-"""Watches the other processes of a program: whether they answer, and whether any of them still computes. Pure Python.
+"""Watches the other processes of a program: whether they live, and whether any of them still computes. Pure Python.
 
-Each process answers datagrams on the UDP port with the number of its TCP port, from a thread of its own. The answer
-contains the CPU time of the process, and whether it waits in a call of a program. A process that was killed refuses its
-TCP port. A process that was stopped answers neither.
+Each process sends its status to others twice a second (`heartbeats`), and each one decides on its own:
 
-With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
-so on, so the number of messages grows slowly, and a lost process is noticed by several others, which then end as well.
+- A process that ended, for whatever reason, refuses its TCP port. This is noticed within seconds.
+- A process that was stopped, or whose host was lost, neither sends a status nor answers at its TCP port. It is lost
+  after the timeout.
+- If processes call different programs, or call them differently often, all of them wait and none computes. A process
+  counts as computing while it uses CPU time. If all processes wait in calls, and none computes for the timeout, they
+  are stuck. If a process is outside its calls, it may wait for a disk, so this takes `_PATIENCE` timeouts.
+
+A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
+
+With many processes, each one watches only some others. A lost process ends those that watch it, which tell the others
+why, and so on. The times at which any process computed, or was outside a call, are passed on in the same way.
+
+A firewall may drop datagrams. Then only the TCP ports show which processes are alive, and stuck processes wait forever.
 """
 
+import atexit
+import collections
 import contextlib
+import errno
 import os
-import socket
-import struct
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
-from mtf_imaging.errors import ConfigError, reason
+from mtf_imaging.errors import ClusterError, ConfigError, reason
+from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
 from mtf_imaging.processes import Processes
-from mtf_imaging.servers import silence
+from mtf_imaging.servers import silence, stranger
 
-_ALL = 16
-_EVERY = 0.5  # seconds between questions
-_ANSWER = struct.Struct("!4sIdB")  # magic, number of the process, CPU seconds, whether it is in a call
-_MAGIC = b"mtf1"
+_PATIENCE = 5  # timeouts
+_FRESH = 4 * EVERY  # seconds for which a status is believed
 _LEAST_WORK = 0.02  # CPUs; a process that waits uses less
+_ANSWER = 1.0  # seconds to wait for an answer at a TCP port
+_AGAIN = 2.0  # seconds between questions to a TCP port
+_AT_ONCE = 4  # TCP ports to ask before anything else is done
+_FIRST_CALLS = 1  # calls that a process can begin before all others have started
+_WITHOUT_DATAGRAMS = 5.0  # seconds after which an open TCP port suffices
+_REFUSED = os.strerror(errno.ECONNREFUSED)
+_NEVER = float("-inf")
+_NAMES = 4  # processes to name in a message
 
-
-class Lost(NamedTuple):
-    """A lost process.
-
-    Attributes:
-      title: the name of the process, or of several.
-      why: the reason.
-    """
-
-    title: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"lost {self.title}: {self.why}"
-
-
-class _Status(NamedTuple):
-    """What a process answered.
-
-    Attributes:
-      cpu: its CPU time in seconds.
-      is_in_call: whether it is in a call of a program.
-      since: time at which its CPU time last grew faster than that of a waiting process.
-      at: time of the answer.
-    """
-
-    cpu: float
-    is_in_call: bool
-    since: float
-    at: float
-
-
-def check_own_port(processes: Processes) -> None:
-    """Checks that the port of this process is free.
-
-    Raises:
-      ConfigError: another program uses the port.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", processes.own.port))
-        except OSError as error:
-            raise ConfigError(
-                f"{processes.name(processes.index)}: port {processes.own.port}: {reason(error)}. Fix: give this process "
-                "another port, or end the program that uses it."
-            ) from error
-
-
-def watched_by(index: int, num: int) -> list[int]:
-    """Returns the numbers of the processes that a process watches.
-
-    >>> watched_by(1, 4)
-    [0, 2, 3]
-    >>> watched_by(0, 100)
-    [1, 2, 4, 8, 16, 32, 64]
-    """
-    if num <= _ALL:
-        return [i for i in range(num) if i != index]
-    return sorted({(index + (1 << k)) % num for k in range((num - 1).bit_length())} - {index})
+_RESUME = (
+    "The checkpoints are intact. Fix: start all processes again; training resumes from the last checkpoint. A launcher "
+    "with restarts does this by itself"
+)
 
 
 class Peers:
@@ -94,150 +55,319 @@ class Peers:
 
     Args:
       processes: the processes.
-      end: a function that is called, from another thread, when a process is lost while this process is in a call.
+      end: a function that is called with a message, from another thread, when this process is in a call and cannot
+        complete it.
+      cpu_time: a function that returns the CPU time of this process in seconds.
+
+    Raises:
+      ConfigError: the port of this process is in use.
     """
 
-    def __init__(self, processes: Processes, end: Callable[[Lost], None]) -> None:
-        self._processes, self._end = processes, end
+    def __init__(
+        self, processes: Processes, end: Callable[[str], None], cpu_time: Callable[[], float] = time.process_time
+    ) -> None:
+        self._processes, self._end, self._cpu_time = processes, end, cpu_time
         self._watched = watched_by(processes.index, processes.num)
-        self._status: dict[int, _Status] = {}
-        self._heard: dict[int, float] = {}  # time of the last sign of life
-        self._calls = 0
-        self._call_since = time.monotonic()
-        self._has_started = threading.Event()
-        self._lost: Lost | None = None
-        self._socket = socket.socket(socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET, socket.SOCK_DGRAM)
-        with contextlib.suppress(OSError):  # without datagrams, only the TCP ports show that processes are alive
-            self._socket.bind(("", processes.own.port))
-            threading.Thread(target=self._answer, daemon=True, name="answers to processes").start()
+        self._roll, self._identity = make_roll(processes), secrets.token_bytes(8)
+        now = time.monotonic()
+        self._lock = threading.Lock()
+        self._begun = self._completed = self._inside = 0  # numbers of calls
+        self._call_since = self._left_at = self._active_at = now
+        self._cpu, self._cpu_at = cpu_time(), now
+        self._has_server = False
+        self._has_met = False
+        self._status: dict[int, tuple[Status, float]] = {}  # the last status of each process, and its time
+        self._asked: dict[int, float] = {}  # time of the last question to a TCP port
+        self._alive: dict[int, float] = {}  # time of the last sign of life
+        self._silence: dict[int, str] = {}  # why a TCP port did not answer
+        self._replaced: set[int] = set()
+        self._fault = ""
+        self._start_by = float("inf")
+        self._lost = ""
+        self._is_lost, self._hurry, self._closed = threading.Event(), threading.Event(), threading.Event()
+        # Also to this process itself, or to the process that has its place.
+        self._heartbeats = Heartbeats(processes, self._make_status, self._receive, range(processes.num))
 
     @property
     def is_in_call(self) -> bool:
         """Whether this process is in a call of a program, where it may wait for others."""
-        return self._calls > 0
+        return self._inside > 0
 
     @contextlib.contextmanager
     def in_call(self) -> Iterator[None]:
         """Marks a call of a program."""
-        self._call_since = time.monotonic()
-        self._calls += 1
+        with self._lock:
+            self._call_since = time.monotonic()
+            self._begun += 1
+            self._inside += 1
         try:
             yield
+            self._completed += 1
         finally:
-            self._calls -= 1
+            with self._lock:
+                self._inside -= 1
+                self._left_at = time.monotonic()
 
-    def wait_in_background(self) -> None:
-        """Ends this process with a message if the others do not start in time.
+    def meet(self) -> None:
+        """Waits until all other processes have started, and starts to watch them.
 
-        TensorFlow waits for them inside a call that no exception can end.
+        The TCP port of this process must be open.
+
+        Raises:
+          ConfigError: a process was started with another list of processes, or two have the same number.
+          ClusterError: a process does not start in time, or ends.
         """
+        self._has_server = True
+        self._heartbeats.send()
+        deadline = time.monotonic() + self._processes.timeout
+        others = [i for i in range(self._processes.num) if i != self._processes.index]
+        while missing := {i: why for i in others if (why := self._why_missing(i))}:
+            if self._fault:
+                self.tell(self._fault)
+                raise ConfigError(self._fault)
+            gone = [i for i in missing if self._silence.get(i) == _REFUSED and self._had_started(i)]
+            if gone or time.monotonic() > deadline:
+                text = self._gone(gone[0], "") if gone else self._late(missing)
+                self.tell(text)
+                raise ClusterError(text)
+            self._ask(sorted(missing, key=lambda i: self._asked.get(i, _NEVER))[:_AT_ONCE])
+            time.sleep(0.05)
+        self._has_met = True
+        self._heartbeats.targets = frozenset(watchers(self._processes.index, self._processes.num))
+        self._alive = dict.fromkeys(self._watched, time.monotonic())
+        self._start_by = time.monotonic() + 2 * self._processes.timeout
+        threading.Thread(target=self._watch, daemon=True, name="watch processes").start()
 
-        def wait() -> None:
-            missing = {i for i in range(self._processes.num) if i != self._processes.index}
-            deadline = time.monotonic() + self._processes.timeout
-            while not self._has_started.wait(0.2):
-                missing = {i for i in missing if silence(self._processes.addresses[i], 1.0) is not None}
-                if time.monotonic() > deadline:
-                    # If all processes answer, TensorFlow is connecting them.
-                    if missing:
-                        os.write(2, f"\nmtf-imaging: {self._late(sorted(missing))}\n".encode())
-                        os._exit(1)
-                    deadline = float("inf")
+    def start(self) -> None:
+        """Marks the end of the first exchange with all processes."""
+        self._start_by = float("inf")
+        atexit.register(self._linger)
 
-        threading.Thread(target=wait, daemon=True, name="wait for processes").start()
+    def find_lost(self) -> str | None:
+        """Returns a message about the lost process after an error of TensorFlow, or None if no process is lost."""
+        self._hurry.set()
+        self._is_lost.wait(min(self._processes.timeout, 10.0))
+        self._hurry.clear()
+        return self._lost or None
 
-    def _late(self, missing: list[int]) -> str:
-        names = [self._processes.name(i) for i in missing[:4]] + ["..."] * (len(missing) > 4)
+    def tell(self, lost: str) -> None:
+        """Tells all processes why this one is about to end. Each of them looks for itself whether it has ended."""
+        self._lost = lost
+        self._heartbeats.targets = frozenset(range(self._processes.num))
+        self._heartbeats.send()
+
+    def close(self) -> None:
+        """Stops to watch, and frees the port."""
+        self._closed.set()
+        self._heartbeats.close()
+
+    def _make_status(self) -> Status:
+        """Returns the status of this process."""
+        now, cpu = time.monotonic(), self._cpu_time()
+        if now - self._cpu_at >= EVERY / 2:
+            if cpu - self._cpu >= _LEAST_WORK * (now - self._cpu_at):
+                self._active_at = now
+            self._cpu, self._cpu_at = cpu, now
+        idle, outside = self._ages(now)
+        processes, calls = self._processes, self._begun
+        facts = (calls, self._has_server, self.is_in_call, False, idle, outside, self._lost or self._fault)
+        return Status(self._roll, self._identity, processes.num, processes.index, *facts)
+
+    def _ages(self, now: float) -> tuple[float, float]:
+        """Returns the seconds since any process computed, and since any process was outside a call."""
+        idle = [now - self._active_at]
+        outside = [now - (self._left_at if self.is_in_call else now)]
+        for i in self._watched:
+            status, at = self._last_status(i)
+            if status is not None:
+                idle.append(status.idle + now - at)
+                outside.append(status.outside + now - at)
+        return min(idle), min(outside)
+
+    def _receive(self, status: Status, sender: tuple) -> None:
+        """Stores the status of another process."""
+        own = self._processes
+        if status.roll != self._roll:
+            if not self._has_met:
+                address = f"{sender[0]}:{sender[1]}"
+                self._fault = self._fault or self._other_list(status, address)
+                if not status.is_reply:
+                    self._heartbeats.reply(sender)
+            return
+        if status.number == own.index:
+            if status.identity != self._identity and not self._has_met:
+                self._fault = self._fault or (
+                    f"two processes have the number {own.index}: this one, and one that sends from {sender[0]}. Fix: "
+                    f"start {own.name(own.index)} once, on the host of its address, and give each process its own "
+                    "number."
+                )
+                if not status.is_reply:
+                    self._heartbeats.reply(sender)
+            return
+        last = self._status.get(status.number)
+        if last is not None and last[0].identity != status.identity and self._has_met:
+            self._replaced.add(status.number)
+        now = time.monotonic()
+        self._status[status.number] = status, now
+        self._alive[status.number] = now
+
+    def _other_list(self, status: Status, address: str) -> str:
+        own = self._processes
+        difference = f"{status.num} processes instead of {own.num}" if status.num != own.num else "other addresses"
         return (
-            f"{len(missing)} of {self._processes.num} processes did not start within {self._processes.timeout:g} s: "
-            f"{' and '.join(names)}. Fix: start all processes at about the same time, with addresses that all hosts can "
+            f"process {status.number}, which sends from {address}, was started with another list of processes than "
+            f"{own.name(own.index)}: {difference}. Fix: start all processes with the same list of addresses."
+        )
+
+    def _why_missing(self, index: int) -> str | None:
+        """Returns why a process does not count as started, or None if it does."""
+        now = time.monotonic()
+        status, at = self._last_status(index)
+        if status is not None and now - at < _FRESH:
+            if status.calls > _FIRST_CALLS:
+                return "still runs an earlier program"
+            return None if status.has_server else "is starting"
+        why, first = self._silence.get(index, "no answer"), self._alive.get(index)
+        if status is not None or first is None or now - first < _WITHOUT_DATAGRAMS:
+            return why
+        try:
+            return stranger(self._processes.addresses[index], _ANSWER)
+        except OSError as error:
+            return reason(error)
+
+    def _had_started(self, index: int) -> bool:
+        """Returns whether a process, which is not one of an earlier program, had opened its TCP port."""
+        status, at = self._last_status(index)
+        return status is not None and status.has_server and status.calls <= _FIRST_CALLS and self._asked[index] > at
+
+    def _late(self, missing: dict[int, str]) -> str:
+        names = [f"{self._processes.name(i)}: {why}" for i, why in list(missing.items())[:_NAMES]]
+        names += ["..."] * (len(missing) > _NAMES)
+        return (
+            f"{len(missing)} of {self._processes.num} processes did not start within {self._processes.timeout:g} s "
+            f"({'; '.join(names)}). Fix: start all processes at about the same time, with addresses that all hosts can "
             "reach, or allow more time with MTF_IMAGING_TIMEOUT."
         )
 
-    def watch(self) -> None:
-        """Starts to watch the other processes."""
-        self._has_started.set()
-        now = time.monotonic()
-        self._heard = dict.fromkeys(self._watched, now)
-        threading.Thread(target=self._watch, daemon=True, name="watch processes").start()
-
-    def find_lost(self, seconds: float) -> Lost | None:
-        """Returns the lost process after an error; waits up to `seconds` for the evidence."""
-        deadline = time.monotonic() + min(seconds, 10.0)
-        while self._lost is None and time.monotonic() < deadline:
-            for i in self._watched:
-                why = silence(self._processes.addresses[i], 1.0)
-                if why is not None:
-                    self._lost = self._lost or Lost(self._processes.name(i), why)
-            time.sleep(0.1)
-        return self._lost
+    def _ask(self, indices: list[int]) -> None:
+        """Asks TCP ports whether their processes are alive."""
+        for i in indices:
+            now = time.monotonic()
+            if now - self._asked.get(i, _NEVER) < _AGAIN and not self._hurry.is_set():
+                continue
+            self._asked[i] = now
+            why = silence(self._processes.addresses[i], _ANSWER)
+            if why is None:
+                self._silence.pop(i, None)
+                if self._has_met:
+                    self._alive[i] = time.monotonic()
+                else:
+                    self._alive.setdefault(i, time.monotonic())
+            else:
+                self._silence[i] = why
 
     def _watch(self) -> None:
-        while self._lost is None:
-            time.sleep(_EVERY)
-            self._ask_all()
-            lost = self._silent() or self._stuck()
+        while not self._closed.is_set():
+            self._hurry.wait(EVERY)
+            if self._hurry.is_set():
+                time.sleep(EVERY / 5)
+            now = time.monotonic()
+            quiet = [i for i in self._watched if self._hurry.is_set() or now - self._heard_at(i) > 3 * EVERY]
+            self._ask(sorted(quiet, key=lambda i: self._asked.get(i, _NEVER))[:_AT_ONCE])
+            if not self.is_in_call:
+                continue
+            lost = self._find_dead() or self._find_replaced() or self._find_stuck()
             if lost and self.is_in_call:
-                self._lost = lost
+                self.tell(lost)
+                self._is_lost.set()
                 self._end(lost)
+                return
 
-    def _ask_all(self) -> None:
-        """Asks the watched processes for their status."""
-        for i in self._watched:
-            host, port = self._processes.addresses[i]
-            with contextlib.suppress(OSError):
-                self._socket.sendto(_MAGIC, (host, port))
+    def _last_status(self, index: int) -> tuple[Status | None, float]:
+        """Returns the last status of a process, and its time."""
+        return self._status.get(index, (None, _NEVER))
+
+    def _heard_at(self, index: int) -> float:
+        """Returns the time of the last status of a process."""
+        return self._last_status(index)[1]
+
+    def _find_dead(self) -> str | None:
+        """Returns a message about a process that has ended, or that has not answered for the timeout."""
         now = time.monotonic()
         for i in self._watched:
-            # TCP is asked only if datagrams are not answered, for instance because a firewall drops them.
-            if now - self._heard[i] > 2 * _EVERY and silence(self._processes.addresses[i], 1.0) is None:
-                self._heard[i] = time.monotonic()
-
-    def _answer(self) -> None:
-        """Answers questions, and stores answers to the questions of this process."""
-        while True:
-            try:
-                data, sender = self._socket.recvfrom(64)
-            except OSError:
+            why, quiet = self._silence.get(i), now - self._alive[i]
+            if why is None or self._heard_at(i) > self._asked[i]:
                 continue
-            if data == _MAGIC:
-                status = _ANSWER.pack(_MAGIC, self._processes.index, time.process_time(), self.is_in_call)
-                with contextlib.suppress(OSError):
-                    self._socket.sendto(status, sender)
-            elif len(data) == _ANSWER.size and data[:4] == _MAGIC:
-                _, number, cpu, is_in_call = _ANSWER.unpack(data)
-                self._store(number, cpu, bool(is_in_call))
-
-    def _store(self, number: int, cpu: float, is_in_call: bool) -> None:
-        now, last = time.monotonic(), self._status.get(number)
-        since = now
-        if last is not None and cpu - last.cpu < _LEAST_WORK * (now - last.at):
-            since = last.since
-        self._status[number] = _Status(cpu, is_in_call, since, now)
-        self._heard[number] = now
-
-    def _silent(self) -> Lost | None:
-        """Returns a process that has not answered for the timeout, or whose port is closed."""
-        now, timeout = time.monotonic(), self._processes.timeout
-        for i, heard in self._heard.items():
-            if now - heard > 3 * _EVERY:
-                why = silence(self._processes.addresses[i], 1.0)
-                if why is not None and (now - heard > timeout or why != "no answer"):
-                    return Lost(self._processes.name(i), f"{why} for {now - heard:.0f} s")
+            if why == _REFUSED:
+                return self._gone(i, f" ({why})")
+            if quiet > self._processes.timeout:
+                return f"lost {self._processes.name(i)}: {why} for {quiet:.0f} s. {_RESUME}."
         return None
 
-    def _stuck(self) -> Lost | None:
-        """Returns the processes that this one waits for although no process has computed anything for the timeout."""
+    def _gone(self, index: int, why: str) -> str:
+        """Returns a message about a process that has ended, which may have said why."""
+        said = self._status[index][0].why if index in self._status else ""
+        return said or (f"lost {self._processes.name(index)}: it has ended{why}. Its output may tell why. {_RESUME}.")
+
+    def _find_replaced(self) -> str | None:
+        """Returns a message about a process that was started again while the others continued."""
+        for i in self._replaced:
+            return f"lost {self._processes.name(i)}: it was started again. {_RESUME}."
+        return None
+
+    def _find_stuck(self) -> str | None:
+        """Returns a message if no process computes, although this one waits for others."""
         now, timeout = time.monotonic(), self._processes.timeout
-        if not self.is_in_call or now - self._call_since < timeout or len(self._status) < len(self._watched):
+        if now > self._start_by:
+            return (
+                f"the {self._processes.num} processes did not begin together within {2 * timeout:g} s, although all "
+                "of them answer. Fix: start all processes with the same list of addresses, and end the processes of "
+                "earlier programs."
+            )
+        if any(now - self._heard_at(i) > _FRESH for i in self._watched):
+            return None  # some may compute
+        idle, outside = self._ages(now)
+        waited = min(idle, now - self._call_since)
+        if waited < (timeout if outside > timeout else _PATIENCE * timeout):
             return None
-        if any(now - status.since < timeout for status in self._status.values()):
-            return None
-        others = [self._processes.name(i) for i, status in sorted(self._status.items()) if not status.is_in_call]
-        title = " and ".join(others) if others else "an exchange"
-        return Lost(
-            title,
-            f"this process has waited for {now - self._call_since:.0f} s, and no process computes. All processes must "
-            "call the same programs in the same order",
+        return (
+            f"the processes have waited for {waited:.0f} s, and none of them computes: {self._states()}. Fix: make all "
+            "processes call the same programs in the same order, equally often. If a process has to wait for something "
+            "else, such as a disk, allow more time with MTF_IMAGING_TIMEOUT."
         )
 
+    def _states(self) -> str:
+        """Returns which processes are in which call."""
+        states = collections.defaultdict(list)
+        states[self.is_in_call, self._begun].append(self._processes.index)
+        for i in self._watched:
+            status, _ = self._status[i]
+            states[status.is_in_call, status.calls].append(i)
+        parts = []
+        for (is_in_call, calls), indices in sorted(states.items(), key=lambda state: sorted(state[1])):
+            names = [self._processes.name(i) for i in sorted(indices)[:_NAMES]]
+            names += [f"{len(indices) - _NAMES} more"] if len(indices) > _NAMES else []
+            many = len(indices) > 1
+            where = f"in call {calls}" if is_in_call else f"outside a call, after {calls} calls"
+            parts.append(f"{' and '.join(names)} {'are' if many else 'is'} {where}")
+        return "; ".join(parts)
+
+    def _linger(self) -> None:
+        """Before this process ends: waits for processes that have not completed the last call of this process.
+
+        They may still read messages of this process, or would notice its end before they complete the call.
+        """
+        if self._lost:
+            return
+        self._heartbeats.send()
+        deadline = time.monotonic() + self._processes.timeout
+        while any(self._is_behind(i, deadline) for i in self._watched):
+            time.sleep(EVERY / 5)
+
+    def _is_behind(self, index: int, deadline: float) -> bool:
+        """Returns whether a process is about to complete a call that this process has completed."""
+        status, at = self._last_status(index)
+        now = time.monotonic()
+        if status is None or now - at > _FRESH or status.calls - status.is_in_call >= self._completed:
+            return False
+        return status.is_in_call or now < deadline  # outside a call, it may never begin the next

@@ -62,7 +62,7 @@ def parse_servers(string: str) -> tuple[Server, ...]:
         if server in servers:
             faults.append(f"'{server}' appears more than once. Fix: list each server once.")
         servers.append(server)
-    here = [server for server in servers if _LOOPBACK.fullmatch(server.host)]
+    here = [server for server in servers if is_loopback(server)]
     if here and len(here) < len(servers):
         faults.append(
             f"'{here[0].host}' is a different host on each host. Fix: use a name or IP address that all hosts know."
@@ -88,6 +88,11 @@ def _parse_server(word: str) -> Server:
     if not 1 <= port <= _HIGHEST_PORT:
         raise ConfigError(f"'{word}': the port must be 1 to {_HIGHEST_PORT}, not {port}.")
     return Server(match["host"].strip("[]"), port)
+
+
+def is_loopback(server: Server) -> bool:
+    """Returns whether an address refers to this host only, on every host."""
+    return bool(_LOOPBACK.fullmatch(server.host))
 
 
 def silence(server: Server, timeout: float) -> str | None:

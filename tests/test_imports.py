@@ -13,11 +13,12 @@ FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py"
 
 # Layers from the bottom up. A unit imports only from lower layers, which come earlier in this list.
 LAYERS = [
-    {"errors"},
+    {"errors", "__version__"},
     {"spelling"},
     {"layout", "servers", "files"},
     {"slurm"},
     {"processes"},
+    {"heartbeats"},
     {"peers"},
     {"compat"},
     {"meshes"},

@@ -9,7 +9,8 @@ from mtf_imaging.meshes.halo import gathering as halo_gather
 from mtf_imaging.meshes.halo import widening as halo
 from mtf_imaging.models.unet3d import UNet3D
 from mtf_imaging.training.optimizers import SGD
-from mtf_imaging.training.step import training_step
+from mtf_imaging.training.gradients import training_step
+from mtf_imaging.training.step import TrainingStep
 
 _SCOPE = "unet3d"
 
@@ -32,15 +33,37 @@ class _Task:
             dropout_rate=step.dropout_rate,
         )
 
-    def inputs(self):
+    def inputs(self, *options, **others):
+        """Returns the inputs of this step, whatever a `TrainingStep` asks for."""
+        del options, others
         volume = f"batch:{self._step.batch}," + ",".join(f"{n}:{size}" for n, size in zip("xyz", self._step.sizes))
         return {"image": (f"{volume},channels:1", self._step.dtype), "labels": (volume, tf.int32)}
+
+    def predict(self, image):
+        raise NotImplementedError("the benchmark only trains")
 
     def loss(self, image, labels):
         logits = self._network(image, is_training=True)
         logits = mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
         losses = mi.ops.sparse_softmax_cross_entropy(logits, labels, logits.shape.dims[-1])
         return mi.mtf.reduce_mean(losses), {}
+
+
+def describe_step(step):
+    """Returns the `TrainingStep` of a step, which the planner can trace."""
+    return TrainingStep(_Task(step), SGD(LEARNING_RATE, momentum=0.0), step.sizes, step.batch, dtype=step.dtype)
+
+
+def build_program(step, contender, mesh_impl):
+    """Returns the `Program` of a step under the mesh and layout of a contender."""
+    task = _Task(step)
+    return mi.Program(
+        training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
+        task.inputs(),
+        mesh_shape=contender.mesh_shape,
+        layout=contender.layout,
+        mesh_impl=mesh_impl,
+    )
 
 
 class Stacked(tensorflow_setup.Memory):
@@ -58,14 +81,7 @@ class Stacked(tensorflow_setup.Memory):
         tensorflow_setup.prepare()
 
     def build(self):
-        task = _Task(self._step)
-        self._program = mi.Program(
-            training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
-            task.inputs(),
-            mesh_shape=self._contender.mesh_shape,
-            layout=self._contender.layout,
-            mesh_impl=self.mesh_impl,
-        )
+        self._program = build_program(self._step, self._contender, self.mesh_impl)
         self.nodes = self._program.num_nodes
         variables = {name: v for name, v in self._program.variables.items() if v.trainable}
         for name, value in self._weights.items():

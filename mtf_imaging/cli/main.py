@@ -1,11 +1,13 @@
 """`mtf-imaging COMMAND [flags]`: finds the command, parses its flags and turns errors into messages."""
 
+import logging
 import sys
 
-from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
 from mtf_imaging.cli.runtime import messages, next_step, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes import find_processes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,8 +52,17 @@ def _dispatch(argv: list[str]) -> None:
         print(usage.command_help(words[0], load(words[0])))
     else:
         command = load(words[0])
-        messages.show()
-        next_step.show(command.run(usage.parse_flags(words[0], command, argv[1:])))
+        processes = None if words[0] in ANYWHERE else find_processes()
+        if processes is not None and words[0] not in TOGETHER:
+            raise ConfigError(
+                f"{words[0]} runs as one process, but this is {processes.name(processes.index)} of {processes.num}. "
+                f"Fix: start it without a launcher. The commands that run as several processes: {', '.join(TOGETHER)}."
+            )
+        is_first = processes is None or processes.is_first
+        messages.show(logging.INFO if is_first else logging.WARNING)
+        text = command.run(usage.parse_flags(words[0], command, argv[1:]))
+        if is_first:
+            next_step.show(text)
 
 
 if __name__ == "__main__":

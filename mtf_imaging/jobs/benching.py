@@ -11,7 +11,7 @@ from mtf_imaging.jobs.explaining import planned_step
 from mtf_imaging.jobs.settings import Resolution, check_choice, check_count
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
-from mtf_imaging.planner.bench.machine import largest_convolution
+from mtf_imaging.planner.bench.machine import kernels_of_step
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.bench.process import Process, WorkerError
 from mtf_imaging.planner.bench.subject import Setup, Subject
@@ -100,18 +100,21 @@ def bench_step(
     for fault in faults:
         _logger.warning("%s", fault)
 
-    hardware = _machine(subject, traced, step.dtype)
     runnable = sum(row.error is None for row in rows)
-    with tqdm(
-        total=runnable * steps, desc="bench", unit="step", dynamic_ncols=True, file=sys.stderr, disable=not progress
-    ) as bar:
+    with (
+        _Machine(subject, traced, step.dtype) as machine,
+        tqdm(
+            total=runnable * steps, desc="bench", unit="step", dynamic_ncols=True, file=sys.stderr, disable=not progress
+        ) as bar,
+    ):
 
         def show(what: str) -> None:
             if not bar.disable and what != bar.desc:
                 bar.unpause()  # the time of building does not count in the rate
                 bar.set_description_str(what)
 
-        measure(rows, lambda: Process(subject), steps, step.seed, show, bar.update)
+        measure(rows, lambda: Process(subject), steps, step.seed, show, bar.update, machine.sample)
+        hardware = machine.hardware()
     for row in rows:
         if row.error is None and len(row.devices) > 1:  # the measurement reports the devices
             row.plan, _ = _plan(subject, row.setup, row.devices)
@@ -130,12 +133,35 @@ def _plan(subject: Subject, setup: Setup, devices: Sequence[str] = ("CPU:0",)) -
     return make_plan(step, setup.layout, len(devices)), step
 
 
-def _machine(subject: Subject, step: TracedStep, dtype: str) -> Hardware:
-    """Measures the hardware in a separate process, which releases its memory when it ends."""
-    process = Process(subject)
-    try:
-        return process.ask("machine", *largest_convolution(step), dtype)["hardware"]
-    except WorkerError as error:
-        raise MtfImagingError(f"the speed of this machine cannot be measured: {error}") from error
-    finally:
-        process.close()
+class _Machine:
+    """A process that measures the speed of this machine between the steps."""
+
+    def __init__(self, subject: Subject, step: TracedStep, dtype: str) -> None:
+        self._process = Process(subject)
+        self._arguments = kernels_of_step(step), dtype
+
+    def __enter__(self) -> "_Machine":
+        try:
+            self._ask("machine", *self._arguments)
+            self.sample()
+        except MtfImagingError:
+            self._process.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.close()
+
+    def sample(self) -> None:
+        """Measures every kernel once."""
+        self._ask("sample")
+
+    def hardware(self) -> Hardware:
+        """Returns the median rates."""
+        return self._ask("hardware")["hardware"]
+
+    def _ask(self, word: str, *arguments: object) -> dict:
+        try:
+            return self._process.ask(word, *arguments)
+        except WorkerError as error:
+            raise MtfImagingError(f"the speed of this machine cannot be measured: {error}") from error

@@ -1,4 +1,4 @@
-"""The devices of a job, either in this process or on servers that are monitored while the job runs."""
+"""The devices of a job: of this process, of several processes, or of servers that are monitored while the job runs."""
 
 import contextlib
 import dataclasses
@@ -6,12 +6,19 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
 from mtf_imaging.jobs.settings import check_choice
 from mtf_imaging.layout import MESH_IMPLS, Layout
+from mtf_imaging.processes import find_processes
 from mtf_imaging.servers import Server, Watch, parse_servers, silence
 
+if TYPE_CHECKING:
+    from mtf_imaging.meshes.group import Group
+
+AUTO = "auto"  # the layout that the job chooses for its devices; see `jobs.choosing`
+COMMUNICATION = ("auto", "ring", "nccl")
 _PATIENCE = 5.0  # seconds to wait for an answer after TensorFlow has failed
 _FIX = (
     "The checkpoints are intact. Fix: make sure that `mtf-imaging serve` runs on every host, then start the same job "
@@ -24,11 +31,14 @@ class Devices:
     """The devices that compute the processors of a mesh.
 
     Attributes:
-      mesh_impl: the mesh implementation. "stacked" computes all processors on one device, and "placement" spreads them
-        over several devices. "auto" selects "placement" for several GPUs or servers, and "stacked" otherwise.
+      mesh_impl: the mesh implementation. "stacked" computes all processors on one device, "placement" spreads them over
+        several devices, and "collective" over several processes. "auto" selects "collective" for several processes,
+        "placement" for several GPUs or servers, and "stacked" otherwise.
       cluster: addresses of the servers that compute, such as "host0:2222,host1:2222"; each runs `mtf-imaging serve`.
         "" for this process.
       cluster_timeout: seconds without an answer after which a server counts as lost.
+      communication: how several processes sum and gather: "ring" over the network of the hosts, "nccl" between GPUs, or
+        "auto".
 
     Raises:
       ConfigError: mesh_impl is unknown, an address is malformed, or the settings contradict each other.
@@ -37,9 +47,11 @@ class Devices:
     mesh_impl: str = "auto"
     cluster: str = ""
     cluster_timeout: float = 30.0
+    communication: str = "auto"
 
     def __post_init__(self) -> None:
         check_choice("mesh_impl", self.mesh_impl, MESH_IMPLS)
+        check_choice("communication", self.communication, COMMUNICATION)
         if len(parse_servers(self.cluster)) > 1 and self.mesh_impl == "stacked":
             raise ConfigError(
                 f"mesh_impl 'stacked' puts all processors on one device, but cluster '{self.cluster}' has several "
@@ -49,22 +61,75 @@ class Devices:
         if not self.cluster_timeout > 0:
             raise ConfigError(f"cluster_timeout must be a positive number of seconds, not {self.cluster_timeout!r}.")
 
-    @contextlib.contextmanager
-    def joined(self, layout: Layout) -> Iterator[None]:
-        """Runs programs within the block on the servers of `cluster`; without servers, does nothing.
+    def join(self) -> "Group":
+        """Joins the other processes that run this program, if there are any.
 
-        When the block succeeds, it prints a table of the peak memory of each process.
+        Call it before any other use of TensorFlow. A second call does nothing.
 
-        Args:
-          layout: the layout. Its mesh must use every server.
+        Returns:
+          The `Group` of this process, which may be alone.
 
         Raises:
-          ConfigError: the mesh would leave a server idle.
-          ClusterError: a server does not answer. If a server hangs, TensorFlow waits for it forever, so this process
-            exits with code 1 `cluster_timeout` seconds after the server's last answer.
+          ConfigError: the settings contradict the number of processes.
+          ClusterError: a process does not start in time.
         """
+        from mtf_imaging.meshes import (
+            group,
+            runtime,
+        )  # imported here because they import TensorFlow, which takes seconds
+
+        joined = runtime.current()
+        processes = joined.processes if joined else find_processes()
+        if processes is None:
+            if self.mesh_impl == "collective":
+                raise ConfigError(
+                    "mesh_impl 'collective' needs several processes, but this process runs alone. Fix: start the "
+                    "program with `mtf-imaging launch`, with srun or with TF_CONFIG, or choose another mesh_impl.",
+                    ["mesh_impl"],
+                )
+            return group.current()
+        if self.cluster:
+            raise ConfigError(
+                f"cluster '{self.cluster}' has servers that compute, but this program already runs as {processes.num} "
+                "processes. Fix: remove cluster, or start one process.",
+                ["cluster"],
+            )
+        if self.mesh_impl not in ("auto", "collective"):
+            raise ConfigError(
+                f"mesh_impl '{self.mesh_impl}' uses the devices of one process, but this program runs as "
+                f"{processes.num} processes. Fix: use mesh_impl 'auto' or 'collective', or start one process.",
+                ["mesh_impl"],
+            )
+        runtime.join(processes, self.communication)
+        return group.current()
+
+    @contextlib.contextmanager
+    def joined(self, layout: Layout) -> "Iterator[Group]":
+        """Runs programs within the block in all processes that run this program, or on the servers of `cluster`.
+
+        Without other processes or servers, this method does nothing. With servers, it prints a table of the peak memory
+        of each process when the block succeeds. With processes, the block ends when all of them have ended it.
+
+        Args:
+          layout: the layout. Its mesh must use every process or server.
+
+        Yields:
+          The `Group` of this process.
+
+        Raises:
+          ConfigError: the mesh would leave a process or a server idle, or `join` finds a contradiction.
+          ClusterError: a process or a server does not answer. If a server hangs, TensorFlow waits for it forever, so
+            this process exits with code 1 `cluster_timeout` seconds after the server's last answer.
+        """
+        group = self.join()
+        if group.num > 1:
+            _check_divides(layout, group.num)
+            group.agree({"the layout": str(layout)})
+            yield group
+            group.barrier()
+            return
         if not self.cluster:
-            yield
+            yield group
             return
         import tensorflow as tf  # imported here because it takes seconds
 
@@ -75,7 +140,7 @@ class Devices:
         ended = threading.Event()
         threading.Thread(target=_end_if_one_hangs, args=[servers, self.cluster_timeout, ended], daemon=True).start()
         try:
-            yield
+            yield group
             print(_memory_table(servers))
         except Interrupted:  # the checkpoint is saved; the servers may have received the same signal
             raise
@@ -88,6 +153,21 @@ class Devices:
             raise
         finally:
             ended.set()
+
+
+def _check_divides(layout: Layout, num: int) -> None:
+    """Raises ConfigError unless the mesh has equally many processors, and at least one, for each of `num` processes."""
+    from mtf_imaging.meshes.grid import ShardGrid
+
+    shards = ShardGrid.make([size for _, size in layout.mesh_shape], num).num_shards
+    if shards < num:
+        raise ConfigError(
+            f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: its {layout.processors} "
+            f"processor{'s' * (layout.processors > 1)} make at most {shards} equal box{'es' * (shards > 1)}. Fix: "
+            f"choose a mesh_shape whose sizes multiply to {num} or a multiple of it, or start {shards} "
+            f"process{'es' * (shards > 1)}.",
+            ["mesh_shape"],
+        )
 
 
 def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: Layout) -> None:

@@ -11,7 +11,9 @@ from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.segment.predict import run_network
 from mtf_imaging.files.run_folder import weights_folder
+from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.folds import held_out_keys
 from mtf_imaging.jobs.network import trained_network
@@ -49,6 +51,9 @@ def evaluate(
     The function writes `predictions/`, `pictures/`, `metrics.json`, `metrics.csv` and `report.html` to the output
     folder.
 
+    If the program runs as several processes, every process makes the same call. All of them compute the network, and
+    process 0 writes and prints the results.
+
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
@@ -71,7 +76,7 @@ def evaluate(
       progress: whether to show progress bars and print tables.
 
     Returns:
-      The scores of each case.
+      The scores of each case; an empty list in other processes than process 0.
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
@@ -84,7 +89,9 @@ def evaluate(
         cases = cases_to_evaluate(input_dir, output_dir, only, known)
     sampling = sampling_of_run(model_dir, resolution, spacing)
     devices = devices or Devices()
-    with devices.joined(layout):
+    with devices.joined(layout) as group:
+        check_same_cases(group, cases, task, model_dir=str(model_dir), checkpoint=checkpoint, dtype=dtype, flips=flips)
+        progress = progress and group.is_first
         options: dict[str, Any] = {
             "layout": layout,
             "mesh_impl": devices.mesh_impl,
@@ -92,6 +99,9 @@ def evaluate(
             "progress": progress,
         }
         network = trained_network(task, sampling.grid, model_dir, checkpoint, flips, **options)
+        if not group.is_first:
+            run_network(cases, sampling, network, window, known)
+            return []
         return evaluate_cases(
             input_dir,
             output_dir,

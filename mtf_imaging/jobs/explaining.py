@@ -3,12 +3,13 @@
 import copy
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from mtf_imaging.errors import LayoutError, MtfImagingError, ShapeError
 from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, parse_resolution
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
+from mtf_imaging.layout import MESH_IMPLS, ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
@@ -34,8 +35,10 @@ def explain(
     batch_size: int = 1,
     micro_batches: int = 1,
     dtype: str = "float32",
+    num_hosts: int = 1,
+    mesh_impl: str = "auto",
 ) -> Explained:
-    """Returns the cost of a training step under a layout: memory, exchanges and, for known hardware, time.
+    """Returns the cost of a training step under a layout: memory, exchanges, start-up and, for known hardware, time.
 
     No device is used, and no weights or activations are allocated. `report` formats the result as text.
 
@@ -48,6 +51,9 @@ def explain(
       batch_size: images in a step, summed over all processors.
       micro_batches: number of equal pieces of a batch, computed one after the other.
       dtype: the dtype of images and activations.
+      num_hosts: number of hosts; each has the same number of devices.
+      mesh_impl: the mesh implementation: "placement" or "collective" with one device per processor, "stacked" with one
+        device for all of them, or "auto" for "placement" on one host and "collective" on several hosts.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -55,7 +61,8 @@ def explain(
       ConfigError: an argument is invalid.
     """
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
-    return explain_step(step, layout, find_hardware(hardware) if isinstance(hardware, str) else hardware)
+    kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
+    return explain_step(step, layout, kind, num_hosts, mesh_impl)
 
 
 def planned_step(
@@ -78,19 +85,42 @@ def planned_step(
     return TrainingStep(task, optimizer or Adam(), parse_resolution(resolution), batch_size, micro_batches, dtype, seed)
 
 
-def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None = None) -> Explained:
-    """Returns the cost of a training step under a layout, with one device per processor.
+def resolve_mesh_impl(mesh_impl: str, num_hosts: int) -> str:
+    """Returns the mesh implementation to plan for: "auto" is "collective" on several hosts, else "placement".
+
+    Raises:
+      ConfigError: an argument is invalid.
+    """
+    check_count("num_hosts", num_hosts)
+    check_choice("mesh_impl", mesh_impl, MESH_IMPLS)
+    if mesh_impl == "auto":
+        return "collective" if num_hosts > 1 else "placement"
+    return mesh_impl
+
+
+def explain_step(
+    step: TrainingStep,
+    layout: Layout,
+    hardware: Hardware | None = None,
+    num_hosts: int = 1,
+    mesh_impl: str = "auto",
+) -> Explained:
+    """Returns the cost of a training step under a layout.
 
     Args:
       step: the step.
       layout: the layout.
       hardware: the kind of device; None for an estimate without times.
+      num_hosts: number of hosts; see `explain`.
+      mesh_impl: the mesh implementation; see `explain`.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
       ShapeError: the network does not accept images of this size.
+      ConfigError: `num_hosts` does not divide the number of devices, or another argument is invalid.
     """
-    devices = [f"device:{number}" for number in range(layout.processors)]
+    mesh_impl = resolve_mesh_impl(mesh_impl, num_hosts)
+    devices = [f"device:{number}" for number in range(1 if mesh_impl == "stacked" else layout.processors)]
     try:
         traced = step.trace(layout, devices)
     except ShapeError as error:
@@ -98,10 +128,26 @@ def explain_step(step: TrainingStep, layout: Layout, hardware: Hardware | None =
     repeated = check(traced.traced, layout)
     recomputes = recomputes_activations(step.task)
     other = with_recomputation(step, not recomputes)
-    plan = make_plan(traced, layout)
-    other_plan = None if other is None else make_plan(other.trace(layout, devices), layout)
-    unevenness = _unevenness(step, traced, plan)
-    return Explained(plan, other_plan, recomputes, hardware, step.dtype, step.batch_size, repeated, unevenness)
+    on: dict[str, Any] = {"num_hosts": num_hosts, "mesh_impl": mesh_impl}
+    plan = make_plan(traced, layout, **on)
+    other_plan = None if other is None else make_plan(other.trace(layout, devices), layout, **on)
+    return Explained(
+        plan,
+        other_plan,
+        recomputes,
+        hardware,
+        step.dtype,
+        step.batch_size,
+        repeated,
+        _unevenness(step, traced, plan),
+        _batch_bytes(step),
+    )
+
+
+def _batch_bytes(step: TrainingStep) -> int:
+    """Returns the bytes of the inputs of a whole batch."""
+    sizes = ((math.prod(size for _, size in parse_shape(shape)), dtype) for shape, dtype in step.inputs.values())
+    return sum(size * dtype.size for size, dtype in sizes)
 
 
 def _unevenness(step: TrainingStep, traced: TracedStep, plan: Plan) -> Unevenness:

@@ -41,13 +41,14 @@ class HeldOut(NamedTuple):
     batches: Callable | None
 
 
-def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldOut | None:
+def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True) -> HeldOut | None:
     """Opens the held-out cases; returns None if there are none.
 
     Args:
       data: the training data.
       step: the training step.
       monitor: the measure that selects the best checkpoint.
+      progress: whether the default evaluation of records shows a progress bar.
 
     Raises:
       ConfigError: there is no evaluation for this data set, or the evaluation lacks the measure.
@@ -55,7 +56,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
     """
     if not data.eval_dir:
         return None
-    evaluation: Any = data.evaluation or _of_records(data)
+    evaluation: Any = data.evaluation or _of_records(data, progress)
     check_offers(evaluation, Evaluation, "evaluation")
     check_measure(monitor, getattr(evaluation, "measures", ()))
     eval_dir = data.eval_dir
@@ -71,7 +72,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str) -> HeldO
     return HeldOut(evaluation.open(eval_dir, step.sizes), batches)
 
 
-def _of_records(data: TrainingData) -> HeldOutRecords:
+def _of_records(data: TrainingData, progress: bool) -> HeldOutRecords:
     if not isinstance(data.data_set, Records):
         raise ConfigError(
             f"eval_dir: the data set is of class {type(data.data_set).__name__}, but the default evaluation "
@@ -79,7 +80,8 @@ def _of_records(data: TrainingData) -> HeldOutRecords:
             "eval_dir.",
             ["evaluation", "eval_dir"],
         )
-    return HeldOutRecords(data.data_set.window, format_spacing(data.data_set.sampling(data.data_dir).spacing))
+    spacing = format_spacing(data.data_set.sampling(data.data_dir).spacing)
+    return HeldOutRecords(data.data_set.window, spacing, progress)
 
 
 def make_evaluator(

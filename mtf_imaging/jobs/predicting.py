@@ -8,8 +8,9 @@ from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.predict import plan_predictions, predict_cases
+from mtf_imaging.evaluation.segment.predict import plan_predictions, predict_cases, run_network
 from mtf_imaging.files.run_folder import weights_folder
+from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
@@ -41,6 +42,9 @@ def predict(
     progress: bool = True,
 ) -> list[Path]:
     """Segments one volume or all volumes of a folder, each in its original geometry.
+
+    If the program runs as several processes, every process makes the same call. All of them compute the network, and
+    process 0 writes the files.
 
     Args:
       task: the network that the run trained.
@@ -76,7 +80,10 @@ def predict(
         planned = plan_predictions(input, output, overwrite, submission, known)
     sampling = sampling_of_run(model_dir, resolution, spacing)
     devices = devices or Devices()
-    with devices.joined(layout):
+    with devices.joined(layout) as group:
+        cases = [case for case, _ in planned]
+        check_same_cases(group, cases, task, model_dir=str(model_dir), checkpoint=checkpoint, dtype=dtype, flips=flips)
+        progress = progress and group.is_first
         options: dict[str, Any] = {
             "layout": layout,
             "mesh_impl": devices.mesh_impl,
@@ -84,6 +91,9 @@ def predict(
             "progress": progress,
         }
         network = trained_network(task, sampling.grid, model_dir, checkpoint, flips, **options)
+        if not group.is_first:
+            run_network(cases, sampling, network, window, known)
+            return [path for _, path in planned]
         return predict_cases(
             input,
             output,

@@ -1,14 +1,24 @@
 """Searches for the fastest layout and for the largest trainable cube."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tqdm import tqdm
 
-from mtf_imaging.jobs.explaining import planned_step, recomputes_activations, volume_of, with_recomputation
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.explaining import (
+    planned_step,
+    recomputes_activations,
+    resolve_mesh_impl,
+    volume_of,
+    with_recomputation,
+)
 from mtf_imaging.jobs.settings import Resolution, check_count
 from mtf_imaging.layout import Layout
+from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
+from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.search import largest
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.search import Found, Searched, Steps
@@ -29,6 +39,8 @@ def search(
     batch_size: int = 1,
     micro_batches: int = 1,
     dtype: str = "float32",
+    num_hosts: int = 1,
+    mesh_impl: str = "auto",
     progress: bool = True,
 ) -> Searched:
     """Ranks all layouts for a number of devices by the step time that the planner predicts.
@@ -43,6 +55,9 @@ def search(
       batch_size: images in a step, summed over all processors.
       micro_batches: number of equal pieces of a batch, computed one after the other.
       dtype: the dtype of images and activations.
+      num_hosts: number of hosts, which must divide the number of devices.
+      mesh_impl: the mesh implementation, "placement" or "collective"; "auto" is "placement" on one host and
+        "collective" on several hosts.
       progress: whether to show a progress bar.
 
     Returns:
@@ -52,7 +67,7 @@ def search(
       ConfigError: an argument is invalid.
     """
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
-    return search_step(step, num_devices, hardware, memory_limit, progress=progress)
+    return search_step(step, num_devices, hardware, memory_limit, num_hosts, mesh_impl, progress=progress)
 
 
 def largest_cube(
@@ -66,6 +81,8 @@ def largest_cube(
     batch_size: int = 1,
     micro_batches: int = 1,
     dtype: str = "float32",
+    num_hosts: int = 1,
+    mesh_impl: str = "auto",
     progress: bool = True,
 ) -> tuple[int, Found] | None:
     """Returns the side of the largest cube that fits in memory, with the fastest layout for it.
@@ -80,6 +97,9 @@ def largest_cube(
       batch_size: images in a step, summed over all processors.
       micro_batches: number of equal pieces of a batch, computed one after the other.
       dtype: the dtype of images and activations.
+      num_hosts: number of hosts, which must divide the number of devices.
+      mesh_impl: the mesh implementation, "placement" or "collective"; "auto" is "placement" on one host and
+        "collective" on several hosts.
       progress: whether to show a progress bar.
 
     Returns:
@@ -90,7 +110,7 @@ def largest_cube(
     """
     smallest = (largest.STEP,) * dims
     step = planned_step(task, smallest, optimizer, batch_size, micro_batches, dtype)
-    return largest_cube_of(step, num_devices, hardware, memory_limit, progress=progress)
+    return largest_cube_of(step, num_devices, hardware, memory_limit, num_hosts, mesh_impl, progress=progress)
 
 
 def search_step(
@@ -98,12 +118,16 @@ def search_step(
     num_devices: int,
     hardware: Hardware | str,
     memory_limit: float | None = None,
+    num_hosts: int = 1,
+    mesh_impl: str = "auto",
     *,
     progress: bool = True,
 ) -> Searched:
     """Does the same as `search`, for a `TrainingStep`."""
     check_count("num_devices", num_devices)
-    return _searcher(step, num_devices, hardware, memory_limit, progress)(step.sizes, _layouts(step, num_devices))
+    connected = _check_connected(num_devices, num_hosts, mesh_impl)
+    search_at = _searcher(step, num_devices, hardware, memory_limit, connected, progress)
+    return search_at(step.sizes, _layouts(step, num_devices))
 
 
 def largest_cube_of(
@@ -111,12 +135,15 @@ def largest_cube_of(
     num_devices: int,
     hardware: Hardware | str,
     memory_limit: float | None = None,
+    num_hosts: int = 1,
+    mesh_impl: str = "auto",
     *,
     progress: bool = True,
 ) -> tuple[int, Found] | None:
     """Does the same as `largest_cube`, for a `TrainingStep` with images of any size."""
     check_count("num_devices", num_devices)
-    at = _searcher(step, num_devices, hardware, memory_limit, progress=False)
+    connected = _check_connected(num_devices, num_hosts, mesh_impl)
+    at = _searcher(step, num_devices, hardware, memory_limit, connected, progress=False)
     with tqdm(desc="search", unit="size", file=sys.stderr, disable=not progress) as bar:
 
         def search_at(size: int, every: Sequence[Layout], only: int | None) -> Searched:
@@ -133,12 +160,34 @@ def usable_memory(hardware: Hardware | str, memory_limit: float | None) -> float
     return hardware.memory * hardware.usable if memory_limit is None else memory_limit
 
 
+def _check_connected(num_devices: int, num_hosts: int, mesh_impl: str) -> dict[str, Any]:
+    """Returns the keyword arguments of `search_layouts` for the hosts and the mesh implementation.
+
+    Raises:
+      ConfigError: `num_hosts` does not divide `num_devices`, or the mesh implementation has one device only.
+    """
+    mesh_impl = resolve_mesh_impl(mesh_impl, num_hosts)
+    if mesh_impl == "stacked":
+        raise ConfigError(
+            "mesh_impl is 'stacked', which puts all processors on one device, but search puts one processor on each "
+            "device. Fix: choose placement, collective or auto.",
+            ["mesh_impl"],
+        )
+    Interconnect(ShardGrid.make((num_devices,), num_devices), num_hosts, mesh_impl)  # raises if hosts are unequal
+    return {"num_hosts": num_hosts, "mesh_impl": mesh_impl}
+
+
 def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
     return list(candidates(num_devices, [name for name, _ in volume_of(step)]))
 
 
 def _searcher(
-    step: TrainingStep, num_devices: int, hardware: Hardware | str, memory_limit: float | None, progress: bool
+    step: TrainingStep,
+    num_devices: int,
+    hardware: Hardware | str,
+    memory_limit: float | None,
+    connected: Mapping[str, Any],
+    progress: bool,
 ) -> Callable[..., Searched]:
     """Returns a function (sizes, layouts, maximum number of layouts to rank) -> `Searched`."""
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
@@ -154,7 +203,7 @@ def _searcher(
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
         return search_layouts(
-            shown, Steps(trace, at.part_inputs), kind, step.dtype, memory, recompute=recomputes, only=only
+            shown, Steps(trace, at.part_inputs), kind, step.dtype, memory, recompute=recomputes, only=only, **connected
         )
 
     return search_at

@@ -12,8 +12,10 @@ from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
+from mtf_imaging.jobs.agreement import check_agreement, check_same_data
+from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
-from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count
@@ -31,6 +33,7 @@ from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
 from mtf_imaging.training.optimizers import Adam, Optimizer
 from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.stopping import AgreedStop
 from mtf_imaging.training.task import Inputs, Task
 
 _logger = logging.getLogger(__name__)
@@ -43,7 +46,7 @@ def train(
     model_dir: str | Path,
     optimizer: Optimizer | None = None,
     num_steps: int = 1000,
-    layout: Layout = ONE_PROCESSOR,
+    layout: Layout | str = ONE_PROCESSOR,
     devices: Devices | None = None,
     resolution: Resolution | None = None,
     batch_size: int = 1,
@@ -52,6 +55,7 @@ def train(
     seed: int = 0,
     checkpoint_every: int = 100,
     checkpoints_kept: int = 3,
+    checkpoint_async: bool = False,
     eval_every: int | None = None,
     monitor: str = "lesion",
     profile_steps: str | None = None,
@@ -59,12 +63,15 @@ def train(
     stop: Callable[[], str | None] = lambda: None,
     handle_signals: bool = False,
     progress: bool = True,
-    save_configuration: Callable[[run.Facts], str] | None = None,
+    save_configuration: Callable[[run.Facts, Layout], str] | None = None,
 ) -> dict[str, float]:
     """Trains a network, or resumes the run in the folder exactly where it stopped.
 
     The function writes checkpoints, `losses.csv`, `progress.png` and TensorBoard events to the folder of the run. With
     held-out cases, it also writes their scores and the best checkpoint.
+
+    If the program runs as several processes, every process makes the same call. Process 0 writes all files and shows
+    the progress.
 
     Args:
       task: the network and its loss.
@@ -72,8 +79,9 @@ def train(
       model_dir: the folder of the run.
       optimizer: the optimizer; None for Adam.
       num_steps: total number of steps of the run, including the steps of earlier calls.
-      layout: the mesh of processors and the dimensions to split over it.
-      devices: the devices that compute; None for the devices of this process.
+      layout: the mesh of processors and the dimensions to split over it. "auto" selects the layout with the shortest
+        predicted step, with one processor for each process or device.
+      devices: the devices that compute; None for the devices of this process, or of all processes of the program.
       resolution: voxels along x, y and z; None for the resolution of the data.
       batch_size: images in a step, summed over all processors.
       micro_batches: number of equal pieces of a batch. The pieces are computed one after the other, so a step needs the
@@ -82,6 +90,8 @@ def train(
       seed: the seed of weights, data order and random operations.
       checkpoint_every: number of steps between checkpoints.
       checkpoints_kept: number of most recent checkpoints to keep.
+      checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
+        for a copy of all variables.
       eval_every: number of steps between evaluations of held-out cases; None for `checkpoint_every`.
       monitor: the measure of held-out cases that selects the best checkpoint; higher is better.
       profile_steps: steps to trace for TensorBoard's profiler, such as "10:13" for steps 10, 11 and 12.
@@ -90,8 +100,8 @@ def train(
         that reason.
       handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C stop the run in the same way; only in the main thread.
       progress: whether to show progress bars.
-      save_configuration: a function that is called once, before the first step, with facts about the data. It writes
-        the configuration to the folder of the run and returns its text for TensorBoard.
+      save_configuration: a function that process 0 calls once, before the first step, with facts about the data and the
+        layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
 
     Returns:
       The loss and the measures of the last step; an empty dict if no steps are left or `dry_run` is set.
@@ -99,6 +109,7 @@ def train(
     Raises:
       Interrupted: the run was asked to stop and has saved a checkpoint; the same call resumes it.
       ConfigError, DataError, LayoutError, CheckpointError: an argument or a folder is invalid.
+      ClusterError: another process or a server is lost.
       TrainingError: the loss is not finite.
       OutOfMemoryError: a device has too little memory for the step.
     """
@@ -109,39 +120,54 @@ def train(
     check_choice("dtype", dtype, DTYPES)
     devices = devices or Devices()
     traced = None if profile_steps is None else parse_steps(profile_steps, num_steps)
+    arguments = {"optimizer": optimizer, "num_steps": num_steps, "devices": devices, "resolution": resolution}
+    arguments |= {"batch_size": batch_size, "micro_batches": micro_batches, "dtype": dtype, "seed": seed}
+    arguments |= {"checkpoint_every": checkpoint_every, "checkpoint_async": checkpoint_async, "eval_every": eval_every}
+    arguments |= {"monitor": monitor, "dry_run": dry_run, "model_dir": str(model_dir)}
     with contextlib.ExitStack() as stack:
         if handle_signals:
             signals, own_stop = stack.enter_context(StopSignals()), stop
             stop = lambda: signals.reason() or own_stop()  # noqa: E731
+        group = devices.join()
+        check_agreement(group, task, **arguments)
+        progress = progress and group.is_first
+        stop = AgreedStop(stop, group)
         if not dry_run:  # a dry run writes nothing, so it needs no lock
-            stack.enter_context(run.held(model_dir))
-        stack.enter_context(devices.joined(layout))
+            group.first(lambda: _lock(stack, model_dir))
 
         data = as_training_data(data)
         fold = folds.resolve_fold(data, model_dir)
         data = fold.data if fold else data
+        if layout == AUTO:
+            step = TrainingStep(
+                task, optimizer or Adam(), data.sizes(resolution), batch_size, micro_batches, dtype, seed
+            )
+            layout = choose_layout(step, devices, group)
+        layout = Layout.of(layout)
+        stack.enter_context(devices.joined(layout))
         sizes = data.sizes(resolution)
         step = TrainingStep(task, optimizer or Adam(), sizes, batch_size, micro_batches, dtype, seed)
         batches = _batches_of(data, step)
         if not dry_run:  # report mistakes in the folders before the network is built
             first = batches(0)
-            if not data.is_records:  # mistakes in a custom data set show up with the first batch
-                next(first)
-        held_out = open_held_out(data, step, monitor)
+            # Mistakes in a custom data set show up with the first batch.
+            check_same_data(group, data, None if data.is_records else next(first))
+        held_out = open_held_out(data, step, monitor, progress)
         with building("building the step", progress=progress):
             built = step.build(layout, devices.mesh_impl)
         if dry_run:
-            print(text(explain_step(step, layout), colors=use_colors()))
-            print(f"\n{describe_slices(built.network, step.part_inputs)}")
+            if group.is_first:
+                print(text(explain_step(step, layout), colors=use_colors()))
+                print(f"\n{describe_slices(built.network, step.part_inputs)}")
             return {}
 
         program, folder = built.program, Path(model_dir)
-        checkpoints = Checkpoints(model_dir, program, checkpoint_every, checkpoints_kept)
-        tables = {"every": [checkpoint_every, eval_every], "num_steps": num_steps, "best_by": monitor}
-        observers: list[Observer] = [
-            LossLog(folder / "losses.csv"),
-            curves.Progress(folder / curves.NAME, folder / "losses.csv", folder / EVAL / "scores.csv", **tables),
-        ]
+        checkpoints = Checkpoints(model_dir, program, checkpoint_every, checkpoints_kept, checkpoint_async)
+        observers: list[Observer] = []  # in process 0, they write files
+        if group.is_first:
+            tables = {"every": [checkpoint_every, eval_every], "num_steps": num_steps, "best_by": monitor}
+            names = folder / curves.NAME, folder / "losses.csv", folder / EVAL / "scores.csv"
+            observers += [LossLog(folder / "losses.csv"), curves.Progress(*names, **tables)]
         if held_out:
             options: dict[str, Any] = {
                 "layout": layout,
@@ -149,24 +175,33 @@ def train(
                 "model_dir": model_dir,
                 "monitor": monitor,
             }
-            options |= {"every": eval_every, "num_steps": num_steps, "stop": stop, "progress": progress}
+            options |= {"every": eval_every, "num_steps": num_steps, "stop": stop.now, "progress": progress}
             observers.append(make_evaluator(held_out, step, program, checkpoints, **options))
-        elif (folder / EVAL).is_dir():
+        elif group.is_first and (folder / EVAL).is_dir():
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
         checkpoints.restore()
+
+        def save_facts() -> str:
+            facts = _facts(data, sizes, fold)
+            configuration = save_configuration(facts, layout) if save_configuration else str(step)
+            facts.save(model_dir)
+            if fold:
+                fold.save(model_dir)
+            return configuration
+
         # Write these files only after the checkpoint is restored: a configuration that does not match the run's
         # checkpoints must not replace the old one.
-        facts = _facts(data, sizes, fold)
-        configuration = save_configuration(facts) if save_configuration else str(step)
-        facts.save(model_dir)
-        if fold:
-            fold.save(model_dir)
-        texts = {"layout": describe_run(built.network, step.part_inputs), "config": "\n".join(fenced(configuration))}
-        rate = step.optimizer.learning_rate
-        observers.insert(1, TrainingEvents(folder / TRAIN, learning_rate=rate, batch_size=batch_size, texts=texts))
-        if traced:
-            observers.append(StepTrace(folder / TRAIN, traced))
+        configuration = group.first(save_facts)
+        if group.is_first:
+            texts = {
+                "layout": describe_run(built.network, step.part_inputs),
+                "config": "\n".join(fenced(configuration)),
+            }
+            rate = step.optimizer.learning_rate
+            observers.insert(1, TrainingEvents(folder / TRAIN, learning_rate=rate, batch_size=batch_size, texts=texts))
+            if traced:
+                observers.append(StepTrace(folder / TRAIN, traced))
         return loop.train(
             program=program,
             step=built,
@@ -177,6 +212,11 @@ def train(
             observers=observers,
             progress=progress,
         )
+
+
+def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
+    """Locks the folder of a run until the stack is closed."""
+    stack.enter_context(run.held(model_dir))
 
 
 def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Iterator[dict]]:

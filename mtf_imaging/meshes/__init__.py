@@ -66,8 +66,8 @@ def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.Layou
     """
     if joined is None:
         raise ConfigError(
-            "mesh_impl 'collective' needs several processes, but this process runs alone. Fix: start the program with a "
-            "launcher that sets TF_CONFIG, and call mi.meshes.join() before any other use of TensorFlow.",
+            "mesh_impl 'collective' needs several processes, but this process runs alone. Fix: start the program with "
+            "a launcher that sets TF_CONFIG, and call mi.meshes.join() before any other use of TensorFlow.",
             ["mesh_impl"],
         )
     num, sizes = joined.processes.num, [size for _, size in layout.mesh_shape]
@@ -75,8 +75,8 @@ def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.Layou
     if num % shards or (shards < num and shards < layout.processors):
         raise ConfigError(
             f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: its {layout.processors} "
-            f"processors make at most {shards} equal boxes. Fix: choose a mesh_shape whose sizes multiply to {num} or a "
-            f"multiple of it, or start {shards} processes.",
+            f"processors make at most {shards} equal boxes. Fix: choose a mesh_shape whose sizes multiply to {num} "
+            f"or a multiple of it, or start {shards} processes.",
             ["mesh_shape"],
         )
     spare = ((_SPARE, num // shards),) if shards < num else ()

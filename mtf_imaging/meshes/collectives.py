@@ -18,13 +18,16 @@ _REDUCE = {"SUM": tf.reduce_sum, "MAX": tf.reduce_max, "MIN": tf.reduce_min}
 
 
 def allreduce(
-    stacks: Sequence[tf.Tensor], transport: Transport, axes: Collection[int], reduction: str
+    stacks: Sequence[tf.Tensor], transport: Transport, axes: Collection[int], reduction: str, everywhere: bool = True
 ) -> list[tf.Tensor]:
-    """Reduces ("SUM", "MAX" or "MIN") over the processors that differ only along mesh dimensions `axes`."""
+    """Reduces ("SUM", "MAX" or "MIN") over the processors that differ only along mesh dimensions `axes`.
+
+    `everywhere` states whether most shards read the result; see `Transport.reduce`.
+    """
     axes, local = sorted(set(axes)), transport.grid.local
     if all(local[axis] == 1 for axis in axes):
-        return transport.reduce(stacks, axes, reduction)
-    views = transport.reduce(_reduce_local(stacks, transport, axes, reduction), axes, reduction)
+        return transport.reduce(stacks, axes, reduction, everywhere)
+    views = transport.reduce(_reduce_local(stacks, transport, axes, reduction), axes, reduction, everywhere)
     return _per_shard(lambda view: from_grid(view, local), transport.devices, views)
 
 
@@ -146,10 +149,10 @@ def alltoall(
         assert index is not None
         return pieces[index][position]
 
-    shape = tuple(pieces[0][0].shape)
+    piece_shape = tuple(pieces[0][0].shape)
     groups = transport.groups([axis])
     messages = [
-        Message(source, target, shape, functools.partial(piece_of, source, position))
+        Message(source, target, piece_shape, functools.partial(piece_of, source, position))
         for group in groups
         for position, target in enumerate(group)
         for source in group

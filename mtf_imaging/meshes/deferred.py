@@ -1,8 +1,8 @@
 """Sums over processes that wait until somebody reads the first of them.
 
-The gradients of all weights are summed over processes, and only the update reads them. Their sums are therefore
-collected and carried by a few messages. A message holds gradients that the backward pass computes one after another.
-It is sent as soon as it has all of them, while the backward pass continues.
+The gradients of all weights are summed over processes, and only the update reads them. A few messages therefore carry
+all of them. A message holds gradients that the backward pass computes one after another. It is sent as soon as it has
+all of them, while the backward pass continues.
 """
 
 import itertools

@@ -62,6 +62,10 @@ class ShardGrid:
         along = (range(n) if axis in axes else [at] for axis, (n, at) in enumerate(zip(self.shards, shard)))
         return [self.shard_number(at) for at in itertools.product(*along)]
 
+    def groups(self, axes: Collection[int]) -> list[list[int]]:
+        """Groups the numbers of shards that differ only along mesh dimensions `axes`, in ascending order."""
+        return [self.group(at, axes) for at in self.first_members(self.shard_coordinates(), axes)]
+
     def shard_number(self, shard: Sequence[int]) -> int:
         """Returns the number of the shard at the given coordinates."""
         number = 0

@@ -196,8 +196,8 @@ class ShardMeshImpl(_Protocol):
           summed_axes: mesh axes over which results are summed: the axes that split batch or spatial dimensions.
           varying_axes: mesh axes along which results differ: the axes that split dimensions of the result.
           batch_ndims: number of batch dimensions.
-          is_gradient: whether the result is the gradient of a weight, which nobody reads before the update; see
-            `defer`.
+          is_gradient: whether the result is the gradient of a weight, which only the update reads; see
+            `sum_gradient`.
 
         Returns:
           A laid-out tensor with the sum.
@@ -214,18 +214,20 @@ class ShardMeshImpl(_Protocol):
             return self._deferred.add(stacks, summed_axes)
         return LaidOutTensor(self.transport.reduce(stacks, summed_axes, "SUM", everywhere=not is_gradient))
 
-    def defer(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
-        """Defers the sum of a gradient over processes, so that a few messages carry all gradients.
+    def sum_gradient(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
+        """Returns the sum of the gradient of a weight, which only the update reads.
+
+        Within this process, the device that keeps the weight sums the gradient. Between processes, the sum is deferred,
+        so that a few messages carry all gradients.
 
         Args:
           lazy: the sum.
-
-        Returns:
-          A `DeferredSum`.
         """
-        x = lazy.laid_out_input
-        self._record("sum", lazy.mesh_axes, x)
-        return self._deferred.add(collectives.sum_local(x.tensor_list, self.transport, lazy.mesh_axes), lazy.mesh_axes)
+        stacks, axes = lazy.laid_out_input.tensor_list, lazy.mesh_axes
+        self._record("sum", axes, lazy.laid_out_input)
+        if self.transport.is_between_processes:
+            return self._deferred.add(collectives.sum_local(stacks, self.transport, axes), axes)
+        return LaidOutTensor(collectives.allreduce(stacks, self.transport, axes, "SUM", everywhere=False))
 
     # Communication; `mtf.MeshImpl` documents these methods.
 

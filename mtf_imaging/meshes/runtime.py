@@ -1,8 +1,9 @@
 """The runtime of several processes that run one program: joins them, watches them, and names a process that is lost.
 
 TensorFlow's own collective runtime carries the messages. It waits forever for a process that was lost, and its errors
-name no process. A thread therefore contacts the other processes periodically. If one of them does not answer, the
-thread aborts all exchanges, and the error names the process.
+name no process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
+threads of `mtf_imaging.peers` watch the other processes. If one of them is lost, or all wait for each other, the
+exchanges of this process are aborted, and the error names the process.
 """
 
 import contextlib
@@ -11,27 +12,37 @@ import importlib.metadata
 import logging
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import abort_collectives, start_collectives
 from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
+from mtf_imaging.heartbeats import check_own_port
 from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.devices import PROCESS_JOB
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.peers import Lost, Peers, check_own_port
+from mtf_imaging.peers import Peers
 from mtf_imaging.processes import Processes, find_processes
 
 _logger = logging.getLogger(__name__)
-_FIX = (
-    "The checkpoints are intact. Fix: start all processes again; training resumes from the last checkpoint. A launcher "
-    "with restarts does this by itself."
+# TensorFlow's errors after the loss of a process. Other errors are those of the program itself.
+_LOSSES = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+    tf.errors.UnknownError,
 )
+_ABORTED = "Collective ops is aborted by: "
 _GRACE = 5.0  # seconds for the main thread to end after the exchanges were aborted
+_NAMES = 4  # processes to name in a message
 _runtime: "Runtime | None" = None
 
 
@@ -50,21 +61,28 @@ class Runtime:
     def __init__(self, processes: Processes, communication: str = "auto") -> None:
         self.processes, self.communication = processes, communication
         self._numbers = Numbers()
+        self._gathers: dict[tuple[int, ...], Callable[..., tf.Tensor]] = {}
+        self._num_gathers = 0
         check_own_port(processes)
-        grow_memory()
-        _use_own_gpu(processes)
-        self._peers = Peers(processes, self._end)
-        self._peers.wait_in_background()
+        self._peers = Peers(processes, self._end)  # keeps the port until TensorFlow opens it
         try:
+            grow_memory()
+            _use_own_gpu(processes)
             start_collectives(PROCESS_JOB, [str(address) for address in processes.addresses], processes.index)
+            self._peers.meet()
         except (tf.errors.OpError, RuntimeError) as error:
+            self._peers.close()
             raise ConfigError(
                 f"{processes.name(processes.index)} cannot start its exchanges: {reason(error)}. Fix: join the "
                 "processes before any other use of TensorFlow, and give each process a free port."
-            ) from error
+            ) from None
+        except MtfImagingError:
+            self._peers.close()
+            raise
         self.device = _own_device(processes.index)
-        self._check_same_program()
-        self._peers.watch()
+        version = importlib.metadata.version("mtf_imaging")
+        self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": version})
+        self._peers.start()
 
     def transport(self, mesh_sizes: Sequence[int], communication: str | None = None) -> BetweenProcesses:
         """Returns the transport of a mesh with one shard for each process.
@@ -88,18 +106,9 @@ class Runtime:
         Raises:
           ConfigError: a fact differs. Every process raises the same error.
         """
-        digests = np.stack([_digest(text) for text in facts.values()])
-        every = self._gather(digests)
-        for title, column in zip(facts, np.moveaxis(every, 1, 0), strict=True):
-            values = [bytes(row) for row in column]
-            most = max(values, key=values.count)
-            others = [self.processes.name(i) for i, value in enumerate(values) if value != most]
-            if others:
-                raise ConfigError(
-                    f"the processes disagree about {title}: {' and '.join(others)} differ from "
-                    f"{self.processes.name(values.index(most))}. Fix: start all processes with the same code, command "
-                    "line, files and data."
-                )
+        # Processes with different code may compare different facts, whose digests cannot be gathered.
+        self._compare({"what to compare": "\n".join(facts)})
+        self._compare(facts)
 
     def barrier(self) -> None:
         """Waits until all processes have called this method equally often."""
@@ -107,10 +116,26 @@ class Runtime:
 
     def broadcast(self, text: str) -> str:
         """Returns the text that process 0 passes, in every process."""
-        data = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-        size = int(self._gather(np.array([[len(data)]], np.int32))[0, 0, 0])
-        mine = np.resize(data, [1, size]) if len(data) and self.processes.is_first else np.zeros([1, size], np.int32)
-        return bytes(self._gather(mine)[0, 0].astype(np.uint8)).decode() if size else ""
+        return self.gather(text if self.processes.is_first else "")[0]
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        """Returns the int32 numbers of all processes, [process, number], in one exchange.
+
+        Args:
+          numbers: the numbers of this process; all processes pass equally many.
+        """
+        return self._gather(np.array([numbers], np.int32))[:, 0]
+
+    def gather(self, text: str) -> list[str]:
+        """Returns the texts of all processes, by their numbers. If all texts are empty, this is one small exchange."""
+        data = np.frombuffer(text.encode(), np.uint8)
+        sizes = self._gather(np.array([[len(data)]], np.int32))[:, 0, 0]
+        if not sizes.any():
+            return [""] * len(sizes)
+        row = np.zeros([1, 1 << int(sizes.max() - 1).bit_length()], np.int32)  # few sizes, because each is compiled
+        row[0, : len(data)] = data
+        every = self._gather(row)[:, 0]
+        return [bytes(codes[:size].astype(np.uint8)).decode() for codes, size in zip(every, sizes, strict=True)]
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -123,42 +148,80 @@ class Runtime:
             try:
                 yield
             except tf.errors.OpError as error:
-                if isinstance(error, tf.errors.ResourceExhaustedError):
-                    raise
-                lost = self._peers.find_lost(self.processes.timeout)
-                if lost is None:
-                    raise
-                raise ClusterError(f"{lost}. {_FIX}") from error
+                raise self._explained(error) from None
+
+    def _explained(self, error: tf.errors.OpError) -> Exception:
+        """Returns the error to raise for an error of TensorFlow in a call."""
+        text = str(error)
+        cause = text.partition(_ABORTED)[2].partition("\n")[0]
+        if isinstance(error, _LOSSES):
+            lost = self._peers.find_lost()
+            if lost is not None:
+                return ClusterError(lost)
+        elif not cause:
+            return error  # of the program itself
+        failure = (
+            f"{self.processes.name(self.processes.index)}: an exchange with others failed: "
+            f"{(cause or reason(error)).removesuffix('.')}. Fix: check that all processes run the same program on "
+            "inputs of the same shapes."
+        )
+        self._peers.tell(failure)
+        return ClusterError(failure)
+
+    def _compare(self, facts: Mapping[str, str]) -> None:
+        """Compares the same number of facts in all processes."""
+        every = self._gather(np.stack([_digest(text) for text in facts.values()]))
+        for title, column in zip(facts, np.moveaxis(every, 1, 0), strict=True):
+            values = [bytes(row) for row in column]
+            most = max(values, key=values.count)
+            others = [self.processes.name(i) for i, value in enumerate(values) if value != most]
+            if others:
+                names = others[:_NAMES] + [f"{len(others) - _NAMES} more"] * (len(others) > _NAMES)
+                verb = "differ" if len(others) > 1 else "differs"
+                raise ConfigError(
+                    f"the processes disagree about {title}: {' and '.join(names)} {verb} from "
+                    f"{self.processes.name(values.index(most))}. Fix: start all processes with the same code, command "
+                    "line, files and data."
+                )
 
     def _gather(self, rows: np.ndarray) -> np.ndarray:
         """Returns the equal-shaped int32 arrays of all processes, stacked by their numbers."""
+        if rows.shape not in self._gathers:
+            self._gathers[rows.shape] = self._make_gather(rows.shape)
+        self._num_gathers += 1
+        turn = tf.constant(self._num_gathers % 2, tf.int32)
+        with self.watched():
+            return self._gathers[rows.shape](tf.constant(rows[None], tf.int32), turn).numpy()
+
+    def _make_gather(self, shape: tuple[int, ...]) -> Callable[..., tf.Tensor]:
+        """Returns the compiled function that gathers arrays of a shape."""
         grid = ShardGrid.make([self.processes.num], self.processes.num)
         host = _own_device(self.processes.index, "CPU")
         transport = BetweenProcesses(grid, self.processes.index, host, self._numbers, "ring")
-        transport.keys.alternate(tf.constant(0))
-        with self.watched():
-            (every,) = transport.gather([tf.constant(rows[None], tf.int32)], 0, 0)
-            return every.numpy()
 
-    def _check_same_program(self) -> None:
-        """Checks versions, which must agree before anything else does."""
-        version = importlib.metadata.version("mtf_imaging")
-        try:
-            self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": version})
-        except tf.errors.OpError as error:
-            raise ClusterError(f"the processes cannot exchange messages: {reason(error)}. {_FIX}") from error
+        def gather(rows: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+            transport.begin(turn)
+            (every,) = transport.gather([rows], 0, 0)
+            return every
 
-    def _end(self, lost: Lost) -> None:
+        signature = [tf.TensorSpec([1, *shape], tf.int32), tf.TensorSpec([], tf.int32)]
+        with tf.device(host):
+            return tf.function(gather, autograph=False).get_concrete_function(*signature)
+
+    def _end(self, lost: str) -> None:
         """Ends the exchanges of this process, and then the process, from the thread that watches the others."""
-        abort_collectives(f"{lost}. {_FIX}")
+        abort_collectives(lost)
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             if not self._peers.is_in_call:
                 return  # the main thread has received the error
             time.sleep(0.05)
-        # The main thread is blocked inside TensorFlow, where no exception can reach it.
-        sys.stdout.flush()
-        os.write(2, f"\nmtf-imaging: {lost}. {_FIX}\n".encode())
+        # The main thread is blocked inside TensorFlow, where no exception can reach it. It may also be blocked by
+        # standard output, which must not keep this thread waiting.
+        os.write(2, f"\nmtf-imaging: {lost}\n".encode())
+        flush = threading.Thread(target=sys.stdout.flush, daemon=True)
+        flush.start()
+        flush.join(1.0)
         os._exit(1)
 
 
@@ -175,8 +238,8 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
       The `Runtime`; None if this process runs alone.
 
     Raises:
-      ConfigError: a variable is malformed, a port is in use, or the processes run different versions.
-      ClusterError: a process does not start in time.
+      ConfigError: a variable is malformed, the port is in use, or the processes have different lists or versions.
+      ClusterError: a process does not start in time, or ends.
     """
     global _runtime
     if _runtime is None:
@@ -186,6 +249,31 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
         _runtime = Runtime(processes, communication)
         _logger.info("joined %d processes on %d hosts", processes.num, processes.num_hosts)
     return _runtime
+
+
+@contextlib.contextmanager
+def rehearse(processes: Processes) -> Iterator[None]:
+    """Builds programs within the block as one of several processes would, without the others.
+
+    The programs have the graphs of that process, but cannot be called.
+
+    Args:
+      processes: the processes, and the number of the one to build for.
+    """
+    global _runtime
+    before, _runtime = _runtime, _Rehearsal(processes)
+    try:
+        yield
+    finally:
+        _runtime = before
+
+
+class _Rehearsal(Runtime):
+    """A runtime that exchanges nothing."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes, self.communication = processes, "ring"
+        self.device, self._numbers = "/device:CPU:0", Numbers()
 
 
 def current() -> Runtime | None:

@@ -61,7 +61,7 @@ class Transport(abc.ABC):
         """Whether other processes compute some of the shards."""
         return len(self.numbers) < self.grid.num_shards
 
-    def begin(self, turn: tf.Tensor | None) -> None:  # noqa: B027 - within one process there is nothing to do
+    def begin(self, turn: tf.Tensor | None) -> None:  # noqa: B027  most transports have nothing to begin
         """Begins the graph of a program.
 
         Args:
@@ -100,7 +100,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def gather(self, values: Sequence[tf.Tensor], axis: int, dim: int) -> list[tf.Tensor]:
-        """Concatenates the values of shards that differ only along mesh dimension `axes`; each of them gets the result.
+        """Concatenates the values of shards that differ only along mesh dimension `axis`; each of them gets the result.
 
         Args:
           values: a tensor for each shard of this process, all of one shape.

@@ -84,8 +84,8 @@ class Lowering(mtf.Lowering):
 
         if isinstance(laid_out_tensor, LaidOutTensor):
             laid_out_tensor = canonical(laid_out_tensor)
-        elif self.is_gradient(tensor) and mesh_impl.transport.is_between_processes:
-            laid_out_tensor = canonical(mesh_impl.defer(laid_out_tensor))
+        elif self.is_gradient(tensor):
+            laid_out_tensor = canonical(mesh_impl.sum_gradient(laid_out_tensor))
         elif isinstance(laid_out_tensor, mtf.LazyAllreduceSum):
             laid_out_tensor = CanonicalSum(laid_out_tensor, canonical)
         super().set_tensor_lowering(tensor, laid_out_tensor)

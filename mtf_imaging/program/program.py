@@ -56,6 +56,7 @@ class Program(tf.Module):
       part_of: (dimension name, number of micro-batches) if a call computes one of several micro-batches, else None.
         Such a program is called with `call_part`. Its random operations draw the same values as one call on the
         whole batch would.
+      may_repeat: whether processors may do the same work without a warning.
 
     Attributes:
       layout: the `Layout`.
@@ -84,6 +85,7 @@ class Program(tf.Module):
         *,
         updates: str = "all",
         part_of: tuple[str, int] | None = None,
+        may_repeat: bool = False,
     ) -> None:
         super().__init__(name=name)
         self._inputs = {key: tracing.Input(key, spec) for key, spec in inputs.items()}
@@ -134,7 +136,7 @@ class Program(tf.Module):
         self._join = self._make_join(turn)
         for change in self.changes:
             _log_change(change)
-        if self._repeated:
+        if self._repeated and not may_repeat:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': all processors along it do the same work",
                 self.layout.rules_string,

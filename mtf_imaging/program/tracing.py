@@ -70,7 +70,6 @@ class _Input(mtf.Operation):
         super().__init__([], mesh=mesh, name=name)
         self._tensor = tensor
         self._outputs = [mtf.Tensor(self, shape, tensor.dtype)]
-        self._splittable_dims, self._unsplittable_dims = self._initialize_all_dimensions_as_splittable()
 
     def lower(self, lowering: mtf.Lowering) -> None:
         (x,) = self.outputs

@@ -52,7 +52,8 @@ class HeldOutLoss:
 
     def _of_batch(self, batch: Any) -> Any:
         if self._count == 1:
-            return self._program(**batch).numpy()
-        whole = self._sums(batch)
-        losses = [self._program.call_part(i, **inputs, **whole).numpy() for i, inputs in enumerate(batch)]
+            return self._program.call_slices(**self._program.cut(**batch)).numpy()
+        slices = self._sums.cut(batch)
+        whole = self._sums(slices)
+        losses = [self._program.call_slices(i, **inputs, **whole).numpy() for i, inputs in enumerate(slices)]
         return np.mean(losses, dtype=np.float64)

@@ -47,7 +47,8 @@ def train(
       checkpoints: the `Checkpoints` of the program. To resume a run, restore them before.
       observers: the `Observer`s of the run. Their `begin` and `close` are called even if no steps are left.
       step: the function to call with the inputs of a batch; defaults to the program.
-      stop: a function that is called before each step. If it returns a string, the run stops for that reason.
+      stop: a function that is called before each step. If it returns a string, the run stops for that reason. If
+        several processes have joined, it returns the same value in all of them; see `training.stopping`.
       progress: whether to show a progress bar.
 
     Returns:
@@ -79,8 +80,10 @@ def train(
                 done = number + 1
                 if done % checkpoints.every == 0 or done == num_steps:
                     checkpoints.save_once()
+        checkpoints.wait()
         _check_stop(stop, num_steps, start, checkpoints)  # an observer may have skipped work because of the stop
     finally:
+        checkpoints.close()
         for observer in observers:
             observer.close()
     return measures
@@ -93,6 +96,7 @@ def _check_stop(stop: Callable[[], str | None], number: int, start: int, checkpo
         return
     if number > start:
         checkpoints.save_once()
+        checkpoints.wait()
     raise Interrupted(
         f"{why}: stopped after {number} steps; last checkpoint: {checkpoints.last or 'none'}. "
         "Start the run again to resume it."

@@ -56,11 +56,19 @@ class SumsOverBatch:
         """Removes the sums from a dict of inputs and returns them."""
         return [tensors.pop(name) for name in self.specs]
 
-    def __call__(self, parts: Sequence[dict[str, Any]]) -> dict[str, tf.Tensor]:
-        """Returns {input name: sum over the whole batch} for a list with the inputs of each micro-batch."""
+    def cut(self, parts: Sequence[dict[str, Any]]) -> list[dict[str, tf.Tensor]]:
+        """Cuts the slices of this process out of the inputs of each micro-batch."""
+        return [self.program.cut(**inputs) for inputs in parts]
+
+    def __call__(self, parts: Sequence[dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
+        """Returns {input name: sum over the whole batch}, as slices of this process.
+
+        Args:
+          parts: the inputs of each micro-batch, as returned by `cut`.
+        """
         if not self.specs:
             return {}
-        values = [self.program.call_part(i, **inputs) for i, inputs in enumerate(parts)]
+        values = [self.program.call_slices(i, **inputs) for i, inputs in enumerate(parts)]
         return {name: tf.add_n(sums) for name, sums in zip(self.specs, zip(*values), strict=True)}
 
 
@@ -124,8 +132,12 @@ class MicroBatches:
 
         # The update needs only the rules for dimensions of the weights.
         dims = {dim.name for v in variables for dim in v.shape.dims}
-        mesh["layout"] = layout.restrict(dims.__contains__)
-        self.program = Program(update, shapes, variables=self.network, **mesh)
+        weights = layout.restrict(dims.__contains__)
+        if self.network.mesh_impl.transport.is_between_processes:
+            # Both programs cut a gradient into the same slices only if they have the same mesh.
+            weights = Layout(layout.mesh_shape, weights.rules)
+        mesh["layout"] = weights
+        self.program = Program(update, shapes, variables=self.network, may_repeat=True, **mesh)
         self._wanted = list(shapes)
         of_each_part = [self._sums.program, self.network] if self._sums.specs else [self.network]
         self.calls: Sequence[tuple[Program, int]] = [(self.program, 1), *((program, count) for program in of_each_part)]
@@ -140,12 +152,13 @@ class MicroBatches:
           Tensors[] by name: "loss" and the task's measures from before the update, as means over the micro-batches.
         """
         with tf.device(self.program.mesh_impl.host):  # sum on the device of the results, not on the default GPU
-            whole, total = self._sums(parts), None
-            for i, inputs in enumerate(parts):
-                result = self.network.call_part(i, **inputs, **whole)
+            slices, total = self._sums.cut(parts), None
+            whole = self._sums(slices)
+            for i, inputs in enumerate(slices):
+                result = self.network.call_slices(i, **inputs, **whole)
                 total = result if total is None else tf.nest.map_structure(tf.add, total, result)
             mean = tf.nest.map_structure(lambda x: x / self._count, total)
-            self.program(**dict(zip(self._wanted, mean["gradients"])))
+            self.program.call_slices(**dict(zip(self._wanted, mean["gradients"])))
             return mean["measures"]
 
 

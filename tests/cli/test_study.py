@@ -1,13 +1,14 @@
 """The study: the commands that it runs, its resumption, and its errors."""
 
 import re
+import subprocess
 
 import numpy as np
 import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, study
-from mtf_imaging.cli.runtime import usage
+from mtf_imaging.cli.runtime import subprocesses, usage
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.metrics import write_metrics
 from tests.cli.test_demo import make_cases
@@ -20,7 +21,8 @@ def lines(monkeypatch):
 
     def run(command, **values):
         asked.append((command, values))
-        assert usage.parse_flags(command, all_commands.load(command), _words(values))
+        own = {name: value for name, value in values.items() if name != "num_processes"}  # which is a flag of launch
+        assert usage.parse_flags(command, all_commands.load(command), _words(own))
         if command == "phantom":
             make_cases(values["output_dir"], values["num_cases"])
         if command == "evaluate":
@@ -69,6 +71,19 @@ def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_p
     assert out.index("32^3") < out.index("64^3")
     assert (tmp_path / "study/study.png").is_file()
     assert (tmp_path / "study/study.csv").read_text().count("\n") == 7
+
+
+def test_trainings_and_evaluations_run_as_several_processes(tmp_path, lines, monkeypatch, capsys):
+    assert run(tmp_path / "study", "--resolutions", "32", "--seeds", "1", "--num_processes", "2") == 0
+    processes = [(command, values.get("num_processes", 1)) for command, values in lines]
+    assert processes == [("phantom", 1), ("convert", 1), ("train", 2), ("evaluate", 2)]
+    started = []
+    monkeypatch.setattr(
+        subprocess, "run", lambda words, env: started.append(words) or subprocess.CompletedProcess([], 0)
+    )
+    subprocesses.run_command("train", num_processes=2, model_dir="run")
+    assert started[0][-7:] == ["launch", "--num_processes", "2", "--", "train", "--model_dir", "run"]
+    assert "$ mtf-imaging launch --num_processes 2 -- train --model_dir run\n" in capsys.readouterr().out
 
 
 def test_a_study_resumes_and_can_be_extended(tmp_path, lines):

@@ -7,6 +7,8 @@ from tensorflow.python.eager import context
 
 import mtf_imaging as mi
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.training.gradients import training_step
+from mtf_imaging.training.optimizers import SGD
 
 mtf = mi.mtf
 
@@ -215,3 +217,47 @@ def _nodes(x, dilation):
 def test_a_graph_does_not_grow_with_the_reach_of_a_halo():
     """The halo reaches 15 slices of one voxel on either side, or one voxel of the next slice."""
     assert _nodes(16, 15) < 1.2 * _nodes(32, 1)
+
+
+def test_a_gradient_is_summed_by_the_device_that_keeps_its_weight():
+    """No device sums all gradients, and no sum is sent to another device."""
+    image = "batch:1,x:16,y:8,z:4,channels:2"
+
+    class Task:
+        def inputs(self, *options, **others):
+            return {"image": image}
+
+        def loss(self, image):
+            for number in range(4):
+                shape = [
+                    *(mtf.Dimension(f"f{name}", 3) for name in "xyz"),
+                    image.shape.dims[-1],
+                    mtf.Dimension("out", 2),
+                ]
+                kernel = mtf.get_variable(image.mesh, f"kernel{number}", shape)
+                bias = mtf.get_variable(image.mesh, f"bias{number}", shape[-1:])
+                image = mi.ops.add_bias(mi.ops.conv3d(image, kernel), bias)
+                image = mtf.rename_dimension(image, "out", "channels")
+            return mtf.reduce_mean(mtf.square(image)), {}
+
+    step = training_step(Task(), SGD(0.1, momentum=0.0))
+    p = mi.Program(step, {"image": image}, "rows:4", "x:rows", "placement")
+    homes = {name: variable.device for name, variable in p.variables.items()}
+    assert len(set(homes.values())) == 4
+    sums = [op for op in p.function.graph.get_operations() if op.type == "AddN" and len(op.inputs) == 4]
+    # The graph has a sum on each device, but only the sum at the home of the weight leads to an assignment.
+    for rank, name in ((6, "kernel"), (2, "bias")):
+        used = {op.device for op in sums if op.outputs[0].shape.rank == rank and _reaches_an_assignment(op)}
+        expected = {device for key, device in homes.items() if key.startswith(name)}
+        assert {device[-5:] for device in used} == {device[-5:] for device in expected}
+
+
+def _reaches_an_assignment(op):
+    seen, todo = set(), [op]
+    while todo:
+        op = todo.pop()
+        if op.type == "AssignSubVariableOp" or op.type == "AssignVariableOp":
+            return True
+        seen.add(op)
+        todo += [user for output in op.outputs for user in output.consumers() if user not in seen]
+    return False

@@ -11,8 +11,9 @@ from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
+from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.plan import make_plan
-from mtf_imaging.planner.cost.step_time import messages, sent_by_device, step_time
+from mtf_imaging.planner.cost.step_time import step_time, traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT, growing_halos
 from mtf_imaging.planner.render.text import text
 from mtf_imaging.program.program import Program
@@ -36,12 +37,14 @@ def plan_of(
     devices=None,
     task=None,
     optimizer=None,
+    num_hosts=1,
+    mesh_impl="placement",
     **network,
 ):
     task = task or LiverTumorSegmentation(UNet3D(**network))
     names, split = [f"device:{n}" for n in range(devices or 512)], Layout.parse(mesh_shape, layout)
     step = TrainingStep(task, optimizer or Adafactor(), (size,) * 3, batch, parts, dtype)
-    return make_plan(step.trace(split, names), split, devices)
+    return make_plan(step.trace(split, names), split, devices, num_hosts=num_hosts, mesh_impl=mesh_impl)
 
 
 def convolutions(plan):
@@ -120,16 +123,90 @@ def test_every_micro_batch_exchanges():
     assert twice.sent((1,), "forward") == 2 * once.sent((1,), "forward"), "an extra forward pass"
 
 
-def test_a_step_consists_of_compute_links_and_latency():
+def test_each_operation_takes_as_long_as_its_arithmetic_or_its_memory():
     plan, h200 = plan_of(128, "rows:8", "x:rows"), find_hardware("h200")
     time = step_time(plan, h200, "bfloat16")
-    assert time.compute == pytest.approx(plan.total(lambda op: op.flops) / (989e12 * 0.3))
-    sums = [e for op in plan.ops for e in op.exchanges if e.kind == "sum"]
-    ring = sum(e.nbytes * 2 * 7 // 8 for e in sums)
-    assert time.links == pytest.approx((plan.sent(plan.interior) + ring + plan.weights_sent) / 450e9)
+    bounds = [(op.flops / (989e12 * 0.3), op.memory_traffic / (4.8e12 * 0.75)) for op in plan.ops]
+    assert time.compute == pytest.approx(sum(arithmetic for arithmetic, memory in bounds if arithmetic > memory))
+    copies = sum(op.halo_copies for op in plan.ops) / (4.8e12 * 0.75)
+    assert copies > 0
+    by_memory = sum(memory for arithmetic, memory in bounds if arithmetic <= memory)
+    assert time.memory == pytest.approx(copies + by_memory)
+    assert time.compute + time.memory > plan.total(lambda op: op.flops) / (989e12 * 0.3)
+    slow = step_time(plan, h200, "float32")
+    assert slow.compute > time.compute
+    assert slow.memory < time.memory, "more operations are limited by arithmetic"
+
+
+def test_the_links_of_placement():
+    """The first device adds up the values of 8 devices; only other sums than gradients travel back."""
+    plan, h200 = plan_of(128, "rows:8", "x:rows"), find_hardware("h200")
+    time = step_time(plan, h200, "bfloat16")
+    sums = [(op, e) for op in plan.ops for e in op.exchanges if e.kind == "sum"]
+    gradients = [e for op, e in sums if op.is_gradient]
+    assert len(gradients) == 2 * (14 + 3 + 1), "filters and biases of all convolutions"
+    direct = sum(7 * e.nbytes * (1 if op.is_gradient else 2) for op, e in sums)
+    assert time.links == pytest.approx((plan.sent(plan.interior) + direct + plan.weights_sent) / 450e9)
     assert time.latency == pytest.approx((plan.count() + len(sums)) * 20e-6)
-    assert time.exchange_share == (time.links + time.latency) / time.total
-    assert step_time(plan, h200, "float32").compute == pytest.approx(time.compute * 989 / 494)
+    assert time.network == 0
+    assert time.exchange_share == (time.links + time.network + time.latency) / time.total
+
+
+def test_the_links_of_the_collective_mesh():
+    """Halos of both directions are one exchange, gradients are 5 sums, and each process has all variables."""
+    options = {"mesh_shape": "rows:8", "layout": "x:rows", "mesh_impl": "collective"}
+    plan, h200 = plan_of(128, **options), find_hardware("h200")
+    whole = plan_of(128, mesh_impl="stacked", devices=1)
+    assert (plan.weights, plan.state, plan.weights_sent, plan.state_sent) == (whole.weights, whole.state, 0, 0)
+    time = step_time(plan, h200, "bfloat16")
+    sums = [(op, e) for op in plan.ops for e in op.exchanges if e.kind == "sum"]
+    gradients = [op for op, _ in sums if op.is_gradient]
+    assert time.latency == pytest.approx((plan.count() / 2 + len(sums) - len(gradients) + 5) * 20e-6)
+    ring = sum(e.nbytes * 2 * 7 / 8 for _, e in sums)
+    assert plan.sent(plan.interior) + ring <= time.links * 450e9 < 1.1 * (plan.sent(plan.interior) + ring)
+
+
+def test_two_hosts_share_the_halos_at_their_border():
+    options = {"mesh_shape": "rows:4", "layout": "x:rows", "mesh_impl": "collective", "base_filters": 4, "depth": 2}
+    one, two = plan_of(32, **options), plan_of(32, num_hosts=2, **options)
+    sums = sum(2 * 3 / 4 * e.nbytes for op in one.ops for e in op.exchanges if e.kind == "sum")
+    halos = sum(e.nbytes for op in one.ops for e in op.exchanges if e.kind == "halo") / 2  # one of two directions
+    assert traffic_totals(one) == (pytest.approx(2 * halos + sums), 0)
+    assert traffic_totals(two) == (pytest.approx(halos + sums), pytest.approx(halos + sums))
+    hardware = find_hardware("h100")
+    times = [step_time(plan, hardware, "bfloat16") for plan in (one, two)]
+    assert (times[0].network, times[1].links) == (0, 0), "the network is always the slowest link"
+    assert times[1].network == pytest.approx((halos + sums) / 25e9)
+    assert times[1].latency == pytest.approx(times[0].latency * 50 / 20)
+
+
+def test_elementwise_operations_read_and_write_every_tensor():
+    """Each is 16^3 voxels of 4 channels in float32, with Adam for 1 variable of each kind."""
+    plan = plan_of(16, base_filters=4, depth=2, dropout_rate=0.0, dtype="float32")
+    one = 16**3 * 4 * 4
+    traffic = {(op.kind, op.phase): op.memory_traffic for op in reversed(plan.ops) if "channels:4" in op.whole}
+    traffic |= {(op.kind, op.phase): op.memory_traffic for op in reversed(plan.ops) if "filters:4" in op.whole}
+    assert traffic["leaky_relu", "forward"] == 2 * one
+    relu = max(op.memory_traffic for op in plan.ops if op.kind == "leaky_relu_dx")
+    assert relu == 3 * one
+    statistics = 4 * 4 * 4  # scale, offset, mean and variance
+    norm = max(op.memory_traffic for op in plan.ops if op.kind == "batch_norm" and op.phase == "forward")
+    assert norm == 2 * (2 * one + statistics)
+    assert {op.memory_traffic for op in plan.ops if op.kind in ("ReshapeOperation", "StopGradient")} == {0}
+
+
+def test_several_slices_on_one_device_share_what_is_not_split():
+    options = {"base_filters": 4, "depth": 2, "dtype": "float32"}
+    whole = plan_of(32, devices=1, **options)
+    together = plan_of(32, "rows:4", "x:rows", devices=1, **options)
+    assert {op.slices for op in together.ops if op.phase == "update"} == {1}
+    updates = [plan.total(lambda op: op.memory_traffic, "update") for plan in (whole, together)]
+    assert updates[0] == updates[1]
+    forward = [plan.total(lambda op: op.memory_traffic, "forward") for plan in (whole, together)]
+    assert forward[1] == pytest.approx(forward[0], rel=0.01)
+    assert whole.total(lambda op: op.halo_copies) == 0
+    # The widened input of up0/conv0, 8 channels, and its copy for the gradient.
+    assert together.total(lambda op: op.halo_copies) > 2 * 2 * 32**3 * 8 * 4
 
 
 def test_processors_of_one_device_send_nothing_over_links():
@@ -142,20 +219,19 @@ def test_processors_of_one_device_send_nothing_over_links():
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=4, **options)
     assert plan.grid.shards == (4, 1)
     halos = [e for op in plan.ops for e in op.exchanges if e.kind == "halo"]
-    assert {axis for e in halos if sent_by_device(e, plan.grid) for axis in e.axes} == {0}
-    assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
+    assert {axis for e in halos if plan.interconnect.load([e]).within for axis in e.axes} == {0}
+    assert all(plan.interconnect.load([e]).within == 2 * e.nbytes for e in halos if e.axes == (0,))
     # With 2 devices, each shard has 2 x 2 processors, and only the two at its face send.
     plan = plan_of(32, "rows:4,cols:2", "x:rows,y:cols", devices=2, **options)
     assert plan.grid.shards == (2, 1)
-    assert all(sent_by_device(e, plan.grid) == 2 * e.nbytes for e in halos if e.axes == (0,))
+    assert all(plan.interconnect.load([e]).within == 2 * e.nbytes for e in halos if e.axes == (0,))
 
 
 def test_a_device_sends_each_voxel_to_another_device_once():
     """Slices of 1 voxel, 2 per device, need 3 voxels before: 2 from one device and 1 from the device before it."""
-    grid = ShardGrid.make((8,), 4)
+    connected = Interconnect(ShardGrid.make((8,), 4))
     halo = [Exchange("halo", (0,), 100, distance) for distance in (1, 2, 3)]
-    assert [sent_by_device(exchange, grid) for exchange in halo] == [100, 100, 100]
-    assert [messages(exchange, grid) for exchange in halo] == [1, 0, 1]
+    assert [connected.load([exchange]) for exchange in halo] == [(100, 0, 1), (100, 0, 0), (100, 0, 1)]
 
 
 def test_weights_are_counted_on_the_fullest_device():

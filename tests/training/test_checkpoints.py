@@ -263,3 +263,47 @@ def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
     ):
         checkpoints.save()
     assert checkpoints_module.last_checkpoint(tmp_path) == str(tmp_path / "ckpt-1")
+
+
+def test_a_checkpoint_in_the_background_equals_another(tmp_path):
+    program = linear.program(Adam(0.05), "rows:2", "x:rows")
+    now, later = Checkpoints(tmp_path / "now", program), Checkpoints(tmp_path / "later", program, in_background=True)
+    for inputs in linear.take(3):
+        program(**inputs)
+        later.save_once()
+        now.save_once()
+    expected = {name: value.numpy() for name, value in program.variables.items()}
+    program(**next(linear.take(1)))  # does not change the copy
+    later.wait()
+    assert sorted(path.name for path in (tmp_path / "later").iterdir()) == sorted(
+        path.name for path in (tmp_path / "now").iterdir()
+    )
+    first, second = (tf.train.load_checkpoint(str(tmp_path / name / "ckpt-3")) for name in ("now", "later"))
+    assert first.get_variable_to_dtype_map() == second.get_variable_to_dtype_map()
+    for name in first.get_variable_to_shape_map().keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH"}:
+        np.testing.assert_array_equal(first.get_tensor(name), second.get_tensor(name))
+    assert later.restore() == 3
+    for name, value in program.variables.items():
+        np.testing.assert_array_equal(value.numpy(), expected[name])
+
+
+def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path, monkeypatch, caplog):
+    program = linear.program(Adam(0.05))
+    checkpoints = Checkpoints(tmp_path, program, in_background=True)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints_module.checkpoint_files, "write", fail)
+    message = r"checkpoint of step \d cannot be written: No space left"
+    program(**next(linear.take(1)))
+    checkpoints.save()
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.save()
+    checkpoints.save()
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.wait()
+    checkpoints.wait()  # the error is raised only once
+    checkpoints.save()
+    checkpoints.close()
+    assert "cannot be written: No space left" in caplog.text

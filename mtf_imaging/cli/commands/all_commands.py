@@ -22,6 +22,9 @@ GROUPS = {
     "First steps and help": ("demo", "parameters"),
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
+# Commands that run as several processes that compute together, and commands that any process may run.
+TOGETHER = ("train", "evaluate", "predict")
+ANYWHERE = ("serve", "launch", "parameters")
 
 
 def load(name: str):

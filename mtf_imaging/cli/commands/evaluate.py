@@ -54,7 +54,7 @@ def run(values: flags.FlagValues) -> str:
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.evaluating import evaluate
 
-    setup = configuration.bind()
+    setup = configuration.bind_together()
     evaluate(
         **Job().network,
         **setup.network,

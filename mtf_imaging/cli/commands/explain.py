@@ -18,8 +18,9 @@ REQUIRED = ()
 NOTES = (
     "The numbers come from a model of one training step. Memory and exchanges follow from the geometry of the layout; "
     "times follow from a few properties of the hardware, which are printed. To measure a step, run bench.",
+    "explain assumes one device per processor, or one device for all processors with --mesh_impl stacked. With "
+    "--num_hosts, auto is collective.",
 )
-IDLE = {"mesh_impl": "explain assumes one device per processor."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -55,7 +56,8 @@ def run(values: flags.FlagValues) -> str | None:
     setup = configuration.bind()
     planning_flags.check_devices(setup, values.num_devices)
     step = bound_step(setup, values.data_dir)
-    explained = explain_step(step, setup.parsed_layout, hardware_of(values.hardware))
+    hardware = hardware_of(values.hardware)
+    explained = explain_step(step, setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:

@@ -43,7 +43,7 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.predicting import predict
 
-    setup = configuration.bind()
+    setup = configuration.bind_together()
     predict(
         **Job().network,
         **setup.network,

@@ -14,7 +14,7 @@ NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",
 )
-IDLE = dict.fromkeys(("mesh_shape", "layout", "mesh_impl"), "search tries all layouts for --num_devices devices.")
+IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --num_devices devices.")
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -47,7 +47,7 @@ def run(values: flags.FlagValues) -> str | None:
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
     sizes = (16, 16, 16) if values.max_resolution else None  # any sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes)
-    devices = values.num_devices, hardware, limit
+    devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
     on = values.num_devices, hardware, usable_memory(hardware, limit)
     if values.max_resolution:
         largest = largest_cube_of(step, *devices)

@@ -45,6 +45,13 @@ def define_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_multi_string("gin_param", [], "NAME=VALUE; may be repeated.", flag_values=values)
+    flags.DEFINE_integer(
+        "num_processes",
+        1,
+        "Number of processes of each training and evaluation, as in launch; the layout must use all of them.",
+        lower_bound=1,
+        flag_values=values,
+    )
 
 
 def run(values: flags.FlagValues) -> str:
@@ -74,6 +81,7 @@ class _CommandLines:
     def __init__(self, values: flags.FlagValues, total: int):
         self._values, self._total, self._trained = values, total, 0
         self._began = 0.0
+        self._launch = {"num_processes": values.num_processes} if values.num_processes > 1 else {}
         self._job = {"gin_file": values.gin_file, "gin_param": values.gin_param}
 
     def say(self, text: str) -> None:
@@ -89,7 +97,7 @@ class _CommandLines:
         steps = {} if self._values.num_steps is None else {"num_steps": self._values.num_steps}
         say(f"Training {self._trained + 1} of up to {self._total}{self._time_left()}.")
         self._trained += 1
-        run_command("train", data_dir=data_dir, model_dir=model_dir, seed=seed, **steps, **self._job)
+        run_command("train", data_dir=data_dir, model_dir=model_dir, seed=seed, **steps, **self._job, **self._launch)
 
     def _time_left(self) -> str:
         """Estimates the remaining time from the previous trainings, which had the same or lower resolutions."""
@@ -100,7 +108,7 @@ class _CommandLines:
         return f" (about {max(1, round(seconds / 60))} min left)"
 
     def evaluate(self, model_dir: Path, input_dir: Path, output_dir: Path) -> None:
-        run_command("evaluate", model_dir=model_dir, input_dir=input_dir, output_dir=output_dir)
+        run_command("evaluate", model_dir=model_dir, input_dir=input_dir, output_dir=output_dir, **self._launch)
 
 
 def _numbers(name: str, words: list[str]) -> list[int]:

@@ -11,6 +11,7 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.jobs import run as run_folder
 from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.processes import find_processes
 
 SUMMARY = "trains a network under a layout, or resumes a run that was stopped."
 EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3d_demo --gin_file 4x4"
@@ -89,7 +90,7 @@ def run(values: flags.FlagValues) -> str:
         **{name: f"train.{name}" for name in ("num_steps", "seed", "fold", "num_folds", "splits_file")},
     )
     with StopSignals() as signals:
-        if not values.dry_run:
+        if not values.dry_run and find_processes() is None:
             with run_folder.held(values.model_dir):  # fails before TensorFlow is imported
                 pass
         _check_records(values, configuration)
@@ -98,7 +99,7 @@ def run(values: flags.FlagValues) -> str:
         from mtf_imaging.cli.config.training_settings import training_arguments
         from mtf_imaging.jobs.training import train
 
-        setup = configuration.bind()
+        setup = configuration.bind_together()
         arguments = training_arguments(setup, values.data_dir, values.eval_dir)
         train(
             **arguments,
@@ -106,7 +107,7 @@ def run(values: flags.FlagValues) -> str:
             dry_run=values.dry_run,
             stop=signals.reason,
             profile_steps=values.profile_steps,
-            save_configuration=lambda facts: save_config(values.model_dir, facts, setup),
+            save_configuration=lambda facts, layout: save_config(values.model_dir, facts, setup, layout),
         )
     if values.dry_run:
         return after_dry_run(values)

@@ -8,10 +8,12 @@ from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
 
 
 def define(values: flags.FlagValues) -> None:
-    """Defines --hardware, --num_devices and --data_dir."""
+    """Defines --hardware, --num_devices, --num_hosts and --data_dir."""
     text = f"Kind of device: {', '.join(HARDWARE)}; or your own gin file (docs/guides/gpus.md)."
     flags.DEFINE_string("hardware", None, text, flag_values=values)
     flags.DEFINE_integer("num_devices", None, "Number of devices.", lower_bound=1, flag_values=values)
+    text = "Number of hosts; each has the same number of devices."
+    flags.DEFINE_integer("num_hosts", 1, text, lower_bound=1, flag_values=values)
     flags.DEFINE_string("data_dir", None, "Folder of records or other data; sets the resolution.", flag_values=values)
 
 

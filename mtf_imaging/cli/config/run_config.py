@@ -11,6 +11,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.jobs.run import Facts
+from mtf_imaging.layout import Layout
 
 _logger = logging.getLogger(__name__)
 _TASK = re.compile(r"^(?:mtf_imaging\.)?job\.task = @(\S+)\(\)$", re.MULTILINE)
@@ -38,13 +39,14 @@ def check_task(config: str | Path) -> None:
         )
 
 
-def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup) -> str:
+def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup, layout: Layout) -> str:
     """Saves the bound and the used parameters of a run, and warns if they differ from those of the last call.
 
     Args:
       model_dir: the folder of the run.
       facts: the settings that follow from the data.
       setup: the setup of the job.
+      layout: the layout of the run.
 
     Returns:
       The saved text.
@@ -53,10 +55,14 @@ def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup) -> str:
     decided["train.fold_digest"] = facts.fold_digest
     if setup.cluster:  # a run can resume on any hosts
         decided["setup.cluster"] = ""
+    if setup.has_auto_layout:  # a run that resumes keeps its layout
+        decided |= {"setup.mesh_shape": layout.mesh_string, "setup.layout": layout.rules_string}
     with gin.unlock_config():
         for name, value in decided.items():
             if value is not None:
                 gin.bind_parameter(name, value)
+    if setup.has_auto_layout:
+        JobSetup()  # the used parameters are those of the last call
     # The bound parameters come last and win: the used parameters do not contain the settings from the data.
     used, bound = gin.operative_config_str(), gin.config_str()
     text = f"# Parameters that the run used, including defaults:\n\n{used}\n# Parameters that were set:\n\n{bound}"

@@ -14,6 +14,7 @@ from mtf_imaging.cli.config import gin_config, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.devices import AUTO, COMMUNICATION
 from mtf_imaging.layout import MESH_IMPLS
 
 _logger = logging.getLogger(__name__)
@@ -21,11 +22,12 @@ _logger = logging.getLogger(__name__)
 # flag -> help; each flag binds the parameter of the same name of `setup`
 _SETUP = {
     "mesh_shape": "Names and sizes of the mesh dimensions, for instance rows:2,cols:2.",
-    "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols,batch:cores.",
+    "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols; train also takes auto.",
     "mesh_impl": f"Placement of the processors on devices: {', '.join(MESH_IMPLS)}.",
     "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: as the records.",
     "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: as the records.",
     "cluster": "Servers that compute (see mtf-imaging serve), as host0:2222,host1:2222; default: this process.",
+    "communication": f"How several processes sum and gather: {', '.join(COMMUNICATION)}.",
 }
 _COUNTS = {
     "batch_size": "Volumes in a step, over all processors.",
@@ -106,6 +108,10 @@ class Configuration:
         parameters = {name: f"setup.{name}" for name in (*_SETUP, *_COUNTS) if name in values} | bound_flags
         given = {name: values[name].value for name in parameters if values[name].value is not None}
         JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
+        if given.get("layout") == AUTO and given.get("mesh_shape"):
+            raise ConfigError(
+                f"--layout auto chooses the mesh, but --mesh_shape is {given['mesh_shape']}. Fix: leave one out."
+            )
         self._saved = saved
         self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
@@ -143,3 +149,13 @@ class Configuration:
                 for name, value in partition_flags.resolve(self._partition_dims)._asdict().items():
                     gin.bind_parameter(f"setup.{name}", value)
         return JobSetup()
+
+    def bind_together(self) -> JobSetup:
+        """Does the same as `bind`, and joins the other processes of the program if there are any.
+
+        Raises:
+          ConfigError: the processes have different configurations, or the setup does not fit several processes.
+        """
+        setup = self.bind()
+        setup.devices.join().agree({"the configuration": gin.config_str()})
+        return setup

@@ -13,6 +13,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.devices import AUTO
 from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer
@@ -33,6 +34,8 @@ class Training:
       augmentation: a function like a `data.augmentation.Augmentation`, or None.
       checkpoint_every: steps between checkpoints.
       checkpoints_kept: number of recent checkpoints to keep.
+      checkpoint_async: whether to write checkpoints while the next steps run, which takes host memory for a copy of all
+        variables.
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
       evaluation: the evaluation of held-out cases, a `training.evaluation.Evaluation`; None for the Dice of records.
       monitor: measure that selects the best checkpoint, which is kept in addition to the recent ones; higher is better.
@@ -50,6 +53,7 @@ class Training:
     augmentation: Callable | None = None
     checkpoint_every: int = 100
     checkpoints_kept: int = 3
+    checkpoint_async: bool = False
     eval_every: int | None = None
     evaluation: Evaluation | None = None
     monitor: str = "lesion"
@@ -84,17 +88,17 @@ class Training:
 def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> dict[str, Any]:
     """Returns the keyword arguments of `jobs.train` for the bound job."""
     job, training = Job(), Training()
-    same = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "eval_every", "monitor")
+    same = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "checkpoint_async", "eval_every")
     return {
         "task": job.task,
         "data": training.source(job, setup, data_dir, eval_dir),
-        "layout": setup.parsed_layout,
+        "layout": AUTO if setup.has_auto_layout else setup.parsed_layout,
         "devices": setup.devices,
         "resolution": setup.resolution,
         "batch_size": setup.batch_size,
         "micro_batches": setup.micro_batches,
         "dtype": job.dtype,
-        **{name: getattr(training, name) for name in same},
+        **{name: getattr(training, name) for name in (*same, "monitor")},
     }
 
 

@@ -21,12 +21,12 @@ class _AboveBars(logging.Handler):
         tqdm.write("\n".join(filter(None, lines)), file=sys.stderr)
 
 
-def show() -> None:
-    """Writes the log records of the package from INFO on and of libraries from WARNING on to stderr."""
+def show(level: int = logging.INFO) -> None:
+    """Writes the log records of the package from `level` on and of libraries from WARNING on to stderr."""
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
         logger.addHandler(_AboveBars())
-        logger.setLevel(logging.INFO)
+        logger.setLevel(level)
     root = logging.getLogger()
     if not root.handlers:  # otherwise absl adds a handler in the middle of a run, which writes our lines again
         others = _AboveBars(logging.WARNING)

@@ -30,6 +30,7 @@ _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
 _JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
+_HOST_FLAGS = ("num_hosts", "mesh_impl")
 _SIBLINGS = 100  # folders that are searched for cases
 
 
@@ -163,7 +164,8 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
         return _line("bench", **job, setup=["/", f"{layout.mesh_string}/{layout.rules_string}"])
     number = values.num_devices or (processors if processors > 1 else 4)
     job = _with_saved_job(values, _given(values, "data_dir", *_JOB_FLAGS))
-    return _line("search", num_devices=number, hardware=values.hardware or "h200", **job)
+    hosts = {} if values.mesh_impl == "stacked" else _given(values, *_HOST_FLAGS)  # search has a device per processor
+    return _line("search", num_devices=number, **hosts, hardware=values.hardware or "h200", **job)
 
 
 def after_search(
@@ -183,8 +185,9 @@ def after_search(
     if recompute:
         job["gin_param"] = [*job.get("gin_param", []), "UNet3D.recompute=True"]
     if size is not None:
-        return _line("explain", hardware=values.hardware, **job | {"resolution": size}, **_layout_flags(best.layout))
-    return _train_or_explain(values, job, best.layout, hardware=values.hardware)
+        planning = {"hardware": values.hardware, **_given(values, *_HOST_FLAGS)}
+        return _line("explain", **planning, **job | {"resolution": size}, **_layout_flags(best.layout))
+    return _train_or_explain(values, job, best.layout, hardware=values.hardware, **_given(values, *_HOST_FLAGS))
 
 
 def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:

@@ -35,17 +35,20 @@ def own_program(words: Sequence[str]) -> Program:
     return Program([sys.executable, "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path})
 
 
-def run_command(command: str, **values) -> None:
+def run_command(command: str, num_processes: int = 1, **values) -> None:
     """Prints a command line as a user types it, and runs it in a process of its own.
 
     Args:
       command: the name of the command.
+      num_processes: number of processes that run it together, through launch.
       **values: its flags; a list repeats its flag.
 
     Raises:
       MtfImagingError: the command failed.
     """
     words = command_words(command, values)
+    if num_processes > 1:
+        words = [*command_words("launch", {"num_processes": num_processes}), "--", *words]
     print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
     program = own_program(words)
     if subprocess.run(program.words, env=os.environ | program.environ | {QUIET: "1"}).returncode:

@@ -1,7 +1,7 @@
 """Segmentation of volumes of any size and orientation by a network with a fixed grid."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +150,27 @@ def predict_cases(
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs
+
+
+def run_network(
+    cases: Sequence[Case],
+    sampling: Sampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    known: SpacingTable = NO_TABLE,
+) -> None:
+    """Runs the network on each case without writing anything, in a process that computes a part of the network.
+
+    Args:
+      cases: the cases that process 0 segments, in the same order.
+      sampling: the voxel grid of the network.
+      predict_probabilities: the network.
+      window: (low, high) in HU.
+      known: voxel sizes of files whose headers lack them.
+    """
+    for case in cases:
+        with memory_named(case.volume):
+            predict_probabilities(network_input(read_volume(case.volume, known), sampling, window))
 
 
 def plan_predictions(

@@ -31,7 +31,10 @@ class _Strips(NamedTuple):
 
 
 def is_joined(mesh: ShardMeshImpl, margin: Margin) -> bool:
-    """Returns whether this module fills a margin: each device has one slice along it, and neighbors suffice."""
+    """Returns whether this module fills a margin.
+
+    Every device must have one slice along the dimension, and the margin must not reach past the next slice.
+    """
     if margin.mesh_axis is None or is_far(mesh, margin) or max(margin.before, margin.after) > margin.size:
         return False
     return mesh.grid.local[margin.axis] == 1 and mesh.grid.shards[margin.axis] > 1

@@ -64,7 +64,15 @@ class Row:
         return statistics.median(self.ratios) if self.ratios and self.error is None else None
 
 
-def measure(rows: Sequence[Row], start: Callable[[], Process], rounds: int, seed: int, say: Callable, done: Callable):
+def measure(
+    rows: Sequence[Row],
+    start: Callable[[], Process],
+    rounds: int,
+    seed: int,
+    say: Callable,
+    done: Callable,
+    begin_round: Callable[[], object] = lambda: None,
+):
     """Measures all rows that have no error; a row gets an error if its process fails.
 
     Args:
@@ -74,6 +82,7 @@ def measure(rows: Sequence[Row], start: Callable[[], Process], rounds: int, seed
       seed: the seed of the order within rounds.
       say: a function that is called with a description of the next action.
       done: a function that is called after each step.
+      begin_round: a function that is called before the steps of each round.
     """
     alive, order = {}, random.Random(seed)
     try:
@@ -84,6 +93,7 @@ def measure(rows: Sequence[Row], start: Callable[[], Process], rounds: int, seed
                 _attempt(alive, rows, number, _begin)
         for _ in range(rounds if alive else 0):
             say("steps in turn")
+            begin_round()
             for number in order.sample(sorted(alive), len(alive)):
                 _attempt(alive, rows, number, _take)
                 done()

@@ -25,7 +25,8 @@ def _machine(bench):
     hardware = bench.hardware
     yield (
         f"{hardware.name}: {format_bytes(int(hardware.memory))}; {hardware.flops_of(bench.dtype) / 1e9:.3g} GFLOP/s in "
-        f"a {bench.dtype} convolution of the job and its gradients; {hardware.link / 1e9:.3g} GB/s in copies; "
+        f"the {bench.dtype} convolutions of the job; {hardware.bandwidth / 1e9:.3g} GB/s in elementwise operations; "
+        f"{hardware.link / 1e9:.3g} GB/s in copies; "
         f"{hardware.latency * 1e6:.3g} us per operation"
     )
     names = max((row.devices for row in bench.rows), key=len, default=[])

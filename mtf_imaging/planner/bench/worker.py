@@ -72,13 +72,23 @@ class Answers:
     """
 
     def __init__(self, subject):
-        self._subject, self._step = subject, None
+        self._subject, self._step, self._machine = subject, None, None
 
-    def machine(self, image, kernel, dtype) -> dict:
-        """Measures the machine."""
-        from mtf_imaging.planner.bench.machine import measure_machine
+    def machine(self, kernels, dtype) -> dict:
+        """Prepares samples of the speed of the machine."""
+        from mtf_imaging.planner.bench.machine import Machine
 
-        return {"hardware": measure_machine(image, kernel, dtype)}
+        self._machine = Machine(kernels, dtype)
+        return {}
+
+    def sample(self) -> dict:
+        """Measures the machine once."""
+        self._machine.sample()
+        return {}
+
+    def hardware(self) -> dict:
+        """Returns the median of all samples."""
+        return {"hardware": self._machine.hardware()}
 
     def build(self, setup) -> dict:
         """Builds the step of a setup."""

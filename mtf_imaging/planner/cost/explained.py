@@ -4,6 +4,7 @@ import dataclasses
 
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
+from mtf_imaging.planner.cost.start_up import StartUp, start_ups
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
 from mtf_imaging.planner.cost.uneven import Unevenness
 
@@ -22,6 +23,7 @@ class Explained:
       batch_size: the number of images per step.
       repeated: mesh dimensions that no rule uses.
       unevenness: the effects of uneven slices.
+      batch: bytes of the inputs of a whole batch.
     """
 
     plan: Plan
@@ -32,6 +34,7 @@ class Explained:
     batch_size: int
     repeated: tuple[str, ...]
     unevenness: Unevenness
+    batch: int
 
     @property
     def kept(self) -> Plan | None:
@@ -44,6 +47,11 @@ class Explained:
     @property
     def time(self) -> StepTime | None:
         return self.hardware and step_time(self.plan, self.hardware, self.dtype)
+
+    @property
+    def start_ups(self) -> dict[str, StartUp]:
+        """What each mesh implementation needs to start, by name."""
+        return start_ups(self.plan, self.batch)
 
     def fits(self, plan: Plan) -> bool | None:
         """Returns whether a plan fits in the memory of a device, or None if the device is unknown."""

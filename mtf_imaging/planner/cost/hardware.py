@@ -12,17 +12,23 @@ GIB = 2**30
 class Hardware:
     """A kind of device and its links.
 
+    The defaults of the last fields are those of a GPU in a data center.
+
     Attributes:
       name: the name to print.
       memory: bytes per device.
       flops: dense operations per second in bfloat16 with float32 sums, from the data sheet.
       flops_float32: operations per second in float32 (TF32 if available), from the data sheet; float64 counts as half
         of it.
-      link: bytes per second that a device sends to all other devices together.
-      latency: seconds until the first byte of an exchange arrives.
+      link: bytes per second that a device sends to all other devices of its host together.
+      latency: seconds until the first byte of an exchange within a host arrives.
       share: the share of `flops` that convolutions achieve.
       usable: the share of the memory that a plan's tensors may take. A plan covers neither the workspace of kernels
         nor fragmentation: measured steps (docs/evidence/memory.md) took up to 1.31 times their planned memory.
+      bandwidth: bytes per second that a device reads from and writes to its memory, from the data sheet.
+      bandwidth_share: the share of `bandwidth` that elementwise operations achieve.
+      network: bytes per second that a host sends to other hosts.
+      network_latency: seconds until the first byte of an exchange between hosts arrives.
     """
 
     name: str
@@ -33,6 +39,10 @@ class Hardware:
     latency: float = 20e-6
     share: float = 0.3
     usable: float = 0.75
+    bandwidth: float = 1e12
+    bandwidth_share: float = 0.75
+    network: float = 25e9
+    network_latency: float = 50e-6
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -42,7 +52,7 @@ class Hardware:
                     f"hardware {self.name}: {field.name} must be a number above 0, not {value!r}. "
                     f"Fix: set {field.name} to a positive number."
                 )
-        for name in ("share", "usable"):
+        for name in ("share", "usable", "bandwidth_share"):
             if getattr(self, name) > 1:
                 raise ConfigError(
                     f"hardware {self.name}: {name} must be at most 1, not {getattr(self, name)!r}. "
@@ -54,23 +64,38 @@ class Hardware:
         stated = {"bfloat16": self.flops, "float32": self.flops_float32, "float64": self.flops_float32 / 2}[dtype]
         return stated * self.share
 
+    @property
+    def achieved_bandwidth(self) -> float:
+        """Bytes per second that elementwise operations read and write."""
+        return self.bandwidth * self.bandwidth_share
 
-def _gpu(name, gib, tera, tera_float32, link_gb):
-    return Hardware(name, gib * GIB, tera * 1e12, tera_float32 * 1e12, link_gb * 1e9)
+
+def _gpu(name, gib, tera, tera_float32, link_gb, bandwidth_gb, network_gb=25.0):
+    return Hardware(
+        name,
+        gib * GIB,
+        tera * 1e12,
+        tera_float32 * 1e12,
+        link_gb * 1e9,
+        bandwidth=bandwidth_gb * 1e9,
+        network=network_gb * 1e9,
+    )
 
 
-# From the data sheets: dense (not "with sparsity"), links in one direction.
+# From the data sheets: dense (not "with sparsity"), links in one direction, bandwidth of the memory. The network is not
+# part of a data sheet. It is assumed to have 200 Gbit/s per host for A100 and later GPUs with NVLink, 100 Gbit/s for
+# V100 and GPUs with PCIe 4, and 50 Gbit/s for T4.
 _KNOWN = (
-    _gpu("h200", 131, 989, 494, 450),  # 141 GB; NVLink 4
-    _gpu("h100", 74.5, 989, 494, 450),  # 80 GB, SXM
-    _gpu("a100", 74.5, 312, 156, 300),  # 80 GB, SXM; NVLink 3
-    _gpu("a100_40gb", 37.2, 312, 156, 300),
-    _gpu("v100", 29.8, 15.7, 15.7, 150),  # 32 GB, SXM2; no bfloat16, so the rate of float32
-    _gpu("l40s", 44.7, 362, 183, 32),  # 48 GB; PCIe 4
-    _gpu("a10", 22.4, 125, 62.5, 32),  # 24 GB; PCIe 4
-    _gpu("l4", 22.4, 121, 60, 32),  # 24 GB; PCIe 4
-    _gpu("t4", 14.9, 8.1, 8.1, 16),  # 16 GB; PCIe 3; no bfloat16, so the rate of float32
-    _gpu("rtx4090", 22.4, 165, 82.6, 32),  # 24 GB; PCIe 4
+    _gpu("h200", 131, 989, 494, 450, 4800),  # 141 GB; NVLink 4
+    _gpu("h100", 74.5, 989, 494, 450, 3350),  # 80 GB, SXM
+    _gpu("a100", 74.5, 312, 156, 300, 2000),  # 80 GB, SXM; NVLink 3
+    _gpu("a100_40gb", 37.2, 312, 156, 300, 1555),
+    _gpu("v100", 29.8, 15.7, 15.7, 150, 900, 12.5),  # 32 GB, SXM2; no bfloat16, so the rate of float32
+    _gpu("l40s", 44.7, 362, 183, 32, 864, 12.5),  # 48 GB; PCIe 4
+    _gpu("a10", 22.4, 125, 62.5, 32, 600, 12.5),  # 24 GB; PCIe 4
+    _gpu("l4", 22.4, 121, 60, 32, 300, 12.5),  # 24 GB; PCIe 4
+    _gpu("t4", 14.9, 8.1, 8.1, 16, 320, 6.25),  # 16 GB; PCIe 3; no bfloat16, so the rate of float32
+    _gpu("rtx4090", 22.4, 165, 82.6, 32, 1008, 12.5),  # 24 GB; PCIe 4
 )
 HARDWARE = {hardware.name: hardware for hardware in _KNOWN}
 
@@ -86,6 +111,7 @@ def find_hardware(name: str) -> Hardware:
     raise ConfigError(
         f"hardware '{name}' is unknown.{did_you_mean(name.lower(), HARDWARE)} Known: {', '.join(HARDWARE)}. "
         "Fix: use one of these, or define your own hardware by its name, memory (bytes), flops and flops_float32 "
-        "(operations per second), link (bytes per second) and latency (seconds).",
+        "(operations per second), link (bytes per second), latency (seconds), and bandwidth and network (bytes per "
+        "second).",
         settings=["hardware"],
     )

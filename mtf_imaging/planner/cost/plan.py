@@ -5,13 +5,17 @@ import dataclasses
 import functools
 import math
 
+from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.layout import Layout, UnevenSplit, format_shape, parse_shape, uneven_splits
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.planner.cost.interconnect import Interconnect
+from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
 from mtf_imaging.planner.cost.residence import Peak, peak
 from mtf_imaging.planner.cost.traffic import traffic
+from mtf_imaging.training.gradients import BACKWARD, UPDATE
 from mtf_imaging.training.step import TracedStep
 
 
@@ -27,6 +31,10 @@ class OpCost:
       slice: the shape of one processor's slice of this result.
       halo: {dimension: (before, after)}, the halo of the input in voxels along split dimensions.
       flops: multiplications and additions, including those on the tails of uneven slices.
+      slices: the number of slices that a device computes; 1 if the layout splits none of the tensors.
+      memory_traffic: bytes that the kernels of the operation read and write on a device; see `memory_traffic`.
+      halo_copies: bytes that a device reads and writes to join slices with their halos.
+      is_gradient: whether only the update reads the results: they are gradients of variables.
       useful_flops: the mean of the processors without tails.
       nbytes: bytes of the results.
       exchanges: the exchanges of the operation; see `Exchange`.
@@ -39,6 +47,10 @@ class OpCost:
     slice: tuple[int, ...]
     halo: dict[str, tuple[int, int]]
     flops: int
+    slices: int
+    memory_traffic: int
+    halo_copies: int
+    is_gradient: bool
     useful_flops: int
     nbytes: int
     exchanges: tuple[Exchange, ...]
@@ -54,13 +66,14 @@ class Plan:
 
     Attributes:
       layout: the layout.
-      grid: the assignment of processors to devices.
+      interconnect: the devices, their hosts and the mesh implementation.
       ops: the operations of one pass through the network and of the update.
       parts: the number of micro-batches, and so of passes per step.
       forward_passes: the number of forward passes per backward pass.
       weights: bytes of weights on the device with the most.
       state: bytes of all other persistent tensors on the device with the most: optimizer state, moving statistics and
         the gradient summed over micro-batches.
+      variables: bytes of all variables of the program.
       weights_read: bytes of weights that each device reads in a pass.
       state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
         device updates its own slice; otherwise only the device that keeps the variable updates it.
@@ -68,15 +81,26 @@ class Plan:
     """
 
     layout: Layout
-    grid: ShardGrid
+    interconnect: Interconnect
     ops: tuple[OpCost, ...]
     parts: int
     forward_passes: int
     weights: int
     state: int
+    variables: int
     weights_read: int
     state_read: int
     peak: Peak
+
+    @property
+    def grid(self) -> ShardGrid:
+        """The assignment of processors to devices."""
+        return self.interconnect.grid
+
+    @property
+    def sends_variables(self) -> bool:
+        """Whether devices read variables of other devices; under the collective mesh, each device has all variables."""
+        return self.devices > 1 and self.interconnect.mesh_impl != "collective"
 
     @property
     def processors(self) -> int:
@@ -115,12 +139,12 @@ class Plan:
     @property
     def weights_sent(self) -> int:
         """Bytes of weights that each device receives in a step: once per forward pass of each micro-batch."""
-        return self.weights_read * self.parts * self.forward_passes if self.devices > 1 else 0
+        return self.weights_read * self.parts * self.forward_passes if self.sends_variables else 0
 
     @property
     def state_sent(self) -> int:
         """Bytes of optimizer state that each device receives in a step."""
-        return self.state_read if self.devices > 1 else 0
+        return self.state_read if self.sends_variables else 0
 
     def times(self, phase: str) -> int:
         """Returns how often a step runs the operations of a phase."""
@@ -144,43 +168,82 @@ class Plan:
         return self.total(lambda op: sum(e.kind in kinds for e in op.exchanges), phase)
 
 
-def make_plan(step: TracedStep, layout: Layout, devices: int | None = None) -> Plan:
+def make_plan(
+    step: TracedStep,
+    layout: Layout,
+    devices: int | None = None,
+    *,
+    num_hosts: int = 1,
+    mesh_impl: str = "placement",
+) -> Plan:
     """Adds up the cost of a step.
 
     Args:
       step: the step, as returned by `TrainingStep.trace`.
       layout: a legal layout; see `tracing.check`.
       devices: the number of devices; default: one per processor. With fewer devices, several processors share one.
+      num_hosts: the number of hosts, which must divide the number of devices.
+      mesh_impl: "placement" spreads the variables over the devices, "collective" gives each device all of them, and
+        "stacked" has one device.
+
+    Raises:
+      ConfigError: `num_hosts` does not divide the number of devices.
     """
+    devices = 1 if mesh_impl == "stacked" else devices or layout.processors
     mesh = _PlannedMesh(
         mtf.convert_to_shape(list(layout.mesh_shape)),
         mtf.convert_to_layout_rules(list(layout.rules)),
-        [f"device:{n}" for n in range(devices or layout.processors)],
+        [f"device:{n}" for n in range(devices)],
     )
-    exchanges, exact = traffic(step.phases, mesh), mesh.exact()
-    ops = tuple(_cost(op, phase, mesh, exact, exchanges.get(op, ())) for op, phase in step.phases.items())
+    exchanges, exact, gradients, widened = traffic(step.phases, mesh), mesh.exact(), _gradients(step), set()
+    ops = tuple(
+        _cost(op, phase, mesh, exact, exchanges.get(op, ()), op in gradients, widened)
+        for op, phase in step.phases.items()
+    )
     variables = [v for v in step.traced.graph.all_variables if v in step.phases]
-    weights, state = _kept(step.traced)
+    weights, state = _kept(step.traced, everywhere=mesh_impl == "collective")
     accumulated = sum(v.size * v.master_dtype.size for v in variables if v.trainable) if step.parts > 1 else 0
     return Plan(
         layout,
-        mesh.grid,
+        Interconnect(mesh.grid, num_hosts, mesh_impl),
         ops,
         step.parts,
         step.forward_passes,
         weights,
         state + accumulated,
+        sum(v.size * v.master_dtype.size for v in step.traced.graph.all_variables),
         sum(_slice_bytes(v, mesh) for v in variables if v.trainable),
         sum(_slice_bytes(v, mesh) for v in variables if not v.trainable and mesh.is_split(v.shape)),
         peak(step.phases, mesh, mesh.grid.stack_size),
     )
 
 
-def _kept(traced):
-    """Returns the bytes of weights and of all other variables, each on the device with the most."""
+def _gradients(step):
+    """Returns the operations of the backward pass whose results only the update reads: the gradients of variables.
+
+    The gradient of a norm is none of them, because the backward pass reads one of its results.
+    """
+    readers = collections.defaultdict(list)
+    for op in step.phases:
+        for x in upstream.reads(op):
+            readers[x.operation].append(op)
+    result = set()
+    for op in reversed([op for op, phase in step.phases.items() if phase == BACKWARD]):
+        if readers[op] and all(step.phases[reader] == UPDATE or reader in result for reader in readers[op]):
+            result.add(op)
+    return result
+
+
+def _kept(traced, everywhere):
+    """Returns the bytes of weights and of all other variables, each on the device with the most.
+
+    Args:
+      traced: the graph.
+      everywhere: whether every device has all variables.
+    """
     kept = collections.defaultdict(lambda: [0, 0])
     for variable in traced.graph.all_variables:
-        home = traced.variables.homes[variable.name]
+        home = None if everywhere else traced.variables.homes[variable.name]
         kept[home][not variable.trainable] += variable.size * variable.master_dtype.size
     return tuple(max(sizes) for sizes in zip(*kept.values(), strict=True)) or (0, 0)
 
@@ -229,7 +292,7 @@ class _ExactMesh(_PlannedMesh):
         ]
 
 
-def _cost(op, phase, mesh, exact, exchanges):
+def _cost(op, phase, mesh, exact, exchanges, is_gradient, widened):
     first = next(iter(op.outputs), None)
     shape = mtf.Shape([]) if first is None else first.shape
     nbytes = sum(math.prod(mesh.slice_shape(y.shape)) * y.dtype.size for y in op.outputs)
@@ -241,6 +304,10 @@ def _cost(op, phase, mesh, exact, exchanges):
         tuple(mesh.slice_shape(shape)),
         _halo(op, mesh),
         _flops(op, mesh),
+        mesh.grid.stack_size if any(mesh.is_split(t.shape) for t in [*op.inputs, *op.outputs]) else 1,
+        memory_traffic(op, mesh, mesh.grid.stack_size),
+        halo_copies(op, mesh, mesh.grid.stack_size, widened),
+        is_gradient,
         round(_flops(op, exact)),
         nbytes,
         tuple(exchanges),

@@ -55,8 +55,8 @@ def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int
 
     live, total, result = {}, 0, Peak(0, None, ())
     for number, op in enumerate(operations):
-        new = {y: _bytes(y.shape, y.dtype, mesh, together) for y in op.outputs if y not in same}
-        new |= {w: _widened_bytes(w, mesh) * together for w in needs[number] if isinstance(w, tuple) and w not in live}
+        new = {y: stored_bytes(y, mesh, together) for y in op.outputs if y not in same}
+        new |= {w: widened_bytes(w, mesh) * together for w in needs[number] if isinstance(w, tuple) and w not in live}
         now = total + sum(new.values()) - _overwritten_bytes(op, new, ends[number], live)
         if now > result.nbytes:
             largest = sorted((live | new).items(), key=lambda item: -item[1])
@@ -68,11 +68,13 @@ def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int
     return result
 
 
-def _bytes(shape, dtype, mesh, together):
-    return math.prod(mesh.slice_shape(shape)) * dtype.size * (together if mesh.is_split(shape) else 1)
+def stored_bytes(tensor: mtf.Tensor, mesh: ShardMeshImpl, together: int) -> int:
+    """Returns the bytes of a tensor on one device; see `peak` for `together`."""
+    copies = together if mesh.is_split(tensor.shape) else 1
+    return math.prod(mesh.slice_shape(tensor.shape)) * tensor.dtype.size * copies
 
 
-def _widened_bytes(widened, mesh):
+def widened_bytes(widened: tuple, mesh: ShardMeshImpl) -> int:
     """Returns the bytes of a slice with its halo, or 0 if it equals the slice, which is counted already."""
     tensor, (geometry, kind) = widened
     margins = geometry.adjoint_margins(mesh) if kind == "adjoint" else geometry.margins(mesh)

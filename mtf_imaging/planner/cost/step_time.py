@@ -1,11 +1,10 @@
-"""A simple model of the step time: operations at one rate, bytes over one link, one latency per exchange."""
+"""A model of the step time: a roofline for each operation, and the slowest link for each exchange."""
 
-import math
 from typing import NamedTuple
 
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.exchange import KINDS
 from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.interconnect import GRADIENT_BUCKETS, Load
 from mtf_imaging.planner.cost.plan import Plan
 
 
@@ -13,68 +12,80 @@ class StepTime(NamedTuple):
     """The seconds of a step on one device.
 
     Attributes:
-      compute: seconds spent on operations.
-      links: seconds spent on sending bytes to other devices.
+      compute: seconds of operations that are limited by arithmetic.
+      memory: seconds of operations that are limited by reading and writing the memory of the device.
+      links: seconds of exchanges that are limited by the links within a host.
+      network: seconds of exchanges that are limited by the network between hosts.
       latency: seconds spent on waiting for exchanges, independent of their size.
     """
 
     compute: float
+    memory: float
     links: float
+    network: float
     latency: float
 
     @property
     def total(self) -> float:
-        return self.compute + self.links + self.latency
+        return sum(self)
 
     @property
     def exchange_share(self) -> float:
         """The share of exchanges in the step, 0..1; the model assumes no overlap with computation."""
-        return (self.links + self.latency) / self.total if self.total else 0.0
+        return (self.links + self.network + self.latency) / self.total if self.total else 0.0
 
 
 def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
-    """Estimates the step time of a device with neighbors on all sides, which is the slowest one.
+    """Estimates the step time of the slowest device.
 
-    Exchanges between processors of one device do not use links. Every device receives the weights for each pass.
+    An operation takes as long as its arithmetic or its reads and writes, whichever takes longer (Williams, Waterman and
+    Patterson 2009, "Roofline: an insightful visual performance model"). The exchanges of an operation take as long as
+    their slowest link. Exchanges between processors of one device do not use links.
 
     Args:
       plan: the plan of the step.
       hardware: the kind of device.
       dtype: the dtype of the activations.
     """
-    flops = plan.total(lambda op: op.flops) * plan.grid.stack_size
-    nbytes = plan.total(lambda op: sum(sent_by_device(e, plan.grid) for e in op.exchanges))
-    count = plan.total(lambda op: sum(messages(e, plan.grid) for e in op.exchanges))
-    nbytes += plan.weights_sent + plan.state_sent
-    return StepTime(flops / hardware.flops_of(dtype), nbytes / hardware.link, count * hardware.latency)
+    seconds = dict.fromkeys(StepTime._fields, 0.0)
+    rate = hardware.flops_of(dtype)
+    for op in plan.ops:
+        arithmetic, access = op.flops * op.slices / rate, op.memory_traffic / hardware.achieved_bandwidth
+        bound = "compute" if arithmetic > access else "memory"
+        seconds[bound] += plan.times(op.phase) * max(arithmetic, access)
+        seconds["memory"] += plan.times(op.phase) * op.halo_copies / hardware.achieved_bandwidth
+    for load, times in loads(plan):
+        link, network = load.within / hardware.link, load.between / hardware.network
+        seconds["network" if network > link else "links"] += times * max(link, network)
+        seconds["latency"] += times * load.messages * (hardware.network_latency if load.between else hardware.latency)
+    return StepTime(**seconds)
 
 
-def sent_by_device(exchange: Exchange, grid: ShardGrid) -> int:
-    """Returns the bytes that a device in the interior of the mesh sends to other devices.
+def traffic_totals(plan: Plan) -> tuple[float, float]:
+    """Returns the bytes of a step over the link of the busiest device, and over the network of the busiest host."""
+    every = loads(plan)
+    return sum(load.within * times for load, times in every), sum(load.between * times for load, times in every)
 
-    Each voxel of a halo is sent once, even if several processors of a device need it. Sums are computed within each
-    device first.
+
+def loads(plan: Plan) -> list[tuple[Load, int]]:
+    """Returns the loads of all exchanges of a step, each with the number of times that it occurs.
+
+    Under the collective mesh, the gradients of all weights form a few large sums.
     """
-    others = math.prod(grid.shards[axis] for axis in exchange.axes)
-    if others == 1:
-        return 0
-    along = math.prod(grid.local[axis] for axis in exchange.axes)
-    if exchange.kind == "halo":
-        return exchange.nbytes * grid.stack_size // along
-    if exchange.kind == "sum":
-        return exchange.nbytes * grid.stack_size // along * 2 * (others - 1) // others
-    shares = {"gather": others - 1, "all-to-all": (others - 1) / others}
-    return int(exchange.nbytes * grid.stack_size * shares[exchange.kind])
-
-
-def messages(exchange: Exchange, grid: ShardGrid) -> int:
-    """Returns the number of messages, 0 or 1, that a device sends for an exchange.
-
-    All halo voxels that one device needs from another form one message, counted with the exchange of the nearest slice.
-    """
-    if not sent_by_device(exchange, grid):
-        return 0
-    if exchange.kind != "halo":
-        return 1
-    (axis,) = exchange.axes
-    return int((abs(exchange.distance) - 1) % grid.local[axis] == 0)
+    result, connected, gradients = [], plan.interconnect, []
+    for op in plan.ops:
+        exchanges = op.exchanges
+        if op.is_gradient and connected.mesh_impl == "collective":
+            sums = [exchange for exchange in exchanges if exchange.kind == "sum"]
+            exchanges = [exchange for exchange in exchanges if exchange.kind != "sum"]
+            gradients.append(connected.load(sums, gradient=True))
+        for kind in KINDS:  # one after the other
+            load = connected.load([exchange for exchange in exchanges if exchange.kind == kind], op.is_gradient)
+            if load.messages:
+                result.append((load, plan.times(op.phase)))
+    messages = min(GRADIENT_BUCKETS, sum(load.messages for load in gradients))
+    if messages:
+        within, between = (sum(load[end] for load in gradients) for end in (0, 1))
+        result.append((Load(within, between, messages), plan.times("backward")))
+    result += [(connected.variables_load(nbytes), 1) for nbytes in (plan.weights_sent, plan.state_sent) if nbytes]
+    return result

@@ -4,11 +4,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from mtf_imaging.planner.cost.explained import Explained
+from mtf_imaging.planner.cost.step_time import traffic_totals
 
 
 def as_dict(explained: Explained) -> dict:
     """Returns the explanation as a dict of JSON types."""
     plan, time, hardware, uneven = explained.plan, explained.time, explained.hardware, explained.unevenness
+
+    connected, (within, between) = plan.interconnect, traffic_totals(plan)
 
     def memory(plan):
         return {
@@ -49,6 +52,18 @@ def as_dict(explained: Explained) -> dict:
             "weight_bytes_read_a_device": plan.weights_sent,
             "optimizer_bytes_read_a_device": plan.state_sent,
         },
+        "interconnect": {
+            "mesh_impl": connected.mesh_impl,
+            "num_hosts": connected.num_hosts,
+            "devices_a_host": connected.devices_per_host,
+            "transport": connected.transport,
+            "bytes_within_hosts": round(within),
+            "bytes_between_hosts": round(between),
+        },
+        "start_up": {
+            name: {**start._asdict(), "takes_too_long": start.takes_too_long}
+            for name, start in explained.start_ups.items()
+        },
         "uneven": {
             "wasted_share": plan.wasted,
             "slices": {f"{split.dim}:{split.slices.whole}": _slices_dict(split) for split in plan.uneven_splits},
@@ -76,6 +91,7 @@ def _op_dict(plan, op) -> dict:
         "halo": {dim: list(widths) for dim, widths in op.halo.items()},
         "flops": op.flops,
         "useful_flops": op.useful_flops,
+        "memory_bytes_a_device": op.memory_traffic + op.halo_copies,
         "result_bytes": op.nbytes,
         "halo_bytes_sent": dict(zip(("interior", "border"), sent, strict=True)),
         "exchanges": [dataclasses.asdict(exchange) for exchange in op.exchanges],

@@ -56,7 +56,9 @@ def _why(found: Found, best: Found | None) -> str:
     name = max(parts, key=lambda part: part[1] - part[2])[0]
     reason = {
         "compute": "recomputes activations" if found.recompute > best.recompute else _more_work(found, best),
+        "memory": "recomputes activations" if found.recompute > best.recompute else _more_access(found, best),
         "links": f"sends {_ratio(found.time.links, best.time.links)} bytes",
+        "network": f"sends {_ratio(found.time.network, best.time.network)} bytes between hosts",
         "latency": f"{_ratio(found.time.latency, best.time.latency)} exchanges",
     }[name]
     return f"{slower:.1%} slower: {reason}"
@@ -65,6 +67,14 @@ def _why(found: Found, best: Found | None) -> str:
 def _more_work(found, best):
     wasted = found.plan.wasted
     return f"uneven slices waste {wasted:.0%} of the work" if wasted > best.plan.wasted + 0.005 else "computes more"
+
+
+def _more_access(found, best):
+    return (
+        f"reads and writes {found.time.memory / best.time.memory - 1:.1%} more memory"
+        if best.time.memory
+        else "reads memory"
+    )
 
 
 def _ratio(more, less):

@@ -5,6 +5,7 @@ import sys
 
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
+from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT
 from mtf_imaging.program.memory import format_bytes
 
@@ -74,21 +75,82 @@ def _summary(explained, paint):
     moved = plan.sent(plan.interior, kinds=("gather", "all-to-all"))
     if moved:
         yield f"  gathered slices: each processor sends {format_bytes(moved)}"
-    if plan.devices > 1:
+    if plan.sends_variables:
         state = f" and {format_bytes(plan.state_sent)} of optimizer state" if plan.state_sent else ""
         yield f"  each device receives {format_bytes(plan.weights_sent)} of weights{state}"
+    yield from _link_lines(plan)
     if time is not None:
         total = f"{format_seconds(time.total)} per step on {hardware.name}, {time.exchange_share:.0%} of it exchange"
-        parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in time._asdict().items())
+        named = {name: seconds for name, seconds in time._asdict().items() if seconds or name == "compute"}
+        parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in named.items())
         yield f"  {paint(total, _BOLD)}: {parts}"
         yield paint(
             f"  assumed: {hardware.flops_of(explained.dtype) / 1e12:.3g} TFLOP/s in {explained.dtype} "
-            f"({hardware.share:.0%} of the data sheet), {hardware.link / 1e9:.3g} GB/s sent per device, "
-            f"{hardware.latency * 1e6:.3g} us per exchange, no overlap with computation",
+            f"({hardware.share:.0%} of the data sheet), {hardware.achieved_bandwidth / 1e9:,.0f} GB/s of memory "
+            f"({hardware.bandwidth_share:.0%}),",
             _DIM,
         )
+        yield paint(f"    {_assumed_links(plan, hardware)}, no overlap with computation", _DIM)
     else:
         yield "  Set hardware, for example h200, to estimate the step time and to check whether the memory suffices."
+    yield ""
+    yield from _start_up_lines(explained, paint)
+
+
+_TRANSPORTS = {
+    "ring": "sums travel around a ring",
+    "direct": "sums go to one device and back, gradients only to the device that keeps the weight",
+}
+
+
+def _link_lines(plan):
+    connected = plan.interconnect
+    if plan.devices == 1:
+        return
+    within, between = traffic_totals(plan)
+    if connected.devices_per_host > 1:
+        yield f"  within a host: {format_bytes(round(within))} over the link of the busiest device"
+    if connected.num_hosts > 1:
+        each = _number(connected.devices_per_host, "device")
+        network = format_bytes(round(between))
+        yield f"  between {connected.num_hosts} hosts of {each}: {network} over the network of the busiest host"
+    yield f"  transport: {connected.transport}; {_TRANSPORTS[connected.transport]}"
+
+
+def _assumed_links(plan, hardware):
+    text = f"{hardware.link / 1e9:.3g} GB/s sent per device, {hardware.latency * 1e6:.3g} us per exchange"
+    if plan.interconnect.num_hosts > 1:
+        latency = f"{hardware.network_latency * 1e6:.3g} us"
+        text += f"; between hosts {hardware.network / 1e9:.3g} GB/s per host, {latency} per exchange"
+    return text
+
+
+def _start_up_lines(explained, paint):
+    """Yields a table of what each mesh implementation needs to start, and a notice if placement needs too much."""
+    every = explained.start_ups
+    rows = {
+        "nodes per process": [f"{start.nodes:,}" for start in every.values()],
+        "time to start": [_duration(start.seconds) for start in every.values()],
+        "memory per process": [format_bytes(start.process_memory) for start in every.values()],
+        "memory per host": [format_bytes(start.host_memory) for start in every.values()],
+    }
+    widths = [max(map(len, column)) for column in zip(every, *rows.values(), strict=True)]
+    for name, cells in {"start-up (estimate)": [*every], **rows}.items():
+        indent = "" if name.startswith("start") else "  "
+        aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"{indent + name:21} {aligned}"
+    placement = every["placement"]
+    if placement.takes_too_long and explained.plan.interconnect.mesh_impl == "placement":
+        yield paint(
+            f"  notice: placement builds {placement.nodes:,} nodes in one process, which takes about "
+            f"{_duration(placement.seconds)} and {format_bytes(placement.graph_memory)}. "
+            "Fix: use mesh_impl collective.",
+            _RED,
+        )
+
+
+def _duration(seconds):
+    return f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
 def uneven_summary(plan: Plan) -> list[str]:

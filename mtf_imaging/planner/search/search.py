@@ -80,6 +80,8 @@ def search(
     memory: float,
     recompute: bool = False,
     only: int | None = None,
+    num_hosts: int = 1,
+    mesh_impl: str = "placement",
 ) -> Searched:
     """Ranks layouts by memory and step time.
 
@@ -92,7 +94,14 @@ def search(
       recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
         the layout with recomputation.
       only: the number of layouts to rank; default: all.
+      num_hosts: the number of hosts, which must divide the number of devices.
+      mesh_impl: "placement" or "collective"; see `make_plan`.
     """
+
+    def rank(layout: Layout, recompute: bool, step: TracedStep) -> Found:
+        plan = make_plan(step, layout, num_hosts=num_hosts, mesh_impl=mesh_impl)
+        return Found(layout, recompute, plan, step_time(plan, hardware, dtype), plan.memory <= memory)
+
     found, skipped, ranked = [], {}, 0
     for layout in every:
         idle = idle_processors(layout, steps.sizes)
@@ -108,11 +117,11 @@ def search(
         ranked += 1
         if only is not None and ranked > only:
             break
-        found.append(_found(layout, recompute, step, hardware, dtype, memory))
+        found.append(rank(layout, recompute, step))
         if not found[-1].fits and not recompute:
             again = steps(layout, True)
             if again is not None:
-                found.append(_found(layout, True, again, hardware, dtype, memory))
+                found.append(rank(layout, True, again))
     found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
     return Searched(tuple(found), skipped)
 
@@ -132,8 +141,3 @@ def first_fault(error: MtfImagingError) -> str:
     """Returns the first fault of a layout error as one line."""
     lines = str(error).splitlines()
     return (lines[1] if len(lines) > 1 else lines[0]).strip()
-
-
-def _found(layout, recompute, step, hardware, dtype, memory):
-    plan = make_plan(step, layout)
-    return Found(layout, recompute, plan, step_time(plan, hardware, dtype), plan.memory <= memory)

@@ -12,7 +12,8 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 class BestCheckpoint:
     """Keeps the checkpoint with the highest score in a folder, as `ckpt-STEP`.
 
-    Of equal scores, the earliest wins. The previous best checkpoint is deleted once the new one is complete.
+    Of equal scores, the earliest wins. The previous best checkpoint is deleted once the new one is complete. If several
+    processes have joined, only process 0 calls `keep`.
 
     Args:
       directory: the folder, which is created with the first checkpoint.
@@ -37,9 +38,8 @@ class BestCheckpoint:
         candidates = sorted(step for step in {*kept, now} if step in scores)
         best = max(candidates, key=lambda step: _comparable(scores[step]), default=None)
         if best is not None and best not in kept:
-            Checkpoints(
-                self._directory, self._program, keep=2
-            ).save()  # the previous one is deleted below, after the new one is complete
+            # The previous one is deleted below, after the new one is complete.
+            Checkpoints(self._directory, self._program, keep=2).save_alone()
         checkpoint_files.sweep(self._directory)
         checkpoint_files.delete_others(self._directory, best)
         return best

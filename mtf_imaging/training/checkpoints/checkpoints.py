@@ -7,12 +7,15 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
+from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints import files as checkpoint_files
+from mtf_imaging.training.checkpoints.background import Background, Snapshot
 from mtf_imaging.training.checkpoints.contents import check_contents
 
 _logger = logging.getLogger(__name__)
+_TRIES = 3
 
 
 def _options() -> tf.train.CheckpointOptions:
@@ -27,17 +30,24 @@ class Checkpoints:
     the last one. If a run is killed while it writes a checkpoint, or if the disk is full, the previous checkpoint
     remains the last. The class lists the folder each time, so it tolerates files that a user deletes.
 
+    If several processes have joined, all of them call the same methods. Process 0 writes; all processes restore the
+    checkpoint that process 0 chooses, from a file system that they share.
+
     Args:
       directory: the folder, which is created if it is missing.
       program: the `Program`.
       every: number of steps between checkpoints.
       keep: number of most recent checkpoints to keep.
+      in_background: whether to write checkpoints while the next steps run, which takes host memory for a copy of all
+        variables. At most one checkpoint is written at a time; call `wait` at the end.
 
     Raises:
       ConfigError: `every` or `keep` is below 1.
     """
 
-    def __init__(self, directory: str | Path, program: Program, every: int = 100, keep: int = 3) -> None:
+    def __init__(
+        self, directory: str | Path, program: Program, every: int = 100, keep: int = 3, in_background: bool = False
+    ) -> None:
         if every < 1 or keep < 1:
             raise ConfigError(
                 f"checkpoint_every = {every}, checkpoints_kept = {keep}: each must be at least 1.",
@@ -45,6 +55,8 @@ class Checkpoints:
             )
         self._directory, self._program, self.every, self._keep = Path(directory), program, every, keep
         self._checkpoint = tf.train.Checkpoint(program=program)
+        self._background = Background() if in_background else None
+        self._group = groups.current()
         self._saved: int | None = None
 
     @property
@@ -63,20 +75,51 @@ class Checkpoints:
         Raises:
           TrainingError: a variable is not finite; nothing is saved.
           CheckpointError: the checkpoint cannot be written, for instance because the disk is full. Earlier checkpoints
-            remain.
+            remain. A checkpoint in the background raises the error in the next call, or in `wait`.
         """
+        self._group.first(self.save_alone)
+        self._saved = int(self._program.step)
+
+    def wait(self) -> None:
+        """Waits until a checkpoint in the background is complete.
+
+        Raises:
+          CheckpointError: it cannot be written.
+        """
+        if self._background is not None:
+            self._group.first(self._background.wait)
+
+    def close(self) -> None:
+        """Waits for a checkpoint in the background after the run has failed; only logs an error."""
+        if self._background is not None:
+            try:
+                self._background.wait()
+            except CheckpointError as error:
+                _logger.error("%s", error)
+
+    def save_alone(self) -> None:
+        """Saves the program from this process; other processes do not take part."""
         step = int(self._program.step)
+        if self._background is not None:
+            self._background.wait()
         for name, variable in self._program.variables.items():
             if variable.dtype.is_floating and not np.isfinite(tf.reduce_sum(tf.abs(variable)).numpy()):
                 raise TrainingError(
                     f"variable '{name}' is not finite after step {step}; this state is not saved. "
                     f"Last checkpoint: {self.last or 'none'}. Fix: lower the learning rate."
                 )
+        if self._background is None:
+            self._write(self._checkpoint, step)
+        else:
+            copy = tf.train.Checkpoint(program=Snapshot(self._program))
+            self._background.start(lambda: self._write(copy, step))
+
+    def _write(self, checkpoint: tf.train.Checkpoint, step: int) -> None:
         try:
             # TensorFlow counts the saves of a run. Store the step instead, so that the files of an interrupted run are
             # equal to those of an uninterrupted one.
-            self._checkpoint.save_counter.assign(step)
-            checkpoint_files.write(self._directory, step, lambda path: self._checkpoint.write(path, _options()))
+            checkpoint.save_counter.assign(step)
+            checkpoint_files.write(self._directory, step, lambda path: checkpoint.write(path, _options()))
         except (tf.errors.OpError, OSError) as error:
             raise CheckpointError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. "
@@ -84,7 +127,6 @@ class Checkpoints:
                 "permissions, then start the run again to resume it."
             ) from error
         checkpoint_files.delete_old(self._directory, step, self._keep)
-        self._saved = step
 
     def restore(self) -> int:
         """Restores the last intact checkpoint, if there is one, and logs its step.
@@ -96,7 +138,7 @@ class Checkpoints:
           CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
         """
         path = restore_last(self._directory, self._checkpoint, self._program, everything=True)
-        checkpoint_files.sweep(self._directory)
+        self._group.first(lambda: checkpoint_files.sweep(self._directory))
         if path is None:
             return 0
         step = int(self._program.step)
@@ -136,6 +178,8 @@ def last_checkpoint(directory: str | Path) -> str | None:
 def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, everything: bool) -> str | None:
     """Restores the last intact checkpoint and returns its path; returns None if there is no checkpoint.
 
+    If several processes have joined, process 0 chooses the checkpoint, and all processes restore it.
+
     Args:
       directory: the folder.
       checkpoint: a `tf.train.Checkpoint(program=program)`.
@@ -143,9 +187,39 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
       everything: whether to refuse a checkpoint with variables that the program lacks.
 
     Raises:
-      CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
+      CheckpointError: all checkpoints are damaged, the last intact one belongs to another network, or a process cannot
+        read it.
       OSError: a checkpoint cannot be read.
     """
+    group = groups.current()
+    outcomes: list[str] = []
+    for _ in range(_TRIES):
+        path = group.first(lambda: _restore_last(directory, checkpoint, program, everything))
+        if path is None:
+            return None
+        outcomes = group.gather("" if group.is_first else _restore_copy(path, checkpoint))
+        if not any(outcomes):
+            return path
+        # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
+    number, why = next((number, why) for number, why in enumerate(outcomes) if why)
+    raise CheckpointError(
+        f"{path}: {group.name(number)} cannot restore this checkpoint of process 0: {why}. "
+        "Fix: put model_dir on a file system that all processes share.",
+        settings=["model_dir"],
+    )
+
+
+def _restore_copy(path: str, checkpoint: tf.train.Checkpoint) -> str:
+    """Restores the checkpoint that process 0 has restored; returns the reason if that fails, else an empty string."""
+    try:
+        checkpoint.restore(path, _options()).expect_partial()
+        return ""
+    except (tf.errors.OpError, RuntimeError, IndexError, OSError) as error:
+        return reason(error)
+
+
+def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, everything: bool) -> str | None:
+    """Does the same as `restore_last` in one process."""
     checkpoint_files.check_access(directory)
     paths = checkpoint_files.paths(directory)
     for path in paths:
@@ -159,7 +233,7 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
         except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow's errors for damaged files
             # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
             if checkpoint_files.paths(directory)[:1] != paths[:1]:
-                return restore_last(directory, checkpoint, program, everything)
+                return _restore_last(directory, checkpoint, program, everything)
             _logger.warning("checkpoint %s is damaged; using the previous one: %s", path, reason(error))
     if paths:
         raise CheckpointError(

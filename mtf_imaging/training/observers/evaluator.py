@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.meshes import group as groups
 from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
@@ -32,6 +33,9 @@ class Evaluator(Observer):
     An evaluation saves a checkpoint of its step, writes events and a row of `scores.csv`, and then updates the best
     checkpoint. A run that is killed in between resumes with the missing part, so it ends with the same scores and the
     same best checkpoint as an uninterrupted run. This requires that the evaluator is the last observer of the run.
+
+    If several processes have joined, every one of them has an evaluator, because all of them compute the predictions.
+    Only process 0 writes files.
 
     Args:
       folder: folder of `scores.csv` and the events.
@@ -70,16 +74,18 @@ class Evaluator(Observer):
         self._every, self._num_steps = every, num_steps
         self._table = StepTable(self._folder / "scores.csv")
         self._events: EventFile | None = None
+        self._group = groups.current()
 
     def begin(self, step: int) -> None:
-        rows = self._table.begin(step + 1)
+        rows = self._group.first(lambda: self._table.begin(step + 1))
         self._scores = {int(row["step"]): float(row[self._best_by]) for row in rows}
         is_done = step in self._scores
-        self._events = EventFile(self._folder, step + is_done)
+        if self._group.is_first:
+            self._events = EventFile(self._folder, step + is_done)
         if not is_done and self._is_due(step):
             self._run(step)
         else:
-            self._best.keep(self._scores)
+            self._group.first(lambda: self._best.keep(self._scores))
 
     def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
         if self._is_due(step + 1) and np.isfinite(values["loss"]):
@@ -96,7 +102,6 @@ class Evaluator(Observer):
         return steps > 0 and (steps % self._every == 0 or steps == self._num_steps)
 
     def _run(self, step: int) -> None:
-        assert self._events is not None, "begin must be called first"
         began = time.monotonic()
         try:
             loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
@@ -105,17 +110,23 @@ class Evaluator(Observer):
             _logger.info("step %d: the evaluation is postponed until the run resumes: %s", step, why)
             return
         scores = loss | scores
-        self._events.scalars(step, scores)
-        for name, pixels in pictures.items():
-            self._events.picture(step, name, pixels)
-        self._table.append(step, scores)
-        self._scores[step] = scores[self._best_by]
-        best = self._best.keep(self._scores)
+        self._checkpoints.wait()  # the previous best checkpoint is deleted only after this step can be resumed from
+        self._scores[step] = float(scores[self._best_by])
+        best = self._group.first(lambda: self._write(step, scores, pictures))
         shown = ", ".join(f"{name} {value:.{4 if name == LOSS else 3}f}" for name, value in scores.items())
         seconds = time.monotonic() - began
         _logger.info(
             "step %d: held-out cases: %s (%.1f s); best %s: step %s", step, shown, seconds, self._best_by, best
         )
+
+    def _write(self, step: int, scores: Mapping[str, float], pictures: Mapping[str, np.ndarray]) -> int | None:
+        """Writes the results of an evaluation, and returns the step of the best checkpoint."""
+        assert self._events is not None, "begin must be called first"
+        self._events.scalars(step, scores)
+        for name, pixels in pictures.items():
+            self._events.picture(step, name, pixels)
+        self._table.append(step, scores)
+        return self._best.keep(self._scores)
 
     def _predict_unless_stopped(self, image: np.ndarray) -> np.ndarray:
         self._check_stop()

@@ -37,9 +37,13 @@ def _num_cores() -> int:
 
 
 def _free_ports(num: int) -> list[int]:
-    """Returns different free ports: all stay open until the last one is chosen."""
+    """Returns different ports that are free for TCP and UDP: all stay open until the last one is chosen."""
     with contextlib.ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(num)]
-        for probe in sockets:
+        ports: list[int] = []
+        while len(ports) < num:
+            probe = probes.enter_context(socket.socket())
             probe.bind((_HOST, 0))
-        return [probe.getsockname()[1] for probe in sockets]
+            with contextlib.suppress(OSError):
+                probes.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(probe.getsockname())
+                ports.append(probe.getsockname()[1])
+        return ports

@@ -1,0 +1,229 @@
+"""Messages with which the processes of a program show each other that they are alive. Pure Python.
+
+Each process sends its status twice a second, as a UDP datagram to the port with the number of the TCP port. A datagram
+contains facts about its sender, and no commands. Datagrams of any other form are ignored.
+
+With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
+so on, so the number of messages grows slowly.
+"""
+
+import contextlib
+import errno
+import hashlib
+import math
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from mtf_imaging.errors import ConfigError, reason
+from mtf_imaging.processes import Processes
+from mtf_imaging.servers import is_loopback
+
+_ALL = 16
+EVERY = 0.5  # seconds between two messages
+_RETRY = 5.0  # seconds until a host name that could not be resolved is resolved again
+_LONGEST = 1000  # bytes of `why`, so that a datagram fits into one packet of Ethernet
+_HEAD = struct.Struct("!4s16s8sIIQBdd")
+_MAGIC = b"mtf1"
+_HAS_SERVER, _IS_IN_CALL, _IS_REPLY = 1, 2, 4
+
+
+def watched_by(index: int, num: int) -> list[int]:
+    """Returns the numbers of the processes that a process watches.
+
+    >>> watched_by(1, 4)
+    [0, 2, 3]
+    >>> watched_by(0, 100)
+    [1, 2, 4, 8, 16, 32, 64]
+    """
+    if num <= _ALL:
+        return [i for i in range(num) if i != index]
+    return sorted({(index + (1 << k)) % num for k in range((num - 1).bit_length())} - {index})
+
+
+def watchers(index: int, num: int) -> list[int]:
+    """Returns the numbers of the processes that watch a process.
+
+    >>> watchers(0, 100)
+    [36, 68, 84, 92, 96, 98, 99]
+    """
+    return sorted((2 * index - i) % num for i in watched_by(index, num))
+
+
+class Status(NamedTuple):
+    """What a process says about itself.
+
+    Attributes:
+      roll: a digest of the addresses of all processes.
+      identity: random bytes, different after a restart.
+      num: number of processes.
+      number: number of the process.
+      calls: number of calls of programs that the process has begun.
+      has_server: whether its TCP port is open.
+      is_in_call: whether it is in a call.
+      is_reply: whether this answers a message that did not fit.
+      idle: seconds since the process last knew any process to compute.
+      outside: seconds since the process last knew any process to be outside a call.
+      why: the reason why the process is about to end, or "".
+    """
+
+    roll: bytes
+    identity: bytes
+    num: int
+    number: int
+    calls: int
+    has_server: bool
+    is_in_call: bool
+    is_reply: bool
+    idle: float
+    outside: float
+    why: str
+
+
+def make_roll(processes: Processes) -> bytes:
+    """Returns a digest of the addresses of all processes."""
+    return hashlib.sha256(",".join(map(str, processes.addresses)).encode()).digest()[:16]
+
+
+def encode(status: Status) -> bytes:
+    """Returns the datagram of a status."""
+    flags = status.has_server * _HAS_SERVER | status.is_in_call * _IS_IN_CALL | status.is_reply * _IS_REPLY
+    roll, identity, num, number, calls = status[:5]
+    head = _HEAD.pack(_MAGIC, roll, identity, num, number, calls, flags, status.idle, status.outside)
+    return head + status.why.encode()[:_LONGEST]
+
+
+def decode(data: bytes) -> Status | None:
+    """Returns the status in a datagram, or None if the datagram is something else."""
+    if not _HEAD.size <= len(data) <= _HEAD.size + _LONGEST:
+        return None
+    magic, roll, identity, num, number, calls, flags, idle, outside = _HEAD.unpack(data[: _HEAD.size])
+    if magic != _MAGIC or number >= num or not all(math.isfinite(age) and age >= 0 for age in (idle, outside)):
+        return None
+    why = "".join(c for c in data[_HEAD.size :].decode(errors="ignore") if c.isprintable())
+    has_server, is_in_call, is_reply = (bool(flags & bit) for bit in (_HAS_SERVER, _IS_IN_CALL, _IS_REPLY))
+    return Status(roll, identity, num, number, calls, has_server, is_in_call, is_reply, idle, outside, why)
+
+
+class Heartbeats:
+    """Sends the status of this process to others, and receives theirs, in one thread.
+
+    If the port cannot be opened for datagrams, for instance in a sandbox, nothing is sent or received.
+
+    Args:
+      processes: the processes.
+      make_status: a function that returns the status of this process.
+      receive: a function that gets each status and the address of its sender.
+
+    Attributes:
+      targets: the numbers of the processes to send to.
+
+    Raises:
+      ConfigError: another program uses the port.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        make_status: Callable[[], Status],
+        receive: Callable[[Status, tuple], None],
+        targets: Iterable[int],
+    ) -> None:
+        self.targets = frozenset(targets)
+        self._processes, self._make_status, self._receive = processes, make_status, receive
+        self._resolved: dict[int, tuple] = {}
+        self._unresolved: dict[int, float] = {}  # time at which to try again
+        self._family = socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET
+        self._socket: socket.socket | None = socket.socket(self._family, socket.SOCK_DGRAM)
+        try:
+            # Processes of one host are not visible from other hosts.
+            host = processes.own.host if is_loopback(processes.own) else ""
+            self._socket.bind((host, processes.own.port))
+        except OSError as error:
+            self._socket.close()
+            self._socket = None
+            if error.errno == errno.EADDRINUSE:
+                raise _in_use(processes, "UDP port") from None
+            return
+        threading.Thread(target=self._run, args=[self._socket], daemon=True, name="heartbeats").start()
+
+    def send(self) -> None:
+        """Sends the status to all targets now."""
+        data = encode(self._make_status())
+        for index in self.targets:
+            address = self._address(index)
+            if address and self._socket:
+                with contextlib.suppress(OSError):
+                    self._socket.sendto(data, address)
+
+    def reply(self, sender: tuple) -> None:
+        """Sends the status to the sender of a message that does not fit."""
+        if self._socket:
+            with contextlib.suppress(OSError):
+                self._socket.sendto(encode(self._make_status()._replace(is_reply=True)), sender)
+
+    def close(self) -> None:
+        """Stops sending and receiving."""
+        if self._socket:
+            self._socket.close()
+
+    def _run(self, own: socket.socket) -> None:
+        due = 0.0
+        while own.fileno() >= 0:
+            wait = due - time.monotonic()
+            if wait <= 0:
+                self.send()
+                due = time.monotonic() + EVERY
+                continue
+            try:
+                own.settimeout(wait)
+                data, sender = own.recvfrom(2 * _LONGEST)
+            except TimeoutError:
+                continue
+            except OSError:  # the port of a receiver was closed
+                time.sleep(0.01)
+                continue
+            status = decode(data)
+            if status is not None:
+                self._receive(status, sender)
+
+    def _address(self, index: int) -> tuple | None:
+        """Returns the address of a process, or None while its host name cannot be resolved."""
+        if index not in self._resolved and time.monotonic() >= self._unresolved.get(index, 0.0):
+            host, port = self._processes.addresses[index]
+            try:
+                self._resolved[index] = socket.getaddrinfo(host, port, self._family, socket.SOCK_DGRAM)[0][4]
+            except OSError:
+                self._unresolved[index] = time.monotonic() + _RETRY
+        return self._resolved.get(index)
+
+
+def check_own_port(processes: Processes) -> None:
+    """Checks that the port of this process is free.
+
+    Raises:
+      ConfigError: another program uses the port, or this host does not permit its use.
+    """
+    family = socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", processes.own.port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _in_use(processes, "port") from None
+            raise ConfigError(
+                f"{processes.name(processes.index)}: port {processes.own.port}: {reason(error)}. Fix: give this "
+                "process another port."
+            ) from None
+
+
+def _in_use(processes: Processes, port: str) -> ConfigError:
+    """Returns the error for a port of this process that is in use."""
+    return ConfigError(
+        f"{processes.name(processes.index)}: {port} {processes.own.port} is in use on this host. Fix: end the program "
+        "that uses it, perhaps an earlier process of this program, or give this process another port."
+    )

@@ -1,0 +1,101 @@
+"""What all processes of a job must agree on before it starts: the code, the arguments and the data."""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mtf_imaging
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.meshes.group import Group
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the default `repr` of an object
+
+
+def check_agreement(group: Group, task: object, **arguments: Any) -> None:
+    """Checks that all processes run the same code with the same arguments.
+
+    Args:
+      group: the processes.
+      task: the task, whose source file is compared, too.
+      **arguments: the arguments of the job by name; their `repr`s are compared.
+
+    Raises:
+      ConfigError: the processes disagree. Every process raises the same error.
+    """
+    if group.num == 1:
+        return
+    facts = {"the code of this package": _package_digest(), "the code of the task": _source(task)}
+    facts |= {f"the argument {name}": _text(value) for name, value in {"task": task, **arguments}.items()}
+    group.agree(facts)
+
+
+def check_same_cases(group: Group, cases: Sequence[Case], task: object, **arguments: Any) -> None:
+    """Checks that all processes segment the same cases with the same network, in the same order.
+
+    Args:
+      group: the processes.
+      cases: the cases.
+      task: the task.
+      **arguments: the arguments of the job by name.
+
+    Raises:
+      ConfigError: the processes disagree. Every process raises the same error.
+    """
+    check_agreement(group, task, cases=[case.key for case in cases], **arguments)
+
+
+def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) -> None:
+    """Checks that all processes read the same training data and held-out records.
+
+    Args:
+      group: the processes.
+      data: the training data.
+      first_batch: the first batch of a custom data set; None for records, whose manifests are compared.
+
+    Raises:
+      ConfigError: the processes disagree. Every process raises the same error.
+    """
+    if group.num == 1:
+        return
+    texts = [_digest(value) for _, value in sorted((first_batch or {}).items())]
+    folders = [data.data_dir] if data.is_records else []
+    folders += [data.eval_dir] if data.is_records and data.evaluation is None else []  # others may have any format
+    texts += [repr(open_records(folder)) for folder in folders if folder]
+    group.agree({"the training data": "\n".join(texts)})
+
+
+def _digest(value: Any) -> str:
+    """Returns a digest of an entry of a batch: an array, the names of cases, or a list of such dicts."""
+    if isinstance(value, list):
+        return " ".join(
+            " ".join(_digest(each) for _, each in sorted(item.items())) if isinstance(item, dict) else str(item)
+            for item in value
+        )
+    return hashlib.sha256(np.asarray(value).tobytes()).hexdigest()
+
+
+def _text(value: object) -> str:
+    return _ADDRESS.sub("", repr(value))
+
+
+def _package_digest() -> str:
+    """Returns a digest of the source files of this package."""
+    folder, digest = Path(mtf_imaging.__file__).parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _source(task: object) -> str:
+    """Returns the source file of the class of a task; "" if it has none, as in a notebook."""
+    try:
+        return Path(inspect.getfile(type(task))).read_text()
+    except (TypeError, OSError):
+        return ""

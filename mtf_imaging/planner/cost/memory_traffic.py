@@ -1,0 +1,81 @@
+"""The bytes that operations read from and write to the memory of a device.
+
+Most operations are limited by memory, not by arithmetic: a leaky ReLU computes one number per 8 bytes. An operation
+reads its inputs and writes its results once, with the exceptions in this module, which follow from its lowering.
+"""
+
+import math
+
+from mtf_imaging import upstream
+from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import ShardMeshImpl
+from mtf_imaging.ops.activation import Dropout
+from mtf_imaging.ops.losses.cross_entropy import Softmax, SparseSoftmaxCrossEntropy
+from mtf_imaging.ops.norm.normalization import Normalize, NormalizeGrad
+from mtf_imaging.planner.cost.residence import stored_bytes, widened_bytes
+from mtf_imaging.planner.cost.traffic import passed_on, rounds
+
+# Operations that create no tensor on the device of the slices, or that only rename dimensions. A reshape that moves
+# data states exchanges, which count separately.
+_FREE = (mtf.Variable, mtf.Constant, mtf.ImportOperation, mtf.ReshapeOperation)
+
+# Passes over all inputs and results, for operations that consist of several kernels.
+_PASSES = {
+    Normalize: 2,  # the fused kernel for the sums writes a result, too, which is not used; then the normalization
+    NormalizeGrad: 10 / 3,  # of x, dy and dx: 3 for the sums, 2 for each of two normalizations, 3 for their difference
+    Softmax: 3,  # the maximum, the exponentials with their sum, and the division
+    SparseSoftmaxCrossEntropy: 3,  # as a softmax; class weights multiply the gradient
+}
+_HASH_PASSES = 9  # elementwise kernels over uint32 that draw the mask of a dropout: see `meshes.random.positions`
+_UINT32 = 4
+
+
+def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int:
+    """Returns the bytes that a device reads and writes for an operation, without those of `halo_copies`.
+
+    Args:
+      op: the operation.
+      mesh: the mesh, which is used for its geometry only.
+      together: the number of processors per device.
+    """
+    if isinstance(op, _FREE) or passed_on(op):
+        return 0
+    tensors = [*upstream.reads(op), *op.outputs]
+    if isinstance(op, mtf.Assign):
+        tensors += op.inputs  # the variable, which has the shape of its new value
+    nbytes = sum(stored_bytes(tensor, mesh, together) for tensor in tensors) * _PASSES.get(type(op), 1)
+    if isinstance(op, Dropout):
+        (x,) = op.inputs
+        nbytes += _HASH_PASSES * 2 * _UINT32 * stored_bytes(x, mesh, together) // x.dtype.size
+    elif isinstance(op, mtf.EinsumOperation):
+        nbytes += 2 * _product_bytes(op, mesh, together)
+    return int(nbytes)
+
+
+def _product_bytes(einsum, mesh, together):
+    """Returns the bytes of the product of an einsum that is not a matrix product: it is stored before it is summed."""
+    dims = list(dict.fromkeys(dim for x in einsum.inputs for dim in x.shape.dims))
+    (y,) = einsum.outputs
+    kept = {dim for dim in dims if sum(dim in x.shape.dims for x in einsum.inputs) > 1 and dim not in y.shape.dims}
+    apart = [x for x in einsum.inputs if not set(dims) <= set(x.shape.dims)]
+    if len(dims) == len(y.shape.dims) or (kept and len(apart) > 1):
+        return 0
+    shape = mtf.Shape(dims)
+    return math.prod(mesh.slice_shape(shape)) * y.dtype.size * (together if mesh.is_split(shape) else 1)
+
+
+def halo_copies(op: mtf.Operation, mesh: ShardMeshImpl, together: int, widened: set) -> int:
+    """Returns the bytes that a device reads and writes to join slices with their halos.
+
+    Args:
+      op: the operation.
+      mesh: the mesh, which is used for its geometry only.
+      together: the number of processors per device.
+      widened: keys of slices that earlier operations have joined with their halos; this operation adds its own.
+    """
+    nbytes = 0
+    for _, once, _ in rounds(op, mesh):
+        if once is not None and once not in widened:
+            widened.add(once)
+            nbytes += 2 * widened_bytes(once, mesh) * together
+    return nbytes

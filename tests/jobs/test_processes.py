@@ -1,0 +1,143 @@
+"""Jobs of several processes compute the same as jobs of one process, and only process 0 writes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.data.phantom import write_phantom
+from tests.jobs import together
+from tests.jobs.launched import launch
+
+STEPS = 4
+
+pytestmark = pytest.mark.slow
+
+
+def run_jobs(folder, num, *jobs, **options):
+    path = folder / f"jobs_{num}_{len(list(folder.glob('jobs_*')))}.json"
+    path.write_text(json.dumps(jobs))
+    return launch(num, Path(together.__file__), path, **options)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    write_phantom(folder / "cases", 3, seed=1)
+    for name in ("records", "held_out"):
+        options = {"resolution": "x:8,y:14,z:8", "workers": 1, "progress": False}
+        mi.jobs.convert(input_dir=folder / "cases", output_dir=folder / name, **options)
+    return folder
+
+
+def job(model_dir, layout, steps=STEPS, **options):
+    return {"job": "train", "model_dir": model_dir, "layout": layout, "steps": steps, **options}
+
+
+@pytest.fixture(scope="module")
+def one(folder):
+    """The results of one process."""
+    for each in [
+        job("one", "one", eval=True),
+        job("one_micro", "one", micro_batches=2, eval=True),
+        job("two_of_four", "one", steps=2),
+        {"job": "evaluate", "model_dir": "one", "layout": "one", "output": "one_scores"},
+        {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_predictions"},
+    ]:
+        together.run(folder, each)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def four(one):
+    """The results of four processes."""
+    jobs = [
+        job("four_space", "space", eval=True),
+        job("four_uneven", "uneven", recompute=True),
+        job("four_batch", "batch", checkpoint_async=True, eval=True),
+        job("four_micro", "uneven", micro_batches=2, eval=True),
+        job("two_of_four", "space"),  # one process began this run
+        job("fewer", "space", steps=2),
+        job("auto", "auto", steps=1),
+        {"job": "evaluate", "model_dir": "one", "layout": "space", "output": "four_scores"},
+        {"job": "predict", "model_dir": "one", "layout": "batch", "output": "four_predictions"},
+    ]
+    return one, run_jobs(one, 4, *jobs)
+
+
+def assert_same_run(run, expected):
+    np.testing.assert_allclose(together.losses(run), together.losses(expected), rtol=1e-9, atol=1e-12)
+    values, others = together.weights(run), together.weights(expected)
+    assert values.keys() == others.keys()
+    assert len(values) > 10
+    for name, value in others.items():
+        np.testing.assert_allclose(values[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Batch norm normalizes each micro-batch by itself.
+RUNS = [
+    ("four_space", "one"),
+    ("four_uneven", "one"),
+    ("four_batch", "one"),
+    ("two_of_four", "one"),
+    ("four_micro", "one_micro"),
+]
+
+
+@pytest.mark.parametrize(("name", "other"), RUNS)
+def test_training_under_four_processes_equals_one_process(four, name, other):
+    folder, _ = four
+    assert_same_run(folder / name, folder / other)
+
+
+@pytest.mark.parametrize(("name", "other"), [RUNS[0], RUNS[2], RUNS[4]])
+def test_held_out_scores_equal_those_of_one_process(four, name, other):
+    folder, _ = four
+    paths = [folder / run / "eval/scores.csv" for run in (name, other)]
+    scores = [np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2) for path in paths]
+    assert scores[1].shape == (2, 4)
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9, atol=1e-12)
+    assert [path.name for path in (folder / name / "best").glob("*.index")] == [
+        path.name for path in (folder / "one/best").glob("*.index")
+    ]
+
+
+def test_evaluation_and_prediction_write_the_same_files(four):
+    folder, _ = four
+    assert content(folder / "four_predictions") == content(folder / "one_predictions")
+    scores = [json.loads((folder / f"{name}_scores/metrics.json").read_text()) for name in ("four", "one")]
+    assert scores[0] == scores[1]
+    assert content(folder / "four_scores/predictions") == content(folder / "one_scores/predictions")
+
+
+def test_only_process_0_writes(four):
+    folder, _ = four
+
+    def kinds(run):
+        """Names of files without what differs between any two runs."""
+        return sorted(name.split(".out.tfevents")[0] for name in content(folder / run))
+
+    assert kinds("four_space") == kinds("one")
+    assert len(list((folder / "four_space/train").glob("*tfevents*"))) == 1
+    assert not list(folder.rglob("*.lock"))
+
+
+def test_the_automatic_layout_uses_all_processes(four):
+    folder, _ = four
+    np.testing.assert_allclose(together.losses(folder / "auto"), together.losses(folder / "one")[:1], rtol=1e-9)
+
+
+def test_two_processes_resume_the_run_of_four_and_disagree(four):
+    folder, _ = four
+    out = run_jobs(folder, 2, job("fewer", "space"), {"job": "fails", "failing": job("bad", "one")})
+    assert_same_run(folder / "fewer", folder / "one")
+    message = "mesh '' cannot be divided equally among 2 processes"
+    assert out.count(message) == 2
+    assert f"[1] ConfigError: {message}" in out
+    assert not (folder / "bad").exists()

@@ -1,0 +1,158 @@
+"""Starts several processes of a script that know each other through TF_CONFIG, as a launcher does."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mtf_imaging.cli.runtime.launching.environment import build_environments
+
+ROOT = Path(__file__).parents[1]
+# Each process imports TensorFlow, which takes several seconds of CPU time.
+PATIENCE = 120.0
+
+
+class End(NamedTuple):
+    """The end of a process."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Group:
+    """Processes of one script, which end when the `with` block ends.
+
+    Args:
+      folder: a folder for the script and the output of each process.
+      script: the program, as Python code (indentation is removed), or as the words after `python`.
+      num: number of processes.
+      timeout: MTF_IMAGING_TIMEOUT.
+      environ: further environment variables of all processes.
+      edit: a function that gets the number of a process and its TF_CONFIG, as a dict, which it may change.
+      skip: numbers of processes that are not started.
+
+    Attributes:
+      addresses: the address of each process.
+      processes: {number: `subprocess.Popen`}.
+    """
+
+    def __init__(self, folder, script, num, *, timeout=8.0, environ=None, edit=None, skip=()):
+        self.folder = Path(folder)
+        if isinstance(script, str):
+            path = self.folder / "script.py"
+            path.write_text(textwrap.dedent(script))
+            script = [path]
+        shared = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TF_NUM_INTRAOP_THREADS": "1",
+            **(environ or {}),
+        }
+        environments = build_environments(shared, num, timeout)
+        self.addresses = json.loads(environments[0]["TF_CONFIG"])["cluster"]["worker"]
+        self.processes = {}
+        for index, each in enumerate(environments):
+            config = json.loads(each["TF_CONFIG"])
+            if edit:
+                edit(index, config)
+            if index not in skip:
+                own = {**each, "TF_CONFIG": json.dumps(config)}
+                self.processes[index] = self._start([sys.executable, *map(str, script)], index, own)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _start(self, command, index, environ):
+        with open(self._path(index, "out"), "wb") as out, open(self._path(index, "err"), "wb") as err:
+            return subprocess.Popen(
+                command,
+                env=environ,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_reset_signals,
+            )
+
+    def _path(self, index, stream):
+        return self.folder / f"process-{index}.{stream}"
+
+    def read(self, index, stream="out"):
+        """Returns what a process has written so far."""
+        return self._path(index, stream).read_text(errors="replace")
+
+    def wait_for(self, text, indices=None, seconds=PATIENCE):
+        """Waits until processes have written a text to their standard output."""
+        deadline = time.monotonic() + seconds
+        for index in self.processes if indices is None else indices:
+            while text not in self.read(index):
+                if self.processes[index].poll() is not None or time.monotonic() > deadline:
+                    pytest.fail(f"process {index} did not write {text!r}.\n{self.report()}")
+                time.sleep(0.05)
+
+    def send(self, index, number):
+        """Sends a signal to a process."""
+        self.processes[index].send_signal(number)
+
+    def wait(self, seconds=PATIENCE, indices=None):
+        """Waits until processes have ended. Returns {number: `End`}; the test fails if one does not end in time."""
+        deadline, ends = time.monotonic() + seconds, {}
+        for index in self.processes if indices is None else indices:
+            try:
+                code = self.processes[index].wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                pytest.fail(f"process {index} did not end within {seconds:g} s.\n{self.report()}")
+            ends[index] = End(code, self.read(index), self.read(index, "err"))
+        return ends
+
+    def report(self):
+        """Returns the output and exit codes of all processes, for the message of a failed test."""
+        return "\n".join(
+            f"--- process {index}: exit code {process.poll()}\n{self.read(index)}\n{self.read(index, 'err')}"
+            for index, process in self.processes.items()
+        )
+
+
+def run(folder, script, num, *, seconds=PATIENCE, **options):
+    """Runs a script in several processes, all of which must succeed. Returns their standard outputs."""
+    with Group(folder, script, num, **options) as group:
+        ends = group.wait(seconds)
+        failed = [index for index, end in ends.items() if end.code]
+        assert not failed, f"processes {failed} failed.\n{group.report()}"
+    return [ends[index].out for index in sorted(ends)]
+
+
+def start_together():
+    """In a script: waits until all processes have called this function, so their imports do not count as waiting."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    Path(f"here-{config['task']['index']}").touch()
+    deadline = time.monotonic() + PATIENCE
+    while not all(Path(f"here-{i}").exists() for i in range(len(config["cluster"]["worker"]))):
+        assert time.monotonic() < deadline, "a process of the test does not start"
+        time.sleep(0.02)
+
+
+def _reset_signals():
+    """Shells start background processes with these signals ignored, and children inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
