@@ -112,7 +112,7 @@ def test_second_derivatives(groups, name, mesh, layout):
 
 
 def _number(setting):
-    """Returns the number of processes, from 2 to 4, among which a mesh can be divided; 0 if there is none."""
+    """Returns the number of processes, 4, 3 or 2, among which a mesh can be divided; 0 if there is none."""
     return next((num for num in (4, 3, 2) if setting.layout[0] and _fits(setting.layout[0], num)), 0)
 
 
