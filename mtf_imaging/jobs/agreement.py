@@ -12,7 +12,6 @@ import numpy as np
 import mtf_imaging
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.meshes.group import Group
 
@@ -66,9 +65,10 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
     if group.num == 1:
         return
     texts = [_digest(value) for _, value in sorted((first_batch or {}).items())]
-    folders: list[str | Path | Subset | None] = [data.data_dir] if data.is_records else []
-    folders += [data.eval_dir] if data.is_records and data.evaluation is None else []  # others may have any format
-    texts += [repr(open_records(folder)) for folder in folders if folder]
+    if data.is_records:
+        texts.append(repr(open_records(data.data_dir)))
+        if data.eval_dir and data.evaluation is None:  # the cases of another evaluation may have any format
+            texts.append(repr(open_records(data.eval_dir)))
     group.agree({"the training data": "\n".join(texts)})
 
 

@@ -1,6 +1,7 @@
 """Jobs of several processes compute the same as jobs of one process, and only process 0 writes."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.files import lock
 from tests.jobs import together
 from tests.jobs.launched import launch
 
@@ -131,6 +133,14 @@ def test_only_process_0_writes(four):
 def test_the_automatic_layout_uses_all_processes(four):
     folder, _ = four
     np.testing.assert_allclose(together.losses(folder / "auto"), together.losses(folder / "one")[:1], rtol=1e-9)
+
+
+def test_no_process_waits_for_one_that_failed(one):
+    failing = {"job": "predict", "model_dir": "one", "layout": "space", "output": "locked"}
+    with lock.held(one / "locked"):  # only process 0 locks and writes
+        out = run_jobs(one, 2, {"job": "fails", "failing": failing})
+    assert re.search(r"^ConfigError: .*locked: another run is writing to this folder", out, re.MULTILINE)
+    assert "[1] ClusterError: lost process 0 (127.0.0.1:" in out
 
 
 def test_two_processes_resume_the_run_of_four_and_disagree(four):
