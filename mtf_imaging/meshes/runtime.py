@@ -247,7 +247,8 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
         if processes is None:
             return None
         _runtime = Runtime(processes, communication)
-        _logger.info("joined %d processes on %d hosts", processes.num, processes.num_hosts)
+        hosts = f"{processes.num_hosts} host{'s' * (processes.num_hosts > 1)}"
+        _logger.info("joined %d processes on %s", processes.num, hosts)
     return _runtime
 
 

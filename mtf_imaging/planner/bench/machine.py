@@ -157,7 +157,8 @@ def _convolution(shapes, dtype):
         dw = grouped.conv_filter_grad(x, w.shape.as_list(), dy, *windows)
         return y[..., :1, :1], dx[..., :1, :1], tf.reduce_sum(dw)  # TensorFlow would prune unused results
 
-    return lambda: [value.numpy() for value in run()]
+    compiled = run.get_concrete_function()  # TensorFlow warns about many functions of one name that are traced by calls
+    return lambda: [value.numpy() for value in compiled()]
 
 
 def _elementwise(nbytes, dtype):
