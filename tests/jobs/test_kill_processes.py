@@ -45,12 +45,12 @@ def test_a_run_survives_lost_processes(tmp_path):
         code, output = launched.wait()
     print(f"seed {seed}: {kills}")
     assert code == 0, output
+    assert losses(model) == losses(tmp_path / "unbroken")
+    assert_same_weights(model, tmp_path / "unbroken", exact=True)
     for _, index, _ in kills:
         assert re.search(rf"lost process {index} \(127.0.0.1:\d+\)", output)
     # Each time, the surviving process names the lost one.
     assert len(re.findall(r"lost process [01] \(127.0.0.1:\d+\)", output)) >= KILLS
-    assert losses(model) == losses(tmp_path / "unbroken")
-    assert_same_weights(model, tmp_path / "unbroken", exact=True)
 
 
 def wait_for_restart(launched, number):
