@@ -12,8 +12,10 @@ import sys
 from benchmarks.partition import tensorflow_setup, worker
 from benchmarks.partition.ours import Stacked
 from mtf_imaging import meshes
-from mtf_imaging.processes import TF_CONFIG, format_tf_config
+from mtf_imaging.processes import TF_CONFIG, TIMEOUT, format_tf_config
 from mtf_imaging.servers import Server, free_port
+
+_TIMEOUT = "250"  # seconds; many processes import TensorFlow at the same time
 
 
 class Collective(Stacked):
@@ -24,6 +26,7 @@ class Collective(Stacked):
     def _prepare(self):
         self._children = []
         if TF_CONFIG not in os.environ:
+            os.environ.setdefault(TIMEOUT, _TIMEOUT)
             addresses = [Server("127.0.0.1", free_port()) for _ in range(self._contender.processors)]
             words = [sys.executable, *worker.arguments(self._contender, self._step)]
             for index in range(1, len(addresses)):

@@ -280,4 +280,4 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(0.0419)
     '41.9 ms'
     """
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{round(seconds * 1e3, 4):.3g} ms"
