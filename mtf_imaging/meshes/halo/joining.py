@@ -35,7 +35,7 @@ def is_joined(mesh: ShardMeshImpl, margin: Margin) -> bool:
 
     Every device must have one slice along the dimension, and the margin must not reach past the next slice.
     """
-    if margin.mesh_axis is None or is_far(mesh, margin) or max(margin.before, margin.after) > margin.size:
+    if margin.mesh_axis is None or is_far(mesh, margin):
         return False
     return mesh.grid.local[margin.axis] == 1 and mesh.grid.shards[margin.axis] > 1
 

@@ -99,8 +99,8 @@ def pieces(mesh: ShardMeshImpl, margin: Margin) -> list[Piece]:
 
 
 def is_far(mesh: ShardMeshImpl, margin: Margin) -> bool:
-    """Returns whether a margin reaches past the next slice."""
-    return any(abs(piece.distance) > 1 for piece in pieces(mesh, margin))
+    """Returns whether a margin reaches past the next slice, into another slice or beyond the border."""
+    return bool(pieces(mesh, margin)) and max(margin.before, margin.after) > margin.size
 
 
 def strips(mesh: ShardMeshImpl, margins: Sequence[Margin]) -> Iterator[tuple[Margin, Piece, tuple[Margin, ...]]]:
