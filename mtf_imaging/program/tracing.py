@@ -71,6 +71,10 @@ class _Input(mtf.Operation):
         self._tensor = tensor
         self._outputs = [mtf.Tensor(self, shape, tensor.dtype)]
 
+    def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor]:
+        del grad_ys
+        return []  # one for each input of the operation, which has none
+
     def lower(self, lowering: mtf.Lowering) -> None:
         (x,) = self.outputs
         lowering.set_tensor_lowering(x, lowering.mesh_impl(self).import_tf_tensor(x, self._tensor))

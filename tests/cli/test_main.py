@@ -91,8 +91,8 @@ def test_setup_flags_are_the_same(command):
 NO_EFFECT = {
     "evaluate": (["batch_size"], ["micro_batches", "num_steps", "seed", "eval_dir"]),
     "predict": (["batch_size"], ["micro_batches", "num_steps", "seed", "fold"]),
-    "explain": (["mesh_impl"], ["cluster", "num_steps"]),
-    "search": (["mesh_shape", "layout", "mesh_impl"], ["cluster", "input_partition_dims", "num_cores_per_replica"]),
+    "explain": ([], ["cluster", "num_steps"]),
+    "search": (["mesh_shape", "layout"], ["cluster", "input_partition_dims", "num_cores_per_replica"]),
     "bench": ([], ["cluster", "num_steps"]),
 }
 

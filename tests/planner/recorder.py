@@ -33,6 +33,7 @@ def recorded():
     exchanges = []
     receive, allreduce = ShardMeshImpl.receive, ShardMeshImpl.allreduce
     window_sum, gather, alltoall = ShardMeshImpl.window_sum, ShardMeshImpl.gather, ShardMeshImpl.alltoall
+    sum_gradient = ShardMeshImpl.sum_gradient
 
     def noted_receive(self, x, mesh_axis, source_pcoord, fill=0):
         hops = {target - source for target, source in enumerate(source_pcoord) if source is not None} - {0}
@@ -44,11 +45,15 @@ def recorded():
         exchanges.append(Exchange("sum", tuple(sorted(set(mesh_axes))), _nbytes(x.to_laid_out_tensor())))
         return allreduce(self, x, mesh_axes, reduction)
 
-    def noted_window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1):
-        y = window_sum(self, fn, batched, summed_axes, varying_axes, batch_ndims)
+    def noted_window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1, is_gradient=False):
+        y = window_sum(self, fn, batched, summed_axes, varying_axes, batch_ndims, is_gradient)
         if summed_axes:
             exchanges.append(Exchange("sum", tuple(sorted(set(summed_axes))), _nbytes(y)))
         return y
+
+    def noted_sum_gradient(self, lazy):
+        exchanges.append(Exchange("sum", tuple(sorted(set(lazy.mesh_axes))), _nbytes(lazy.laid_out_input)))
+        return sum_gradient(self, lazy)
 
     def noted_gather(self, x, dims):
         if dims:
@@ -78,6 +83,7 @@ def recorded():
             ("receive", noted_receive),
             ("allreduce", noted_allreduce),
             ("window_sum", noted_window_sum),
+            ("sum_gradient", noted_sum_gradient),
             ("gather", noted_gather),
             ("alltoall", noted_alltoall),
         ):
