@@ -71,7 +71,7 @@ def test_equals_the_whole(groups, num, name, mesh, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num", "name", "mesh", "layout"), sample(_table(), 1 / 40))
+@pytest.mark.parametrize(("num", "name", "mesh", "layout"), sample(_table(), 1 / 100))
 def test_many_layouts_equal_the_whole(groups, num, name, mesh, layout):
     _check(groups.get(num), name, mesh, layout)
 
