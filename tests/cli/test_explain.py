@@ -39,7 +39,8 @@ def test_the_papers_job_at_512_is_explained_in_seconds_without_memory_for_it(run
     )
     assert "512 processors on 512 devices" in out
     assert out.count(": fits in 75% of h200's 131.0 GiB") == 2
-    assert "assumed: 297 TFLOP/s in bfloat16 (30% of the data sheet), 450 GB/s" in out
+    assert "assumed: 297 TFLOP/s in bfloat16 (30% of the data sheet), 3,600 GB/s of memory (75%)" in out
+    assert "450 GB/s sent per device" in out
     assert (
         "unet3d/up0/conv0/conv0    batch:32,x:512,y:512,z:512,filters:32   16 x 32 x 32 x 512 x 32  x:1,1 y:1,1" in out
     )
@@ -151,7 +152,8 @@ def test_slices_of_any_size(run):
             ["--hardware", "h20"],
             "mtf-imaging: hardware 'h20' is unknown. Did you mean 'h200'? Known: h200, h100, a100, a100_40gb, v100, "
             "l40s, a10, l4, t4, rtx4090. Fix: use one of these, or define your own hardware by its name, memory "
-            "(bytes), flops and flops_float32 (operations per second), link (bytes per second) and latency (seconds).\n"
+            "(bytes), flops and flops_float32 (operations per second), link, bandwidth and network (bytes per second) "
+            "and latency (seconds).\n"
             "On the command line: --hardware (for instance h200, or a gin file; see docs/guides/gpus.md).\n",
         ),
         (["--hardware", "nosuch.gin"], "there is no gin file 'nosuch.gin'"),
@@ -180,7 +182,8 @@ def test_custom_hardware(run, tmp_path):
     mine.write_text("\n".join(lines))
     code, out, _ = run("explain", *SMALL, *TWO_BY_TWO, "--hardware", str(mine))
     assert code == 0
-    assert "assumed: 0.5 TFLOP/s in float32 (50% of the data sheet), 1 GB/s sent per device, 20 us per exchange" in out
+    assert "assumed: 0.5 TFLOP/s in float32 (50% of the data sheet), 750 GB/s of memory (75%)" in out
+    assert "1 GB/s sent per device, 20 us per exchange" in out
     for change, message in (
         (lines[:4], "does not bind hardware.link. Fix"),
         ([*lines, "hardware.memory = -1"], "hardware mine: memory must be a number above 0, not -1."),

@@ -111,7 +111,6 @@ def find_hardware(name: str) -> Hardware:
     raise ConfigError(
         f"hardware '{name}' is unknown.{did_you_mean(name.lower(), HARDWARE)} Known: {', '.join(HARDWARE)}. "
         "Fix: use one of these, or define your own hardware by its name, memory (bytes), flops and flops_float32 "
-        "(operations per second), link (bytes per second), latency (seconds), and bandwidth and network (bytes per "
-        "second).",
+        "(operations per second), link, bandwidth and network (bytes per second) and latency (seconds).",
         settings=["hardware"],
     )
