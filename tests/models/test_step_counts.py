@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.meshes import ShardMeshImpl
+from mtf_imaging.meshes.transport import InProcess
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
@@ -40,15 +40,15 @@ def program():
 
 @pytest.fixture(scope="module")
 def exchange_sizes():
-    """The number of values that a processor sends in each exchange, with one device for each processor."""
-    sizes, receive = [], ShardMeshImpl.receive
+    """The number of values in each message of the processor in the middle, with one device for each processor."""
+    sizes, exchange, middle = [], InProcess.exchange, PARTS**2 // 2
 
-    def counted(self, x, *args, **kwargs):
-        sizes.append(int(np.prod(x.to_laid_out_tensor().slice_shape)))
-        return receive(self, x, *args, **kwargs)
+    def counted(self, messages, dtype):
+        sizes.extend(int(np.prod(message.shape)) for message in messages if message.source == middle)
+        return exchange(self, messages, dtype)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardMeshImpl, "receive", counted)
+        patch.setattr(InProcess, "exchange", counted)
         step(MESH, mesh_impl="placement", devices=["/device:CPU:0"] * PARTS**2)
     return sizes
 
