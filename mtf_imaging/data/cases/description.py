@@ -1,0 +1,111 @@
+"""The description of a data set: the channels of its images and the meaning of its labels."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtf_imaging.errors import DataError
+
+BACKGROUND = 0
+LITS_RULES, ANY_RULES = "lits", "any"
+
+
+@dataclass(frozen=True)
+class Description:
+    """The channels, labels and masks of a data set.
+
+    A mask is a set of labels that is predicted or scored as one structure. Masks may overlap: in LiTS, the liver
+    includes its lesions.
+
+    Attributes:
+      channels: name of each channel of the images, for instance `("CT",)` or `("FLAIR", "T1w")`.
+      labels: {name: value} of all labels but the background, which is 0, in ascending order of the values 1, 2, ...
+      masks: {name: values of its labels} of the scored masks, from the whole to its parts.
+      region_order: for training by regions, the label that the voxels of each mask get, in the order in which masks are
+        painted over each other (nnU-Net's `regions_class_order`); the network then predicts each mask with a sigmoid.
+        None if the labels exclude each other; the network then predicts the labels with a softmax.
+      ignore: value of the label whose voxels are neither trained nor scored; None if there is no such label.
+      lesions: names of the masks whose connected components are scored one by one.
+      rules: "lits" for the rules and official scores of the LiTS challenge, or "any".
+      file_ending: the ending of the file names, for instance ".nii.gz" or ".png".
+    """
+
+    channels: tuple[str, ...]
+    labels: Mapping[str, int]
+    masks: Mapping[str, tuple[int, ...]]
+    region_order: tuple[int, ...] | None = None
+    ignore: int | None = None
+    lesions: tuple[str, ...] = ()
+    rules: str = ANY_RULES
+    file_ending: str = ".nii.gz"
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "masks"):
+            object.__setattr__(self, name, types.MappingProxyType(dict(getattr(self, name))))
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether the network predicts each mask with a sigmoid, instead of the labels with a softmax."""
+        return self.region_order is not None
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of values that the network predicts for a voxel: of masks, or of labels with the background."""
+        return len(self.masks) if self.has_regions else 1 + len(self.labels)
+
+    def mask(self, name: str, labels: np.ndarray) -> np.ndarray:
+        """Returns the voxels of a mask.
+
+        Args:
+          name: name of the mask.
+          labels: an array of labels.
+
+        Returns:
+          A bool array of the same shape.
+        """
+        values = self.masks[name]
+        if len(values) == 1:
+            return labels == values[0]
+        table = np.zeros(256, bool)
+        table[list(values)] = True
+        return table[labels]
+
+    def to_labels(self, probabilities: np.ndarray) -> np.ndarray:
+        """Returns the most probable label of each voxel.
+
+        Args:
+          probabilities: `[..., num_outputs]`.
+
+        Returns:
+          uint8 `[...]`. With regions, each mask with a probability above 0.5 is painted over the previous ones.
+        """
+        if self.region_order is None:
+            return np.argmax(probabilities, axis=-1).astype(np.uint8)
+        labels = np.zeros(probabilities.shape[:-1], np.uint8)
+        for index, value in enumerate(self.region_order):
+            labels[probabilities[..., index] > 0.5] = value
+        return labels
+
+    def check_lesions(self, where: str) -> None:
+        """Raises DataError if a name in `lesions` is not the name of a mask.
+
+        Args:
+          where: the file that names them, for the message.
+        """
+        unknown = [name for name in self.lesions if name not in self.masks]
+        if unknown:
+            raise DataError(
+                f"{where}: lesions names {', '.join(unknown)}, but the labels are {', '.join(self.masks)}. "
+                "Fix: use the names of labels."
+            )
+
+
+LITS = Description(
+    channels=("CT",),
+    labels={"liver": 1, "lesion": 2},
+    masks={"liver": (1, 2), "lesion": (2,)},
+    lesions=("lesion",),
+    rules=LITS_RULES,
+)
