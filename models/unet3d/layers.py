@@ -1,7 +1,8 @@
 """Layers with their weights.
 
-Images have three spatial dimensions, or only x and y. The channel dimension is called `channels` before and after every layer. Weights are float32 or larger, and are cast to
-the dtype of the activations when they are used. Their gradients are therefore float32 or larger, too.
+Images have three spatial dimensions, or only x and y. The channel dimension is called `channels` before and after every
+layer. Weights are float32 or larger, and are cast to the dtype of the activations when they are used. Their gradients
+are therefore float32 or larger, too.
 """
 
 import tensorflow as tf

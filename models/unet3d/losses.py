@@ -29,7 +29,7 @@ class Overlap:
         return mi.ops.dice_loss(self.probability, self.target, self.target.shape.dims[0], over=over)
 
     def soft_dice(self, epsilon=1e-6):
-        """Returns `(2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)` over all voxels, which is 1 if both are empty."""
+        """Returns `(2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)` over the batch, 1 if both are empty."""
         intersection = mi.ops.over_batch(mi.mtf.reduce_sum(self.probability * self.target))
         total = mi.ops.over_batch(mi.mtf.reduce_sum(self.probability) + mi.mtf.reduce_sum(self.target))
         return (2 * intersection + epsilon) / (total + epsilon)

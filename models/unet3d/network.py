@@ -98,8 +98,8 @@ class UNet3D:
             statistics.
 
         Returns:
-          logits Tensor[batch, x, y, z, classes], without z if the image has none. In training with `deep_supervision`, it is a list of logits, each of
-          half the sizes of the previous ones, rounded up.
+          logits Tensor[batch, x, y, z, classes], without z if the image has none. In training with `deep_supervision`,
+          it is a list of logits, each of half the sizes of the previous ones, rounded up.
         """
         with tf.compat.v1.variable_scope("unet3d"):
             x, skips, coarser = image, [], []

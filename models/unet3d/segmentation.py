@@ -113,9 +113,9 @@ def _names(where, names, kind, first):
     """Returns the names of channels or labels; a number stands for that many names."""
     if isinstance(names, int) and not isinstance(names, bool) and names > 0:
         return tuple(f"{kind}_{index}" for index in range(first, first + names))
-    if isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names):
-        if len(set(names)) == len(names):
-            return tuple(names)
+    are_names = isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)
+    if are_names and len(set(names)) == len(names):
+        return tuple(names)
     raise mi.ConfigError(f"{where} = {names!r}: it must be an int of at least 1, or distinct names.")
 
 

@@ -275,7 +275,7 @@ ROWS = [
     Row(
         "sigmoid_cross_entropy",
         "",
-        mi.ops.sigmoid_cross_entropy,
+        lambda x, t: mi.ops.sigmoid_cross_entropy(x, t),
         lambda x, t: tf.nn.sigmoid_cross_entropy_with_logits(t, x),
         {"x": LOGITS, "t": LOGITS},
     ),
