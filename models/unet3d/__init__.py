@@ -1,6 +1,10 @@
-"""The 3D U-Net of Hou et al. 2019 ("High Resolution Medical Image Analysis with Spatial Partitioning") and its task."""
+"""The 3D U-Net and its tasks.
 
+The network is that of Hou et al. 2019, "High Resolution Medical Image Analysis with Spatial Partitioning".
+"""
+
+from mtf_imaging.models.unet3d.lits import LiverTumorSegmentation
 from mtf_imaging.models.unet3d.network import UNet3D
-from mtf_imaging.models.unet3d.task import LiverTumorSegmentation
+from mtf_imaging.models.unet3d.segmentation import Segmentation
 
-__all__ = ["LiverTumorSegmentation", "UNet3D"]
+__all__ = ["LiverTumorSegmentation", "Segmentation", "UNet3D"]

@@ -272,6 +272,20 @@ ROWS = [
         lambda p, labels: _tf_adaptive_dice(p * p, labels),
         {"p": LOGITS, "labels": LABELS},
     ),
+    Row(
+        "sigmoid_cross_entropy",
+        "",
+        lambda x, t: mi.ops.sigmoid_cross_entropy(x, t),
+        lambda x, t: tf.nn.sigmoid_cross_entropy_with_logits(t, x),
+        {"x": LOGITS, "t": LOGITS},
+    ),
+    Row(
+        "masked_mean",
+        "",
+        lambda x, labels: mi.ops.masked_mean(mtf.square(x), mtf.cast(mtf.greater(labels, 0), x.dtype)),
+        lambda x, labels: tf.reduce_mean(tf.boolean_mask(x * x, labels > 0)),
+        {"x": LABELS, "labels": LABELS},
+    ),
     Row("over_batch", "", lambda x: mi.ops.over_batch(mtf.reduce_sum(x)), tf.reduce_sum, {"x": VOLUME}),
     Row("recompute", "", lambda x, f, labels: mi.ops.recompute(_network, x, f, labels), _tf_network, *NETWORK),
     Row(

@@ -160,6 +160,15 @@ def _tf_group_norm(x, groups, epsilon=1e-3):
     return tf.reshape(tf.nn.batch_normalization(grouped, mean, variance, None, None, epsilon), x.shape)
 
 
+def _tf_masked_cross_entropy(logits, labels, mask):
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return tf.reduce_mean(tf.boolean_mask(losses * tf.gather(tf.constant([1, 8, 16, 2], logits.dtype), labels), mask))
+
+
+def _tf_masked_adaptive_dice(p, labels, mask):
+    return _tf_adaptive_dice_loss(tf.boolean_mask(p, mask), tf.boolean_mask(labels, mask))
+
+
 def _tf_dice_loss(p, labels):
     overlap = tf.reduce_sum(p * labels, [1, 2, 3])
     total = tf.reduce_sum(p, [1, 2, 3]) + tf.reduce_sum(labels, [1, 2, 3])
@@ -247,6 +256,49 @@ OTHERS = [
         {"p": LOGITS, "labels": LABELS},
         integers={"labels": 4},
         labels=("labels",),
+    ),
+    Case(
+        "sigmoid_cross_entropy",
+        lambda x, t: mi.ops.sigmoid_cross_entropy(x, t),
+        lambda x, t: tf.nn.sigmoid_cross_entropy_with_logits(t, x),
+        {"x": LOGITS, "t": LOGITS},
+        integers={"t": 2},
+    ),
+    Case(
+        "masked_mean",
+        lambda x, mask: mi.ops.masked_mean(mi.mtf.square(x), mi.mtf.cast(mask, x.dtype)),
+        lambda x, mask: tf.reduce_mean(tf.boolean_mask(x * x, mask)),
+        {"x": LABELS, "mask": LABELS},
+        integers={"mask": 2},
+        labels=("mask",),
+    ),
+    Case(
+        "weighted_cross_entropy within a mask",
+        lambda x, labels, mask: mi.ops.weighted_cross_entropy(
+            *(x, labels, CLASSES, (1, 8, 16, 2)), mi.mtf.cast(mask, x.dtype)
+        ),
+        _tf_masked_cross_entropy,
+        {"x": LOGITS, "labels": LABELS, "mask": LABELS},
+        integers={"labels": 4, "mask": 2},
+        labels=("labels", "mask"),
+    ),
+    Case(
+        "dice_loss within a mask",
+        lambda p, t, mask: mi.ops.dice_loss(mi.mtf.square(p), t, p.shape.dims[0], mask=mi.mtf.cast(mask, p.dtype)),
+        lambda p, t, mask: _tf_dice_loss(p * p * tf.cast(mask, p.dtype), t * tf.cast(mask, p.dtype)),
+        {"p": LABELS, "t": LABELS, "mask": LABELS},
+        integers={"t": 2, "mask": 2},
+        labels=("mask",),
+    ),
+    Case(
+        "adaptive_dice_loss within a mask",
+        lambda p, labels, mask: mi.ops.adaptive_dice_loss(
+            mi.mtf.square(p), labels, CLASSES, mask=mi.mtf.cast(mask, p.dtype)
+        ),
+        lambda p, labels, mask: _tf_masked_adaptive_dice(p * p, labels, mask),
+        {"p": LOGITS, "labels": LABELS, "mask": LABELS},
+        integers={"labels": 4, "mask": 2},
+        labels=("labels", "mask"),
     ),
 ]
 CONVS = [

@@ -11,6 +11,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.ops.activation import Dropout
 from mtf_imaging.ops.losses.cross_entropy import Softmax, SparseSoftmaxCrossEntropy
+from mtf_imaging.ops.losses.sigmoid import SigmoidCrossEntropy
 from mtf_imaging.ops.norm.normalization import Normalize, NormalizeGrad
 from mtf_imaging.planner.cost.residence import stored_bytes, widened_bytes
 from mtf_imaging.planner.cost.traffic import passed_on, rounds
@@ -25,6 +26,7 @@ _PASSES = {
     NormalizeGrad: 10 / 3,  # of x, dy and dx: 3 for the sums, 2 for each of two normalizations, 3 for their difference
     Softmax: 3,  # the maximum, the exponentials with their sum, and the division
     SparseSoftmaxCrossEntropy: 3,  # as a softmax; class weights multiply the gradient
+    SigmoidCrossEntropy: 6,  # eight elementwise kernels, most of them of two tensors
 }
 _HASH_PASSES = 9  # elementwise kernels over uint32 that draw the mask of a dropout: see `meshes.random.positions`
 _UINT32 = 4
