@@ -10,7 +10,7 @@ from nibabel import orientations
 from scipy import ndimage
 from tqdm import tqdm
 
-from mtf_imaging.data.phantom.anatomy import Diameters, large_lesions, paint_abdomen, small_lesions
+from mtf_imaging.data.phantom.abdomen import Diameters, large_lesions, paint_abdomen, small_lesions
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import is_partial, write_bytes
 
