@@ -12,6 +12,7 @@ gadolinium (T1gd) and FLAIR, and a network needs both of them:
 The origin of the patient frame lies in the middle of the brain. The result is plausible, but not anatomically exact.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +25,11 @@ EDEMA, NECROSIS, ENHANCING = 1, 2, 3
 T1GD, FLAIR = 0, 1  # index of the channels
 
 # (T1gd, FLAIR) relative to white matter in T1gd.
-_WHITE, _GRAY, _FLUID, _VESSEL = (1.0, 0.62), (0.8, 0.8), (0.35, 0.18), (1.6, 0.35)
-_EDEMA, _NECROSIS, _ENHANCING = (0.8, 1.25), (0.45, 0.8), (1.65, 1.15)
+_WHITE, _GRAY, _FLUID, _VESSEL = (1.0, 0.62), (0.8, 0.8), (0.35, 0.18), (1.5, 0.75)
+_EDEMA, _NECROSIS, _ENHANCING, _PLEXUS = (0.82, 1.12), (0.45, 0.75), (1.5, 1.05), (1.45, 0.85)
 _RADII_MM = (66.0, 82.0, 60.0)  # of the cerebrum
 _BEND_MM = 5.0
-_NOISE = 0.05  # standard deviation, relative to white matter in T1gd
+_NOISE = 0.065  # standard deviation, relative to white matter in T1gd
 
 
 @dataclass
@@ -134,18 +135,18 @@ def _deep_structures(scene: _Brain, brain: np.ndarray) -> np.ndarray:
         for start, end in horns:
             start, end = (np.multiply(point, (side, 1, 1)) for point in (start, end))
             ventricles |= scene.tube(start, end, 5.5 * width)
-            halo |= scene.tube(start, end, 5.5 * width + rng.uniform(0, 5))
+            halo |= scene.tube(start, end, 5.5 * width + rng.uniform(0, 7))
         plexus |= scene.tube((side * 14, -20, 10), (side * 19, -34, 6), rng.uniform(2, 3.5))
     ventricles |= scene.organ((0, -4, -6), (2.5 * width, 13, 10))
     ventricles &= brain
     # White matter around the ventricles and small spots of it are bright in FLAIR in many older patients.
-    halo &= scene.folds > rng.uniform(-0.3, 0.5)
+    halo &= scene.folds > rng.uniform(-0.9, 0.5)
     white = brain & (scene.images[T1GD] > 0.9)
-    for _ in range(rng.integers(0, 8)):
-        halo |= scene.organ(_draw(rng, white, scene.points), (1, 1, 1) * rng.uniform(2, 4.5, 3))
-    scene.paint(halo & white, (0.9, rng.uniform(1.05, 1.3)), 0.05)
+    for _ in range(rng.integers(0, 12)):
+        halo |= scene.organ(_draw(rng, white, scene.points), rng.uniform(2, 5, 3))
+    scene.paint(halo & white, (0.85, rng.uniform(0.95, 1.2)), 0.06)
     scene.paint(ventricles, _FLUID)
-    scene.paint(plexus & ventricles, (1.5, 0.7), 0.1)
+    scene.paint(plexus & ventricles, _PLEXUS, 0.1)
     return ventricles
 
 
@@ -154,7 +155,7 @@ def _vessels(scene: _Brain, brain: np.ndarray) -> None:
     rng, (width, length, height) = scene.rng, _RADII_MM
     angles = np.radians(np.arange(20, 181, 20))
     arc = [(0, 0.97 * length * np.cos(a), 0.97 * height * np.sin(a)) for a in angles]
-    paths = [(start, end, rng.uniform(2.5, 3.5)) for start, end in zip(arc, arc[1:], strict=False)]
+    paths = [(start, end, rng.uniform(2.5, 3.5)) for start, end in itertools.pairwise(arc)]
     for side in (-1, 1):
         paths.append(((0, 8, -36), (side * 24, 6, -26), 2.2))
         paths.append(((side * 24, 6, -26), (side * 52, rng.uniform(-10, 10), 2), 2.0))
