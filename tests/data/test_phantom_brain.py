@@ -8,6 +8,8 @@ import pytest
 from scipy import ndimage
 
 from mtf_imaging.cli.main import main
+from mtf_imaging.data.cases.dataset_json import read_description
+from mtf_imaging.data.cases.description import LITS
 from mtf_imaging.data.phantom.brain import EDEMA, ENHANCING, FLAIR, NECROSIS, T1GD
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS, KINDS
 from mtf_imaging.data.phantom.phantom import STORED_AS, make_case, write_phantom
@@ -51,6 +53,17 @@ def test_the_folder_has_the_form_of_nnunet(folder):
     assert (fields["numTraining"], fields["file_ending"]) == (NUMBER, ".nii.gz")
 
 
+def test_both_formats_describe_the_same_data(folder, tmp_path):
+    description = read_description(folder)
+    assert description == BRAIN_TUMORS
+    assert [str(intensity) for intensity in description.intensities] == ["z-score of nonzero voxels"] * 2
+    write_phantom(tmp_path, 1, seed=0, kind="brain", file_format="decathlon")
+    decathlon = read_description(tmp_path)
+    for name in ("channels", "labels", "intensities"):
+        assert getattr(decathlon, name) == getattr(BRAIN_TUMORS, name)
+    assert decathlon.region_order is None
+
+
 def test_the_folder_has_the_form_of_the_decathlon(folder, tmp_path):
     assert write_phantom(tmp_path, 2, seed=0, kind="brain", file_format="decathlon") == ["brain_000", "brain_001"]
     names = ["brain_000.nii.gz", "brain_001.nii.gz"]
@@ -85,7 +98,7 @@ def test_files_of_a_case_share_a_grid_and_cases_differ(folder):
         grids.append((sorted(t1gd.shape), sorted(t1gd.header.get_zooms())))
     for position, grid in enumerate(grids):
         assert grid not in grids[:position]
-    assert all(90 <= min(shape) and max(shape) <= 128 and 1.3 < zooms[0] <= zooms[2] < 1.7 for shape, zooms in grids)
+    assert all(min(shape) >= 90 and max(shape) <= 128 and 1.3 < zooms[0] <= zooms[2] < 1.7 for shape, zooms in grids)
 
 
 def test_a_case_is_a_function_of_seed_and_number(folder):
@@ -106,9 +119,7 @@ def test_an_interrupted_folder_is_completed_and_other_files_are_kept(tmp_path):
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
     with pytest.raises(DataError, match=r"brain_000_0000\.nii\.gz: the contents of this file differ from the phantom"):
         write_phantom(tmp_path, 1, seed=1, kind="brain")
-    with pytest.raises(DataError, match=r"contains 1 file\(s\) of cases other than 0\.\.0, such as imagesTr/brain_000"):
-        (tmp_path / "imagesTr" / "brain_000_0000.nii.gz").unlink()
-        (tmp_path / "labelsTr" / "brain_000.nii.gz").unlink()
+    with pytest.raises(DataError, match=r"contains 2 file\(s\) of cases other than 0\.\.0, such as imagesTr/brain_000"):
         write_phantom(tmp_path, 1, seed=0, kind="brain", file_format="decathlon")
     (tmp_path / "dataset.json").write_text("{}")
     with pytest.raises(DataError, match=r"dataset\.json: the contents of this file differ"):
@@ -121,12 +132,11 @@ def test_the_skull_is_removed(patients):
         brain = images[T1GD] != 0
         np.testing.assert_array_equal(brain, images[FLAIR] != 0)
         assert images.min() == 0
-        assert 0.25 < brain.mean() < 0.7
+        assert 0.2 < brain.mean() < 0.7
         assert ndimage.label(brain)[1] == 1
         assert not labels[~brain].any()
-        assert not brain[0].any()
-        assert not brain[:, 0].any()
-        assert not brain[:, :, -1].any()
+        assert not brain[[0, -1]].any()
+        assert not brain[:, :, -1].any()  # the brain stem reaches the lowest plane
 
 
 def test_every_patient_has_a_tumor_with_nested_regions(patients):
@@ -145,7 +155,7 @@ def test_every_patient_has_a_tumor_with_nested_regions(patients):
 
 
 def best_dice(intensities, region):
-    """Returns the Dice of the best rule that decides each voxel by its intensities alone, and not even by an interval.
+    """Returns the Dice of the best rule that decides each voxel by its intensities alone.
 
     Args:
       intensities: list of arrays `[n]` in standard deviations, one per channel that the rule may read.
@@ -178,25 +188,29 @@ def test_no_single_channel_suffices(patients):
 
 
 def test_bright_voxels_outside_the_tumor_distract(patients):
+    bright = {T1GD: [], FLAIR: []}
     for images, labels, _ in patients:
         tissue = (labels == 0) & (images[T1GD] != 0)
-        for image, label in ((images[T1GD], ENHANCING), (images[FLAIR], EDEMA)):
-            assert (image[tissue] > np.median(image[labels == label])).sum() > 50
+        for channel, label in ((T1GD, ENHANCING), (FLAIR, EDEMA)):
+            image = images[channel]
+            bright[channel].append((image[tissue] > np.median(image[labels == label])).sum())
+    assert np.mean(bright[T1GD]) > 200
+    assert np.mean(bright[FLAIR]) > 200
 
 
 def test_lits_files_cannot_store_two_channels(tmp_path):
     with pytest.raises(DataError, match=r"phantoms of kind 'brain' have 2, T1gd and FLAIR\. Fix: choose nnunet or dec"):
         write_phantom(tmp_path, 1, seed=0, kind="brain", file_format="lits")
-    with pytest.raises(DataError, match="file_format 'nnUnet' is not known. Did you mean 'nnunet'?"):
+    with pytest.raises(DataError, match=r"file_format 'nnUnet' is not known\. Did you mean 'nnunet'\?"):
         write_phantom(tmp_path, 1, seed=0, kind="brain", file_format="nnUnet")
-    with pytest.raises(DataError, match="kind 'brains' is not known. Did you mean 'brain'?"):
+    with pytest.raises(DataError, match=r"kind 'brains' is not known\. Did you mean 'brain'\?"):
         write_phantom(tmp_path, 1, seed=0, kind="brains")
     assert files(tmp_path) == []
 
 
 def test_the_command_writes_other_formats(tmp_path, capsys):
     words = ["phantom", "--num_cases", "1", "--output_dir", str(tmp_path / "cases")]
-    assert main([*words, "--kind", "brain", "--format", "lits"]) == 2
+    assert main([*words, "--kind", "brain", "--format", "lits"]) == 1
     assert "On the command line: --format." in capsys.readouterr().err
     assert main([*words, "--format", "nnunet"]) == 0
     assert files(tmp_path / "cases") == [
@@ -204,9 +218,7 @@ def test_the_command_writes_other_formats(tmp_path, capsys):
         "imagesTr/liver_000_0000.nii.gz",
         "labelsTr/liver_000.nii.gz",
     ]
-    fields = json.loads((tmp_path / "cases" / "dataset.json").read_text())
-    assert fields["channel_names"] == {"0": "CT"}
-    assert fields["labels"] == {"background": 0, "liver": 1, "lesion": 2}
+    assert read_description(tmp_path / "cases") == LITS
     image = nibabel.load(tmp_path / "cases" / "imagesTr" / "liver_000_0000.nii.gz")
     np.testing.assert_array_equal(np.asarray(image.dataobj), np.asarray(make_case(0, 0)[0].dataobj))
 
@@ -215,4 +227,5 @@ def test_liver_phantoms_in_the_decathlons_format_are_3d(tmp_path):
     write_phantom(tmp_path, 1, seed=0, file_format="decathlon")
     assert files(tmp_path) == ["dataset.json", "imagesTr/liver_000.nii.gz", "labelsTr/liver_000.nii.gz"]
     assert json.loads((tmp_path / "dataset.json").read_text())["tensorImageSize"] == "3D"
+    assert read_description(tmp_path) == LITS
     assert len(nibabel.load(tmp_path / "imagesTr" / "liver_000.nii.gz").shape) == 3

@@ -85,7 +85,7 @@ def _bend(rng: np.random.Generator, straight: np.ndarray) -> np.ndarray:
     """Returns patient coordinates of positions `[3, x, y, z]` in mm, randomly rotated, shifted, scaled and deformed."""
     turn = Rotation.from_euler("zyx", rng.uniform(-8, 8, 3), degrees=True).as_matrix()
     points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), straight)
-    points = (points - column(rng.uniform(-6, 6, 3))) / column(rng.uniform(0.92, 1.06, 3))
+    points = (points - column(rng.uniform(-6, 6, 3))) / column(rng.uniform(0.9, 1.02, 3))
     return points + _BEND_MM * np.stack([smooth_field(rng, straight.shape[1:], 5) for _ in range(3)])
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 import nibabel
 import numpy as np
 
+from mtf_imaging.data.cases.dataset_json import FILE
 from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.cases.description_fields import as_fields
 
 LITS_FILES, NNUNET, DECATHLON = "lits", "nnunet", "decathlon"
 FILE_FORMATS = (LITS_FILES, NNUNET, DECATHLON)
-_DATASET_JSON = "dataset.json"
 
 Image = nibabel.Nifti1Image
 
@@ -48,20 +49,11 @@ def description_files(file_format: str, description: Description, organ: str, ke
         return {}
     fields = (_nnunet_fields if file_format == NNUNET else _decathlon_fields)(description, keys)
     named = {"name": f"Phantoms of {organ} tumors", "description": "Synthetic images, written by mtf-imaging phantom"}
-    return {_DATASET_JSON: (json.dumps({**named, **fields}, indent=1) + "\n").encode()}
+    return {FILE: (json.dumps({**named, **fields}, indent=1) + "\n").encode()}
 
 
 def _nnunet_fields(description: Description, keys: Sequence[str]) -> Mapping:
-    labels = {"background": 0}
-    if description.has_regions:
-        regions = description.masks.items()
-        labels |= {name: list(values) if len(values) > 1 else values[0] for name, values in regions}
-    else:
-        labels |= description.labels
-    fields = {"channel_names": dict(_numbered(description.channels)), "labels": labels}
-    if description.region_order is not None:
-        fields["regions_class_order"] = list(description.region_order)
-    return {**fields, "numTraining": len(keys), "file_ending": description.file_ending}
+    return {**as_fields(description), "numTraining": len(keys)}
 
 
 def _decathlon_fields(description: Description, keys: Sequence[str]) -> Mapping:
@@ -70,17 +62,14 @@ def _decathlon_fields(description: Description, keys: Sequence[str]) -> Mapping:
     images = [case_paths(DECATHLON, key, len(description.channels)) for key in keys]
     return {
         "tensorImageSize": "4D" if len(description.channels) > 1 else "3D",
-        "modality": dict(_numbered(description.channels)),
+        "modality": {str(number): name for number, name in enumerate(description.channels)},
         "labels": labels,
         "numTraining": len(keys),
         "numTest": 0,
         "training": [{"image": f"./{image}", "label": f"./{label}"} for image, label in images],
         "test": [],
+        "intensities": [str(intensity) for intensity in description.intensities],
     }
-
-
-def _numbered(names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(str(number), name) for number, name in enumerate(names)]
 
 
 def _stack(channels: Sequence[Image]) -> Image:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import ndimage
 
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.intensities import NONZERO_Z_SCORE, Intensity
 from mtf_imaging.data.phantom.abdomen import Diameters, large_lesions, paint_abdomen, small_lesions
 from mtf_imaging.data.phantom.brain import EDEMA, ENHANCING, NECROSIS, paint_brain
 from mtf_imaging.data.phantom.file_formats import DECATHLON, LITS_FILES, NNUNET
@@ -97,6 +98,7 @@ BRAIN_TUMORS = Description(
         "enhancing_tumor": (ENHANCING,),
     },
     region_order=(EDEMA, NECROSIS, ENHANCING),
+    intensities=(Intensity(NONZERO_Z_SCORE),) * 2,  # the removed skull is 0
 )
 _CT_FORMATS = (LITS_FILES, NNUNET, DECATHLON)
 KINDS = {
