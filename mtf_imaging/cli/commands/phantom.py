@@ -5,7 +5,7 @@ from absl import flags
 from mtf_imaging.cli.runtime.next_step import after_phantom
 from mtf_imaging.files.run_folder import check_no_run
 
-SUMMARY = "writes synthetic CTs of an abdomen or MR images of a brain, to try everything without patient data."
+SUMMARY = "writes synthetic CTs or MR images, to try everything without patient data."
 EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
 REQUIRED = ("output_dir",)
 

@@ -48,7 +48,7 @@ def description_files(file_format: str, description: Description, organ: str, ke
     if file_format == LITS_FILES:
         return {}
     fields = (_nnunet_fields if file_format == NNUNET else _decathlon_fields)(description, keys)
-    named = {"name": f"Phantoms of {organ} tumors", "description": "Synthetic images, written by mtf-imaging phantom"}
+    named = {"name": f"Phantoms of {organ} tumors", "description": "Synthetic images and labels"}
     return {FILE: (json.dumps({**named, **fields}, indent=1) + "\n").encode()}
 
 
