@@ -1,6 +1,6 @@
 """Layers with their weights.
 
-The channel dimension is called `channels` before and after every layer. Weights are float32 or larger, and are cast to
+Images have three spatial dimensions, or only x and y. The channel dimension is called `channels` before and after every layer. Weights are float32 or larger, and are cast to
 the dtype of the activations when they are used. Their gradients are therefore float32 or larger, too.
 """
 
@@ -28,8 +28,8 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
     """
     outputs = mi.mtf.Dimension("filters", filters)
     with tf.compat.v1.variable_scope(name):
-        kernel = _weights(x, [*_kernel(kernel_size), x.shape.dims[-1], outputs], "fan_in", 2.0)
-        y = mi.ops.conv3d(x, kernel, name=name)
+        kernel = _weights(x, [*_kernel(x, kernel_size), x.shape.dims[-1], outputs], "fan_in", 2.0)
+        y = _operation(x, "conv{}d")(x, kernel, name=name)
         return _rename_and_bias(y, outputs, use_bias, output_name)
 
 
@@ -53,8 +53,9 @@ def conv_transpose(x, name, filters, sizes, kernel_size=2):
     with tf.compat.v1.variable_scope(name):
         # Windows do not overlap, so each voxel is a sum over one tap of every input channel: the fan is the number of
         # input channels. The initializer's "fan_out" also counts all taps; the scale compensates for them.
-        kernel = _weights(x, [*_kernel(kernel_size), outputs, x.shape.dims[-1]], "fan_out", 2.0 * kernel_size**3)
-        y = mi.ops.conv3d_transpose(x, kernel, strides=kernel_size, output_sizes=sizes, name=name)
+        taps = kernel_size ** len(sizes)
+        kernel = _weights(x, [*_kernel(x, kernel_size), outputs, x.shape.dims[-1]], "fan_out", 2.0 * taps)
+        y = _operation(x, "conv{}d_transpose")(x, kernel, strides=kernel_size, output_sizes=sizes, name=name)
         return _rename_and_bias(y, outputs, True, CHANNELS)
 
 
@@ -71,12 +72,22 @@ def pool(x, name, gather_below=0):
       Tensor[batch, x / 2, y / 2, z / 2, channels] with sizes rounded up, in which gathered dimensions have the names of
       `mi.ops.gather_slices`.
     """
-    dims = x.shape.dims[-4:-1] if gather_below else []
+    dims = spatial_dims(x) if gather_below else []
     split = [dim for dim in dims if mi.ops.slices_per_dimension(x)[dim.name] > 1]
     late, early = divisible_slices(x, [dim for dim in split if -(-_slice_size(x, dim) // 2) < gather_below], 2)
     x = mi.ops.gather_slices(x, early, f"{name}_gather")
-    x = mi.ops.max_pool3d(x, 2, 2, "SAME", name=name)
+    x = max_pool(x, 2, 2, "SAME", name=name)
     return mi.ops.gather_slices(x, late, f"{name}_gather")
+
+
+def max_pool(x, *args, **kwargs):
+    """Computes the max pool of as many dimensions as `x` has (`mi.ops.max_pool3d`)."""
+    return _operation(x, "max_pool{}d")(x, *args, **kwargs)
+
+
+def spatial_dims(x):
+    """Returns the spatial dimensions of Tensor[batch, x, y, z, channels]."""
+    return x.shape.dims[1:-1]
 
 
 def divisible_slices(x, dims, stride):
@@ -104,8 +115,8 @@ def grow(x, like, name, filters):
     Returns:
       Tensor[batch, x, y, z, channels=filters], with the dimension names of `like`.
     """
-    dims = like.shape.dims[-4:-1]
-    gathered = [dim for dim, now in zip(dims, x.shape.dims[-4:-1]) if dim.name != now.name]
+    dims = spatial_dims(like)
+    gathered = [dim for dim, now in zip(dims, spatial_dims(x)) if dim.name != now.name]
     early, late = divisible_slices(like, gathered, 2)  # the reverse of `pool`
     x = mi.ops.scatter_slices(x, early, f"{name}_scatter")
     x = conv_transpose(x, name, filters, [dim.size for dim in dims])
@@ -124,8 +135,13 @@ def _slice_size(x, dim):
     return -(-dim.size // mi.ops.slices_per_dimension(x)[dim.name])
 
 
-def _kernel(size):
-    return [mi.mtf.Dimension(f"kernel_{axis}", size) for axis in _AXES]
+def _operation(x, name):
+    """Returns the operation of `mi.ops` for the spatial dimensions of `x`, given "conv{}d"."""
+    return getattr(mi.ops, name.format(len(spatial_dims(x))))
+
+
+def _kernel(x, size):
+    return [mi.mtf.Dimension(f"kernel_{axis}", size) for axis, _ in zip(_AXES, spatial_dims(x))]
 
 
 def _weights(x, dims, mode, scale):

@@ -9,22 +9,23 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import layers
 
+_CLASSES = 3  # background, liver and lesion
 _NORMS = ("batch", "instance", "group", "none")
 
 
 @gin.configurable(module="unet3d")
 @dataclasses.dataclass(frozen=True)
 class UNet3D:
-    """A 3D U-Net, which creates its weights when it is called on a tensor of a program.
+    """A 3D or 2D U-Net, which creates its weights when it is called on a tensor of a program.
 
     A block repeats `convs` times: convolution, norm, leaky ReLU and dropout. The first convolution and the last one
     before the classes have no dropout. Level l has `base_filters 2^l` filters, at 1 / 2^l of the resolution.
 
     Images of any size are accepted. Each level halves the sizes of the previous one and rounds up: 67 voxels become 34,
-    17 and 9. The decoder returns to the same sizes.
+    17 and 9. The decoder returns to the same sizes. For 2-D images, all convolutions and pools are 2-D.
 
     Attributes:
-      classes: number of classes.
+      classes: number of classes. None selects the number that the task needs; without a task, it is 3.
       base_filters: number of filters of the first block.
       depth: number of resolutions.
       convs: number of convolutions in a block.
@@ -48,7 +49,7 @@ class UNet3D:
         these logits.
     """
 
-    classes: int = 3
+    classes: int | None = None
     base_filters: int = 32
     depth: int = 4
     convs: int = 2
@@ -66,7 +67,7 @@ class UNet3D:
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
-            if getattr(self, name) < 1:
+            if (name, getattr(self, name)) != ("classes", None) and getattr(self, name) < 1:
                 raise mi.ConfigError(f"UNet3D.{name} = {getattr(self, name)}: it must be at least 1.")
         if self.norm not in _NORMS:
             raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
@@ -92,12 +93,12 @@ class UNet3D:
         """Computes the logits of all classes.
 
         Args:
-          image: Tensor[batch, x, y, z, channels]
+          image: Tensor[batch, x, y, z, channels], or without z.
           is_training: whether dropout is active, and norms use the statistics of the batch and update their moving
             statistics.
 
         Returns:
-          logits Tensor[batch, x, y, z, classes]. In training with `deep_supervision`, it is a list of logits, each of
+          logits Tensor[batch, x, y, z, classes], without z if the image has none. In training with `deep_supervision`, it is a list of logits, each of
           half the sizes of the previous ones, rounded up.
         """
         with tf.compat.v1.variable_scope("unet3d"):
@@ -115,13 +116,17 @@ class UNet3D:
             logits = self._logits(x, "classes")
             return [logits, *coarser] if coarser else logits
 
+    def with_classes(self, classes):
+        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
+        return dataclasses.replace(self, classes=classes) if self.classes is None else self
+
     @property
     def _supervised(self):
         """The coarsest level that returns logits."""
         return self.depth - 2 if self.deep_supervision is True else int(self.deep_supervision)
 
     def _logits(self, x, name):
-        return layers.conv(x, name, self.classes, kernel_size=1, output_name="classes")
+        return layers.conv(x, name, self.classes or _CLASSES, kernel_size=1, output_name="classes")
 
     def _down(self, level, is_training, x):
         if level:

@@ -21,7 +21,8 @@ def labels_of_level(labels, logits, level):
     """Returns the labels at the resolution of a level: `y[b, i, j, k] = x[b, n i, n j, n k]` with `n = 2^level`.
 
     Voxel `n i` is the first of the window that the max pools of the encoder reduce to voxel i of the level. This holds
-    for all sizes, because their SAME padding adds voxels of padding only at the end.
+    for all sizes, because their SAME padding adds voxels of padding only at the end. No label is averaged, so this also
+    holds for any number of labels, and for the ignore label.
 
     Args:
       labels: int32 Tensor[batch, x, y, z]
@@ -41,6 +42,6 @@ def labels_of_level(labels, logits, level):
     x = mi.mtf.cast(labels, logits.dtype)
     x = mi.mtf.reshape(x, mi.mtf.Shape([*labels.shape.dims, mi.mtf.Dimension("label", 1)]))
     x = mi.ops.gather_slices(x, early, f"labels{level}_gather")
-    x = mi.ops.max_pool3d(x, 1, 2**level, name=f"labels{level}")
+    x = layers.max_pool(x, 1, 2**level, name=f"labels{level}")
     x = mi.ops.gather_slices(x, late, f"labels{level}_gather")
     return mi.mtf.cast(mi.mtf.reshape(x, mi.mtf.Shape(x.shape.dims[:-1])), labels.dtype)

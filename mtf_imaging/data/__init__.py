@@ -3,11 +3,13 @@
 import importlib
 
 _MODULES = {
+    "LITS": "mtf_imaging.data.cases.description",
     "Augmentation": "mtf_imaging.data.augmentation",
+    "Description": "mtf_imaging.data.cases.description",
     "Records": "mtf_imaging.data.records.data_set",
 }
 
-__all__ = ["Augmentation", "Records"]
+__all__ = ["LITS", "Augmentation", "Description", "Records"]
 
 
 def __getattr__(name: str):

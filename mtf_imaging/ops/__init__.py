@@ -16,6 +16,8 @@ from mtf_imaging.ops.conv.convolution import (
 )
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
+from mtf_imaging.ops.losses.masked_mean import masked_mean
+from mtf_imaging.ops.losses.sigmoid import sigmoid_cross_entropy
 from mtf_imaging.ops.norm.norms import batch_norm, group_norm, instance_norm
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool.pooling import (
@@ -52,6 +54,7 @@ __all__ = [
     "group_norm",
     "instance_norm",
     "leaky_relu",
+    "masked_mean",
     "master_dtype",
     "max_pool1d",
     "max_pool2d",
@@ -64,6 +67,7 @@ __all__ = [
     "resize3d",
     "scatter_slices",
     "slices_per_dimension",
+    "sigmoid_cross_entropy",
     "softmax",
     "sparse_softmax_cross_entropy",
     "step",

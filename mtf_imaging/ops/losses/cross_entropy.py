@@ -7,6 +7,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
+from mtf_imaging.ops.losses.masked_mean import masked_mean
 
 
 class _ClassOperation(mtf.Operation):
@@ -165,23 +166,30 @@ def sparse_softmax_cross_entropy(
 
 
 def weighted_cross_entropy(
-    logits: mtf.Tensor, labels: mtf.Tensor, dim: mtf.Dimension, weights: Sequence[float]
+    logits: mtf.Tensor,
+    labels: mtf.Tensor,
+    dim: mtf.Dimension,
+    weights: Sequence[float] | None = None,
+    mask: mtf.Tensor | None = None,
 ) -> mtf.Tensor:
-    """Computes the mean of the weighted cross entropy over all voxels.
+    """Computes the mean of the weighted cross entropy over all voxels, or over the voxels of a mask.
 
     The sum of `sparse_softmax_cross_entropy` is divided by the number of voxels, not by the sum of their weights. Every
     dimension but `dim` may be split.
 
     Args:
       logits: Tensor[batch..., x, y, z, classes]
-      labels: int32 Tensor[batch..., x, y, z]
+      labels: int32 Tensor[batch..., x, y, z]. Labels outside of the mask must be classes, too.
       dim: the dimension `classes`, the last one of the logits.
-      weights: the weight of each class.
+      weights: the weight of each class; None weights all classes by 1.
+      mask: Tensor[batch..., x, y, z] with the dtype of the logits, 1 for the voxels that count and 0 for all others
+        (`masked_mean`). None counts all voxels.
 
     Returns:
       A scalar Tensor.
 
     Raises:
-      ShapeError: the shapes of the logits, the labels and the weights do not fit.
+      ShapeError: the shapes of the logits, the labels, the weights and the mask do not fit.
     """
-    return mtf.reduce_mean(sparse_softmax_cross_entropy(logits, labels, dim, weights))
+    losses = sparse_softmax_cross_entropy(logits, labels, dim, weights)
+    return mtf.reduce_mean(losses) if mask is None else masked_mean(losses, mask)

@@ -8,7 +8,12 @@ DICE_OVER = ("case", "batch", "both")
 
 
 def dice_loss(
-    probabilities: mtf.Tensor, labels: mtf.Tensor, batch_dim: mtf.Dimension, epsilon: float = 0.1, over: str = "both"
+    probabilities: mtf.Tensor,
+    labels: mtf.Tensor,
+    batch_dim: mtf.Dimension,
+    epsilon: float = 0.1,
+    over: str = "both",
+    mask: mtf.Tensor | None = None,
 ) -> mtf.Tensor:
     """Computes the Dice loss of one class: 1 minus its soft Dice.
 
@@ -25,6 +30,8 @@ def dice_loss(
       epsilon: a number that is added to the numerator and the denominator.
       over: the cases that a sum covers. "case" computes a loss for each case and returns their mean, "batch" sums over
         all cases of the batch, and "both" returns the mean of these two losses.
+      mask: Tensor[batch, x, y, z] of the same dtype, 1 for the voxels that count and 0 for all others. None counts all
+        voxels.
 
     Returns:
       A scalar Tensor.
@@ -34,6 +41,8 @@ def dice_loss(
     """
     if over not in DICE_OVER:
         raise ConfigError(f"dice_loss: over = {over!r} is not known. Fix: choose one of {', '.join(DICE_OVER)}.")
+    if mask is not None:
+        probabilities, labels = probabilities * mask, labels * mask
     cases = mtf.Shape([batch_dim])
     overlap = mtf.reduce_sum(probabilities * labels, output_shape=cases)
     total = mtf.reduce_sum(probabilities, output_shape=cases) + mtf.reduce_sum(labels, output_shape=cases)
@@ -47,7 +56,11 @@ def dice_loss(
 
 
 def adaptive_dice_loss(
-    probabilities: mtf.Tensor, labels: mtf.Tensor, dim: mtf.Dimension, epsilon: float = 1e-7
+    probabilities: mtf.Tensor,
+    labels: mtf.Tensor,
+    dim: mtf.Dimension,
+    epsilon: float = 1e-7,
+    mask: mtf.Tensor | None = None,
 ) -> mtf.Tensor:
     """Computes the adaptive Dice loss, in which the classes with the lowest Dice have the largest gradients.
 
@@ -63,12 +76,16 @@ def adaptive_dice_loss(
       labels: int32 Tensor[batch..., x, y, z]
       dim: the dimension `classes`.
       epsilon: a number that is added to the numerator and the denominator.
+      mask: Tensor[batch..., x, y, z] with the dtype of the probabilities, 1 for the voxels that count and 0 for all
+        others. None counts all voxels.
 
     Returns:
       A scalar Tensor.
     """
     classes = mtf.Shape([dim])
     targets = mtf.one_hot(labels, dim, dtype=probabilities.dtype)
+    if mask is not None:
+        probabilities, targets = probabilities * mask, targets * mask
     overlap = over_batch(mtf.reduce_sum(probabilities * targets, output_shape=classes))
     total = over_batch(mtf.reduce_sum(probabilities + targets, output_shape=classes))
     dice = (2 * overlap + epsilon) / (total + epsilon)

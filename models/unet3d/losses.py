@@ -1,0 +1,164 @@
+"""The losses of a segmentation: cross entropy and Dice, of a softmax over labels or of a sigmoid per mask.
+
+A voxel with the ignore label contributes neither to the cross entropy nor to Dice: means are over the counted voxels,
+and a batch without counted voxels has a loss of 0.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import mtf_imaging as mi
+
+BACKGROUND = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """A probability and its target, whose Dice is a loss or a measure.
+
+    Attributes:
+      probability: Tensor[batch, x, y, z], 0 for the voxels that do not count.
+      target: Tensor[batch, x, y, z] of the same dtype, 1 for the voxels of the structure and 0 for all others.
+    """
+
+    probability: mi.mtf.Tensor
+    target: mi.mtf.Tensor
+
+    def loss(self, over):
+        """Returns the Dice loss, summed over "case", "batch" or "both" (`ops.dice_loss`)."""
+        return mi.ops.dice_loss(self.probability, self.target, self.target.shape.dims[0], over=over)
+
+    def soft_dice(self, epsilon=1e-6):
+        """Returns `(2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)` over all voxels, which is 1 if both are empty."""
+        intersection = mi.ops.over_batch(mi.mtf.reduce_sum(self.probability * self.target))
+        total = mi.ops.over_batch(mi.mtf.reduce_sum(self.probability) + mi.mtf.reduce_sum(self.target))
+        return (2 * intersection + epsilon) / (total + epsilon)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """Base class of the losses: `(1 - dice_weight) cross entropy + dice_weight Dice loss`.
+
+    Attributes:
+      description: the labels and masks, an `mi.data.Description`.
+      class_weights: weight of each output of the network in the cross entropy; None weights all by 1.
+      dice_weight: weight of the Dice loss, from 0 to 1.
+      dice: "masks", "classes", "adaptive", or the name of a mask.
+      dice_over: the cases that a sum covers: "case", "batch", or "both".
+      dice_background: whether "classes" includes the background.
+    """
+
+    description: mi.data.Description
+    class_weights: Sequence[float] | None
+    dice_weight: float
+    dice: str
+    dice_over: str
+    dice_background: bool
+
+    def _mix(self, cross_entropy, dice):
+        return (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
+
+    def _mean_dice(self, overlaps):
+        losses = [overlap.loss(self.dice_over) for overlap in overlaps]
+        return mi.mtf.add_n(losses) / len(losses)
+
+    def _masks(self, masks):
+        """Returns the overlaps whose Dice losses `dice` selects, given {mask: Overlap}."""
+        return list(masks.values()) if self.dice == "masks" else [masks[self.dice]]
+
+    def _counted(self, labels, dtype):
+        """Returns Tensor[batch, x, y, z], 1 for the voxels that count and 0 for all others; None if all count."""
+        ignore = self.description.ignore
+        return None if ignore is None else mi.mtf.cast(mi.mtf.not_equal(labels, ignore), dtype)
+
+
+class SoftmaxLoss(Loss):
+    """The loss of a softmax over the background and the labels."""
+
+    def probabilities(self, logits):
+        """Computes the softmax: logits Tensor[batch, x, y, z, classes] -> probabilities of the same shape."""
+        return mi.ops.softmax(logits, logits.shape.dims[-1])
+
+    def __call__(self, logits, labels):
+        """Computes the loss of one resolution.
+
+        Args:
+          logits: Tensor[batch, x, y, z, classes], float32 or larger.
+          labels: int32 Tensor[batch, x, y, z]
+
+        Returns:
+          The loss, Tensor[], and {name of a mask: Overlap}.
+        """
+        dim, counted = logits.shape.dims[-1], self._counted(labels, logits.dtype)
+        probability = self.probabilities(logits)
+        classes = labels
+        if counted is not None:
+            # The ignore label is not a class, and its voxels must not have a loss that is not finite.
+            classes = mi.mtf.cast(mi.mtf.cast(labels, counted.dtype) * counted, labels.dtype)
+            probability = probability * counted
+        overlaps = self._overlaps(probability, labels)
+        masks = {name: _union([overlaps[value] for value in values]) for name, values in self.description.masks.items()}
+        cross_entropy = mi.ops.weighted_cross_entropy(logits, classes, dim, self.class_weights, counted)
+        if self.dice == "adaptive":
+            dice = mi.ops.adaptive_dice_loss(probability, classes, dim, mask=counted)
+        else:
+            dice = self._mean_dice(overlaps.values() if self.dice == "classes" else self._masks(masks))
+        return self._mix(cross_entropy, dice), masks
+
+    def _overlaps(self, probability, labels):
+        """Returns {class: Overlap} of the labels, and of the background if it has a Dice loss."""
+        # `labels` still contains the ignore label, so no target includes its voxels.
+        dim = probability.shape.dims[-1]
+        return {
+            index: Overlap(mi.mtf.gather(probability, index, dim), _equal(labels, index, probability.dtype))
+            for index in [BACKGROUND] * self.dice_background + list(self.description.labels.values())
+        }
+
+
+class RegionLoss(Loss):
+    """The loss of a sigmoid per mask, for masks that overlap.
+
+    The cross entropy is the mean over masks and voxels. The target of a mask is 1 where the label is one of its values.
+    """
+
+    def probabilities(self, logits):
+        """Computes the sigmoids: logits Tensor[batch, x, y, z, masks] -> probabilities of the same shape."""
+        return mi.mtf.sigmoid(logits)
+
+    def __call__(self, logits, labels):
+        """Computes the loss of one resolution.
+
+        Args:
+          logits: Tensor[batch, x, y, z, masks], float32 or larger.
+          labels: int32 Tensor[batch, x, y, z]
+
+        Returns:
+          The loss, Tensor[], and {name of a mask: Overlap}.
+        """
+        dim, counted = logits.shape.dims[-1], self._counted(labels, logits.dtype)
+        masks, losses = {}, []
+        for index, (name, values) in enumerate(self.description.masks.items()):
+            logit = mi.mtf.gather(logits, index, dim)
+            target = _sum(_equal(labels, value, logits.dtype) for value in values)
+            loss = mi.ops.sigmoid_cross_entropy(logit, target)
+            losses.append(loss if self.class_weights is None else loss * self.class_weights[index])
+            probability = self.probabilities(logit)
+            masks[name] = Overlap(probability if counted is None else probability * counted, target)
+        mean = _sum(losses) / len(losses)
+        cross_entropy = mi.mtf.reduce_mean(mean) if counted is None else mi.ops.masked_mean(mean, counted)
+        return self._mix(cross_entropy, self._mean_dice(self._masks(masks))), masks
+
+
+def _union(overlaps):
+    """Returns the overlap of a mask, given those of its labels, which exclude each other."""
+    return Overlap(_sum(overlap.probability for overlap in overlaps), _sum(overlap.target for overlap in overlaps))
+
+
+def _equal(labels, value, dtype):
+    """Returns 1 where a label has a value, and 0 elsewhere."""
+    return mi.mtf.cast(mi.mtf.equal(labels, value), dtype)
+
+
+def _sum(tensors):
+    first, *others = tensors
+    return sum(others, first)
