@@ -9,6 +9,7 @@ from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
 from mtf_imaging.cli.main import main
+from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS
 from mtf_imaging.layout import format_rules, parse_layout
 from mtf_imaging.training.optimizers import Adafactor
 
@@ -90,6 +91,17 @@ def test_a_mesh_too_large_for_deep_levels_builds_and_may_gather_them(capsys):
     assert [(line[0], line[-1]) for line in lines] == [
         ("unet3d/pool2_gather", "1 x 1 x 1 x 4 x 4 -> 1 x 16 x 16 x 4 x 4")
     ]
+
+
+def test_the_job_of_brains_has_the_channels_and_regions_of_the_phantoms():
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file("unet3d_brain")], [], {})
+        stated = Job().task.description
+    finally:
+        gin.clear_config()
+    for name in ("channels", "labels", "masks", "region_order"):
+        assert getattr(stated, name) == getattr(BRAIN_TUMORS, name)
 
 
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])

@@ -1,53 +1,40 @@
-"""Writes phantoms as cases with LiTS file names; the same seed gives the same bytes."""
+"""Writes phantoms as folders of cases; the same seed gives the same bytes."""
 
 import gzip
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import nibabel
 import numpy as np
 from nibabel import orientations
-from scipy import ndimage
 from tqdm import tqdm
 
-from mtf_imaging.data.phantom.anatomy import Diameters, large_lesions, paint_abdomen, small_lesions
+from mtf_imaging.data.phantom.file_formats import (
+    FILE_FORMATS,
+    LITS_FILES,
+    case_files,
+    case_key,
+    case_paths,
+    description_files,
+)
+from mtf_imaging.data.phantom.kinds import DEFAULT_KIND, KINDS, Kind
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.spelling import did_you_mean
 
 # The stored orientation differs between files of real data sets, so phantoms cycle through these codes.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
-_FIELD_MM = (310.0, 330.0)
-_NOISE_HU = 14.0
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The size and lesions of one kind of phantom.
-
-    Attributes:
-      in_plane: (low, high) number of voxels along x and y, without high.
-      slices: (low, high) number of voxels along z, without high.
-      slice_mm: (low, high) distance between axial planes in mm.
-      diameters: draws the diameters of the lesions.
-    """
-
-    in_plane: tuple[int, int]
-    slices: tuple[int, int]
-    slice_mm: tuple[float, float]
-    diameters: Diameters
-
-
-KINDS = {
-    "large_lesions": Kind((104, 121), (56, 65), (3.3, 3.7), large_lesions),
-    "small_lesions": Kind((208, 241), (112, 129), (1.65, 1.85), small_lesions),
-}
-DEFAULT_KIND = "large_lesions"
 
 
 def write_phantom(
-    output_dir: str | Path, num_cases: int, seed: int, first_case: int = 0, kind: str = DEFAULT_KIND
+    output_dir: str | Path,
+    num_cases: int,
+    seed: int,
+    first_case: int = 0,
+    kind: str = DEFAULT_KIND,
+    file_format: str | None = None,
 ) -> list[str]:
-    """Writes phantom cases as `volume-N.nii.gz` (int16 HU) and `segmentation-N.nii.gz` (uint8 labels).
+    """Writes phantom cases: int16 images and uint8 labels.
 
     To resume an interrupted call, call it again with the same arguments. Existing files are compared with the bytes to
     be written, and never overwritten.
@@ -57,58 +44,98 @@ def write_phantom(
       num_cases: number of cases.
       seed: seed of the cases. A case depends only on the seed and its number N.
       first_case: number of the first case.
-      kind: "large_lesions", volumes of about 113 x 113 x 60 voxels, or "small_lesions", volumes with twice the
-        resolution along each axis and many lesions below 10 mm.
+      kind: "large_lesions", CTs of abdomens with about 113 x 113 x 60 voxels; "small_lesions", CTs with twice the
+        resolution along each axis and many lesions below 10 mm; or "brain", MR images of brain tumors with the two
+        channels T1gd and FLAIR, about 108 x 122 x 99 voxels, and regions as in BraTS.
+      file_format: "lits" for `volume-N.nii.gz` and `segmentation-N.nii.gz`; "nnunet" for `imagesTr/brain_N_0000.nii.gz`
+        with a file for each channel, `labelsTr/brain_N.nii.gz` and `dataset.json`; or "decathlon" for
+        `imagesTr/brain_N.nii.gz` with the channels last. The default is "lits" for CTs, and "nnunet" for brains.
 
     Returns:
       The keys of the cases.
 
     Raises:
-      DataError: the folder contains other cases, or files with the same names and different contents.
+      DataError: the folder contains other cases, or files with the same names and different contents; or LiTS files
+        cannot store this kind.
     """
     if num_cases < 1:
         raise DataError(f"num_cases {num_cases}: at least 1 case is needed. Fix: set num_cases to 1 or more.")
+    painted = _kind(kind)
+    file_format = _file_format(file_format, kind, painted)
     output_dir = Path(output_dir)
     numbers = range(first_case, first_case + num_cases)
-    names = {f"{name}-{n}.nii.gz" for n in numbers for name in ("volume", "segmentation")}
-    existing = [
-        p.name for name in ("volume", "segmentation") for p in output_dir.glob(f"{name}-*.nii*") if not is_partial(p)
-    ]
-    foreign = sorted(set(existing) - names)
+    keys = [case_key(file_format, painted.organ, number) for number in numbers]
+    num_channels = len(painted.description.channels)
+    names = {name for key in keys for name in case_paths(file_format, key, num_channels)}
+    _check_other_files(output_dir, names, file_format, f"{numbers[0]}..{numbers[-1]}")
+    described = description_files(file_format, painted.description, painted.organ, keys)
+    for name, data in described.items():
+        _check_contents(output_dir / name, data, seed)
+    for number, key in tqdm(list(zip(numbers, keys, strict=True)), desc="phantom", unit="case", dynamic_ncols=True):
+        *channels, labels = make_case(seed, number, kind)
+        for name, image in case_files(file_format, key, channels, labels).items():
+            _write_or_compare(output_dir / name, gzip.compress(image.to_bytes(), 2, mtime=0), seed)
+    for name, data in described.items():  # last, so a described folder is complete
+        _write_or_compare(output_dir / name, data, seed)
+    return keys
+
+
+def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, ...]:
+    """Returns the images of one case, which depend only on the arguments: each channel, and the segmentation last."""
+    rng = np.random.default_rng([seed, number])
+    patient = _kind(kind).paint(rng)
+    codes = STORED_AS[number % len(STORED_AS)]
+    origin = rng.uniform(-40, 40, 3) - np.multiply(patient.labels.shape, patient.spacing) / 2
+    return tuple(_store(image, patient.spacing, origin, codes) for image in (*patient.channels, patient.labels))
+
+
+def _kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise DataError(
+            f"kind '{name}' is not known.{did_you_mean(name, KINDS)} Fix: choose one of {', '.join(KINDS)}.", ["kind"]
+        )
+    return KINDS[name]
+
+
+def _file_format(name: str | None, kind_name: str, kind: Kind) -> str:
+    """Returns the file format of a kind, the default for None."""
+    if name is None:
+        return kind.file_formats[0]
+    if name not in FILE_FORMATS:
+        raise DataError(
+            f"file_format '{name}' is not known.{did_you_mean(name, FILE_FORMATS)} "
+            f"Fix: choose one of {', '.join(FILE_FORMATS)}.",
+            ["file_format"],
+        )
+    if name not in kind.file_formats:
+        raise DataError(
+            f"file_format '{name}': its files have one channel, but phantoms of kind '{kind_name}' have "
+            f"{len(kind.description.channels)}, {' and '.join(kind.description.channels)}. "
+            f"Fix: choose {' or '.join(kind.file_formats)}.",
+            ["file_format"],
+        )
+    return name
+
+
+def _check_other_files(output_dir: Path, names: set[str], file_format: str, numbers: str) -> None:
+    """Checks that a folder contains no cases other than `names`."""
+    patterns = ("volume-*.nii*", "segmentation-*.nii*")
+    if file_format != LITS_FILES:
+        patterns = ("imagesTr/*.nii*", "labelsTr/*.nii*")
+    existing = _relative(output_dir, (path for pattern in patterns for path in output_dir.glob(pattern)))
+    foreign = sorted(existing - names)
     if foreign:
         raise DataError(
-            f"{output_dir}: contains {len(foreign)} file(s) of cases other than {numbers[0]}..{numbers[-1]}, such as "
+            f"{output_dir}: contains {len(foreign)} file(s) of cases other than {numbers}, such as "
             f"{foreign[0]}. Fix: write to an empty folder."
         )
-    for number in tqdm(numbers, desc="phantom", unit="case", dynamic_ncols=True):
-        for name, image in zip(("volume", "segmentation"), make_case(seed, number, kind), strict=True):
-            _write_or_compare(output_dir / f"{name}-{number}.nii.gz", gzip.compress(image.to_bytes(), 2, mtime=0), seed)
-    return [str(n) for n in numbers]
 
 
-def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, nibabel.Nifti1Image]:
-    """Returns the volume and the segmentation of one case, which depend only on the arguments."""
-    rng, size = np.random.default_rng([seed, number]), KINDS[kind]
-    side = int(rng.integers(*size.in_plane))
-    in_plane, between = rng.uniform(*_FIELD_MM) / side, rng.uniform(*size.slice_mm)
-    spacing = tuple(np.round((in_plane, in_plane, between), 3))
-    shape = (side, side, int(rng.integers(*size.slices)))
-    hu, labels = paint_abdomen(rng, shape, spacing, size.diameters)
-    hu = ndimage.gaussian_filter(hu, 0.5)  # partial volume: voxels at a border mix both sides
-    hu += _noise(rng, shape)
-    hu = np.clip(np.rint(hu), -1024, 3071).astype(np.int16)
-    codes = STORED_AS[number % len(STORED_AS)]
-    origin = rng.uniform(-40, 40, 3) - np.multiply(shape, spacing) / 2
-    return _store(hu, spacing, origin, codes), _store(labels, spacing, origin, codes)
+def _relative(folder: Path, paths: Iterable[Path]) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in paths if not is_partial(path)}
 
 
-def _noise(rng: np.random.Generator, shape: tuple[int, int, int]) -> np.ndarray:
-    """Returns noise of 14 HU, correlated within axial planes as in reconstructed CT."""
-    noise = ndimage.gaussian_filter(rng.standard_normal(shape, np.float32), (0.6, 0.6, 0))
-    return noise * np.float32(_NOISE_HU / noise.std())
-
-
-def _store(canonical: np.ndarray, spacing, origin, codes: str) -> nibabel.Nifti1Image:
+def _store(canonical: np.ndarray, spacing: Sequence[float], origin: np.ndarray, codes: str) -> nibabel.Nifti1Image:
     """Returns an image of a canonical array, stored in the orientation `codes`."""
     affine = nibabel.affines.from_matvec(np.diag(spacing), origin)
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
@@ -119,9 +146,15 @@ def _store(canonical: np.ndarray, spacing, origin, codes: str) -> nibabel.Nifti1
 
 
 def _write_or_compare(path: Path, data: bytes, seed: int) -> None:
+    _check_contents(path, data, seed)
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, data)
-    elif path.read_bytes() != data:
+
+
+def _check_contents(path: Path, data: bytes, seed: int) -> None:
+    """Checks that a file has these contents, if it exists."""
+    if path.exists() and path.read_bytes() != data:
         raise DataError(
             f"{path}: the contents of this file differ from the phantom of seed {seed}; nothing was overwritten. "
             "Fix: use an empty folder."

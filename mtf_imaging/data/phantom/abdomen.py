@@ -1,9 +1,7 @@
 """Paints a procedural abdomen: the Hounsfield units and labels of a synthetic patient.
 
-Positions are in mm in a patient frame: x points to the right, y to the front and z to the head. The origin lies in the
-middle of the body at the height of the liver. Organs are ellipsoids and tubes, in coordinates that a smooth random
-field deforms, so every patient and every organ is different. The result is plausible, but not anatomically exact. It
-lets you run, test and demonstrate a whole job without patient data.
+The origin of the patient frame lies in the middle of the body at the height of the liver. The result is plausible, but
+not anatomically exact. It lets you run, test and demonstrate a whole job without patient data.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +11,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
-from mtf_imaging.data.sampling.resample import resample_linear
-from mtf_imaging.data.sampling.sampling import whole_field
+from mtf_imaging.data.phantom.scene import Scene, column, smooth_field, voxel_positions
 
 LIVER, LESION = 1, 2
 _BEND_MM = 9.0
@@ -23,39 +20,16 @@ Diameters = Callable[[np.random.Generator], Iterator[float]]
 
 
 @dataclass
-class _Scene:
-    """An image and its labels while they are painted.
+class _Abdomen(Scene):
+    """The abdomen while it is painted.
 
     Attributes:
-      rng: the random number generator of the patient.
-      straight: `[3, x, y, z]` float32, position of each voxel in mm.
-      points: `[3, x, y, z]` float32, the positions in deformed patient coordinates, in which organs are simple shapes.
       texture: `[x, y, z]` float32, a smooth random field with values in about -1..1.
-      hu, labels: `[x, y, z]`, the image and the labels painted so far.
+      hu: `[x, y, z]` float32, the image painted so far.
     """
 
-    rng: np.random.Generator
-    straight: np.ndarray
-    points: np.ndarray
     texture: np.ndarray
     hu: np.ndarray
-    labels: np.ndarray
-
-    def ellipsoid(self, center, radii) -> np.ndarray:
-        """Returns the squared distance `[x, y, z]` from `center` in units of `radii`, below 1 inside the ellipsoid."""
-        offsets = (self.points - _column(center)) / _column(radii)
-        return np.einsum("cxyz,cxyz->xyz", offsets, offsets)
-
-    def organ(self, center, radii, wobble=0.08) -> np.ndarray:
-        """Returns the mask of an ellipsoid with randomly varied radii."""
-        return self.ellipsoid(center, np.multiply(radii, self.rng.uniform(1 - wobble, 1 + wobble, 3))) < 1
-
-    def tube(self, start, end, radius) -> np.ndarray:
-        """Returns the mask of a cylinder with round ends from `start` to `end`."""
-        offsets, along = self.points - _column(start), _column(np.subtract(end, start))
-        t = np.clip((offsets * along).sum(0) / (along * along).sum(), 0, 1)
-        offsets -= t * along
-        return np.einsum("cxyz,cxyz->xyz", offsets, offsets) < radius**2
 
     def paint(self, mask: np.ndarray, hu: float, texture: float = 0.0) -> None:
         """Sets the voxels of `mask` to `hu`, with smooth variation of up to about `texture` HU."""
@@ -92,9 +66,8 @@ def paint_abdomen(
     Returns:
       HU without noise, float32 `[*shape]`, and labels, uint8 `[*shape]`: 0 background, 1 liver, 2 lesion.
     """
-    straight = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) + 0.5 - n / 2 for n in shape), indexing="ij"))
-    straight *= _column(spacing)
-    scene = _Scene(
+    straight = voxel_positions(shape, spacing)
+    scene = _Abdomen(
         rng=rng,
         straight=straight,
         points=_bend(rng, straight),
@@ -109,30 +82,16 @@ def paint_abdomen(
     return scene.hu, scene.labels
 
 
-def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: int) -> np.ndarray:
-    """Returns a smooth random field, float32 `[*shape]`, from `knots`^3 random values in -1..1."""
-    field = rng.uniform(-1, 1, (knots, knots, knots)).astype(np.float32)
-    # Cubic interpolation to four times the knots, then linear: it looks as smooth as cubic alone, and is ten times as
-    # fast.
-    field = ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True)
-    return resample_linear(field, whole_field(field.shape, shape))
-
-
-def _column(values) -> np.ndarray:
-    """Returns three values as float32 `[3, 1, 1, 1]`, to broadcast over points."""
-    return np.asarray(values, np.float32).reshape(3, 1, 1, 1)
-
-
 def _bend(rng: np.random.Generator, straight: np.ndarray) -> np.ndarray:
     """Returns patient coordinates of positions `[3, x, y, z]` in mm, randomly rotated, shifted, scaled and deformed."""
     turn = Rotation.from_euler("zx", rng.uniform(-6, 6, 2), degrees=True).as_matrix()
     points = np.einsum("dc,cxyz->dxyz", turn.astype(np.float32), straight)
     # The field of view is centered on the liver, slightly above the origin, and includes the base of the lungs.
-    points = (points - _column(rng.uniform((-12, -12, -28), (12, 12, -8)))) / _column(rng.uniform(0.88, 0.98, 3))
+    points = (points - column(rng.uniform((-12, -12, -28), (12, 12, -8)))) / column(rng.uniform(0.88, 0.98, 3))
     return points + _BEND_MM * np.stack([smooth_field(rng, straight.shape[1:], 5) for _ in range(3)])
 
 
-def _trunk(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
+def _trunk(scene: _Abdomen) -> tuple[np.ndarray, np.ndarray]:
     """Paints skin, fat, muscle, lungs and heart.
 
     Returns:
@@ -160,7 +119,7 @@ def _trunk(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
     return wall, abdomen
 
 
-def _soft_organs(scene: _Scene, abdomen: np.ndarray) -> None:
+def _soft_organs(scene: _Abdomen, abdomen: np.ndarray) -> None:
     """Paints bowel, stomach, spleen, kidneys and the great vessels."""
     rng = scene.rng
     bowel = abdomen & (scene.points[2] < -10 - 0.4 * scene.points[0]) & (scene.texture > -0.05)
@@ -177,7 +136,7 @@ def _soft_organs(scene: _Scene, abdomen: np.ndarray) -> None:
     scene.paint(scene.tube((18, -36, -250), (26, -30, 100), rng.uniform(10, 13)), rng.uniform(130, 160))
 
 
-def _liver(scene: _Scene, abdomen: np.ndarray, diameters: Diameters) -> None:
+def _liver(scene: _Abdomen, abdomen: np.ndarray, diameters: Diameters) -> None:
     """Paints the two lobes of the liver within the cavity, their vessels, the gallbladder and the lesions."""
     rng = scene.rng
     right = scene.organ((68, 2, 38), (66, 78, 84))
@@ -201,7 +160,7 @@ def _liver(scene: _Scene, abdomen: np.ndarray, diameters: Diameters) -> None:
     _lesions(scene, liver, level, diameters(rng))
 
 
-def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator[float]) -> None:
+def _lesions(scene: _Abdomen, liver: np.ndarray, level: float, diameters: Iterator[float]) -> None:
     """Paints dark lesions within the liver."""
     rng = scene.rng
     inner = np.flatnonzero(ndimage.binary_erosion(liver, iterations=3))
@@ -210,7 +169,7 @@ def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator
     for diameter in diameters:
         at = np.unravel_index(rng.choice(inner), liver.shape)
         radii = diameter / 2 * rng.uniform(0.9, 1, 3)
-        offsets = (scene.straight - scene.straight[(slice(None), *at)][:, None, None, None]) / _column(radii)
+        offsets = (scene.straight - scene.straight[(slice(None), *at)][:, None, None, None]) / column(radii)
         lesion = liver & (
             np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture)
         )  # uneven surface
@@ -219,7 +178,7 @@ def _lesions(scene: _Scene, liver: np.ndarray, level: float, diameters: Iterator
         scene.labels[lesion] = LESION
 
 
-def _skeleton(scene: _Scene, wall: np.ndarray) -> None:
+def _skeleton(scene: _Abdomen, wall: np.ndarray) -> None:
     """Paints vertebrae with disks, and ribs that slope down to the front within the chest wall."""
     rng, (x, y, z) = scene.rng, scene.points
     bony = (z % 32) > 7
