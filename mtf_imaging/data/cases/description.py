@@ -1,5 +1,6 @@
 """The description of a data set: the channels of its images and the meaning of its labels."""
 
+import dataclasses
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ class Description:
         for name in ("labels", "masks"):
             object.__setattr__(self, name, types.MappingProxyType(dict(getattr(self, name))))
 
+    def __reduce__(self) -> tuple:
+        """Returns the call that makes an equal description, because a read-only mapping cannot be sent to a process."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return type(self), tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
+
     @property
     def has_regions(self) -> bool:
         """Whether the network predicts each mask with a sigmoid, instead of the labels with a softmax."""
@@ -65,12 +71,11 @@ class Description:
         Returns:
           A bool array of the same shape.
         """
-        values = self.masks[name]
-        if len(values) == 1:
-            return labels == values[0]
-        table = np.zeros(256, bool)
-        table[list(values)] = True
-        return table[labels]
+        first, *others = self.masks[name]
+        mask = labels == first
+        for value in others:  # a table lookup would convert the labels to 8 bytes per voxel
+            mask |= labels == value
+        return mask
 
     def to_labels(self, probabilities: np.ndarray) -> np.ndarray:
         """Returns the most probable label of each voxel.

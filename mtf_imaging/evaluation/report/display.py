@@ -1,0 +1,43 @@
+"""The gray values of images in pictures."""
+
+import numpy as np
+
+from mtf_imaging.data.cases.description import Description
+
+DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
+_PERCENTILES = (0.5, 99.5)  # of other images; leaves out the few brightest voxels of vessels and artifacts
+_SAMPLE = 1 << 20  # voxels that determine the percentiles
+
+
+def shown_channel(image: np.ndarray) -> np.ndarray:
+    """Returns the channel of an image `[x, y, z]` or `[x, y, z, channels]` that pictures show, the first."""
+    return image[..., 0] if image.ndim == 4 else image
+
+
+def display_range(image: np.ndarray, description: Description) -> tuple[float, float]:
+    """Returns the values that pictures show as black and as white.
+
+    Args:
+      image: `[x, y, z]`, the first channel of an image.
+      description: the description of the channels.
+
+    Returns:
+      The abdominal window in HU for a CT, and percentiles of the values for any other image.
+    """
+    if is_ct(description):
+        return DISPLAY_HU
+    values = image.reshape(-1, order="K")
+    values = values[:: max(1, values.size // _SAMPLE)]
+    low, high = (float(value) for value in np.percentile(values, _PERCENTILES))
+    return low, high if high > low else low + 1.0
+
+
+def is_ct(description: Description) -> bool:
+    """Returns whether pictures show a CT."""
+    return description.channels[0].casefold() == "ct"
+
+
+def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
+    """Returns the gray values, uint8, of an image whose values in `bounds` range from black to white."""
+    low, high = bounds
+    return np.rint((np.clip(image, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
