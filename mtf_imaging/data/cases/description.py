@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mtf_imaging.data.intensities import Intensity, channel_intensity
 from mtf_imaging.errors import DataError
 
 BACKGROUND = 0
@@ -31,6 +32,7 @@ class Description:
       lesions: names of the masks whose connected components are scored one by one.
       rules: "lits" for the rules and official scores of the LiTS challenge, or "any".
       file_ending: the ending of the file names, for instance ".nii.gz" or ".png".
+      intensities: the intensity scheme of each channel. By default, it follows from the name of the channel.
     """
 
     channels: tuple[str, ...]
@@ -41,15 +43,18 @@ class Description:
     lesions: tuple[str, ...] = ()
     rules: str = ANY_RULES
     file_ending: str = ".nii.gz"
+    intensities: tuple[Intensity, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.intensities:
+            object.__setattr__(self, "intensities", tuple(map(channel_intensity, self.channels)))
         for name in ("labels", "masks"):
             object.__setattr__(self, name, types.MappingProxyType(dict(getattr(self, name))))
 
     def __reduce__(self) -> tuple:
-        """Returns the call that makes an equal description, because a read-only mapping cannot be sent to a process."""
-        values = (getattr(self, field.name) for field in dataclasses.fields(self))
-        return type(self), tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
+        """Returns what pickle needs, which cannot store read-only mappings."""
+        values = [getattr(self, field.name) for field in dataclasses.fields(self)]
+        return Description, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
 
     @property
     def has_regions(self) -> bool:

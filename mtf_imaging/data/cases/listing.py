@@ -1,10 +1,11 @@
-"""Lists the NIfTI files of a folder and reports broken links."""
+"""Lists the images of a folder and reports broken links."""
 
 import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from mtf_imaging.data.cases.image_formats import NIFTI, ImageFormat
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
@@ -17,35 +18,44 @@ def nifti_stem(path: Path) -> str | None:
     >>> nifti_stem(Path("lits/volume-0.nii.gz")), nifti_stem(Path("notes.txt"))
     ('volume-0', None)
     """
-    for suffix in (".nii", ".nii.gz"):
-        if path.name.endswith(suffix):
-            return path.name.removesuffix(suffix)
-    return None
+    return NIFTI.stem(path)
 
 
 def nifti_files(
     folder: str | Path, subfolders: bool = True, accept: Callable[[str], bool] = bool, needed: bool = True
 ) -> list[Path]:
-    """Lists the NIfTI files of a folder, sorted by path.
+    """Lists the NIfTI files of a folder; see `image_files`."""
+    return image_files(folder, NIFTI, subfolders, accept, needed)
+
+
+def image_files(
+    folder: str | Path,
+    image_format: ImageFormat,
+    subfolders: bool = True,
+    accept: Callable[[str], bool] = bool,
+    needed: bool = True,
+) -> list[Path]:
+    """Lists the images of a folder that have one file format, sorted by path.
 
     Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once.
 
     Args:
       folder: the folder to search.
+      image_format: the file format.
       subfolders: whether to include the files of subfolders.
       accept: a function that takes a file name and returns whether to list the file. The default accepts all names.
-      needed: whether a link to a missing NIfTI file is an error; otherwise it is a warning.
+      needed: whether a link to a missing image is an error; otherwise it is a warning.
 
     Returns:
       The files.
 
     Raises:
-      DataError: a folder cannot be read, or `needed` is set and a link points to a missing NIfTI file.
+      DataError: a folder cannot be read, or `needed` is set and a link points to a missing image.
     """
 
     def is_wanted(path: Path) -> bool:
         # "._NAME" is an AppleDouble file, which macOS adds to archives for every NAME.
-        return nifti_stem(path) is not None and not path.name.startswith(".") and accept(path.name)
+        return image_format.stem(path) is not None and not path.name.startswith(".") and accept(path.name)
 
     files, dangling, visited = [], [], set()
     waiting = [Path(folder)]
@@ -73,6 +83,6 @@ def nifti_files(
             "Fix: restore the files or delete the links."
         )
     for link in sorted(dangling):
-        if is_wanted(link) or nifti_stem(link) is None:  # a name without .nii may be that of a folder
+        if is_wanted(link) or image_format.stem(link) is None:  # a name without the ending may be that of a folder
             _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))
     return sorted(files)

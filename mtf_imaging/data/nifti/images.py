@@ -10,6 +10,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.image_file import check_room, is_compressed, open_image
 from mtf_imaging.data.nifti.orientation import y_points_back
@@ -102,15 +103,18 @@ def read_geometry(path: str | Path, known: SpacingTable = NO_TABLE) -> Geometry:
     return _by_size(geometry, Path(path), known, turned=False)[0] if _why_lost(geometry) else geometry
 
 
-def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segmentation:
+def read_segmentation(
+    path: str | Path, known: SpacingTable = NO_TABLE, description: Description = LITS
+) -> Segmentation:
     """Reads a segmentation without its volume; if its header lacks the geometry, the axes are read as RAS.
 
     Args:
       path: a .nii or .nii.gz file.
       known: voxel sizes of files whose headers lack them.
+      description: the labels of the data set.
 
     Raises:
-      DataError: the file cannot be used (see `read_volume`), or it has labels other than 0, 1 and 2.
+      DataError: the file cannot be used (see `read_volume`), or it has other labels.
     """
     path = Path(path)
     image, geometry = _open(path)
@@ -120,20 +124,21 @@ def read_segmentation(path: str | Path, known: SpacingTable = NO_TABLE) -> Segme
     else:
         known.check(path, geometry.stored_spacing)
     with memory_named(path):
-        return Segmentation(geometry.to_canonical(stored_labels(StoredValues(image, path))), geometry, path)
+        return Segmentation(geometry.to_canonical(stored_labels(StoredValues(image, path), description)), geometry, path)
 
 
-def read_labels(path: str | Path, volume: Volume | Segmentation) -> np.ndarray:
+def read_labels(path: str | Path, volume: Volume | Segmentation, description: Description = LITS) -> np.ndarray:
     """Reads the labels of the segmentation of `volume` as uint8 `[x, y, z]`; see `read_mask`."""
-    return read_mask(path, volume).labels
+    return read_mask(path, volume, description).labels
 
 
-def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
+def read_mask(path: str | Path, volume: Volume | Segmentation, description: Description = LITS) -> Segmentation:
     """Reads the segmentation of `volume`.
 
     Args:
-      path: a .nii or .nii.gz file of labels 0 background, 1 liver, 2 lesion.
+      path: a .nii or .nii.gz file of labels, for LiTS 0 background, 1 liver, 2 lesion.
       volume: the volume of the segmentation, or another segmentation of that volume.
+      description: the labels of the data set.
 
     Returns:
       The labels, aligned with the voxels of `volume`, with the geometry of the mask's file. A mask with the same voxels
@@ -142,7 +147,7 @@ def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
 
     Raises:
       DataError: the file cannot be used (see `read_volume`), the shapes of the mask and of `volume` differ, or the mask
-        has labels other than 0, 1 and 2.
+        has other labels.
     """
     path = Path(path)
     image, geometry = _open(path)
@@ -160,7 +165,7 @@ def read_mask(path: str | Path, volume: Volume | Segmentation) -> Segmentation:
             "Fix: give the mask that belongs to this volume."
         )
     with memory_named(path):
-        labels = own.to_canonical(stored_labels(StoredValues(image, path)))
+        labels = own.to_canonical(stored_labels(StoredValues(image, path), description))
     return Segmentation(labels, dataclasses.replace(own, header=geometry.header), path)
 
 

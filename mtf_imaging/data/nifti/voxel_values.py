@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.stored_values import StoredValues
 from mtf_imaging.errors import DataError
 
@@ -61,13 +62,23 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
     return hu
 
 
-def labels(stored: StoredValues) -> np.ndarray:
-    """Returns labels 0, 1 and 2, uint8 `[i, j, k]`; integers stored as floats are accepted, with a warning.
+def labels(stored: StoredValues, description: Description = LITS) -> np.ndarray:
+    """Returns labels, uint8 `[i, j, k]`; integers stored as floats are accepted, with a warning.
+
+    Args:
+      stored: the numbers of the file.
+      description: the labels of the data set, for LiTS 1 and 2. The background, 0, and the ignore label are accepted as
+        well.
 
     Raises:
       DataError: there are other labels.
     """
     path = stored.path
+    names = {0: "background"} | {value: name for name, value in description.labels.items()}
+    if description.ignore is not None:
+        names[description.ignore] = "ignore"
+    meaning = ", ".join(f"{value} {name}" for value, name in names.items())
+    highest = max(names)
     result = np.empty(stored.shape, np.uint8, order="F")
     low, high = np.inf, -np.inf
     as_floats = False
@@ -78,15 +89,14 @@ def labels(stored: StoredValues) -> np.ndarray:
             whole = np.rint(slab)
             if not finite or np.abs(slab - whole).max() > _WHOLE:
                 what = "not integers" if finite else "NaN or infinite"
-                raise DataError(f"{path}: some labels are {what}. Fix: store 0 background, 1 liver, 2 lesion.")
+                raise DataError(f"{path}: some labels are {what}. Fix: store {meaning}.")
             slab = whole
         low, high = min(low, slab.min()), max(high, slab.max())
-        if low >= 0 and high < NUM_CLASSES:
+        if low >= 0 and high <= highest:
             result[..., at] = slab
-    if low < 0 or high >= NUM_CLASSES:
+    if low < 0 or high > highest:
         raise DataError(
-            f"{path}: labels range from {low:.0f} to {high:.0f}, not from 0 to {NUM_CLASSES - 1}. "
-            f"Fix: map them to 0 background, 1 liver, 2 lesion."
+            f"{path}: labels range from {low:.0f} to {high:.0f}, not from 0 to {highest}. Fix: map them to {meaning}."
         )
     if as_floats:
         what = f"{stored.dtype} with a scale" if stored.is_scaled else str(stored.dtype)
@@ -145,16 +155,19 @@ def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
     return 0, num_below, 0
 
 
-def warn_if_empty(path: Path, labels: np.ndarray) -> None:
-    """Warns if a mask has no voxel of liver or lesion.
+def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LITS) -> None:
+    """Warns if a mask has no voxel of any label.
 
     Args:
       path: path of the mask's file.
       labels: `[x, y, z]`.
+      description: the labels of the data set.
     """
     if not labels.any():
+        image = "CT" if description.channels == LITS.channels else "image"
         warn_once(
-            f"{path}: this mask has no voxel of liver or lesion; it is used anyway. Check that it belongs to this CT."
+            f"{path}: this mask has no voxel of {' or '.join(description.labels)}; it is used anyway. "
+            f"Check that it belongs to this {image}."
         )
 
 

@@ -1,0 +1,109 @@
+"""Finds the files of a case's channels, named as in nnU-Net: NAME_0000 is the first channel of case NAME."""
+
+import collections
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.errors import DataError
+
+_CHANNEL = re.compile(r"(.+)_(\d{4})")
+_SHOWN = 3  # faulty cases in a message
+_log = logging.getLogger(__name__)
+
+
+def order_channels(
+    folder: Path, channels: Mapping[str, Mapping[int, Path]], description: Description
+) -> dict[str, tuple[Path, ...]]:
+    """Returns the files of each case, in the order of the channels.
+
+    Args:
+      folder: the folder of the cases, for messages.
+      channels: {number: file} of the channels of each case, by the key of the case.
+      description: the channels of the images.
+
+    Returns:
+      The files of each case by its key. A PNG or TIFF file may contain all channels, if no case has a second file.
+
+    Raises:
+      DataError: a case lacks channels, or has more channels than the description.
+    """
+    count = len(description.channels)
+    is_nifti = format_by_ending(description.file_ending) is NIFTI
+    if not is_nifti and all(files.keys() == {0} for files in channels.values()):
+        return {key: (files[0],) for key, files in channels.items()}
+    stated = f"dataset.json has {count} channel(s), {', '.join(description.channels)}"
+    surplus = {
+        key: [file.name for number, file in sorted(files.items()) if number >= count]
+        for key, files in channels.items()
+        if max(files) >= count
+    }
+    if surplus:
+        raise DataError(
+            f"{folder}: {_listed(surplus, 'has')}, but {stated}. Fix: remove these files, or name their channels in "
+            "dataset.json."
+        )
+    missing = {
+        key: [_file_name(files, number) for number in range(count) if number not in files]
+        for key, files in channels.items()
+        if len(files) < count
+    }
+    if missing:
+        raise DataError(
+            f"{folder}: {_listed(missing, 'lacks')}, but {stated}. Fix: add these files, or remove the cases."
+        )
+    return {key: tuple(files[number] for number in range(count)) for key, files in channels.items()}
+
+
+def check_single_channel(
+    folder: Path, names: Mapping[Path, str], first: Iterable[Path], refuse: bool, warn: bool
+) -> None:
+    """Checks for several channels of one case in a folder without a description.
+
+    Args:
+      folder: the folder of the cases, for messages.
+      names: the images and their names, which include subfolders but no ending.
+      first: the file of each case.
+      refuse: whether several channels are an error.
+      warn: whether several channels log a warning.
+
+    Raises:
+      DataError: `refuse` is set, and a case has several channels.
+    """
+    channels = collections.defaultdict(list)
+    for file, name in names.items():
+        if match := _CHANNEL.fullmatch(name):
+            channels[match[1]].append(file)
+    volumes = {names[file] for file in first}
+    several = {name: files for name, files in channels.items() if f"{name}_0000" in volumes and len(files) > 1}
+    if several and refuse:
+        name, files = next(iter(several.items()))
+        more = f"; {len(several) - 1} other case(s) also have several channels" if len(several) > 1 else ""
+        raise DataError(
+            f"{folder}: case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}, "
+            "but there is no dataset.json that describes them. Fix: keep only the CT of each case, as NAME_0000, or "
+            "add a dataset.json with channel_names and labels."
+        )
+    if warn:
+        for files in several.values():
+            _log.warning(
+                "%s: %s are named like the channels of one case; each file is read as a separate volume",
+                folder,
+                ", ".join(file.name for file in files),
+            )
+
+
+def _listed(cases: Mapping[str, list[str]], verb: str) -> str:
+    shown = [f"case '{key}' {verb} {', '.join(names)}" for key, names in list(cases.items())[:_SHOWN]]
+    rest = len(cases) - len(shown)
+    return "; ".join(shown) + (f"; {rest} other case(s) have the same fault" if rest else "")
+
+
+def _file_name(files: Mapping[int, Path], number: int) -> str:
+    """Returns the name of the file of a missing channel, from that of another channel."""
+    other, file = next(iter(files.items()))
+    start, _, ending = file.name.rpartition(f"_{other:04}.")
+    return f"{start}_{number:04}.{ending}"

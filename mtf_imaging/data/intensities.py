@@ -1,0 +1,307 @@
+"""The intensity scheme of a channel, which maps the values of an image to network input.
+
+The scheme follows from the name of the channel, as in nnU-Net: "CT" has a window, most other names a z-score. Schemes
+are written as short strings, for instance "window -512 512" or "z-score".
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
+from mtf_imaging.errors import DataError
+from mtf_imaging.spelling import did_you_mean
+
+WINDOW = "window"
+Z_SCORE = "z-score"
+NONZERO_Z_SCORE = "z-score of nonzero voxels"
+PERCENTILES = "percentiles"
+RESCALE = "rescale_to_0_1"
+RGB = "rgb_to_0_1"
+NONE = "none"
+KINDS = (WINDOW, Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE, RGB, NONE)
+
+PERCENTAGES = (0.5, 99.5)  # the percentiles to which "percentiles" clips
+_RGB_MAXIMUM = 255.0
+_SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
+_SLAB_VALUES = 2**24  # bounds the memory of statistics
+
+# Names of channels that select another scheme than a z-score, in lower case. The documentation of nnU-Net has
+# rescale_to_0_1; its earlier releases accept rescale_0_1.
+_OF_CHANNELS = {
+    "ct": WINDOW,
+    "nonorm": NONE,
+    "zscore": Z_SCORE,
+    "rescale_0_1": RESCALE,
+    RESCALE: RESCALE,
+    RGB: RGB,
+}
+_NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
+_WINDOW = re.compile(rf"window\s*[(\s]\s*{_NUMBER}(?:\s*,\s*|\s+){_NUMBER}\s*\)?")
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """The distribution of the values of one channel of one case.
+
+    Attributes:
+      mean, sd: mean and standard deviation of all voxels.
+      nonzero_mean, nonzero_sd: the same of the voxels that are not 0; both 0 if there is no such voxel.
+      low_percentile, high_percentile: percentiles 0.5 and 99.5 of all voxels.
+      minimum, maximum: the extreme values.
+    """
+
+    mean: float
+    sd: float
+    nonzero_mean: float
+    nonzero_sd: float
+    low_percentile: float
+    high_percentile: float
+    minimum: float
+    maximum: float
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A map from values to network input, `clip((value - offset) / scale, low, high)`.
+
+    Attributes:
+      offset, scale: the affine map.
+      low, high: the bounds of the result; infinite if nothing is clipped.
+      keep_zero: whether a value of 0 stays 0.
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+    low: float = -math.inf
+    high: float = math.inf
+    keep_zero: bool = False
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """Returns the scaled values as a new float32 array."""
+        scaled = np.array(values, np.float32)
+        zeros = scaled == 0 if self.keep_zero else None
+        scaled -= np.float32(self.offset)
+        scaled /= np.float32(self.scale)
+        if math.isfinite(self.low) or math.isfinite(self.high):
+            np.clip(scaled, np.float32(self.low), np.float32(self.high), out=scaled)
+        if zeros is not None:
+            scaled[zeros] = 0
+        return scaled
+
+
+@dataclass(frozen=True)
+class Intensity:
+    """The intensity scheme of one channel.
+
+    Attributes:
+      kind: one of `KINDS`:
+        "window": `window` is mapped to 0..1 and clipped;
+        "z-score": the mean of the case becomes 0 and its standard deviation 1;
+        "z-score of nonzero voxels": the same for the voxels that are not 0; voxels of 0 stay 0;
+        "percentiles": percentiles 0.5 to 99.5 of the case are mapped to 0..1 and clipped;
+        "rescale_to_0_1": the minimum and the maximum of the case are mapped to 0..1;
+        "rgb_to_0_1": 0..255 is mapped to 0..1;
+        "none": the values stay as they are.
+      window: (low, high) of a window; None for other kinds.
+    """
+
+    kind: str
+    window: Window | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise DataError(_unknown(self.kind))
+        if (self.window is None) == (self.kind == WINDOW):
+            what = "has no bounds" if self.window is None else f"has the window {self.window}"
+            raise DataError(
+                f"intensity '{self.kind}' {what}. Fix: give (low, high) for the kind 'window' and for no other kind."
+            )
+        if self.window is not None:
+            object.__setattr__(self, "window", check_window(self.window))
+
+    def __str__(self) -> str:
+        return format_intensity(self)
+
+    @property
+    def needs_statistics(self) -> bool:
+        """Whether the scheme depends on the values of the case."""
+        return self.kind in (Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE)
+
+    def scaling(self, statistics: ChannelStatistics | None = None) -> Scaling:
+        """Returns the map from the values of one case to network input.
+
+        Args:
+          statistics: the distribution of the channel in the whole case. It may be None if `needs_statistics` is False.
+
+        Returns:
+          The map. A channel without any spread is mapped to 0.
+        """
+        if self.kind == WINDOW:
+            return _between(*self.window)
+        if self.kind == RGB:
+            return _between(0.0, _RGB_MAXIMUM)
+        if self.kind == NONE:
+            return Scaling()
+        if statistics is None:
+            raise DataError(f"intensity '{self}' needs the statistics of the case. Fix: compute channel_statistics.")
+        if self.kind == Z_SCORE:
+            return Scaling(statistics.mean, _nonzero(statistics.sd))
+        if self.kind == NONZERO_Z_SCORE:
+            return Scaling(statistics.nonzero_mean, _nonzero(statistics.nonzero_sd), keep_zero=True)
+        if self.kind == PERCENTILES:
+            return _between(statistics.low_percentile, statistics.high_percentile)
+        return _between(statistics.minimum, statistics.maximum)
+
+    def apply(self, values: np.ndarray, statistics: ChannelStatistics | None = None) -> np.ndarray:
+        """Applies the scheme to values of a case.
+
+        Args:
+          values: the values, or a part of them, of any shape.
+          statistics: see `scaling`.
+
+        Returns:
+          A new float32 array.
+        """
+        return self.scaling(statistics).apply(values)
+
+    def check(self, statistics: ChannelStatistics, where: str) -> None:
+        """Raises DataError if the scheme does not suit the values of a case.
+
+        Args:
+          statistics: the distribution of the channel in the case.
+          where: the file of the channel, for the message.
+        """
+        if self.kind == RGB and not 0 <= statistics.minimum <= statistics.maximum <= _RGB_MAXIMUM:
+            raise DataError(
+                f"{where}: intensity '{RGB}' needs values of 0 to 255, but the image has {statistics.minimum:g} to "
+                f"{statistics.maximum:g}. Fix: use '{RESCALE}' or '{Z_SCORE}'."
+            )
+
+
+def channel_statistics(values: np.ndarray) -> ChannelStatistics:
+    """Computes the distribution of the values of one channel.
+
+    >>> channel_statistics(np.array([0, 0, 2, 4])).nonzero_mean
+    3.0
+
+    Args:
+      values: finite numbers of any shape, at least one.
+
+    Returns:
+      The statistics. Sums are computed in float64.
+    """
+    flat = np.asarray(values).reshape(-1)
+    low, high = np.percentile(flat, PERCENTAGES)
+    mean, sd = _mean_and_sd(flat, nonzero=False)
+    nonzero_mean, nonzero_sd = _mean_and_sd(flat, nonzero=True)
+    return ChannelStatistics(
+        mean, sd, nonzero_mean, nonzero_sd, float(low), float(high), float(flat.min()), float(flat.max())
+    )
+
+
+def channel_intensity(channel: str) -> Intensity:
+    """Returns the intensity scheme of a channel, which follows from its name as in nnU-Net.
+
+    >>> [str(channel_intensity(name)) for name in ("CT", "T1w", "noNorm")]
+    ['window -512 512', 'z-score', 'none']
+    """
+    kind = _OF_CHANNELS.get(channel.casefold(), Z_SCORE)
+    return Intensity(kind, DEFAULT_WINDOW if kind == WINDOW else None)
+
+
+def parse_intensity(text: str, where: str = "intensities") -> Intensity:
+    """Parses the string of an intensity scheme.
+
+    >>> parse_intensity("window -160 240")
+    Intensity(kind='window', window=(-160.0, 240.0))
+
+    Args:
+      text: one of `KINDS`, with the two bounds after "window", or a name that nnU-Net has for a scheme, such as "CT".
+        Case does not matter.
+      where: the file or the setting that contains the string, for the message.
+
+    Returns:
+      The scheme.
+
+    Raises:
+      DataError: the string names no scheme, or a window is empty.
+    """
+    if isinstance(text, str):
+        short = " ".join(text.casefold().split())
+        if short in _OF_CHANNELS:
+            return channel_intensity(short)
+        if short in KINDS and short != WINDOW:
+            return Intensity(short)
+        if match := _WINDOW.fullmatch(short):
+            try:
+                return Intensity(WINDOW, (float(match[1]), float(match[2])))
+            except DataError as error:
+                raise DataError(f"{where}: '{text}': {error}") from error
+    raise DataError(f"{where}: {_unknown(text)}")
+
+
+def parse_intensities(texts: Iterable[str], channels: tuple[str, ...], where: str) -> tuple[Intensity, ...]:
+    """Parses the intensity schemes of all channels.
+
+    Args:
+      texts: the string of each channel's scheme.
+      channels: the names of the channels.
+      where: the file or the setting that contains the strings, for messages.
+
+    Returns:
+      The schemes, one per channel.
+
+    Raises:
+      DataError: a string names no scheme, or the number of strings differs from the number of channels.
+    """
+    schemes = tuple(parse_intensity(text, where) for text in texts)
+    if len(schemes) != len(channels):
+        raise DataError(
+            f"{where}: {len(schemes)} intensities, but {len(channels)} channel(s) ({', '.join(channels)}). "
+            "Fix: give one intensity per channel."
+        )
+    return schemes
+
+
+def format_intensity(intensity: Intensity) -> str:
+    """Returns the string that `parse_intensity` reads."""
+    if intensity.window is None:
+        return intensity.kind
+    return " ".join([WINDOW, *(f"{bound:.15g}" for bound in intensity.window)])
+
+
+def _between(low: float, high: float) -> Scaling:
+    return Scaling(low, _nonzero(high - low), 0.0, 1.0)
+
+
+def _nonzero(scale: float) -> float:
+    return scale if scale > _SMALLEST_SCALE else 1.0
+
+
+def _mean_and_sd(flat: np.ndarray, nonzero: bool) -> tuple[float, float]:
+    slabs = [flat[start : start + _SLAB_VALUES] for start in range(0, flat.size, _SLAB_VALUES)]
+
+    def total(power: int, offset: float) -> float:
+        total = 0.0
+        for slab in slabs:
+            wanted = (slab[slab != 0] if nonzero else slab).astype(np.float64)
+            total += float(((wanted - offset) ** power).sum())
+        return total
+
+    count = np.count_nonzero(flat) if nonzero else flat.size
+    if not count:
+        return 0.0, 0.0
+    mean = total(1, 0.0) / count
+    return mean, math.sqrt(total(2, mean) / count)
+
+
+def _unknown(text: object) -> str:
+    hint = did_you_mean(text, KINDS) if isinstance(text, str) else ""
+    return (
+        f"intensity {text!r} is unknown.{hint} "
+        f"Fix: use 'window LOW HIGH', {', '.join(repr(kind) for kind in KINDS[1:-1])} or '{NONE}'."
+    )
