@@ -124,7 +124,9 @@ def read_segmentation(
     else:
         known.check(path, geometry.stored_spacing)
     with memory_named(path):
-        return Segmentation(geometry.to_canonical(stored_labels(StoredValues(image, path), description)), geometry, path)
+        return Segmentation(
+            geometry.to_canonical(stored_labels(StoredValues(image, path), description)), geometry, path
+        )
 
 
 def read_labels(path: str | Path, volume: Volume | Segmentation, description: Description = LITS) -> np.ndarray:

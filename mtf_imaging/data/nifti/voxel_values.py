@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.description import BACKGROUND, LITS, LITS_RULES, Description
 from mtf_imaging.data.nifti.stored_values import StoredValues
 from mtf_imaging.errors import DataError
 
@@ -20,6 +20,7 @@ _MAX_HU = 32767
 _NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
 _LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image spans only a few units
+_SHOWN = 5  # surplus labels in a message
 _log = logging.getLogger(__name__)
 
 
@@ -66,21 +67,19 @@ def labels(stored: StoredValues, description: Description = LITS) -> np.ndarray:
     """Returns labels, uint8 `[i, j, k]`; integers stored as floats are accepted, with a warning.
 
     Args:
-      stored: the numbers of the file.
-      description: the labels of the data set, for LiTS 1 and 2. The background, 0, and the ignore label are accepted as
-        well.
+      stored: the stored numbers of a segmentation.
+      description: the permitted labels.
 
     Raises:
-      DataError: there are other labels.
+      DataError: there are labels that the description lacks.
     """
     path = stored.path
-    names = {0: "background"} | {value: name for name, value in description.labels.items()}
-    if description.ignore is not None:
-        names[description.ignore] = "ignore"
-    meaning = ", ".join(f"{value} {name}" for value, name in names.items())
-    highest = max(names)
     result = np.empty(stored.shape, np.uint8, order="F")
+    is_permitted = np.zeros(256, bool)
+    is_permitted[list(_names(description))] = True
+    num_consecutive = int(is_permitted.argmin())
     low, high = np.inf, -np.inf
+    surplus: set[float] = set()
     as_floats = False
     for at, slab in stored.slabs():
         if slab.dtype.kind == "f":
@@ -89,19 +88,45 @@ def labels(stored: StoredValues, description: Description = LITS) -> np.ndarray:
             whole = np.rint(slab)
             if not finite or np.abs(slab - whole).max() > _WHOLE:
                 what = "not integers" if finite else "NaN or infinite"
-                raise DataError(f"{path}: some labels are {what}. Fix: store {meaning}.")
+                raise DataError(f"{path}: some labels are {what}. Fix: store {_listed(description)}.")
             slab = whole
         low, high = min(low, slab.min()), max(high, slab.max())
-        if low >= 0 and high <= highest:
-            result[..., at] = slab
-    if low < 0 or high > highest:
-        raise DataError(
-            f"{path}: labels range from {low:.0f} to {high:.0f}, not from 0 to {highest}. Fix: map them to {meaning}."
-        )
+        here = result[..., at]
+        if low >= 0 and high < len(is_permitted):
+            here[...] = slab
+            if high < num_consecutive or is_permitted[here].all():
+                continue
+        surplus.update(np.setdiff1d(slab, list(_names(description))).tolist())
+    if surplus:
+        _refuse_labels(path, surplus, (low, high), description)
     if as_floats:
         what = f"{stored.dtype} with a scale" if stored.is_scaled else str(stored.dtype)
         warn_once(f"{path}: labels are stored as {what}; they are read as integers.")
     return result
+
+
+def _refuse_labels(path: Path, surplus: set[float], bounds: tuple[float, float], description: Description) -> None:
+    if description.rules == LITS_RULES:
+        raise DataError(
+            f"{path}: labels range from {bounds[0]:.0f} to {bounds[1]:.0f}, not from 0 to {NUM_CLASSES - 1}. "
+            f"Fix: map them to {_listed(description)}."
+        )
+    shown = ", ".join(f"{label:.0f}" for label in sorted(surplus)[:_SHOWN])
+    more = f" and {len(surplus) - _SHOWN} more" if len(surplus) > _SHOWN else ""
+    raise DataError(
+        f"{path}: has labels that dataset.json lacks: {shown}{more}. The labels of dataset.json are "
+        f"{_listed(description)}. Fix: add the labels to dataset.json, or map them to these labels."
+    )
+
+
+def _names(description: Description) -> dict[int, str]:
+    """Returns the names of all permitted labels by their values."""
+    names = {BACKGROUND: "background", **{value: name for name, value in description.labels.items()}}
+    return names if description.ignore is None else names | {description.ignore: "ignore"}
+
+
+def _listed(description: Description) -> str:
+    return ", ".join(f"{value} {name}" for value, name in _names(description).items())
 
 
 def _convert(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
@@ -156,19 +181,32 @@ def _copy_16_bits(stored: StoredValues, hu: np.ndarray) -> tuple[int, int, int]:
 
 
 def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LITS) -> None:
-    """Warns if a mask has no voxel of any label.
+    """Warns if a mask has no voxel of any label but the background and the ignore label.
 
     Args:
       path: path of the mask's file.
       labels: `[x, y, z]`.
-      description: the labels of the data set.
+      description: the labels.
     """
-    if not labels.any():
-        image = "CT" if description.channels == LITS.channels else "image"
+    if not any_labeled(labels, description):
+        what = "CT" if description.rules == LITS_RULES else "image"
         warn_once(
-            f"{path}: this mask has no voxel of {' or '.join(description.labels)}; it is used anyway. "
-            f"Check that it belongs to this {image}."
+            f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "
+            f"Check that it belongs to this {what}."
         )
+
+
+def any_labeled(labels: np.ndarray, description: Description) -> bool:
+    """Returns whether any voxel has a label other than the background and the ignore label."""
+    if description.ignore is None:
+        return bool(labels.any())
+    return bool(np.any((labels != BACKGROUND) & (labels != description.ignore)))
+
+
+def any_label(description: Description) -> str:
+    """Returns the names of all labels for messages, for example "liver or lesion"."""
+    *others, last = description.labels
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 @functools.cache

@@ -65,9 +65,7 @@ def score_pairs(
     Returns:
       The scored pairs, in the natural order of their keys.
     """
-    function = functools.partial(
-        score_pair, known=known, description=description, surface_tolerance=surface_tolerance
-    )
+    function = functools.partial(score_pair, known=known, description=description, surface_tolerance=surface_tolerance)
     scored = []
     with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
         for pair, one in run(function, pairs):

@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.report.display import display_range, shown_channel, to_gray
+from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 

@@ -66,7 +66,7 @@ PLANES = (
 
 
 def shown_planes(shape: tuple[int, ...], description: Description) -> tuple[Plane, ...]:
-    """Returns the planes to show of a volume: all three, but of a 2-D image with one voxel along an axis only itself."""
+    """Returns the planes to show of a volume: all three, or the only one of a 2-D image, with one voxel along an axis."""
     flat = [axis for axis, size in enumerate(shape) if size == 1]
     if description.rules == LITS_RULES or len(flat) != 1:
         return PLANES
@@ -108,9 +108,7 @@ def find_focus(reference: np.ndarray, prediction: np.ndarray, description: Descr
     for labels, who, why in ((reference, "", absent), (prediction, "predicted ", "; the reference is empty")):
         if largest := _largest_mask(labels, description):
             name, box = largest
-            return Focus(
-                _middle(description.mask(name, labels[box]), box), f"the middle of the {who}{name}{why}"
-            )
+            return Focus(_middle(description.mask(name, labels[box]), box), f"the middle of the {who}{name}{why}")
     return Focus(tuple(size // 2 for size in reference.shape), "the middle of the volume; both segmentations are empty")
 
 

@@ -15,13 +15,13 @@ _BIN_WIDTHS = (0.01, 0.02, 0.05)
 _MAX_BINS = 20
 
 
-def scatter(scores: list[CaseScore], mask: str, title: str = "Lesion Dice by size") -> Markup:
+def scatter(scores: list[CaseScore], mask: str, label: str = "Lesion Dice by size") -> Markup:
     """Plots the Dice of each lesion over its diameter; missed lesions and false positives have separate rows below.
 
     Args:
       scores: the scores of the cases.
       mask: the name of the mask whose lesions are plotted.
-      title: the title of the plot for screen readers.
+      label: the description of the plot for screen readers.
     """
     lesions = [(number, case.key, one) for number, case in enumerate(scores) for one in case.lesions_by_mask[mask]]
     if not lesions:
@@ -56,7 +56,7 @@ def scatter(scores: list[CaseScore], mask: str, title: str = "Lesion Dice by siz
         dice = "" if kind in _STRIPS else f", Dice {lesion.overlap.dice:.3f}"
         title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_KIND_WORDS[kind]}{dice}")
         parts.append(tag("a", _mark(kind, x(lesion.diameter), place, title), href=f"#c{number + 1}"))
-    return _svg(title, *parts)
+    return _svg(label, *parts)
 
 
 _KIND_WORDS = {

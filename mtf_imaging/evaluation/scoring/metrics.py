@@ -28,9 +28,9 @@ def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dic
       description: the meaning of the labels, and the rules of the scores.
 
     Returns:
-      For LiTS `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...}, "lesion":
-      {...}, "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ..., ...},
-      "lesion": {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize` defines
+      For LiTS `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...},
+      "lesion": {...}, "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ...,
+      ...}, "lesion": {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize` defines
       the rest. For any labels `{"surface_tolerance_mm": ..., "cases": {key: {"mean": {"dice": ...}, mask: {"dice": ...,
       "iou": ..., ...}, ...}}, "mean": {...}, mask: {...}, ...}`; a mask of lesions also has the list "lesions".
     """
@@ -58,9 +58,7 @@ def write_metrics(output_dir: str | Path, cases: list[CaseScore], description: D
     write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
 
 
-def case_values(
-    case: CaseScore, fields: dict, description: Description = LITS
-) -> dict[str, str | int | float | None]:
+def case_values(case: CaseScore, fields: dict, description: Description = LITS) -> dict[str, str | int | float | None]:
     """Returns a row of `metrics.csv` by column; None is an undefined value.
 
     Args:

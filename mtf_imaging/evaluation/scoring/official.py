@@ -76,7 +76,9 @@ def official_case(
     if not (prediction == 1).any():
         liver = Overlap(0, 0, liver.reference)
     elif liver.reference and liver_distances is None:
-        liver_distances = surface_distances(*(LITS.mask("liver", labels) for labels in (prediction, reference)), spacing)
+        liver_distances = surface_distances(
+            *(LITS.mask("liver", labels) for labels in (prediction, reference)), spacing
+        )
     components = find_components(*(LITS.mask("lesion", labels) for labels in (prediction, reference)))
     detections = {iou: detect_lesions(components, iou) for iou in _DETECTION}
     return OfficialCase(

@@ -8,6 +8,7 @@ import numpy as np
 
 from mtf_imaging.data.cases.description import BACKGROUND, LITS, Description
 
+
 @dataclass(frozen=True)
 class Overlap:
     """Voxel counts of a predicted and a reference mask.
