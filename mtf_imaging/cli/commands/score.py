@@ -41,7 +41,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "dataset_json",
         None,
-        "The dataset.json with the labels; default: the file in or above --reference_dir, otherwise the labels of LiTS.",
+        "The dataset.json with the labels; default: the one in or above --reference_dir, otherwise LiTS's labels.",
         flag_values=values,
     )
     flags.DEFINE_float(

@@ -66,8 +66,8 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Description = LITS) -> np.ndarray:
     """Resamples probabilities linearly and returns the label of each voxel, by `Description.to_labels`.
 
-    Interpolation before the choice of the label gives smooth boundaries; resampled labels would show steps of one grid voxel.
-    The computation runs in slabs along z, so it takes little more memory than the labels.
+    Interpolation before the choice of the label gives smooth boundaries; resampled labels would show steps of one grid
+    voxel. The computation runs in slabs along z, so it takes little more memory than the labels.
 
     Args:
       probabilities: `[x, y, z, classes]`, or of the masks if the description has regions, on the grid, any float type;

@@ -38,7 +38,8 @@ def score_folders(
       output_dir: folder to write to, created if missing.
       workers: number of processes, each of up to 2 GiB; default: one per core, fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
-      volume_dir: folder of the images for the report, for instance CTs; see `add_volumes`. These images then determine the voxel sizes.
+      volume_dir: folder of the images for the report, for instance CTs; see `add_volumes`. The images then determine
+        the voxel sizes.
       known: voxel sizes of files whose headers lack them.
       rules: "lits" or "any"; see `choose_description`.
       dataset_json: the description of the labels; see `choose_description`.

@@ -6,7 +6,7 @@ from mtf_imaging.data.cases.description import Description
 
 DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
 _PERCENTILES = (0.5, 99.5)  # of other images; leaves out the few brightest voxels of vessels and artifacts
-_SAMPLE = 1 << 20  # voxels that determine the percentiles
+_SAMPLE = 1 << 20  # about the number of voxels that determine the percentiles
 
 
 def shown_channel(image: np.ndarray) -> np.ndarray:
@@ -26,9 +26,9 @@ def display_range(image: np.ndarray, description: Description) -> tuple[float, f
     """
     if is_ct(description):
         return DISPLAY_HU
-    values = image.reshape(-1, order="K")
-    values = values[:: max(1, values.size // _SAMPLE)]
-    low, high = (float(value) for value in np.percentile(values, _PERCENTILES))
+    step = max(1, round((image.size / _SAMPLE) ** (1 / image.ndim)))
+    sample = image[(slice(None, None, step),) * image.ndim]
+    low, high = (float(value) for value in np.percentile(sample, _PERCENTILES))
     return low, high if high > low else low + 1.0
 
 

@@ -66,7 +66,7 @@ PLANES = (
 
 
 def shown_planes(shape: tuple[int, ...], description: Description) -> tuple[Plane, ...]:
-    """Returns the planes to show of a volume: all three, or the only one of a 2-D image, with one voxel along an axis."""
+    """Returns the planes to show of a volume: all three, or the one plane of a 2-D image."""
     flat = [axis for axis, size in enumerate(shape) if size == 1]
     if description.rules == LITS_RULES or len(flat) != 1:
         return PLANES

@@ -30,9 +30,10 @@ def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dic
     Returns:
       For LiTS `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...},
       "lesion": {...}, "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ...,
-      ...}, "lesion": {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize` defines
-      the rest. For any labels `{"surface_tolerance_mm": ..., "cases": {key: {"mean": {"dice": ...}, mask: {"dice": ...,
-      "iou": ..., ...}, ...}}, "mean": {...}, mask: {...}, ...}`; a mask of lesions also has the list "lesions".
+      ...}, "lesion": {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize`
+      defines the rest. For any labels `{"surface_tolerance_mm": ..., "cases": {key: {"mean": {"dice": ...},
+      mask: {"dice": ..., "iou": ..., ...}, ...}}, "mean": {...}, mask: {...}, ...}`; in a case, a mask of lesions also
+      has the list "lesions".
     """
     if description.rules == LITS_RULES:
         first = {"official": official_scores(case.official for case in cases)}

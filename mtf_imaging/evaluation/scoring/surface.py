@@ -8,7 +8,7 @@ from scipy import ndimage, spatial
 
 # Neighbors share a face or an edge: 18 in a volume, 8 in a 2-D image. The challenge's scorer erodes masks with them.
 _CONNECTIVITY = 2
-_ROUNDING_MM = 1e-6  # bound on the rounding error of distances such as 3 * 0.7 - 2 * 0.7
+_ROUNDING_MM = 1e-6  # bound on the rounding error of distances such as 3 * 0.1 - 2 * 0.1
 
 
 @dataclass(frozen=True)
