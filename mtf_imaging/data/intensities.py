@@ -292,7 +292,7 @@ def _mean_and_sd(flat: np.ndarray, nonzero: bool) -> tuple[float, float]:
             total += float(((wanted - offset) ** power).sum())
         return total
 
-    count = np.count_nonzero(flat) if nonzero else flat.size
+    count = int(np.count_nonzero(flat)) if nonzero else flat.size
     if not count:
         return 0.0, 0.0
     mean = total(1, 0.0) / count
@@ -300,8 +300,9 @@ def _mean_and_sd(flat: np.ndarray, nonzero: bool) -> tuple[float, float]:
 
 
 def _unknown(text: object) -> str:
-    hint = did_you_mean(text, KINDS) if isinstance(text, str) else ""
+    what = "has no bounds" if text == WINDOW else "is unknown"
+    hint = did_you_mean(text, KINDS) if isinstance(text, str) and text != WINDOW else ""
     return (
-        f"intensity {text!r} is unknown.{hint} "
+        f"intensity {text!r} {what}.{hint} "
         f"Fix: use 'window LOW HIGH', {', '.join(repr(kind) for kind in KINDS[1:-1])} or '{NONE}'."
     )

@@ -1,11 +1,14 @@
 """The names of the package's classes in gin files, and messages about parameters without a value."""
 
+from types import SimpleNamespace
+
 import gin
 import pytest
 
-from mtf_imaging.cli.config import training_settings  # noqa: F401  registers the names
+from mtf_imaging.cli.config import training_settings
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.training import optimizers
 
 CLASSES = {
@@ -47,6 +50,14 @@ def test_values_of_gin_files_do_not_change_calls_in_python():
     make("SGD", "SGD.momentum = 0.1", "Augmentation.noise = 0.5")
     assert optimizers.SGD()._momentum == 0.9
     assert Augmentation().noise == 0.0
+
+
+def test_intensities_of_gin_files_reach_records():
+    gin.parse_config(["Records.intensities = {'FLAIR': 'z-score'}", "train.num_steps = 1", "train.optimizer = None"])
+    training = training_settings.Training()
+    data = training.source(SimpleNamespace(window=(0.0, 1.0)), SimpleNamespace(spacing=None), "folder").data_set
+    assert type(data) is Records
+    assert (data.intensities, data.window) == ({"FLAIR": "z-score"}, (0.0, 1.0))
 
 
 def missing(name, *bindings):

@@ -1,6 +1,9 @@
 import pytest
 
-from mtf_imaging.data.cases.cases import find_cases
+from mtf_imaging.data.cases.cases import find_cases, find_data_set
+from mtf_imaging.data.cases.dataset_json import write_description
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.hold_out import hold_out
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
 
@@ -161,3 +164,172 @@ def test_volumes_with_names_of_channels_log_a_warning(tmp_path, caplog):
     touch(tmp_path, "a_0000.nii", "a_0001.nii", "b_0000.nii")
     assert len(find_cases(tmp_path, need_labels=False)) == 3
     assert "a_0000.nii, a_0001.nii are named like the channels of one case" in caplog.text
+
+
+def describe(folder, channels=("FLAIR", "T1w"), file_ending=".nii.gz", num_training=2):
+    description = Description(channels, {"tumor": 1}, {"tumor": (1,)}, file_ending=file_ending)
+    write_description(folder, description, num_training)
+    return description
+
+
+def names(case):
+    return [file.name for file in case.channels]
+
+
+def test_a_case_of_one_file_has_one_channel(tmp_path):
+    touch(tmp_path, "volume-1.nii", "segmentation-1.nii")
+    (case,) = find_cases(tmp_path)
+    assert case.channels == (case.volume,)
+    assert find_data_set(tmp_path) == (LITS, [case])
+
+
+@pytest.mark.parametrize("need_labels", [True, False])
+def test_channels_are_found_in_the_order_of_their_numbers(tmp_path, caplog, need_labels):
+    description = describe(tmp_path)
+    touch(tmp_path, *(f"imagesTr/{case}_000{n}.nii.gz" for case in ("b", "a") for n in (1, 0)))
+    touch(tmp_path, "labelsTr/a.nii.gz", "labelsTr/b.nii.gz")
+    found, cases = find_data_set(tmp_path, need_labels)
+    assert found == description
+    assert [(case.key, names(case)) for case in cases] == [
+        ("a", ["a_0000.nii.gz", "a_0001.nii.gz"]),
+        ("b", ["b_0000.nii.gz", "b_0001.nii.gz"]),
+    ]
+    assert cases[0].volume == cases[0].channels[0] == tmp_path / "imagesTr/a_0000.nii.gz"
+    assert cases[0].prediction_name == "a.nii.gz"
+    assert caplog.text == ""
+
+
+def test_a_file_of_the_decathlon_has_all_channels(tmp_path):
+    describe(tmp_path, num_training=1)
+    touch(tmp_path, "imagesTr/BRATS_1.nii.gz", "labelsTr/BRATS_1.nii.gz", "imagesTs/BRATS_2.nii.gz")
+    (case,) = find_cases(tmp_path)
+    assert (case.key, names(case)) == ("BRATS_1", ["BRATS_1.nii.gz"])
+
+
+def test_a_missing_channel_is_named(tmp_path):
+    describe(tmp_path, ("FLAIR", "T1w", "T2w"))
+    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/a_0001.nii.gz", "imagesTr/a_0002.nii.gz", "labelsTr/a.nii.gz")
+    touch(tmp_path, "imagesTr/b_0001.nii.gz", "labelsTr/b.nii.gz", "imagesTr/c_0000.nii", "imagesTr/c_0002.nii")
+    text = (
+        r"case 'b' lacks b_0000\.nii\.gz, b_0002\.nii\.gz; case 'c' lacks c_0001\.nii, but dataset\.json has "
+        r"3 channel\(s\), FLAIR, T1w, T2w\. Fix: add these files"
+    )
+    with pytest.raises(DataError, match=text):
+        find_cases(tmp_path)
+
+
+def test_many_cases_with_missing_channels_are_counted(tmp_path):
+    describe(tmp_path)
+    touch(tmp_path, *(f"imagesTr/c{case}_0000.nii.gz" for case in range(9)))
+    with pytest.raises(DataError, match=r"'c2' lacks c2_0001\.nii\.gz; 6 other case\(s\) have the same fault, but"):
+        find_cases(tmp_path, need_labels=False)
+
+
+@pytest.mark.parametrize("channels", [("CT",), ("FLAIR", "T1w")])
+def test_a_surplus_channel_is_named(tmp_path, channels):
+    describe(tmp_path, channels)
+    touch(tmp_path, *(f"imagesTr/a_000{n}.nii.gz" for n in range(len(channels) + 1)), "labelsTr/a.nii.gz")
+    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* Fix: remove"
+    with pytest.raises(DataError, match=text):
+        find_cases(tmp_path)
+
+
+def test_two_files_of_one_channel(tmp_path):
+    describe(tmp_path)
+    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/a_0001.nii.gz", "imagesTr/a_0001.nii", "labelsTr/a.nii.gz")
+    with pytest.raises(DataError, match=r"both files are channel 0001 of case 'a'\. Fix: remove one"):
+        find_cases(tmp_path)
+
+
+def test_test_cases_without_all_channels_do_not_matter_for_training(tmp_path, caplog):
+    describe(tmp_path, num_training=1)
+    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/a_0001.nii.gz", "labelsTr/a.nii.gz", "imagesTs/b_0001.nii.gz")
+    assert [case.key for case in find_cases(tmp_path)] == ["a"]
+    assert caplog.text == ""
+    with pytest.raises(DataError, match=r"case 'b' lacks b_0000\.nii\.gz"):
+        find_cases(tmp_path, need_labels=False)
+
+
+def test_several_channels_without_a_description_name_the_fix(tmp_path):
+    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/a_0001.nii.gz", "labelsTr/a.nii.gz")
+    with pytest.raises(DataError, match=r"no dataset\.json that describes them\. Fix: .* or add a dataset\.json with"):
+        find_cases(tmp_path)
+
+
+def test_a_given_description_replaces_that_of_the_folder(tmp_path):
+    description = describe(tmp_path / "other")
+    touch(tmp_path, "a_0000.nii.gz", "a_0001.nii.gz", "b_0000.nii.gz", "b_0001.nii.gz")
+    found, cases = find_data_set(tmp_path, need_labels=False, description=description)
+    assert found is description
+    assert [(case.key, names(case), case.prediction_name) for case in cases] == [
+        ("a", ["a_0000.nii.gz", "a_0001.nii.gz"], "a.nii.gz"),
+        ("b", ["b_0000.nii.gz", "b_0001.nii.gz"], "b.nii.gz"),
+    ]
+    (case,) = find_cases(tmp_path / "b_0000.nii.gz", need_labels=False, description=description)
+    assert (case.key, names(case)) == ("b", ["b_0000.nii.gz", "b_0001.nii.gz"])
+    (tmp_path / "b_0001.nii.gz").unlink()
+    with pytest.raises(DataError, match=r"case 'b' lacks b_0001\.nii\.gz"):
+        find_cases(tmp_path / "b_0000.nii.gz", need_labels=False, description=description)
+
+
+def test_one_image_finds_its_channels_and_its_description(tmp_path):
+    describe(tmp_path)
+    touch(tmp_path, "imagesTs/a_0000.nii.gz", "imagesTs/a_0001.nii.gz", "imagesTs/ab_0000.nii.gz")
+    (case,) = find_cases(tmp_path / "imagesTs/a_0000.nii.gz", need_labels=False)
+    assert (case.key, names(case)) == ("a", ["a_0000.nii.gz", "a_0001.nii.gz"])
+
+
+@pytest.mark.parametrize("ending", [".png", ".tif"])
+def test_images_of_another_format(tmp_path, ending, caplog):
+    description = describe(tmp_path, ("rgb_to_0_1",) * 3, ending)
+    for case in ("a", "b"):  # one file has all colors
+        touch(tmp_path, f"imagesTr/{case}_0000{ending}", f"labelsTr/{case}{ending}", f"imagesTr/{case}_0000.nii.gz")
+    found, cases = find_data_set(tmp_path)
+    assert found == description
+    assert [(case.key, names(case)) for case in cases] == [("a", [f"a_0000{ending}"]), ("b", [f"b_0000{ending}"])]
+    assert (cases[0].labels, cases[0].prediction_name) == (tmp_path / f"labelsTr/a{ending}", f"a{ending}")
+    assert caplog.text == ""
+    touch(tmp_path, *(f"imagesTr/a_000{n}{ending}" for n in (1, 2)))
+    with pytest.raises(DataError, match=rf"case 'b' lacks b_0001{ending}, b_0002{ending}"):
+        find_cases(tmp_path)
+
+
+def test_a_folder_without_images_of_the_format(tmp_path):
+    describe(tmp_path, ("CT",), ".png")
+    touch(tmp_path, "imagesTr/a.nii.gz")
+    with pytest.raises(DataError, match=r"contains no PNG file\. Fix: .* imagesTr/NAME_0000\.png with labelsTr/NAME"):
+        find_cases(tmp_path)
+    with pytest.raises(DataError, match=r"missing\.png: this volume does not exist\. Fix: give a PNG file"):
+        find_cases(tmp_path / "missing.png", need_labels=False)
+    with pytest.raises(DataError, match=r"a\.nii\.gz: not a \.png file\. Fix: convert the volume to PNG"):
+        find_cases(tmp_path / "imagesTr/a.nii.gz", need_labels=False)
+
+
+def test_another_number_of_training_cases_logs_a_warning(tmp_path, caplog):
+    describe(tmp_path, ("CT",), num_training=5)
+    touch(tmp_path, "imagesTr/a.nii.gz", "labelsTr/a.nii.gz", "imagesTs/b.nii.gz")
+    find_cases(tmp_path, need_labels=False)
+    assert caplog.text == ""
+    find_cases(tmp_path)
+    assert f"{tmp_path}: contains 1 training case(s), but numTraining in dataset.json is 5" in caplog.text
+
+
+def test_held_out_cases_keep_their_channels_and_their_description(tmp_path):
+    description = describe(tmp_path / "cases", num_training=5)
+    for key in "abcde":
+        touch(tmp_path / "cases", *(f"imagesTr/{key}_000{n}.nii.gz" for n in range(2)), f"labelsTr/{key}.nii.gz")
+    for _ in range(2):  # the second call accepts the files of the first
+        (case,) = hold_out(tmp_path / "cases", tmp_path / "train", tmp_path / "held_out")
+    assert (case.key, names(case)) == ("d", ["d_0000.nii.gz", "d_0001.nii.gz"])
+    found, cases = find_data_set(tmp_path / "train")
+    assert (found, [case.key for case in cases]) == (description, ["a", "b", "c", "e"])
+    write_description(tmp_path / "train", LITS, 4)
+    with pytest.raises(DataError, match=r"train/dataset\.json: this file belongs to another run"):
+        hold_out(tmp_path / "cases", tmp_path / "train", tmp_path / "held_out")
+
+
+def test_held_out_cases_of_lits_need_no_description(tmp_path):
+    write_description(tmp_path / "cases", LITS, 2)
+    touch(tmp_path / "cases", *(f"{folder}/{key}.nii" for folder in ("imagesTr", "labelsTr") for key in "ab"))
+    hold_out(tmp_path / "cases", tmp_path / "train", tmp_path / "held_out")
+    assert not list(tmp_path.glob("[th]*/dataset.json"))

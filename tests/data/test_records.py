@@ -172,7 +172,7 @@ def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
     with pytest.raises(DataError, match=r"case-9\.tfrecord: named in dataset\.json but missing"):
         open_records(out)
     (out / "dataset.json").write_text('{"format": 99, "cases": []}')
-    with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 3"):
+    with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 4"):
         read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
     with pytest.raises(DataError, match=r"dataset\.json: not a manifest of records"):

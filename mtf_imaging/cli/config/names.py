@@ -3,6 +3,7 @@
 import gin
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.training import optimizers
 
 for _class in (
@@ -17,3 +18,6 @@ for _class in (
     optimizers.WarmUp,
 ):
     gin.external_configurable(_class, module="mtf_imaging")
+
+# The other attributes of records come from `job`, `train` and the setup.
+records = gin.external_configurable(Records, module="mtf_imaging", allowlist=["intensities"])

@@ -7,10 +7,9 @@ from typing import Any
 
 import gin
 
-from mtf_imaging.cli.config import names  # noqa: F401  registers the names that gin files use
+from mtf_imaging.cli.config import names
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.devices import AUTO
@@ -74,7 +73,7 @@ class Training:
         """
         return TrainingData(
             data_dir,
-            self.data or Records(job.window, self.augmentation, setup.spacing),
+            self.data or names.records(job.window, self.augmentation, setup.spacing),
             eval_dir,
             self.evaluation,
             self.fold,

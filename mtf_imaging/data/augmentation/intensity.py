@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 
 _LESION = 2
 
@@ -30,18 +31,27 @@ def shift_classes(image, labels, shift: float, sd: float, draws: Draws):
     return image * tf.where(labels == _LESION, of_lesions, of_others)[..., tf.newaxis]
 
 
-def apply_gamma(image, gamma: float, draws: Draws):
-    """Returns `image ** g` with a random exponent g from 1 / (1 + gamma)..1 + gamma.
+def apply_gamma(image, gamma: float, draws: Draws, ranges: ValueRanges = WINDOWED):
+    """Raises each channel, mapped to 0..1, to a random power g from 1 / (1 + gamma)..1 + gamma.
 
-    The logarithm of g is drawn uniformly, so g is above 1 as often as below.
+    The logarithm of g is drawn uniformly, so g is above 1 as often as below. Each channel gets its own g.
 
     Args:
-      image: Tensor[...] float32 in 0..1.
+      image: Tensor[..., channels] float32.
       gamma: range of the exponent, as above.
       draws: random numbers of the sample.
+      ranges: the bounds of the values, which are mapped to 0..1. If they are infinite, the extreme values of the
+        channel are.
 
     Returns:
-      The changed image, in 0..1.
+      The changed image, within the same bounds.
     """
+    low, high = ranges.low, ranges.high
+    if ranges is not WINDOWED:
+        low = tf.where(tf.math.is_inf(low), tf.reduce_min(image, [0, 1, 2]), low)
+        high = tf.where(tf.math.is_inf(high), tf.reduce_max(image, [0, 1, 2]), high)
+        high = tf.where(high > low, high, low + 1.0)  # for constant channels
     widest = math.log1p(gamma)
-    return image ** tf.exp(draws.uniform("gamma", -widest, widest))
+    power = tf.exp(draws.uniform("gamma", -widest, widest, tf.shape(image)[3:]))
+    image = (tf.clip_by_value(image, low, high) - low) / (high - low)
+    return image**power * (high - low) + low

@@ -14,13 +14,18 @@ from mtf_imaging.data.augmentation.intensity import apply_gamma, shift_classes
 from mtf_imaging.data.augmentation.lesions import add_lesions
 from mtf_imaging.data.augmentation.mirror import flip, half_turn
 from mtf_imaging.data.augmentation.noise import add_noise
+from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.augmentation.warp import draw_warp, warp
+from mtf_imaging.data.cases.description import LITS_RULES, Description
+from mtf_imaging.data.intensities import WINDOW
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
 # B-spline does not fold (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
 _NO_FOLD = 0.4
+# Options that change the liver and its lesions, by their labels.
+_OF_LITS = ("lesions", "class_shift", "class_shift_sd", "corruption", "corruption_sd")
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,12 @@ class Augmentation:
     """Changes training samples at random; the default changes nothing. docs/evidence/augmentation.md shows each option.
 
     The options are applied in this order: lesions, flips, half turn, warp, class shift, corruption, gamma, contrast,
-    brightness, noise. The random numbers of an option do not depend on the other options.
+    brightness, noise. The random numbers of an option do not depend on the other options. All channels are moved alike;
+    their intensities change independently. Options of the liver and its lesions (lesions, class shift, corruption) need
+    the labels of LiTS.
+
+    In the descriptions, the unit of a channel is the width of its window, which is mapped to 0..1, or its standard
+    deviation in the case if its values are not clipped. Voxels of 0 stay 0 in a channel whose z-score ignores them.
 
     Attributes:
       lesions: probability that synthetic lesions are painted into the liver, in both the image and the labels.
@@ -48,12 +58,13 @@ class Augmentation:
         other voxels are brightened.
       corruption, corruption_sd: mean and standard deviation of the fraction of the voxels outside the liver that is
         set to zero.
-      gamma: values are raised to a random power from 1 / (1 + gamma)..1 + gamma.
-      contrast: differences from the middle of the window are multiplied by a random factor from
+      gamma: values are raised to a random power from 1 / (1 + gamma)..1 + gamma; values that are not in 0..1 are mapped
+        to it first.
+      contrast: differences from the middle of the window, or from the mean, are multiplied by a random factor from
         1 - contrast..1 + contrast.
-      brightness: a random value from -brightness..brightness is added to the image, in units of the window.
-      noise: standard deviation of Gaussian noise, in units of the window.
-      multiscale_noise: largest standard deviation of noise at several scales, in units of the window.
+      brightness: a random value from -brightness..brightness is added to the image, in units of the channel.
+      noise: standard deviation of Gaussian noise, in units of the channel.
+      multiscale_noise: largest standard deviation of noise at several scales, in units of the channel.
       multiscale_noise_scales: scales of this noise, in voxels.
       multiscale_noise_probability: probability that a sample gets this noise.
     """
@@ -105,17 +116,43 @@ class Augmentation:
         checks.check_range("lesion_diameter", self.lesion_diameter, low=1.0)
         checks.check_range("lesion_contrast", self.lesion_contrast, high=1.0)
 
-    def __call__(self, image, labels, seed: int, sample) -> tuple:
+    def check(self, description: Description) -> None:
+        """Checks that a data set has the structures that the options name.
+
+        Args:
+          description: the labels and the intensity schemes of the data set.
+
+        Raises:
+          ConfigError: an option needs the liver and its lesions in a window, but the data set has other labels or
+            another intensity scheme.
+        """
+        is_lits = description.rules == LITS_RULES
+        if is_lits and all(intensity.kind == WINDOW for intensity in description.intensities):
+            return
+        for name in _OF_LITS:
+            if getattr(self, name):
+                what = (
+                    f"the intensity scheme is '{description.intensities[0]}'"
+                    if is_lits
+                    else f"the labels of the data set are {', '.join(description.labels)}"
+                )
+                raise ConfigError(
+                    f"Augmentation.{name} {getattr(self, name)}: this option changes the liver and its lesions in a CT "
+                    f"with a window, but {what}. Fix: set Augmentation.{name} to 0."
+                )
+
+    def __call__(self, image, labels, seed: int, sample, ranges: ValueRanges = WINDOWED) -> tuple:
         """Changes one sample.
 
         Args:
-          image: Tensor[x, y, z, channels] float32 in 0..1, with a static shape.
-          labels: Tensor[x, y, z]: 0 background, 1 liver, 2 lesion.
+          image: Tensor[x, y, z, channels] float32, with a static shape.
+          labels: Tensor[x, y, z], with 0 for the background; in LiTS, 1 liver and 2 lesion.
           seed: seed of the run.
           sample: Tensor[] int64, the number of the sample since the run began.
+          ranges: the values of the channels; by default 0..1.
 
         Returns:
-          (image, labels) with the same shapes; the values of the image are in 0..1.
+          (image, labels) with the same shapes; the values of the image are within their bounds.
         """
         draws = Draws(seed, sample)
         if self.lesions:
@@ -127,24 +164,27 @@ class Augmentation:
             image, labels = flip(image, labels, self.flips, seeds)
         if self.half_turn:
             image, labels = half_turn(image, labels, self.half_turn, draws)
-        image, labels = self._warped(image, labels, draws)
+        image, labels = self._warped(image, labels, draws, ranges.beyond)
+        masked = None if ranges is WINDOWED else (image == 0) & ranges.keep_zero
         if self.class_shift or self.class_shift_sd:
             image = shift_classes(image, labels, self.class_shift, self.class_shift_sd, draws)
         if self.corruption or self.corruption_sd:
             image = corrupt(image, labels, self.corruption, self.corruption_sd, draws)
         if self.gamma:
-            image = apply_gamma(tf.clip_by_value(image, 0.0, 1.0), self.gamma, draws)
+            image = apply_gamma(image, self.gamma, draws, ranges)
+        each = tf.shape(image)[3:]  # one number per channel
         if self.contrast:
-            factor = tf.random.stateless_uniform([], seeds[3], 1 - self.contrast, 1 + self.contrast)
-            image = 0.5 + (image - 0.5) * factor
+            factor = tf.random.stateless_uniform(each, seeds[3], 1 - self.contrast, 1 + self.contrast)
+            image = ranges.center + (image - ranges.center) * factor
         if self.brightness:
-            image += tf.random.stateless_uniform([], seeds[4], -self.brightness, self.brightness)
+            image += tf.random.stateless_uniform(each, seeds[4], -self.brightness, self.brightness) * ranges.unit
         if self.noise:
-            image += tf.random.stateless_normal(tf.shape(image), seeds[5], stddev=self.noise)
+            image += tf.random.stateless_normal(tf.shape(image), seeds[5], stddev=self.noise) * ranges.unit
         if self.multiscale_noise:
             amount = (self.multiscale_noise, self.multiscale_noise_scales, self.multiscale_noise_probability)
-            image = add_noise(image, *amount, draws)
-        return tf.clip_by_value(image, 0.0, 1.0), labels
+            image = add_noise(image, *amount, draws, ranges.unit)
+        image = tf.clip_by_value(image, ranges.low, ranges.high)
+        return (image if masked is None else tf.where(masked, 0.0, image)), labels
 
     def _angles(self) -> tuple:
         """Returns the largest angles about x, y and z."""
@@ -155,7 +195,7 @@ class Augmentation:
             )
         return tuple(angles)
 
-    def _warped(self, image, labels, draws) -> tuple:
+    def _warped(self, image, labels, draws, beyond) -> tuple:
         options = (self._angles(), self.zoom, self.translation, self.elastic, self.elastic_points)
         if not self.warp or not any((*options[0], *options[1:4])):
             return image, labels
@@ -163,6 +203,6 @@ class Augmentation:
         sizes = checks.known_sizes(image)
 
         def warped():
-            return warp(image, labels, *draw_warp(draws, sizes, *options))
+            return warp(image, labels, *draw_warp(draws, sizes, *options), beyond)
 
         return tf.cond(draws.chance("warp", self.warp), warped, lambda: (image, labels))

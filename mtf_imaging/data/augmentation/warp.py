@@ -14,10 +14,10 @@ from mtf_imaging.data.augmentation.smooth import spline_weights
 _SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into the caches of a core
 
 
-def warp(image, labels, affine, translation, bends) -> tuple:
+def warp(image, labels, affine, translation, bends, beyond=0.0) -> tuple:
     """Fills each voxel p with the value at `center + affine (p - center) + translation + bend(p)`.
 
-    Outside the volume, the image is 0 (the low end of the window) and the labels are 0 (background).
+    Outside the volume, the image is `beyond` and the labels are 0 (background).
 
     Args:
       image: Tensor[x, y, z, channels] float32, interpolated linearly.
@@ -26,21 +26,23 @@ def warp(image, labels, affine, translation, bends) -> tuple:
       translation: Tensor[3] float32, in voxels.
       bends: Tensor[points, points, points, 3] float32, displacements in voxels of the control points of a cubic
         B-spline; None for no elastic displacement.
+      beyond: the value outside the volume: a number, by default the low end of a window, or Tensor[channels].
 
     Returns:
       The warped (image, labels), with the same shapes.
     """
     sizes = x, y, z = image.shape[:3]
     along_x, planes = _coordinates(sizes, affine, translation, bends)
-    padded = [_flat(volume) for volume in (*tf.unstack(image, axis=3), labels)]
+    channels = tf.unstack(image, axis=3)
+    outside = tf.unstack(beyond) if tf.is_tensor(beyond) else [beyond] * len(channels)
+    padded = [*map(_flat, channels, outside), _flat(labels, 0)]
     thick = max(1, min(x, _SLAB // (y * z)))
     starts = tf.range(0, x, thick)
 
     def slab(start):
         rows = tf.gather(along_x, tf.minimum(start + tf.range(thick), x - 1))
         positions = tf.reshape(tf.matmul(rows, planes), [thick, 3, y * z])
-        channels = _sample(padded, sizes, *(positions[:, axis] for axis in range(3)))
-        return tuple(channels)
+        return tuple(_sample(padded, sizes, *(positions[:, axis] for axis in range(3))))
 
     signature = (*[tf.float32] * image.shape[3], labels.dtype)
     warped = tf.map_fn(slab, starts, fn_output_signature=signature)
@@ -73,9 +75,9 @@ def _coordinates(sizes, affine, translation, bends) -> tuple:
     return along_x, tf.reshape(tf.concat(planes, 0), [along_x.shape[1], 3 * y * z])
 
 
-def _flat(volume):
-    """Returns a volume with a border of zeros as Tensor[voxels]; coordinates outside are clipped to the border."""
-    return tf.reshape(tf.pad(volume, [[1, 1]] * 3), [-1])
+def _flat(volume, beyond):
+    """Returns a volume with a border of `beyond` as Tensor[voxels]; coordinates outside are clipped to the border."""
+    return tf.reshape(tf.pad(volume, [[1, 1]] * 3, constant_values=beyond), [-1])
 
 
 def _sample(padded, sizes, *coordinates) -> list:

@@ -145,12 +145,13 @@ def _label_values(fields: Mapping, where: str) -> dict[str, int | Values]:
         listed = _inverted(listed, where)
     values = {name: _value(name, value, where) for name, value in listed.items()}
     backgrounds = [name for name in values if name.casefold() == BACKGROUND_NAME]
-    for name, value in values.items():
-        if name in backgrounds and value != BACKGROUND:
+    for name in backgrounds:
+        if values[name] != BACKGROUND:
             raise DataError(
-                f"{where}: the label '{name}' is {_shown(value)}, not {BACKGROUND}. "
+                f"{where}: the label '{name}' is {_shown(values[name])}, not {BACKGROUND}. "
                 f"Fix: give the background the value {BACKGROUND}."
             )
+    for name, value in values.items():
         if name not in backgrounds and BACKGROUND in (value if isinstance(value, tuple) else (value,)):
             raise DataError(
                 f"{where}: the label '{name}' is {_shown(value)}, but {BACKGROUND} is the background. "

@@ -6,6 +6,7 @@ from mtf_imaging.data.cases.cases import Case, find_cases, find_data_set
 from mtf_imaging.data.cases.dataset_json import FILE, read_description, write_description
 from mtf_imaging.data.cases.description import LITS
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import is_partial
 
 EVERY = 4  # one in EVERY cases is held out
 
@@ -44,7 +45,7 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
             is_same = read_description(path.parent) == description
         else:
             is_same = path in links and path.resolve() == links[path]
-        if not is_same:
+        if not is_same and not is_partial(path):
             raise DataError(
                 f"{path}: this file belongs to another run. Fix: use another output_dir, or delete this one.",
                 ["output_dir"],

@@ -19,19 +19,21 @@ _SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at a time
 
 @dataclass(frozen=True)
 class StoredValues:
-    """The stored numbers of a NIfTI file.
+    """The stored numbers of one channel of a NIfTI file.
 
     Attributes:
-      image: an image of one volume; its voxels have not been read.
+      image: an image of `[i, j, k]` or `[i, j, k, channels]`; its voxels have not been read.
       path: path of the file, for messages.
+      channel: number of the channel.
     """
 
     image: nibabel.Nifti1Image
     path: Path
+    channel: int = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Number of voxels along each stored axis, without trailing axes of size 1."""
+        """Number of voxels along each stored axis, without the axis of the channels."""
         return tuple(int(n) for n in self.image.shape[:3])
 
     @property
@@ -53,6 +55,11 @@ class StoredValues:
     def is_scaled(self) -> bool:
         return self.scale != (1.0, 0.0)
 
+    @property
+    def _is_last(self) -> bool:
+        """Whether no other channel follows in the file."""
+        return self.channel == int(np.prod(self.image.shape[3:])) - 1
+
     def raw_slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields (planes along k, stored numbers `[i, j, planes]`) in order; each slab is read on demand.
 
@@ -65,7 +72,7 @@ class StoredValues:
         with contextlib.ExitStack() as stack:
             with damage_named(self.path):
                 file = stack.enter_context(opened(self.path))
-                file.seek(self.image.dataobj.offset)
+                file.seek(self.image.dataobj.offset + self.channel * self.size * self.dtype.itemsize)
             for start in range(0, num_planes, planes):
                 at = slice(start, min(start + planes, num_planes))
                 count = plane * (at.stop - start)
@@ -74,7 +81,8 @@ class StoredValues:
                     numbers = np.frombuffer(data, self.dtype, count)  # raises ValueError if the file ends too early
                 yield at, numbers.reshape(*in_plane, -1, order="F")
             with damage_named(self.path):
-                while isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):  # the checksum is at the end
+                # The checksum is at the end. It covers all channels, so it is checked once, after the last one.
+                while self._is_last and isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):
                     pass
 
     def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Converts stored numbers to HU or labels.
+"""Converts stored numbers to HU, to values of other modalities, or to labels.
 
 Values are repaired with a warning if the correct value is known, and refused otherwise. They are read and checked in
 slabs along the last stored axis, so the result is the only large array.
@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.cases.description import BACKGROUND, LITS, LITS_RULES, Description
+from mtf_imaging.data.modality import AIR_HU
 from mtf_imaging.data.nifti.stored_values import StoredValues
 from mtf_imaging.errors import DataError
 
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
-AIR_HU = -1024
 _MAX_HU = 32767
 _NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
@@ -61,6 +61,35 @@ def hounsfield(stored: StoredValues) -> np.ndarray:
             "the background was masked."
         )
     return hu
+
+
+def finite_values(stored: StoredValues, channel: str) -> np.ndarray:
+    """Returns the values of a channel that is not a CT, float32 `[i, j, k]`.
+
+    NaN and infinite voxels become 0, with a warning.
+
+    Args:
+      stored: the stored numbers of the channel.
+      channel: name of the channel, for messages.
+
+    Raises:
+      DataError: no voxel is finite.
+    """
+    values = np.empty(stored.shape, np.float32, order="F")
+    num_faults = 0
+    for at, slab in stored.slabs():
+        here = values[..., at]
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
+            here[...] = slab
+        fault = ~np.isfinite(here)
+        num_faults += np.count_nonzero(fault)
+        here[fault] = 0
+    what = f"{stored.path}: {'all' if num_faults == stored.size else num_faults}"
+    if num_faults == stored.size:
+        raise DataError(f"{what} {stored.size} voxels of {channel} are NaN or infinite. Fix: fetch the file again.")
+    if num_faults:
+        warn_once(f"{what} of {stored.size} voxels of {channel} are NaN or infinite; replaced by 0.")
+    return values
 
 
 def labels(stored: StoredValues, description: Description = LITS) -> np.ndarray:

@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.nifti.channels import read_image_geometry
+from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import read_geometry
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
-from mtf_imaging.data.records.manifest import Source, record_path
+from mtf_imaging.data.nifti.voxel_values import any_labeled
+from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, record_path
 from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
@@ -18,7 +22,7 @@ class Converted:
 
     Attributes:
       source: the origin of the record.
-      is_labeled: whether any voxel of the record is liver or lesion.
+      is_labeled: whether any voxel of the record has a label other than the background and the ignore label.
     """
 
     source: Source
@@ -37,12 +41,14 @@ class Conversion:
       output_dir: folder of the records.
       sampling: resolution and spacing of the records.
       known: voxel sizes of files whose headers lack them.
+      description: the channels, labels and masks of the cases.
     """
 
     input_dir: Path
     output_dir: Path
     sampling: Sampling
     known: SpacingTable
+    description: Description = LITS
 
     def make(self, case: Case) -> Converted | DataError:
         """Writes the record of a case; returns the result or the error."""
@@ -51,7 +57,7 @@ class Conversion:
 
         try:
             with memory_named(case.volume):
-                record = make_record(case, self.sampling, self.known)
+                record = make_record(case, self.sampling, self.known, self.description)
         except DataError as error:
             return error
         write_record(record_path(self.output_dir, case.key), record)
@@ -68,13 +74,15 @@ class Conversion:
         except DataError:  # damaged
             return None
         try:
-            mm = read_geometry(case.volume, self.known).spacing
+            mm = case_geometry(case, self.known, self.description).spacing
         except DataError as error:
             return error
         if record.sampling != self.sampling:
             what = f"has resolution {record.sampling}, not {self.sampling}"
         elif record.key != case.key or record.source != digest(case):
             what = f"was not made from the present {case.volume} and {case.labels}"
+        elif fault := self._fault_of_form(record):
+            what = fault
         elif record.spacing != mm:
             what = (
                 f"was made with voxels of {format_spacing(record.spacing)} mm, but they are now {format_spacing(mm)} mm"
@@ -83,7 +91,18 @@ class Conversion:
             return self._converted(case, record)
         return DataError(f"{path}: this record {what}. Fix: convert to another folder, or delete this one.")
 
+    def _fault_of_form(self, record) -> str:
+        """Returns why the values of an existing record do not suit the description, or ""."""
+        names = self.description.channels
+        if record.num_channels != len(names) or (record.values is None) != has_hu(self.description):
+            stored = "HU of one CT" if record.values is None else f"the values of {record.num_channels} channel(s)"
+            return f"has {stored}, but dataset.json names the channel(s) {', '.join(names)}"
+        if not is_plain_lits(self.description) and not record.statistics:
+            return "has no statistics of its channels, which the description in dataset.json needs"
+        return ""
+
     def _converted(self, case, record) -> Converted:
+        has_files = len(case.channels) > 1
         source = Source(
             digest=record.source,
             volume=case.volume.relative_to(self.input_dir).as_posix(),
@@ -92,5 +111,14 @@ class Conversion:
             spacing=record.spacing,
             affine=tuple(map(tuple, record.affine.tolist())),
             axis_codes=record.axis_codes,
+            channels=tuple(path.relative_to(self.input_dir).as_posix() for path in case.channels if has_files),
+            statistics=record.statistics,
         )
-        return Converted(source, bool(record.labels.any()))
+        return Converted(source, any_labeled(record.labels, self.description))
+
+
+def case_geometry(case: Case, known: SpacingTable, description: Description) -> Geometry:
+    """Reads only the header of the image of a case, for its shape and spacing."""
+    if is_plain_lits(description):
+        return read_geometry(case.volume, known)
+    return read_image_geometry(case.channels, description, known)

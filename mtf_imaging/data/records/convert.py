@@ -8,11 +8,20 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from mtf_imaging.data.cases.cases import Case, find_cases, natural_key
-from mtf_imaging.data.nifti.images import read_geometry
+from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
+from mtf_imaging.data.cases.description import LITS_RULES, Description
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
-from mtf_imaging.data.records.conversion import Conversion, Converted
-from mtf_imaging.data.records.manifest import Manifest, Source, read_manifest, record_path, write_manifest
+from mtf_imaging.data.nifti.voxel_values import any_label
+from mtf_imaging.data.records.conversion import Conversion, Converted, case_geometry
+from mtf_imaging.data.records.manifest import (
+    Manifest,
+    Source,
+    is_plain_lits,
+    read_manifest,
+    record_path,
+    voxel_bytes,
+    write_manifest,
+)
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import (
     BOX_MULTIPLE,
@@ -27,7 +36,7 @@ from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
 
 DEFAULT_RESOLUTION = 256
-_MAX_VOXELS = 700_000_000  # 3 bytes each in one protocol buffer, which is limited to 2 GiB
+_MAX_BYTES = 2_100_000_000  # in one protocol buffer, which is limited to 2 GiB
 WORKER_BYTES = 2 << 30  # memory for a case of 512 x 512 x 800 voxels, measured by benchmarks/whole_volume.py
 
 
@@ -40,12 +49,14 @@ def convert(
     workers: int = 1,
     progress: bool = True,
     prepare: Callable[[], None] | None = None,
+    description: Description | None = None,
 ) -> list[str]:
     """Converts cases to records.
 
     Each case is reoriented to RAS+ and resampled, the image by linear and the labels by nearest-neighbor interpolation.
-    See `Sampling` for the position of the voxels of a record. If the box crops liver or lesion, a warning
-    names the file and reports the number of voxels.
+    See `Sampling` for the position of the voxels of a record. If the box crops voxels of a mask, a warning names the
+    file and reports the number of voxels. Records store values before the intensity schemes, so a change of these
+    schemes needs no new records.
 
     Call the function again to resume an interrupted conversion. Records of the same files and sampling are kept, and
     damaged records are made again. All cases that cannot be used are reported together, after all other cases are
@@ -63,26 +74,30 @@ def convert(
         the calling process.
       progress: whether to show a progress bar and print a summary.
       prepare: a function that each process calls before its first case, for example to import TensorFlow silently.
+      description: the channels, intensities, labels and masks; None for those of the folder's `dataset.json`, or LiTS
+        if there is no such file.
 
     Returns:
       The keys of the cases, in natural order.
 
     Raises:
-      DataError: a case cannot be used, no case has a voxel of liver or lesion, or the output folder contains records of
-        another conversion, which are never overwritten.
+      DataError: a case cannot be used, no case has a labeled voxel, or the output folder contains records of another
+        conversion, which are never overwritten.
       ConfigError: another process is writing to the output folder.
     """
     mm = parse_spacing(spacing)
     known = read_spacing_table(spacing_csv)
     fits_all = mm is not None and resolution is None
     sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
-    cases = find_cases(input_dir)
+    description, cases = find_data_set(input_dir, description=description)
+    if progress and not is_plain_lits(description):
+        print(_described(description))
     if fits_all:
-        sampling, text = _sampling_of_all(cases, mm, known)
+        sampling, text = _sampling_of_all(cases, mm, known, description)
         if progress:
             print(text)
-    _check_size(sampling)
-    job = Conversion(Path(input_dir), Path(output_dir), sampling, known)
+    _check_size(sampling, description)
+    job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description)
     each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
     with writing_to(output_dir):
         _check_manifest(job)
@@ -95,7 +110,7 @@ def convert(
         done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
         _check_labels(job, done)
         sources = {key: one.source for key, one in done.items()}
-        write_manifest(output_dir, Manifest(sampling, sources))
+        write_manifest(output_dir, Manifest(sampling, sources, description))
     if progress:
         print(_summary(sources, output_dir, len(cases) - len(missing)))
     return list(sources)
@@ -117,9 +132,28 @@ def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> 
     return results
 
 
-def _sampling_of_all(cases: list[Case], spacing: Spacing, known: SpacingTable) -> tuple[Sampling, str]:
+def _described(description: Description) -> str:
+    """Returns the lines about the channels, labels and masks of a data set."""
+    channels = (
+        f"{name} ({intensity})" for name, intensity in zip(description.channels, description.intensities, strict=True)
+    )
+    lines = [f"channels: {', '.join(channels)}", f"labels: {_labels(description)}"]
+    if description.has_regions or any(len(values) > 1 for values in description.masks.values()):
+        masks = (f"{name} = {'+'.join(map(str, values))}" for name, values in description.masks.items())
+        lines.append(f"{'regions' if description.has_regions else 'masks'}: {', '.join(masks)}")
+    return "\n".join(lines)
+
+
+def _labels(description: Description) -> str:
+    labels = [f"{name} = {value}" for name, value in description.labels.items()]
+    return ", ".join(labels + ([f"ignore = {description.ignore}"] if description.ignore is not None else []))
+
+
+def _sampling_of_all(
+    cases: list[Case], spacing: Spacing, known: SpacingTable, description: Description
+) -> tuple[Sampling, str]:
     """Returns the smallest box that covers every case, and a line that names the largest cases."""
-    geometries = {case.key: read_geometry(case.volume, known) for case in cases}
+    geometries = {case.key: case_geometry(case, known, description) for case in cases}
     box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
     sampling = Sampling(box, spacing)
     extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
@@ -133,11 +167,11 @@ def _sampling_of_all(cases: list[Case], spacing: Spacing, known: SpacingTable) -
     )
 
 
-def _check_size(sampling: Sampling) -> None:
-    voxels = math.prod(sampling.grid)
-    if voxels > _MAX_VOXELS:
+def _check_size(sampling: Sampling, description: Description) -> None:
+    voxels, most = math.prod(sampling.grid), _MAX_BYTES // voxel_bytes(description)
+    if voxels > most:
         raise DataError(
-            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {_MAX_VOXELS} voxels. "
+            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {most} voxels. "
             "Fix: choose a lower resolution, for example 512, or a coarser spacing."
         )
 
@@ -149,6 +183,24 @@ def _check_manifest(job: Conversion) -> None:
             f"{job.output_dir}: contains records of resolution {manifest.sampling}, not {job.sampling}. "
             "Fix: convert to another folder, or delete this one."
         )
+    if manifest is not None:
+        _check_description(job, manifest.description)
+
+
+def _check_description(job: Conversion, other: Description) -> None:
+    """Raises DataError if existing records have other channels or labels; other intensities need no new records."""
+    if is_plain_lits(other) and is_plain_lits(job.description):
+        return
+    stored, wanted = (
+        (f"channels {', '.join(description.channels)}", f"labels {_labels(description)}")
+        for description in (other, job.description)
+    )
+    for old, new in zip(stored, wanted, strict=True):
+        if old != new:
+            raise DataError(
+                f"{job.output_dir}: contains records with the {old}, but {job.input_dir} has the {new}. "
+                "Fix: convert to another folder, or delete this one."
+            )
 
 
 def _check_foreign(job: Conversion, cases: list[Case]) -> None:
@@ -164,9 +216,12 @@ def _check_foreign(job: Conversion, cases: list[Case]) -> None:
 
 def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
     if not any(one.is_labeled for one in done.values()):
+        is_lits = job.description.rules == LITS_RULES
+        structures = f"the structures as in dataset.json ({_labels(job.description)})"
+        masks = "the liver 1 and lesions 2" if is_lits else structures
         raise DataError(
-            f"{job.input_dir}: none of the {len(done)} cases has a voxel of liver or lesion at {job.sampling}. "
-            "Fix: give masks that label the liver 1 and lesions 2, or choose a finer resolution."
+            f"{job.input_dir}: none of the {len(done)} cases has a voxel of {any_label(job.description)} at "
+            f"{job.sampling}. Fix: give masks that label {masks}, or choose a finer resolution."
         )
 
 

@@ -1,6 +1,6 @@
 """The records of a folder as a data set to train on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,19 +14,23 @@ from mtf_imaging.data.sampling.sampling import Sampling
 
 @dataclass(frozen=True)
 class Records:
-    """A data set of CTs and labels that `convert` wrote.
+    """A data set of images and labels that `convert` wrote.
 
     `mtf_imaging.training.data_set` describes the interface.
 
     Attributes:
-      window: (low, high) in HU, mapped to 0..1 and clipped.
+      window: (low, high) in HU of CT, mapped to 0..1 and clipped. The default gives way to the window that the
+        `dataset.json` of another data set than LiTS names.
       augmentation: a function with the signature of `data.augmentation.Augmentation`, or None.
       spacing: the spacing that the records must have; see `open_records`.
+      intensities: {channel: intensity scheme} of channels with another scheme than `dataset.json` names, for example
+        `{"FLAIR": "z-score"}`.
     """
 
     window: Window = DEFAULT_WINDOW
     augmentation: Callable | None = None
     spacing: str | None = None
+    intensities: Mapping[str, str] | None = None
 
     def sampling(self, data_dir: str | Path | Subset) -> Sampling:
         """Returns the resolution and spacing of the records."""
@@ -47,4 +51,5 @@ class Records:
             spacing=self.spacing,
             window=self.window,
             augmentation=self.augmentation,
+            intensities=self.intensities,
         )

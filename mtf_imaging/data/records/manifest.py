@@ -3,22 +3,30 @@
 The manifest is written last, so a folder with a manifest is complete.
 """
 
+import dataclasses
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.description_fields import as_fields, from_fields
+from mtf_imaging.data.intensities import ChannelStatistics, Intensity
+from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, parse_sampling, parse_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 
-FORMAT = 3
+FORMAT = 4
 # Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
-_READ = (1, 2, 3)
+# Format 4 has a description of the data set and statistics of the channels; LiTS is still written in format 3.
+_READ = (1, 2, 3, 4)
+_FORMAT_OF_LITS = 3
 _FILE = "dataset.json"
-VOXEL_BYTES = 3  # int16 HU and uint8 label
+_LABEL_BYTES, _HU_BYTES, _VALUE_BYTES = 1, 2, 4
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,15 @@ class Source:
     """The origin of a record.
 
     Attributes:
-      digest: digest of the contents of the volume's and the segmentation's files.
-      volume, labels: paths of these files, relative to the folder that was converted.
+      digest: digest of the contents of the image's and the segmentation's files.
+      volume, labels: paths of these files, relative to the folder that was converted; `volume` is the first file of an
+        image with one file per channel.
       shape: number of voxels of the volume along x, y, z.
       spacing: voxel size of the volume in mm along x, y, z.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
       axis_codes: direction of each stored axis of the volume, for example `LPS`.
+      channels: paths of all files of an image with one file per channel; otherwise empty.
+      statistics: the distribution of each channel in the whole case; empty for LiTS.
     """
 
     digest: str
@@ -41,6 +52,16 @@ class Source:
     spacing: Spacing
     affine: tuple[tuple[float, ...], ...]
     axis_codes: str
+    channels: tuple[str, ...] = ()
+    statistics: tuple[ChannelStatistics, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the attributes for JSON; those that LiTS lacks are left out if they are empty."""
+        fields = dict(vars(self))
+        for name in ("channels", "statistics"):
+            if not fields[name]:
+                del fields[name]
+        return fields | ({"statistics": [vars(channel) for channel in self.statistics]} if self.statistics else {})
 
 
 @dataclass(frozen=True)
@@ -51,10 +72,17 @@ class Manifest:
       sampling: resolution and spacing of all records.
       sources: the origin of each record by the key of its case, in natural order. It is None for records of earlier
         releases, which did not store it.
+      description: the channels, intensities, labels and masks; LiTS for records of earlier releases.
     """
 
     sampling: Sampling
     sources: dict[str, Source | None]
+    description: Description = LITS
+
+    @property
+    def intensities(self) -> tuple[Intensity, ...]:
+        """The intensity scheme of each channel."""
+        return self.description.intensities
 
     @property
     def cases(self) -> list[str]:
@@ -81,6 +109,21 @@ class Manifest:
         raise DataError(f"{path}: this record {what}. Fix: delete it and run convert again.")
 
 
+def is_plain_lits(description: Description) -> bool:
+    """Returns whether records have the form of earlier releases, which had neither descriptions nor statistics."""
+    return dataclasses.replace(description, file_ending=LITS.file_ending) == LITS
+
+
+def has_hu(description: Description) -> bool:
+    """Returns whether records store Hounsfield units as int16, because a CT is the only channel."""
+    return len(description.channels) == 1 and is_ct(description.channels[0])
+
+
+def voxel_bytes(description: Description) -> int:
+    """Returns the size of one voxel of a record: the values of all channels and the label."""
+    return (_HU_BYTES if has_hu(description) else _VALUE_BYTES * len(description.channels)) + _LABEL_BYTES
+
+
 def record_path(data_dir: str | Path, key: str) -> Path:
     """Returns the path of the record of case `key`."""
     return Path(data_dir) / f"case-{key}.tfrecord"
@@ -88,13 +131,15 @@ def record_path(data_dir: str | Path, key: str) -> Path:
 
 def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
     """Writes the manifest atomically."""
+    is_plain = is_plain_lits(manifest.description)
     fields = {
-        "format": FORMAT,
+        "format": _FORMAT_OF_LITS if is_plain else FORMAT,
         "resolution": format_grid(manifest.sampling.grid),
         "spacing": format_spacing(manifest.sampling.spacing),
+        **({} if is_plain else as_fields(manifest.description)),
     }
     # One line per case keeps the file readable.
-    cases = ",\n  ".join(json.dumps({"case": key, **vars(source)}) for key, source in manifest.sources.items())
+    cases = ",\n  ".join(json.dumps({"case": key, **source.fields()}) for key, source in manifest.sources.items())
     head = json.dumps(fields, indent=1).removesuffix("\n}")
     write_bytes(Path(data_dir) / _FILE, f'{head},\n "cases": [\n  {cases}\n ]\n}}\n'.encode())
 
@@ -117,7 +162,8 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
         if version in _READ:
             spacing = fields["spacing"] if version > 1 else None
             sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
-            return Manifest(parse_sampling(fields["resolution"], spacing), sources)
+            description = from_fields(fields, str(path)) if version > _FORMAT_OF_LITS else LITS
+            return Manifest(parse_sampling(fields["resolution"], spacing), sources, description)
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
@@ -128,8 +174,9 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
 
 def _source(fields: dict) -> tuple[str, Source]:
     key = str(fields.pop("case"))
-    for name in ("shape", "spacing"):
-        fields[name] = tuple(fields[name])
+    for name in ("shape", "spacing", "channels"):
+        fields[name] = tuple(fields.get(name, ()))
+    fields["statistics"] = tuple(ChannelStatistics(**channel) for channel in fields.get("statistics", ()))
     return key, Source(**fields | {"affine": tuple(map(tuple, fields["affine"]))})
 
 
@@ -152,7 +199,8 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
     data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
     if manifest is not None and keys is not None:
-        manifest = Manifest(manifest.sampling, {key: source for key, source in manifest.sources.items() if key in keys})
+        kept = {key: source for key, source in manifest.sources.items() if key in keys}
+        manifest = dataclasses.replace(manifest, sources=kept)
     if manifest is None or not manifest.cases:
         if not data_dir.is_dir():
             what = "does not exist"
@@ -172,7 +220,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         )
     paths = [record_path(data_dir, key) for key in manifest.cases]
     _refuse([path for path in paths if not path.is_file()], f"named in {_FILE} but missing")
-    least = VOXEL_BYTES * math.prod(actual.grid)
+    least = voxel_bytes(manifest.description) * math.prod(actual.grid)
     _refuse([path for path in paths if path.stat().st_size < least], f"shorter than the {least} bytes of the voxels")
     return manifest
 

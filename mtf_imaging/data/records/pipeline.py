@@ -3,15 +3,19 @@
 The batches from step k on do not depend on the step at which a run starts.
 """
 
-from collections.abc import Iterator
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.intensities import WINDOW
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
-from mtf_imaging.data.records.manifest import Manifest, open_records, record_path
+from mtf_imaging.data.records.channel_maps import channel_maps, resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, has_hu, is_plain_lits, open_records, record_path
 from mtf_imaging.data.records.record import parse_record, read_record
 from mtf_imaging.data.sampling.grid import parse_grid
 from mtf_imaging.errors import DataError
@@ -28,8 +32,9 @@ def training_batches(
     resolution: str | int | None = None,
     spacing: str | None = None,
     window: Window = DEFAULT_WINDOW,
-    augmentation: Augmentation | None = None,
+    augmentation: Callable | None = None,
     shuffle: bool = True,
+    intensities: Mapping[str, str] | None = None,
 ) -> Iterator[dict]:
     """Yields batches without end.
 
@@ -44,17 +49,19 @@ def training_batches(
       start_step: number of the first batch. The batches are the same as in a run that starts at step 0.
       resolution: the required grid of the records, in the format of `parse_grid`; None accepts any grid.
       spacing: the required spacing of the records; see `open_records`. None accepts any spacing.
-      window: (low, high) in HU, mapped to 0..1 and clipped.
+      window: (low, high) in HU of channels of CT, mapped to 0..1 and clipped; see `resolve_intensities`.
       augmentation: the augmentation, or None.
       shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
+      intensities: {channel: intensity scheme} of channels with another scheme than the manifest names.
 
     Yields:
-      `{"image": Tensor[batch, x, y, z, channels=1] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
+      `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
       keys}`.
 
     Raises:
       DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
         `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
+      ConfigError: `intensities` names an unknown channel, or the augmentation needs labels that the records lack.
     """
     if batch_size < 1 or start_step < 0:
         raise DataError(
@@ -65,20 +72,51 @@ def training_batches(
     manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution), spacing)
     paths = [str(record_path(data_dir, key)) for key in manifest.cases]
     grid = manifest.sampling.grid
-    low, high = (np.float32(bound) for bound in window)
+    as_input = _network_input(manifest, window, intensities, augmentation)
+    num_channels = None if has_hu(manifest.description) else len(manifest.description.channels)
 
     def load(sample):
         at = case_of_sample(sample, len(paths), seed if shuffle else None)
         serialized = tf.data.TFRecordDataset(tf.gather(paths, at)).get_single_element()
-        key, source, hu, labels = parse_record(serialized, grid)
-        image = tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis]
-        if augmentation is not None:
-            image, labels = augmentation(image, labels, seed, sample)
+        key, source, values, labels = parse_record(serialized, grid, num_channels)
+        image, augment = as_input(values, at)
+        if augment is not None:
+            image, labels = augment(image, labels, seed, sample)
         return {"image": image, "labels": tf.cast(labels, tf.int32), "cases": key, "files": at, "sources": source}
 
     dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
     dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest)
+
+
+def _network_input(manifest: Manifest, window: Window, overrides, augmentation: Callable | None) -> Callable:
+    """Returns a function of the stored values and the index of a case.
+
+    It returns the image, Tensor[x, y, z, channels], and the augmentation for the values of this case.
+    """
+    schemes = resolve_intensities(manifest, window, overrides)
+    if isinstance(augmentation, Augmentation):
+        augmentation.check(dataclasses.replace(manifest.description, intensities=schemes))
+    if is_plain_lits(manifest.description) and schemes[0].kind == WINDOW:
+        low, high = (np.float32(bound) for bound in schemes[0].window)
+
+        def windowed(hu, at):
+            image = tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis]
+            return image, augmentation
+
+        return windowed
+    maps = channel_maps(manifest, schemes)
+
+    def scaled(values, at):
+        values = values if values.shape.rank == 4 else values[..., tf.newaxis]
+        case = maps.row(at)
+        image = case.apply(tf.cast(values, tf.float32))
+        # Custom functions do not know the argument `ranges`.
+        if isinstance(augmentation, Augmentation):
+            return image, functools.partial(augmentation, ranges=case.ranges)
+        return image, augmentation
+
+    return scaled
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):

@@ -1,10 +1,15 @@
-"""Reads and writes records, TFRecord files with the HU and labels of one case and their origin.
+"""Reads and writes records, TFRecord files with the image and labels of one case and their origin.
+
+A record of a single CT has Hounsfield units as int16. Any other record has the values of all channels as float32,
+before their intensity schemes, and the statistics that these schemes need.
 
 Records are not compressed because noise compresses badly (a case at 64^3 takes 0.79 MB, or 0.31 MB with gzip), and
 uncompressed records are decoded at the speed of the disk. TFRecord protects them with checksums.
 """
 
+import dataclasses
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from mtf_imaging.data.intensities import ChannelStatistics, Intensity
+from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Sampling, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
@@ -31,7 +38,7 @@ class Record:
 
     Attributes:
       key: key of the case.
-      hu: int16 `[x, y, z]` on the grid, Hounsfield units.
+      hu: int16 `[x, y, z]` on the grid, Hounsfield units; None if the record has `values` instead.
       labels: uint8 `[x, y, z]` on the grid.
       affine: `[4, 4]` float64, voxel index -> mm in RAS+ of the canonical volume, before resampling.
       shape: number of voxels of the canonical volume along x, y, z, before resampling.
@@ -39,10 +46,12 @@ class Record:
       sampled_at: voxel size of the grid in mm, or None if the grid spans the whole field of view.
       axis_codes: direction of each stored axis of the volume's file, for example `LPS`.
       source: digest of the contents of the source files.
+      values: float32 `[x, y, z, channels]` on the grid; None if the record has `hu` instead.
+      statistics: the distribution of each channel in the whole case, before resampling; empty for LiTS.
     """
 
     key: str
-    hu: np.ndarray
+    hu: np.ndarray | None
     labels: np.ndarray
     affine: np.ndarray
     shape: tuple[int, int, int]
@@ -50,11 +59,27 @@ class Record:
     sampled_at: tuple[float, float, float] | None
     axis_codes: str
     source: str
+    values: np.ndarray | None = None
+    statistics: tuple[ChannelStatistics, ...] = ()
 
     @property
     def sampling(self) -> Sampling:
         """Resolution and spacing of the record."""
-        return Sampling(self.hu.shape, self.sampled_at)
+        return Sampling(self.labels.shape, self.sampled_at)
+
+    @property
+    def num_channels(self) -> int:
+        """Number of channels of the image."""
+        return 1 if self.values is None else self.values.shape[3]
+
+    def network_input(self, intensities: Sequence[Intensity]) -> np.ndarray:
+        """Returns the image as a network sees it, float32 `[x, y, z, channels]`.
+
+        Args:
+          intensities: the intensity scheme of each channel.
+        """
+        values = self.hu[..., np.newaxis] if self.values is None else self.values
+        return apply_intensities(values, intensities, self.statistics)
 
 
 def write_record(path: str | Path, record: Record) -> None:
@@ -73,7 +98,7 @@ def write_record(path: str | Path, record: Record) -> None:
 def _serialized(record: Record) -> bytes:
     fields = {
         "key": record.key.encode(),
-        "hu": np.asarray(record.hu, "<i2"),
+        **({"hu": np.asarray(record.hu, "<i2")} if record.values is None else {}),
         "labels": np.asarray(record.labels, np.uint8),
         "affine": np.asarray(record.affine, "<f8"),  # a float feature would keep only 24 bits
         "spacing": np.asarray(record.spacing, "<f8"),
@@ -81,6 +106,10 @@ def _serialized(record: Record) -> bytes:
         "axis_codes": record.axis_codes.encode(),
         "source": record.source.encode(),
     }
+    if record.values is not None:
+        fields["values"] = np.asarray(record.values, "<f4")
+    if record.statistics:
+        fields["statistics"] = np.array([dataclasses.astuple(channel) for channel in record.statistics], "<f8")
     # Fields are serialized separately because each copy of a record at 512^3 takes 0.4 GB. Concatenated messages parse
     # as one message with all fields (protobuf encoding, "Last One Wins" and merging of embedded messages).
     parts = []
@@ -91,7 +120,7 @@ def _serialized(record: Record) -> bytes:
         del data
         parts.append(example.SerializeToString())
     example = tf.train.Example()
-    for name, sizes in (("grid", record.hu.shape), ("shape", record.shape)):
+    for name, sizes in (("grid", record.labels.shape), ("shape", record.shape)):
         example.features.feature[name].int64_list.value.extend(sizes)
     return b"".join([*parts, example.SerializeToString(deterministic=True)])
 
@@ -125,10 +154,10 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
     try:
         serialized = tf.data.TFRecordDataset(str(path)).get_single_element().numpy()
         feature = tf.train.Example.FromString(serialized).features.feature
-        grid = _get_grid(feature["grid"])
+        grid, has_values = _get_grid(feature["grid"]), "values" in feature
         record = Record(
             key=_get_bytes(feature["key"]).decode(),
-            hu=np.frombuffer(_get_bytes(feature["hu"]), "<i2").reshape(grid),
+            hu=None if has_values else np.frombuffer(_get_bytes(feature["hu"]), "<i2").reshape(grid),
             labels=np.frombuffer(_get_bytes(feature["labels"]), np.uint8).reshape(grid),
             affine=np.frombuffer(_get_bytes(feature["affine"]), "<f8").reshape(4, 4),
             shape=_get_grid(feature["shape"]),
@@ -137,11 +166,13 @@ def read_record(path: str | Path, sampling: Sampling | None = None) -> Record:
             sampled_at=parse_spacing(_get_bytes(feature["sampled_at"]).decode()) if "sampled_at" in feature else None,
             axis_codes=_get_bytes(feature["axis_codes"]).decode(),
             source=_get_bytes(feature["source"]).decode(),
+            values=np.frombuffer(_get_bytes(feature["values"]), "<f4").reshape(*grid, -1) if has_values else None,
+            statistics=_get_statistics(feature["statistics"]) if "statistics" in feature else (),
         )
     except tf.errors.DataLossError as error:
         raise DataError(f"{path}: this record is damaged: its checksum does not match. {_REMAKE}") from error
     # protobuf raises DecodeError; the conversions above raise the others if the content is not a record
-    except (DecodeError, ValueError, IndexError) as error:
+    except (DecodeError, ValueError, IndexError, TypeError) as error:
         raise DataError(f"{path}: not a record of this program. {_REMAKE}") from error
     if sampling is not None and record.sampling != sampling:
         raise DataError(
@@ -168,21 +199,32 @@ def _check_framing(path: str | Path) -> None:
         raise DataError(f"{path}: not a record of this program. {_REMAKE}")
 
 
-def parse_record(serialized, grid: Grid) -> tuple:
+def parse_record(serialized, grid: Grid, num_channels: int | None = None) -> tuple:
     """Parses the fields of a record that training needs, in a TensorFlow graph.
 
     Args:
       serialized: Tensor[] string.
       grid: the grid of the record.
+      num_channels: number of channels of a record with `values`; None for a record with `hu`.
 
     Returns:
-      (key, source, HU, labels): Tensor[] string, Tensor[] string, Tensor[x, y, z] int16 and Tensor[x, y, z] uint8.
+      (key, source, image, labels): Tensor[] string, Tensor[] string, Tensor[x, y, z] int16 of HU or Tensor[x, y, z,
+      channels] float32, and Tensor[x, y, z] uint8.
     """
+    name, dtype, shape = (
+        ("hu", tf.int16, grid) if num_channels is None else ("values", tf.float32, (*grid, num_channels))
+    )
     text = tf.io.FixedLenFeature([], tf.string)
-    parsed = tf.io.parse_single_example(serialized, dict.fromkeys(("key", "source", "hu", "labels"), text))
-    hu = tf.reshape(tf.io.decode_raw(parsed["hu"], tf.int16), grid)
+    parsed = tf.io.parse_single_example(serialized, dict.fromkeys(("key", "source", name, "labels"), text))
+    image = tf.reshape(tf.io.decode_raw(parsed[name], dtype), shape)
     labels = tf.reshape(tf.io.decode_raw(parsed["labels"], tf.uint8), grid)
-    return parsed["key"], parsed["source"], hu, labels
+    return parsed["key"], parsed["source"], image, labels
+
+
+def _get_statistics(feature: tf.train.Feature) -> tuple[ChannelStatistics, ...]:
+    count = len(dataclasses.fields(ChannelStatistics))
+    channels = np.frombuffer(_get_bytes(feature), "<f8").reshape(-1, count).tolist()
+    return tuple(ChannelStatistics(*channel) for channel in channels)
 
 
 def _get_bytes(feature: tf.train.Feature) -> bytes:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -14,29 +15,32 @@ _SETTINGS = {"settings": ("resolution", "spacing")}
 _log = logging.getLogger(__name__)
 
 
-def warn_of_cropped_labels(path: Path, labels: np.ndarray, geometry: Geometry, sampling: Sampling) -> None:
-    """Logs a warning if the sampling crops liver or lesion.
+def warn_of_cropped_labels(
+    path: Path, labels: np.ndarray, geometry: Geometry, sampling: Sampling, description: Description = LITS
+) -> None:
+    """Logs a warning if the sampling crops voxels of a mask, in LiTS liver or lesion.
 
     Args:
       path: path of the labels.
-      labels: `[x, y, z]`; lesions also count as liver.
+      labels: `[x, y, z]`.
       geometry: geometry of the volume.
       sampling: resolution and spacing of the network's input.
+      description: the masks.
     """
     kept = labels[_kept(geometry, sampling)]
     if kept.size == labels.size:
         return
     lost = []
-    for name, label in (("liver", 1), ("lesion", 2)):
-        total = np.count_nonzero(labels >= label)
-        cropped = total - np.count_nonzero(kept >= label)
+    for name in description.masks:
+        total = np.count_nonzero(description.mask(name, labels))
+        cropped = total - np.count_nonzero(description.mask(name, kept))
         if cropped:
             lost.append(f"{cropped} of {total} {name} voxels")
     if lost:
         _log.warning(
             "%s: %s lie outside the box %s and are cropped. %s.",
             path,
-            " and ".join(lost),
+            " and ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost),
             sampling,
             _FIX,
             extra=_SETTINGS,

@@ -1,0 +1,25 @@
+"""The values of each channel of a sample, to which changes of intensities adapt."""
+
+from typing import Any, NamedTuple
+
+
+class ValueRanges(NamedTuple):
+    """The values of the channels of a sample: one number for all channels, or Tensor[channels] float32.
+
+    Attributes:
+      low, high: the bounds of the values; infinite if the values are not clipped.
+      center: the value that a change of contrast keeps.
+      unit: the unit of brightness and noise: the width of a window, or the standard deviation in the case.
+      beyond: the value of voxels that a warp moves in from beyond the image.
+      keep_zero: True if voxels of 0 are masked out and stay 0.
+    """
+
+    low: Any
+    high: Any
+    center: Any
+    unit: Any
+    beyond: Any
+    keep_zero: Any
+
+
+WINDOWED = ValueRanges(0.0, 1.0, 0.5, 1.0, 0.0, False)  # a window, which is mapped to 0..1
