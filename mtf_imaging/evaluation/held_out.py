@@ -11,7 +11,8 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
-from mtf_imaging.data.records.manifest import open_records, record_path
+from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.record import Record, read_record
 from mtf_imaging.data.sampling.grid import Grid, format_grid
@@ -87,12 +88,18 @@ class HeldOutRecords:
         """
         record = read_record(path, manifest.sampling)
         manifest.check(path, record.key, record.source)
-        probabilities = predict(apply_window(record.hu, self.window)[..., np.newaxis])
+        probabilities = predict(self._network_input(record, manifest))
         prediction = _labels(probabilities, record.labels.shape, path, self.description)
         overlaps = label_overlaps(prediction, record.labels, self.description)
         if not pictures:
             pictures[f"case {record.key}"] = _picture(record, prediction, overlaps, self.description)
         return overlaps
+
+    def _network_input(self, record: Record, manifest: Manifest) -> np.ndarray:
+        """Returns the image of a record as in training, float32 `[x, y, z, channels]`."""
+        if is_plain_lits(manifest.description):
+            return apply_window(record.hu, self.window)[..., np.newaxis]
+        return record.network_input(resolve_intensities(manifest, self.window, None))
 
 
 def _labels(probabilities: np.ndarray, grid: Grid, path: Path, description: Description) -> np.ndarray:
@@ -122,4 +129,5 @@ def _picture(
     spans = record.sampling.spans(record.shape, record.spacing)
     spacing = [mm * span.step for mm, span in zip(record.spacing, spans, strict=True)]
     title = f"case {record.key}: Dice {dice_text(overlaps)}"
-    return picture_pixels(record.hu, record.labels, prediction, spacing, title, description)
+    image = record.hu if record.values is None else record.values
+    return picture_pixels(image, record.labels, prediction, spacing, title, description)

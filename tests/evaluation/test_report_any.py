@@ -1,5 +1,6 @@
 """The report, pictures and overlays of any labels: four labels of an MR, regions with an ignore label, 2-D images."""
 
+import base64
 import io
 import itertools
 import json
@@ -168,6 +169,27 @@ def test_regions_and_an_ignore_label(tmp_path):
     (section,) = page.all("section", class_="case")
     drawn = {tuple(path.classes) for path in next(section.all("figure")).all("path")}
     assert drawn == {(who, f"mask{n}") for who in ("reference", "prediction") for n in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("layout", ["one file a channel", "4-D"])
+def test_the_report_shows_the_first_channel_of_an_mr(tmp_path, layout):
+    labels = labels_of(1, 2)
+    folder = write_cases(tmp_path, {"a": (labels, labels)}, REGIONS)
+    (folder / "imagesTr").mkdir()
+    channels = np.stack([200.0 * (labels > 0) + 40, 0 * labels + 1.5], axis=-1).astype(np.float32)
+    files = {"a": channels} if layout == "4-D" else {f"a_000{n}": channels[..., n] for n in range(2)}
+    for name, array in files.items():
+        nibabel.save(nibabel.Nifti1Image(array, AFFINE), folder / "imagesTr" / f"{name}.nii.gz")
+    score_folders(folder / "labelsTr", folder / "p", folder / "out", 1, progress=False)
+    page = parse((folder / "out/report.html").read_text())
+    pictures = list(page.all("img"))
+    assert [picture["alt"] for picture in pictures] == [
+        f"{plane} slice of the image of case a" for plane in ("axial", "coronal", "sagittal")
+    ]
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[0]["src"].split(",")[1]))))
+    assert (pixels < 10).any()  # black and white lie on both sides of the edges of the masks
+    assert (pixels > 245).any()
+    assert "the channel FLAIR" in page.text
 
 
 def test_slices_go_through_the_largest_lesion_of_all_masks_else_the_largest_mask():

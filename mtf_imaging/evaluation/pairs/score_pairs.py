@@ -1,5 +1,6 @@
 """Scoring of predictions stored in files, shared by the commands `score` and `evaluate`."""
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -9,12 +10,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import natural_key
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.cases.listing import nifti_stem
+from mtf_imaging.data.nifti.channels import Image, read_image
 from mtf_imaging.data.nifti.images import Volume, read_labels, read_mask, read_segmentation, read_volume
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.nifti.voxel_values import warn_if_empty
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.report.page import write_report
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
@@ -115,22 +119,34 @@ def write_scores(
 
 
 def _read(pair: Pair, known: SpacingTable, description: Description):
-    """Returns the predicted labels, the reference, their geometry, and the CT or None.
+    """Returns the predicted labels, the reference, their geometry, and the image that the report shows or None.
 
-    If there is a CT, its header defines the geometry, as in all other commands, because the headers of masks are wrong
-    more often.
+    If there is an image, its header defines the geometry, as in all other commands, because the headers of masks are
+    wrong more often.
     """
     frame = None
     if pair.volume:
         try:
-            frame = read_volume(pair.volume, known)
+            frame = _read_image(pair.volume, known, description)
             reference = read_mask(pair.reference, frame, description)
         except DataError as error:
-            # The scores do not need the CT. If the reference is at fault, reading it again below raises the error.
-            _log.warning("%s: the report of case %s does not show this CT: %s", pair.volume, pair.key, error)
+            # The scores do not need the image. If the reference is at fault, reading it again below raises the error.
+            what = "CT" if shows_ct(description) else "image"
+            _log.warning("%s: the report of case %s does not show this %s: %s", pair.volume, pair.key, what, error)
             frame = None
     if frame is None:
         frame = reference = read_segmentation(pair.reference, known, description)
     warn_if_empty(pair.reference, reference.labels, description)
     prediction = read_labels(pair.prediction, frame, description)
-    return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None
+    shown = frame.hu if isinstance(frame, Volume) else frame.channels[0] if isinstance(frame, Image) else None
+    return prediction, reference, frame.geometry, shown
+
+
+def _read_image(path: Path, known: SpacingTable, description: Description) -> Volume | Image:
+    """Reads a CT, or an image of any modality, of which the report shows the first channel."""
+    if description.rules == LITS_RULES:
+        return read_volume(path, known)
+    if nifti_stem(path).endswith("_0000"):  # the file of the first channel, in the naming scheme of nnU-Net
+        first = description.channels[:1], description.intensities[:1]
+        description = dataclasses.replace(description, channels=first[0], intensities=first[1])
+    return read_image([path], description, known)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.evaluation.report.colors import mask_colors
-from mtf_imaging.evaluation.report.display import display_range, is_ct, shown_channel
+from mtf_imaging.evaluation.report.display import display_range, shown_channel, shows_ct
 from mtf_imaging.evaluation.report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.files.atomic import atomic_path
 
@@ -74,7 +74,7 @@ def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCan
     figure = Figure(figsize=(10.5, 3.5 * sum(heights) + 0.8), dpi=90, layout="constrained")
     figure.suptitle(title)
     grid = figure.subplots(len(planes), 3, height_ratios=heights, squeeze=False)
-    first = "CT" if is_ct(description) else description.channels[0]
+    first = "CT" if shows_ct(description) else description.channels[0]
     columns = ((first, None), ("reference", reference), ("prediction", prediction))
     for row, plane in zip(grid, planes, strict=True):
         for axes, (name, labels) in zip(row, columns, strict=True):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.modality import is_ct
 
 DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
 _PERCENTILES = (0.5, 99.5)  # of other images; leaves out the few brightest voxels of vessels and artifacts
@@ -24,7 +25,7 @@ def display_range(image: np.ndarray, description: Description) -> tuple[float, f
     Returns:
       The abdominal window in HU for a CT, and percentiles of the values for any other image.
     """
-    if is_ct(description):
+    if shows_ct(description):
         return DISPLAY_HU
     step = max(1, round((image.size / _SAMPLE) ** (1 / image.ndim)))
     sample = image[(slice(None, None, step),) * image.ndim]
@@ -32,9 +33,9 @@ def display_range(image: np.ndarray, description: Description) -> tuple[float, f
     return low, high if high > low else low + 1.0
 
 
-def is_ct(description: Description) -> bool:
+def shows_ct(description: Description) -> bool:
     """Returns whether pictures show a CT."""
-    return description.channels[0].casefold() == "ct"
+    return is_ct(description.channels[0])
 
 
 def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:

@@ -11,7 +11,7 @@ import mtf_imaging
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report import case_table, mask_tables, pictures, plots, summary_tables
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
-from mtf_imaging.evaluation.report.display import is_ct
+from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.overlay import Overlays
 from mtf_imaging.evaluation.scoring.case import CaseScore
@@ -60,7 +60,7 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
         count=f"{len(scores)} case{'s' * (len(scores) != 1)}",
         histograms=join(*histograms),
         cases=case_table.case_table(scores, rows, description),
-        without_ct=_without_image(overlays, "CT" if is_ct(description) else "image"),
+        without_ct=_without_image(overlays, "CT" if shows_ct(description) else "image"),
         pictures=join(*sections),
         **parts,
     )
@@ -84,7 +84,7 @@ def _mask_parts(scores: list[CaseScore], metrics: dict, description: Description
         tag("figure", tag("b", mask), plots.scatter(scores, mask, f"{mask}: lesion Dice by size"), legend)
         for mask in description.lesions
     )
-    gray_values = "windowed from -160 to 240 HU" if is_ct(description) else "from the 0.5th percentile to the 99.5th"
+    gray_values = "windowed from -160 to 240 HU" if shows_ct(description) else "from the 0.5th percentile to the 99.5th"
     return {
         "masks": ", ".join(description.masks),
         "mask_style": Markup(mask_style(description)),

@@ -5,7 +5,7 @@ import base64
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.colors import mask_classes
-from mtf_imaging.evaluation.report.display import is_ct
+from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.overlay import Overlays, View
 from mtf_imaging.evaluation.report.plots import lesion_kind
@@ -50,7 +50,7 @@ def _figure(key: str, view: View, description: Description) -> Markup:
         picture = tag("div", class_="gray")
     else:
         data = base64.b64encode(view.image).decode()
-        alt = f"{name} slice of the {'CT' if is_ct(description) else 'image'} of case {key}"
+        alt = f"{name} slice of the {'CT' if shows_ct(description) else 'image'} of case {key}"
         picture = tag("img", src=f"data:image/jpeg;base64,{data}", alt=alt, loading="lazy", decoding="async")
     columns, rows = view.voxels
     classes = mask_classes(description)

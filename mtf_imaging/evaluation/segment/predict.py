@@ -10,10 +10,10 @@ from tqdm import tqdm
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
+from mtf_imaging.data.modality import AIR_HU
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import Volume, read_geometry, read_volume, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import AIR_HU
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
