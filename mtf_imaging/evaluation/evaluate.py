@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, find_cases, natural_key
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_volume, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
@@ -14,7 +15,7 @@ from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.report.case_picture import write_picture
-from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities, check_outside, segment_volume
@@ -37,6 +38,8 @@ def evaluate(
     cleanup: Cleanup = AS_FOUND,
     known: SpacingTable = NO_TABLE,
     cases: Sequence[Case] | None = None,
+    description: Description = LITS,
+    surface_tolerance: float = TOLERANCE_MM,
 ) -> list[CaseScore]:
     """Segments and scores the cases of a folder, and writes the results.
 
@@ -49,43 +52,50 @@ def evaluate(
       input_dir: folder of labeled cases.
       output_dir: folder to write to, created if missing.
       sampling: the voxel grid of the network.
-      predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> class probabilities `[x, y, z, classes]`.
+      predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> probabilities `[x, y, z, classes]`, or of the
+        masks if the description has regions.
       window: (low, high) in HU, as in training.
       num_pictures: the number of cases that get a picture.
       progress: whether to show a progress bar and print the tables.
       cleanup: rules that the predicted labels must obey before they are scored and written.
       known: voxel sizes of files whose headers lack them.
       cases: the cases to evaluate, as returned by `cases_to_evaluate`; None evaluates all cases of the input folder.
+      description: the meaning of the labels and of the channels, and the rules of the scores.
+      surface_tolerance: the tolerance of the surface Dice in mm.
 
     Returns:
       The scores.
 
     Raises:
       DataError: `cases_to_evaluate` refuses the folders, or a case cannot be used.
-      ConfigError: another process is writing to the output folder.
+      ConfigError: another process is writing to the output folder, the tolerance is not positive, or `cleanup` has
+        rules of livers for other labels.
     """
+    check_tolerance(surface_tolerance)
+    cleanup.check(description)
     output_dir = Path(output_dir)
     if cases is None:
         cases = cases_to_evaluate(input_dir, output_dir, known=known)
 
     def segment(number: int, case: Case) -> Pair:
         volume = read_volume(case.volume, known)
-        reference = read_labels(case.labels, volume)
+        reference = read_labels(case.labels, volume, description)
         warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
         with memory_named(case.volume):
-            labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup)
+            labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup, description)
         prediction = output_dir / "predictions" / case.prediction_name
         write_labels(prediction, labels, volume.geometry)
         if number < num_pictures:
             picture = output_dir / "pictures" / f"case-{case.key}.png"
-            title = f"case {case.key}: Dice {dice_text(label_overlaps(labels, reference))}"
-            write_picture(picture, volume.hu, reference, labels, volume.geometry.spacing, title)
+            title = f"case {case.key}: Dice {dice_text(label_overlaps(labels, reference, description))}"
+            write_picture(picture, volume.hu, reference, labels, volume.geometry.spacing, title, description)
         return Pair(case.key, prediction, case.labels, case.volume)
 
     pairs = (segment(number, case) for number, case in enumerate(cases))
     with writing_to(output_dir, "predictions", "pictures"):
-        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress, known)
-        return write_scores(output_dir, scored, progress)
+        options = description, surface_tolerance
+        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress, known, *options)
+        return write_scores(output_dir, scored, progress, description)
 
 
 def cases_to_evaluate(

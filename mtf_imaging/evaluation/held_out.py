@@ -9,22 +9,23 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
-from mtf_imaging.data.nifti.voxel_values import NUM_CLASSES
-from mtf_imaging.data.records.manifest import open_records, record_path
+from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.record import Record, read_record
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.report.case_picture import picture_pixels
-from mtf_imaging.evaluation.scoring.overlap import MASKS, Overlap, dice_text, label_overlaps
+from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
 
 
 @dataclass(frozen=True)
 class HeldOutRecords:
-    """Mean liver and lesion Dice of the records in a folder, for `mtf_imaging.training.evaluation`.
+    """Mean Dice of each mask over the records in a folder, for `mtf_imaging.training.evaluation`.
 
     Scores are computed on the grid of the records. `mtf_imaging.evaluation.evaluate` applies the same rules at the
     cases' own resolution.
@@ -33,13 +34,18 @@ class HeldOutRecords:
       window: (low, high) in HU, as in training.
       spacing: the spacing that the records must have, in the format of `open_records`.
       progress: whether to show a progress bar.
+      description: the meaning of the labels.
     """
 
     window: Window = DEFAULT_WINDOW
     spacing: str | None = None
     progress: bool = True
+    description: Description = LITS
 
-    measures = tuple(MASKS)
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the masks."""
+        return tuple(self.description.masks)
 
     def open(self, eval_dir: str | Path, sizes: Grid) -> Callable:
         """Opens the records and returns a function that scores a network on them.
@@ -64,7 +70,7 @@ class HeldOutRecords:
             for key in bar:
                 path = record_path(eval_dir, key)
                 overlaps.append(self._score_case(path, manifest, predict, pictures))
-            return {name: dice_per_case(overlaps, name) for name in MASKS}, pictures
+            return {name: dice_per_case(overlaps, name) for name in self.measures}, pictures
 
         return score
 
@@ -82,34 +88,46 @@ class HeldOutRecords:
         """
         record = read_record(path, manifest.sampling)
         manifest.check(path, record.key, record.source)
-        prediction = _labels(predict(apply_window(record.hu, self.window)[..., np.newaxis]), record.hu.shape, path)
-        overlaps = label_overlaps(prediction, record.labels)
+        probabilities = predict(self._network_input(record, manifest))
+        prediction = _labels(probabilities, record.labels.shape, path, self.description)
+        overlaps = label_overlaps(prediction, record.labels, self.description)
         if not pictures:
-            pictures[f"case {record.key}"] = _picture(record, prediction, overlaps)
+            pictures[f"case {record.key}"] = _picture(record, prediction, overlaps, self.description)
         return overlaps
 
+    def _network_input(self, record: Record, manifest: Manifest) -> np.ndarray:
+        """Returns the image of a record as in training, float32 `[x, y, z, channels]`."""
+        if is_plain_lits(manifest.description):
+            return apply_window(record.hu, self.window)[..., np.newaxis]
+        return record.network_input(resolve_intensities(manifest, self.window, None))
 
-def _labels(probabilities: np.ndarray, grid: Grid, path: Path) -> np.ndarray:
-    """Returns the most probable class, uint8 `[x, y, z]`.
+
+def _labels(probabilities: np.ndarray, grid: Grid, path: Path, description: Description) -> np.ndarray:
+    """Returns the labels, uint8 `[x, y, z]`, by `Description.to_labels`.
 
     The loop handles one plane at a time because NumPy's argmax needs 8 bytes per voxel.
     """
-    if probabilities.shape != (*grid, NUM_CLASSES):
+    shape = (*grid, description.num_outputs)
+    if probabilities.shape != shape:
         raise ShapeError(
             f"{path}: the network returned an array of shape {probabilities.shape}; the grid {format_grid(grid)} needs "
-            f"probabilities of shape {(*grid, NUM_CLASSES)}. Fix: return one probability per class for every voxel."
+            f"probabilities of shape {shape}. Fix: return one probability per "
+            f"{'mask' if description.has_regions else 'class'} for every voxel."
         )
     labels = np.empty(grid, np.uint8)
     for x, plane in enumerate(probabilities):
         plane = np.asarray(plane, np.float32)
         if not np.isfinite(plane).all():
             raise DataError(f"{path}: the network returned NaN or infinity. Fix: lower the learning rate.")
-        labels[x] = plane.argmax(axis=-1)
+        labels[x] = description.to_labels(plane)
     return labels
 
 
-def _picture(record: Record, prediction: np.ndarray, overlaps: dict[str, Overlap]) -> np.ndarray:
+def _picture(
+    record: Record, prediction: np.ndarray, overlaps: dict[str, Overlap], description: Description
+) -> np.ndarray:
     spans = record.sampling.spans(record.shape, record.spacing)
     spacing = [mm * span.step for mm, span in zip(record.spacing, spans, strict=True)]
     title = f"case {record.key}: Dice {dice_text(overlaps)}"
-    return picture_pixels(record.hu, record.labels, prediction, spacing, title)
+    image = record.hu if record.values is None else record.values
+    return picture_pixels(image, record.labels, prediction, spacing, title, description)

@@ -76,12 +76,11 @@ class Description:
         Returns:
           A bool array of the same shape.
         """
-        values = self.masks[name]
-        if len(values) == 1:
-            return labels == values[0]
-        table = np.zeros(256, bool)
-        table[list(values)] = True
-        return table[labels]
+        first, *others = self.masks[name]
+        mask = labels == first
+        for value in others:  # a table lookup would convert the labels to 8 bytes per voxel
+            mask |= labels == value
+        return mask
 
     def to_labels(self, probabilities: np.ndarray) -> np.ndarray:
         """Returns the most probable label of each voxel.

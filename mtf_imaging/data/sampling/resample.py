@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse
 
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.sampling.sampling import Span, Spans
 
 _SLAB_BYTES = 32 << 20  # as float32; a few slabs exist at a time
@@ -62,18 +63,20 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
     return result
 
 
-def resample_to_labels(probabilities: np.ndarray, spans: Spans) -> np.ndarray:
-    """Resamples class probabilities linearly and returns the most probable class of each voxel.
+def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Description = LITS) -> np.ndarray:
+    """Resamples probabilities linearly and returns the label of each voxel, by `Description.to_labels`.
 
-    Interpolation before the arg max gives smooth boundaries; resampled labels would show steps of one grid voxel.
-    The computation runs in slabs along z, so it takes little more memory than the labels.
+    Interpolation before the choice of the label gives smooth boundaries; resampled labels would show steps of one grid
+    voxel. The computation runs in slabs along z, so it takes little more memory than the labels.
 
     Args:
-      probabilities: `[x, y, z, classes]` on the grid, any float type; computed in float32.
+      probabilities: `[x, y, z, classes]`, or of the masks if the description has regions, on the grid, any float type;
+        computed in float32.
       spans: the voxels of the result along x, y, z, in coordinates of the grid.
+      description: the labels or regions of the probabilities.
 
     Returns:
-      uint8 `[x, y, z]` with the sizes of the spans: the index of the class, 0 beyond the grid.
+      uint8 `[x, y, z]` with the sizes of the spans: the labels, 0 beyond the grid.
     """
     *grid, classes = probabilities.shape
     shape = tuple(span.size for span in spans)
@@ -89,7 +92,7 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans) -> np.ndarray:
         slab = _multiply(rows[:, first:last], probabilities[:, :, first:last], 2)
         for axis in (0, 1):
             slab = _apply(slab, axis, spans[axis])
-        labels[:, :, start:stop] = np.argmax(slab, axis=-1)
+        labels[:, :, start:stop] = description.to_labels(slab)
     _fill_beyond(labels, spans, probabilities.shape, 0)
     return labels
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.evaluation.pairs.pairs import find_pairs
+from mtf_imaging.evaluation.pairs.rules import choose_description
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
-from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.evaluation.segment.predict import check_outside
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
@@ -23,6 +24,9 @@ def score_folders(
     progress: bool = True,
     volume_dir: str | Path | None = None,
     known: SpacingTable = NO_TABLE,
+    rules: str | None = None,
+    dataset_json: str | Path | None = None,
+    surface_tolerance: float = TOLERANCE_MM,
 ) -> list[CaseScore]:
     """Scores each prediction at the resolution and orientation of its reference.
 
@@ -34,19 +38,26 @@ def score_folders(
       output_dir: folder to write to, created if missing.
       workers: number of processes, each of up to 2 GiB; default: one per core, fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
-      volume_dir: folder of the CTs for the report; see `add_volumes`. The CTs then determine the voxel sizes.
+      volume_dir: folder of the images for the report, for instance CTs; see `add_volumes`. The images then determine
+        the voxel sizes.
       known: voxel sizes of files whose headers lack them.
+      rules: "lits" or "any"; see `choose_description`.
+      dataset_json: the description of the labels; see `choose_description`.
+      surface_tolerance: the tolerance of the surface Dice in mm.
 
     Returns:
       The scores, in the natural order of the cases.
 
     Raises:
-      DataError: a file cannot be used or has no partner, or the output folder lies in the folder of the references.
-      ConfigError: another process is writing to the output folder.
+      DataError: a file cannot be used or has no partner, the output folder lies in the folder of the references, or
+        `choose_description` refuses the labels.
+      ConfigError: another process is writing to the output folder, or the tolerance is not positive.
     """
+    check_tolerance(surface_tolerance)
     pairs = add_volumes(find_pairs(reference_dir, prediction_dir), volume_dir)
+    description = choose_description(reference_dir, rules, dataset_json)
     check_outside(Path(output_dir), Path(reference_dir))
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
     with writing_to(output_dir):
-        scored = score_pairs(pairs, len(pairs), run, "score", progress, known)
-        return write_scores(output_dir, scored, progress)
+        scored = score_pairs(pairs, len(pairs), run, "score", progress, known, description, surface_tolerance)
+        return write_scores(output_dir, scored, progress, description)

@@ -1,5 +1,6 @@
 """Scoring of predictions stored in files, shared by the commands `score` and `evaluate`."""
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -9,14 +10,18 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import natural_key
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.cases.listing import nifti_stem
+from mtf_imaging.data.nifti.channels import Image, read_image
 from mtf_imaging.data.nifti.images import Volume, read_labels, read_mask, read_segmentation, read_volume
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.nifti.voxel_values import warn_if_empty
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.report.page import write_report
-from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
 from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import dice_text
 from mtf_imaging.files.reading import memory_named
@@ -40,7 +45,14 @@ class ScoredPair:
 
 
 def score_pairs(
-    pairs: Iterable[Pair], total: int, run: Run, name: str, progress: bool = True, known: SpacingTable = NO_TABLE
+    pairs: Iterable[Pair],
+    total: int,
+    run: Run,
+    name: str,
+    progress: bool = True,
+    known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
+    surface_tolerance: float = TOLERANCE_MM,
 ) -> list[ScoredPair]:
     """Scores pairs of predictions and references.
 
@@ -51,65 +63,90 @@ def score_pairs(
       name: the label of the progress bar.
       progress: whether to show a progress bar.
       known: voxel sizes of files whose headers lack them.
+      description: the meaning of the labels and of the channels, and the rules of the scores.
+      surface_tolerance: the tolerance of the surface Dice in mm.
 
     Returns:
       The scored pairs, in the natural order of their keys.
     """
+    function = functools.partial(score_pair, known=known, description=description, surface_tolerance=surface_tolerance)
     scored = []
     with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
-        for pair, one in run(functools.partial(score_pair, known=known), pairs):
+        for pair, one in run(function, pairs):
             scored.append(one)
             bar.set_postfix_str(f"{pair.key}: {dice_text(one.score.overlaps)}", refresh=False)
             bar.update()
     return sorted(scored, key=lambda one: natural_key(one.score.key))
 
 
-def score_pair(pair: Pair, known: SpacingTable = NO_TABLE) -> ScoredPair:
-    """Reads and scores one case. The CT is freed before scoring, to lower the peak of memory."""
+def score_pair(
+    pair: Pair,
+    known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
+    surface_tolerance: float = TOLERANCE_MM,
+) -> ScoredPair:
+    """Reads and scores one case. The image is freed before scoring, to lower the peak of memory."""
     with memory_named(pair.reference):
-        prediction, reference, geometry, hu = _read(pair, known)
-        overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine)
+        prediction, reference, geometry, hu = _read(pair, known, description)
+        overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine, description)
         del hu
-        score = score_case(pair.key, prediction, reference.labels, geometry.spacing, reference.geometry)
+        labels = prediction, reference.labels
+        options = description, surface_tolerance
+        score = score_case(pair.key, *labels, geometry.spacing, reference.geometry, *options)
         return ScoredPair(score, overlays)
 
 
-def write_scores(output_dir: str | Path, scored: list[ScoredPair], progress: bool = True) -> list[CaseScore]:
+def write_scores(
+    output_dir: str | Path, scored: list[ScoredPair], progress: bool = True, description: Description = LITS
+) -> list[CaseScore]:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
 
     Args:
       output_dir: folder to write to, created if missing.
       scored: the results of all cases.
       progress: whether to print the tables.
+      description: the meaning of the labels and of the channels, and the rules of the scores.
 
     Returns:
       The scores.
     """
     scores = [one.score for one in scored]
-    write_metrics(output_dir, scores)
-    write_report(output_dir, scores, [one.overlays for one in scored])
+    write_metrics(output_dir, scores, description)
+    write_report(output_dir, scores, [one.overlays for one in scored], description)
     if progress:
-        print(scores_text(scores))
+        print(scores_text(scores, description))
     return scores
 
 
-def _read(pair: Pair, known: SpacingTable):
-    """Returns the predicted labels, the reference, their geometry, and the CT or None.
+def _read(pair: Pair, known: SpacingTable, description: Description):
+    """Returns the predicted labels, the reference, their geometry, and the image that the report shows or None.
 
-    If there is a CT, its header defines the geometry, as in all other commands, because the headers of masks are wrong
-    more often.
+    If there is an image, its header defines the geometry, as in all other commands, because the headers of masks are
+    wrong more often.
     """
     frame = None
     if pair.volume:
         try:
-            frame = read_volume(pair.volume, known)
-            reference = read_mask(pair.reference, frame)
+            frame = _read_image(pair.volume, known, description)
+            reference = read_mask(pair.reference, frame, description)
         except DataError as error:
-            # The scores do not need the CT. If the reference is at fault, reading it again below raises the error.
-            _log.warning("%s: the report of case %s does not show this CT: %s", pair.volume, pair.key, error)
+            # The scores do not need the image. If the reference is at fault, reading it again below raises the error.
+            what = "CT" if shows_ct(description) else "image"
+            _log.warning("%s: the report of case %s does not show this %s: %s", pair.volume, pair.key, what, error)
             frame = None
     if frame is None:
-        frame = reference = read_segmentation(pair.reference, known)
-    warn_if_empty(pair.reference, reference.labels)
-    prediction = read_labels(pair.prediction, frame)
-    return prediction, reference, frame.geometry, frame.hu if isinstance(frame, Volume) else None
+        frame = reference = read_segmentation(pair.reference, known, description)
+    warn_if_empty(pair.reference, reference.labels, description)
+    prediction = read_labels(pair.prediction, frame, description)
+    shown = frame.hu if isinstance(frame, Volume) else frame.channels[0] if isinstance(frame, Image) else None
+    return prediction, reference, frame.geometry, shown
+
+
+def _read_image(path: Path, known: SpacingTable, description: Description) -> Volume | Image:
+    """Reads a CT, or an image of any modality, of which the report shows the first channel."""
+    if description.rules == LITS_RULES:
+        return read_volume(path, known)
+    if nifti_stem(path).endswith("_0000"):  # the file of the first channel, in the naming scheme of nnU-Net
+        first = description.channels[:1], description.intensities[:1]
+        description = dataclasses.replace(description, channels=first[0], intensities=first[1])
+    return read_image([path], description, known)

@@ -6,11 +6,13 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from mtf_imaging.evaluation.report.planes import DISPLAY_HU, PLANES, Plane, find_focus
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.evaluation.report.colors import mask_colors
+from mtf_imaging.evaluation.report.display import display_range, shown_channel, shows_ct
+from mtf_imaging.evaluation.report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.files.atomic import atomic_path
 
 _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
-_COLORS = {1: "#35d04f", 2: "#ff3b30"}
 
 
 def write_picture(
@@ -20,19 +22,21 @@ def write_picture(
     prediction: np.ndarray,
     spacing: tuple[float, float, float],
     title: str,
+    description: Description = LITS,
 ) -> None:
     """Writes the picture of a case as a PNG; an existing file is replaced atomically.
 
     Args:
       path: path of the PNG.
-      hu: CT `[x, y, z]` in canonical axes.
+      hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
       reference: labels `[x, y, z]` of the reference.
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm.
       title: the title of the picture, for instance the case and its Dice.
+      description: the meaning of the labels and of the channels.
     """
     with atomic_path(path) as temporary:
-        _canvas(hu, reference, prediction, spacing, title).print_png(temporary)
+        _canvas(hu, reference, prediction, spacing, title, description).print_png(temporary)
 
 
 def picture_pixels(
@@ -41,34 +45,40 @@ def picture_pixels(
     prediction: np.ndarray,
     spacing: tuple[float, float, float],
     title: str,
+    description: Description = LITS,
 ) -> np.ndarray:
     """Draws one row for each plane through the voxel that `find_focus` returns.
 
     Args:
-      hu: CT `[x, y, z]` in canonical axes.
-      reference: labels `[x, y, z]` of the reference; the liver is outlined in green, lesions in red.
+      hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
+      reference: labels `[x, y, z]` of the reference; in LiTS the liver is outlined in green, lesions in red.
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm; preserves the patient's proportions.
       title: the title of the picture, for instance the case and its Dice.
+      description: the meaning of the labels and of the channels.
 
     Returns:
       The picture, uint8 `[height, width, 3]`.
     """
-    canvas = _canvas(hu, reference, prediction, spacing, title)
+    canvas = _canvas(hu, reference, prediction, spacing, title, description)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def _canvas(hu, reference, prediction, spacing, title) -> FigureCanvasAgg:
-    point = find_focus(reference, prediction).point
-    heights = [hu.shape[p.up] * spacing[p.up] / (hu.shape[p.left] * spacing[p.left]) for p in PLANES]
+def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCanvasAgg:
+    image = shown_channel(hu)
+    bounds = display_range(image, description)
+    point = find_focus(reference, prediction, description).point
+    planes = shown_planes(image.shape, description)
+    heights = [image.shape[p.up] * spacing[p.up] / (image.shape[p.left] * spacing[p.left]) for p in planes]
     figure = Figure(figsize=(10.5, 3.5 * sum(heights) + 0.8), dpi=90, layout="constrained")
     figure.suptitle(title)
-    grid = figure.subplots(3, 3, height_ratios=heights)
-    columns = (("CT", None), ("reference", reference), ("prediction", prediction))
-    for row, plane in zip(grid, PLANES, strict=True):
+    grid = figure.subplots(len(planes), 3, height_ratios=heights, squeeze=False)
+    first = "CT" if shows_ct(description) else description.channels[0]
+    columns = ((first, None), ("reference", reference), ("prediction", prediction))
+    for row, plane in zip(grid, planes, strict=True):
         for axes, (name, labels) in zip(row, columns, strict=True):
-            _draw(axes, hu, labels, spacing, point, plane)
+            _draw(axes, image, bounds, labels, spacing, point, plane, description)
             axes.set_title(f"{name}, {plane.name}", fontsize=9)
     canvas = FigureCanvasAgg(figure)
     _fix_layout(figure)
@@ -87,13 +97,13 @@ def _fix_layout(figure: Figure) -> None:
         axes.set_position([round(part, _POSITION_DIGITS) for part in axes.get_position(original=True).bounds])
 
 
-def _draw(axes, hu, labels, spacing, point, plane: Plane) -> None:
+def _draw(axes, image, bounds, labels, spacing, point, plane: Plane, description: Description) -> None:
     index = point[plane.across]
-    low, high = DISPLAY_HU
+    low, high = bounds
     aspect = spacing[plane.up] / spacing[plane.left]
-    axes.imshow(plane.cut(hu, index), cmap="gray", vmin=low, vmax=high, aspect=aspect, interpolation="nearest")
+    axes.imshow(plane.cut(image, index), cmap="gray", vmin=low, vmax=high, aspect=aspect, interpolation="nearest")
     axes.set_axis_off()
-    for label, color in _COLORS.items() if labels is not None else ():
-        mask = plane.cut(labels, index) >= label
+    for name, color in mask_colors(description).items() if labels is not None else ():
+        mask = description.mask(name, plane.cut(labels, index))
         if mask.any() and not mask.all():
             axes.contour(mask, levels=[0.5], colors=[color], linewidths=0.9)

@@ -1,23 +1,25 @@
 """Slices of a case with the outlines of reference and prediction, small enough to return from a worker process."""
 
+import functools
 import io
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.evaluation.report.display import display_range, shown_channel, to_gray
 from mtf_imaging.evaluation.report.outline import outline
-from mtf_imaging.evaluation.report.planes import DISPLAY_HU, PLANES, Plane, find_focus
-from mtf_imaging.evaluation.scoring.overlap import MASKS
+from mtf_imaging.evaluation.report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 
-MARGIN_MM = 15.0  # around the livers
+MARGIN_MM = 15.0  # around the masks
 _QUALITY = 80  # JPEG quality that preserves sharp edges and the texture of noise
 
 
 @dataclass(frozen=True)
 class View:
-    """A slice of a case, cropped to the box around its livers.
+    """A slice of a case, cropped to the box around its masks.
 
     Attributes:
       plane: the plane and its orientation in the picture.
@@ -27,7 +29,7 @@ class View:
         right, front or head.
       number: the number of the slice along this axis, counted from 1.
       of: the number of slices along this axis.
-      image: the CT as JPEG, or None if there is no CT.
+      image: the image as JPEG, or None if there is no image.
       outlines: `{("reference", "liver"): path, ...}`; see `outline`. Masks without voxels on the slice are omitted.
     """
 
@@ -54,26 +56,36 @@ class Overlays:
     views: tuple[View, ...]
 
 
-def make_overlays(hu: np.ndarray | None, reference: np.ndarray, prediction: np.ndarray, affine: np.ndarray) -> Overlays:
+def make_overlays(
+    hu: np.ndarray | None,
+    reference: np.ndarray,
+    prediction: np.ndarray,
+    affine: np.ndarray,
+    description: Description = LITS,
+) -> Overlays:
     """Makes the slices of a case through its largest lesion; see `find_focus`.
 
     Args:
-      hu: CT `[x, y, z]` in canonical axes, or None.
-      reference: labels `[x, y, z]` of the reference, 0 background, 1 liver, 2 lesion.
+      hu: image `[x, y, z]` or `[x, y, z, channels]` in canonical axes, of a CT in HU, or None. The report shows the
+        first channel.
+      reference: labels `[x, y, z]` of the reference.
       prediction: labels `[x, y, z]` of the prediction.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
+      description: the meaning of the labels and of the channels.
     """
-    focus = find_focus(reference, prediction)
+    focus = find_focus(reference, prediction, description)
+    image = None if hu is None else shown_channel(hu)
+    bounds = None if image is None else display_range(image, description)
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
-    box = _shown_box(reference, prediction, spacing)
+    box = _shown_box(reference, prediction, spacing, description)
     place = affine @ [*focus.point, 1.0]
     views = []
-    for plane in PLANES:
+    for plane in shown_planes(reference.shape, description):
         index = focus.point[plane.across]
         masks = {
-            (who, name): is_of(plane.cut(labels, index, box))
+            (who, name): description.mask(name, plane.cut(labels, index, box))
             for who, labels in (("reference", reference), ("prediction", prediction))
-            for name, is_of in MASKS.items()
+            for name in description.masks
         }
         rows, columns = next(iter(masks.values())).shape
         view = View(
@@ -83,25 +95,28 @@ def make_overlays(hu: np.ndarray | None, reference: np.ndarray, prediction: np.n
             position=float(place[plane.across]),
             number=index + 1,
             of=reference.shape[plane.across],
-            image=None if hu is None else _jpeg(plane.cut(hu, index, box)),
+            image=None if image is None else _jpeg(to_gray(plane.cut(image, index, box), bounds)),
             outlines={who: outline(mask) for who, mask in masks.items() if mask.any()},
         )
         views.append(view)
     return Overlays(focus.what, tuple(views))
 
 
-def _shown_box(reference, prediction, spacing) -> tuple[slice, slice, slice]:
-    """Returns the box around both livers with a margin, or the whole volume if there is no liver."""
-    box = around(*(bounding_box(MASKS["liver"](labels)) for labels in (reference, prediction)))
+def _shown_box(reference, prediction, spacing, description) -> tuple[slice, slice, slice]:
+    """Returns the box around all masks with a margin, or the whole volume if there are no masks."""
+    box = around(*(bounding_box(_labeled(labels, description)) for labels in (reference, prediction)))
     if box is None:
         return (slice(None),) * 3
     margins = (int(np.ceil(MARGIN_MM / mm)) for mm in spacing)
     return tuple(slice(max(0, at.start - margin), at.stop + margin) for at, margin in zip(box, margins, strict=True))
 
 
-def _jpeg(hu: np.ndarray) -> bytes:
-    low, high = DISPLAY_HU
-    gray = np.rint((np.clip(hu, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
+def _labeled(labels: np.ndarray, description: Description) -> np.ndarray:
+    """Returns the voxels of any mask."""
+    return functools.reduce(np.logical_or, (description.mask(name, labels) for name in description.masks))
+
+
+def _jpeg(gray: np.ndarray) -> bytes:
     data = io.BytesIO()
     Image.fromarray(gray).save(data, "JPEG", quality=_QUALITY, optimize=True)
     return data.getvalue()

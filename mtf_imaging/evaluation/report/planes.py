@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from mtf_imaging.evaluation.scoring.overlap import MASKS
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.surface import bounding_box
 
-DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
 _LETTERS = ("RL", "AP", "SI")  # for each canonical axis, the side of its high and of its low end
 
 
@@ -66,6 +65,14 @@ PLANES = (
 )
 
 
+def shown_planes(shape: tuple[int, ...], description: Description) -> tuple[Plane, ...]:
+    """Returns the planes to show of a volume: all three, or the one plane of a 2-D image."""
+    flat = [axis for axis, size in enumerate(shape) if size == 1]
+    if description.rules == LITS_RULES or len(flat) != 1:
+        return PLANES
+    return tuple(plane for plane in PLANES if plane.across == flat[0])
+
+
 @dataclass(frozen=True)
 class Focus:
     """The voxel where the slices of a case meet.
@@ -79,46 +86,56 @@ class Focus:
     what: str
 
 
-def find_focus(reference: np.ndarray, prediction: np.ndarray) -> Focus:
+def find_focus(reference: np.ndarray, prediction: np.ndarray, description: Description = LITS) -> Focus:
     """Finds the voxel to show: in the largest reference lesion, if there is one.
 
-    The fallbacks are, in this order, the largest predicted lesion, the liver of the reference, the predicted liver and
-    the middle of the volume.
+    The fallbacks are, in this order, the largest predicted lesion, the largest mask of the reference (in LiTS the
+    liver), the largest predicted mask and the middle of the volume.
 
     Args:
-      reference: labels `[x, y, z]` of the reference, 0 background, 1 liver, 2 lesion.
+      reference: labels `[x, y, z]` of the reference.
       prediction: labels `[x, y, z]` of the prediction.
+      description: the meaning of the labels.
     """
-    steps = (
-        (_largest_lesion, reference, "the largest lesion of the reference"),
-        (_largest_lesion, prediction, "the largest predicted lesion; the reference has no lesion"),
-        (_liver, reference, "the middle of the liver; there is no lesion"),
-        (_liver, prediction, "the middle of the predicted liver; the reference is empty"),
-    )
-    for find, labels, what in steps:
-        point = find(labels)
-        if point:
+    lesion = "lesion" if description.lesions in ((), ("lesion",)) else " or ".join(description.lesions)
+    for labels, what in (
+        (reference, f"the largest {lesion} of the reference"),
+        (prediction, f"the largest predicted {lesion}; the reference has no {lesion}"),
+    ):
+        if point := _largest_lesion(labels, description):
             return Focus(point, what)
+    absent = f"; there is no {lesion}" if description.lesions else ""
+    for labels, who, why in ((reference, "", absent), (prediction, "predicted ", "; the reference is empty")):
+        if largest := _largest_mask(labels, description):
+            name, box = largest
+            return Focus(_middle(description.mask(name, labels[box]), box), f"the middle of the {who}{name}{why}")
     return Focus(tuple(size // 2 for size in reference.shape), "the middle of the volume; both segmentations are empty")
 
 
-def _largest_lesion(labels: np.ndarray) -> tuple[int, int, int] | None:
+def _largest_lesion(labels: np.ndarray, description: Description) -> tuple[int, int, int] | None:
     """Returns the middle of the largest lesion, or None; the first of several equal lesions wins.
 
     The voxels of a lesion are connected through faces, as in scoring.
     """
-    mask = MASKS["lesion"](labels)
-    box = bounding_box(mask)
-    if box is None:
-        return None
-    parts, _ = ndimage.label(mask[box])  # only the box, because the result takes 4 bytes per voxel
-    return _middle(parts == 1 + np.argmax(np.bincount(parts.ravel())[1:]), box)
+    best, point = 0, None
+    for name in description.lesions:
+        mask = description.mask(name, labels)
+        box = bounding_box(mask)
+        if box is None:
+            continue
+        parts, _ = ndimage.label(mask[box])  # only the box, because the result takes 4 bytes per voxel
+        sizes = np.bincount(parts.ravel())[1:]
+        if sizes.max() > best:
+            best, point = sizes.max(), _middle(parts == 1 + np.argmax(sizes), box)
+    return point
 
 
-def _liver(labels: np.ndarray) -> tuple[int, int, int] | None:
-    mask = MASKS["liver"](labels)
-    box = bounding_box(mask)
-    return _middle(mask[box], box) if box else None
+def _largest_mask(labels: np.ndarray, description: Description) -> tuple[str, tuple[slice, slice, slice]] | None:
+    """Returns the name and the box of the mask with the most voxels, or None; the first of several equal masks wins."""
+    sizes = {name: np.count_nonzero(description.mask(name, labels)) for name in description.masks}
+    name = max(sizes, key=sizes.get)
+    box = bounding_box(description.mask(name, labels))
+    return (name, box) if box else None
 
 
 def _middle(mask: np.ndarray, box: tuple[slice, slice, slice]) -> tuple[int, int, int]:

@@ -15,9 +15,15 @@ _BIN_WIDTHS = (0.01, 0.02, 0.05)
 _MAX_BINS = 20
 
 
-def scatter(scores: list[CaseScore]) -> Markup:
-    """Plots the Dice of each lesion over its diameter; missed lesions and false positives have separate rows below."""
-    lesions = [(number, case.key, lesion) for number, case in enumerate(scores) for lesion in case.lesions]
+def scatter(scores: list[CaseScore], mask: str, label: str = "Lesion Dice by size") -> Markup:
+    """Plots the Dice of each lesion over its diameter; missed lesions and false positives have separate rows below.
+
+    Args:
+      scores: the scores of the cases.
+      mask: the name of the mask whose lesions are plotted.
+      label: the description of the plot for screen readers.
+    """
+    lesions = [(number, case.key, one) for number, case in enumerate(scores) for one in case.lesions_by_mask[mask]]
     if not lesions:
         return tag("p", "The references and the predictions have no lesions.", class_="note")
     sizes = [lesion.diameter for _, _, lesion in lesions]
@@ -50,7 +56,7 @@ def scatter(scores: list[CaseScore]) -> Markup:
         dice = "" if kind in _STRIPS else f", Dice {lesion.overlap.dice:.3f}"
         title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_KIND_WORDS[kind]}{dice}")
         parts.append(tag("a", _mark(kind, x(lesion.diameter), place, title), href=f"#c{number + 1}"))
-    return _svg("Lesion Dice by size", *parts)
+    return _svg(label, *parts)
 
 
 _KIND_WORDS = {

@@ -1,10 +1,11 @@
 """The report's tables over all cases: all values of `metrics.json` except the scores of single cases."""
 
-from mtf_imaging.evaluation.report.cells import MEASURES, number_cell, shown
+from mtf_imaging.data.cases.description import LITS, LITS_RULES
+from mtf_imaging.evaluation.report.cells import TITLES, number_cell, shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES
 from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES
-from mtf_imaging.evaluation.scoring.overlap import MASKS
-from mtf_imaging.evaluation.scoring.summary import DISTANCES, IOUS
+from mtf_imaging.evaluation.scoring.summary import IOUS
 
 _OFFICIAL_BURDEN = {"RMSE_Tumorburden": "root mean square error", "MAXERROR_Tumorburden": "largest signed error"}
 _OFFICIAL_NAMES = {
@@ -41,32 +42,33 @@ def official(metrics: dict) -> Markup:
     scores = metrics["official"]
 
     def row(names, title, what=None):
-        cells = (_metric(scores[name], f"official.{name}", _UNDIVIDED) for name in names)
+        cells = (metric_cell(scores[name], f"official.{name}", _UNDIVIDED) for name in names)
         return tag("tr", tag("th", title, title=what, scope="row"), *cells)
 
     detection = [
         row([f"lesion_{measure}{suffix}" for measure in ("precision", "recall")], title)
         for title, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero"))
     ]
-    measures = [row([f"{mask}_{name}" for mask in MASKS], *_official_name(name)) for name in OFFICIAL_MEASURES]
+    measures = [row([f"{mask}_{name}" for mask in LITS.masks], *_official_name(name)) for name in OFFICIAL_MEASURES]
     burden = [row([name], title) for name, title in _OFFICIAL_BURDEN.items()]
     return join(
-        _table("Lesion detection", ("", "precision", "recall"), detection),
-        _table("Overlap and surfaces", ("", "liver", "lesion"), measures),
-        _table("Tumor burden", (), burden),
+        titled_table("Lesion detection", ("", "precision", "recall"), detection),
+        titled_table("Overlap and surfaces", ("", "liver", "lesion"), measures),
+        titled_table("Tumor burden", (), burden),
     )
 
 
 def our_measures(metrics: dict) -> Markup:
     """Returns the tables of our own measures."""
-    return join(_overlap_table(metrics), _detection_table(metrics), _burden_table(metrics))
+    detection = detection_table("Detection of single lesions", metrics["detection"], "detection")
+    return join(_overlap_table(metrics), detection, _burden_table(metrics))
 
 
 def _official_name(name: str) -> tuple[str, str]:
     """Returns the title and the explanation of an official measure."""
     if name in _OFFICIAL_NAMES:
         return _OFFICIAL_NAMES[name]
-    title, what = MEASURES[name]
+    title, what = TITLES[name]
     return title + (" (mm)" if name in DISTANCES else ""), what
 
 
@@ -74,11 +76,12 @@ def _overlap_table(metrics: dict) -> Markup:
     """Returns the table of means for livers, for all lesions of a case as one mask, and for detected lesions."""
     columns = {name: metrics[name] for name in ("liver", "lesion", "detected_lesions")}
     rows = []
-    for measure, (name, what) in MEASURES.items():
+    for measure in ("dice_per_case", "dice_global", *MEASURES[LITS_RULES]):
+        name, what = TITLES[measure]
         unit = " (mm)" if measure in DISTANCES else ""
         head = tag("th", name, unit, title=what, scope="row")
         means = (
-            _metric(column[measure], f"{part}.{measure}", "undefined for all cases or lesions")
+            metric_cell(column[measure], f"{part}.{measure}", "undefined for all cases or lesions")
             if measure in column
             else tag("td")
             for part, column in columns.items()
@@ -86,21 +89,27 @@ def _overlap_table(metrics: dict) -> Markup:
         rows.append(tag("tr", head, *means, _undefined_counts(columns, measure)))
     count = columns["detected_lesions"]["count"]
     names = ("", "liver", "lesion", f"detected lesions ({count})", "undefined")
-    return _table("Overlap and surfaces", names, rows)
+    return titled_table("Overlap and surfaces", names, rows)
 
 
-def _detection_table(metrics: dict) -> Markup:
-    """Returns the table of lesion detection, for all lesions and by size."""
+def detection_table(title: str, scores_by_iou: dict, prefix: str) -> Markup:
+    """Returns the table of lesion detection, for all lesions and by size.
+
+    Args:
+      title: the title of the table.
+      scores_by_iou: the entry "detection" of `metrics.json`.
+      prefix: its path in `metrics.json`.
+    """
     keys = ("precision", "recall", "f1", "true_positives", "false_positives", "false_negatives")
     rows = []
     for iou, limit in IOUS.items():
-        scores = metrics["detection"][iou]
+        scores = scores_by_iou[iou]
         for size, part in {"all": scores, **scores["by_size"]}.items():
             head = f"IoU > {limit:g}" if size == "all" else size
-            path = f"detection.{iou}" if size == "all" else f"detection.{iou}.by_size.{size}"
-            cells = (_metric(part[key], f"{path}.{key}", _UNDIVIDED) for key in keys)
+            path = f"{prefix}.{iou}" if size == "all" else f"{prefix}.{iou}.by_size.{size}"
+            cells = (metric_cell(part[key], f"{path}.{key}", _UNDIVIDED) for key in keys)
             rows.append(tag("tr", tag("th", head, scope="row"), *cells, class_="part" if size != "all" else None))
-    return _table("Detection of single lesions", ("", "precision", "recall", "F1", "found", "false", "missed"), rows)
+    return titled_table(title, ("", "precision", "recall", "F1", "found", "false", "missed"), rows)
 
 
 def _burden_table(metrics: dict) -> Markup:
@@ -108,13 +117,13 @@ def _burden_table(metrics: dict) -> Markup:
     why = "undefined: no case has a liver in both the reference and the prediction"
     names = {"rmse": "root mean square error", "max_error": "largest error", "undefined": "omitted cases"}
     rows = [
-        tag("tr", tag("th", name, scope="row"), _metric(metrics["tumor_burden"][key], f"tumor_burden.{key}", why))
+        tag("tr", tag("th", name, scope="row"), metric_cell(metrics["tumor_burden"][key], f"tumor_burden.{key}", why))
         for key, name in names.items()
     ]
-    return _table("Tumor burden", (), rows)
+    return titled_table("Tumor burden", (), rows)
 
 
-def _table(title, names, rows):
+def titled_table(title, names, rows):
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
     head = tag("thead", head) if names else ""
     table = tag("table", tag("caption", title), head, tag("tbody", *rows), class_="numbers")
@@ -132,6 +141,6 @@ def _undefined_counts(columns, measure):
     return tag("td", join(*(join(", " if n else "", text) for n, text in enumerate(texts))), class_="undefined")
 
 
-def _metric(value, path, why):
+def metric_cell(value, path, why):
     """Returns the cell of a number, with its path in `metrics.json` as an attribute."""
     return number_cell(value, path, why, data_metric=path)

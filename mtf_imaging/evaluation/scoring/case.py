@@ -4,15 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
 from mtf_imaging.evaluation.scoring.official import OfficialCase, official_case
-from mtf_imaging.evaluation.scoring.overlap import MASKS, Overlap, label_overlaps
+from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, mean, scored_labels
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
 
 DETECTED = 0.5  # default: a lesion with a larger intersection over union counts as detected
+TOLERANCE_MM = 1.0  # default of the surface Dice
+_MM3_PER_ML = 1000.0
 
 
 @dataclass(frozen=True)
@@ -21,17 +24,27 @@ class CaseScore:
 
     Attributes:
       key: the key of the case.
-      overlaps: `{"liver": Overlap, "lesion": Overlap}` of the whole masks.
-      distances: `{"liver": SurfaceDistances, "lesion": SurfaceDistances}`, in mm; None if a mask is empty.
-      lesions: the single lesions of the reference and of the prediction.
-      official: the values that the challenge's original program collects from the case.
+      overlaps: the voxel counts of each whole mask, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
+      distances: the surface distances of each whole mask, in mm; None if a mask is empty.
+      lesions_by_mask: the single lesions of the reference and of the prediction, for each mask that the description
+        marks as lesions.
+      official: the values that the challenge's original program collects from the case; None without the rules of LiTS.
+      voxel_ml: the volume of a voxel in ml.
+      tolerance: the tolerance of the surface Dice in mm.
     """
 
     key: str
     overlaps: dict[str, Overlap]
     distances: dict[str, SurfaceDistances | None]
-    lesions: list[Lesion]
-    official: OfficialCase
+    lesions_by_mask: dict[str, list[Lesion]]
+    official: OfficialCase | None
+    voxel_ml: float
+    tolerance: float = TOLERANCE_MM
+
+    @property
+    def lesions(self) -> list[Lesion]:
+        """The single lesions of all masks."""
+        return [lesion for lesions in self.lesions_by_mask.values() for lesion in lesions]
 
     @property
     def detected(self) -> list[Lesion]:
@@ -39,8 +52,13 @@ class CaseScore:
         return [lesion for lesion in self.lesions if lesion.is_detected(DETECTED)]
 
     @property
+    def mean_dice(self) -> float:
+        """The mean Dice over the masks."""
+        return mean(overlap.dice for overlap in self.overlaps.values())
+
+    @property
     def burden(self) -> tuple[float, float] | None:
-        """Lesion voxels / liver voxels of prediction and reference; None if one of them has no liver."""
+        """Lesion voxels / liver voxels of prediction and reference in LiTS; None if one of them has no liver."""
         lesion, liver = self.overlaps["lesion"], self.overlaps["liver"]
         if not liver.prediction or not liver.reference:
             return None
@@ -51,38 +69,77 @@ def score_case(
     key: str,
     prediction: np.ndarray,
     reference: np.ndarray,
-    spacing: tuple[float, float, float],
+    spacing: tuple[float, ...],
     file: Geometry | None = None,
+    description: Description = LITS,
+    tolerance: float = TOLERANCE_MM,
 ) -> CaseScore:
     """Scores a case.
 
     Args:
       key: the key of the case.
-      prediction: labels `[x, y, z]` of the prediction, 0 background, 1 liver, 2 lesion.
+      prediction: labels `[x, y, z]` of the prediction, for LiTS 0 background, 1 liver, 2 lesion.
       reference: labels `[x, y, z]` of the reference.
       spacing: voxel size in mm.
       file: geometry of the reference's file. The official scores use its stored axes and the voxel size of its header.
         None means that the arrays have the stored axes and `spacing` is the header's.
+      description: the meaning of the labels, and the rules of the scores.
+      tolerance: the largest distance in mm that the surface Dice accepts.
 
     Raises:
+      ConfigError: the tolerance is not positive.
       DataError: the arrays differ in shape.
     """
+    check_tolerance(tolerance)
     if prediction.shape != reference.shape:
         raise DataError(
             f"case '{key}': the prediction has shape {prediction.shape} and the reference {reference.shape}. "
             "Fix: segment at the shape of the reference."
         )
-    distances = {name: surface_distances(mask(prediction), mask(reference), spacing) for name, mask in MASKS.items()}
-    components = find_components(*(MASKS["lesion"](labels) for labels in (prediction, reference)))
-    lesions = find_lesions(components, spacing)
-    if file is None:
-        official = official_case(prediction, reference, spacing, distances["liver"])
-    else:
-        same_size = np.allclose(file.header_spacing, file.stored_spacing) and np.allclose(file.spacing, spacing)
-        official = official_case(
-            file.to_stored(prediction),
-            file.to_stored(reference),
-            file.header_spacing,
-            distances["liver"] if same_size else None,
+    prediction, reference = scored_labels(prediction, reference, description)
+    is_lits = description.rules == LITS_RULES
+    pair, size = (prediction, reference), spacing
+    if not is_lits:
+        pair, size = _without_flat_axes(pair, spacing)
+    distances, lesions = {}, {}
+    for name in description.masks:
+        masks = [description.mask(name, labels) for labels in pair]
+        distances[name] = surface_distances(*masks, size, tolerance)
+        if name in description.lesions:
+            lesions[name] = find_lesions(find_components(*masks), size, tolerance)
+    official = _official(prediction, reference, spacing, file, distances["liver"]) if is_lits else None
+    overlaps = label_overlaps(prediction, reference, description)
+    voxel_ml = float(np.prod(spacing)) / _MM3_PER_ML
+    return CaseScore(key, overlaps, distances, lesions, official, voxel_ml, tolerance)
+
+
+def check_tolerance(tolerance: float, settings: tuple[str, ...] = ("surface_tolerance",)) -> None:
+    """Raises ConfigError if the tolerance of the surface Dice is not a positive number of mm."""
+    if not 0 < tolerance < np.inf:
+        raise ConfigError(
+            f"surface_tolerance = {tolerance:g}: the tolerance of the surface Dice is not a positive number of mm. "
+            "Fix: set it to the distance in mm that you accept, for instance 1.",
+            settings=settings,
         )
-    return CaseScore(key, label_overlaps(prediction, reference), distances, lesions, official)
+
+
+def _without_flat_axes(
+    pair: tuple[np.ndarray, np.ndarray], spacing: tuple[float, ...]
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[float, ...]]:
+    """Drops the axes with one voxel, so that the surface of a 2-D mask is its contour and not all of its voxels."""
+    kept = [axis for axis, length in enumerate(pair[0].shape) if length > 1] or [0]
+    flat = tuple(axis for axis in range(pair[0].ndim) if axis not in kept)
+    return tuple(labels.squeeze(flat) for labels in pair), tuple(spacing[axis] for axis in kept)
+
+
+def _official(prediction, reference, spacing, file, liver_distances) -> OfficialCase:
+    """Returns the values of the challenge's original program, along the stored axes of the reference's file."""
+    if file is None:
+        return official_case(prediction, reference, spacing, liver_distances)
+    same_size = np.allclose(file.header_spacing, file.stored_spacing) and np.allclose(file.spacing, spacing)
+    return official_case(
+        file.to_stored(prediction),
+        file.to_stored(reference),
+        file.header_spacing,
+        liver_distances if same_size else None,
+    )

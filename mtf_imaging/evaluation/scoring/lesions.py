@@ -1,6 +1,7 @@
 """Detection of single lesions: pairs of predicted and reference lesions."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ class Lesion:
       overlap: voxels in the prediction and in the reference; one of the two may be 0.
       distances: surface distances between prediction and reference; None if one of them is empty.
       diameter: diameter in mm of a sphere with the volume of the reference lesion, or of the predicted lesion if the
-        reference has none.
+        reference has none. In a 2-D image, the diameter of a circle with the same area.
     """
 
     overlap: Overlap
@@ -41,7 +42,7 @@ class Lesion:
         return self.overlap.intersection > 0 and self.overlap.jaccard > iou
 
 
-def find_lesions(components: Components, spacing: tuple[float, float, float]) -> list[Lesion]:
+def find_lesions(components: Components, spacing: Sequence[float], tolerance: float | None = None) -> list[Lesion]:
     """Pairs predicted lesions with reference lesions, and merges lesions that one lesion of the other mask spans.
 
     First, reference components that have their largest overlap with the same predicted component are merged. Each
@@ -51,6 +52,7 @@ def find_lesions(components: Components, spacing: tuple[float, float, float]) ->
     Args:
       components: the lesions of prediction and reference.
       spacing: voxel size in mm.
+      tolerance: the tolerance of the surface Dice in mm; None skips it.
 
     Returns:
       The lesions after merging: first the reference lesions, then predicted lesions without overlap.
@@ -60,7 +62,7 @@ def find_lesions(components: Components, spacing: tuple[float, float, float]) ->
     real = np.concatenate([[0], reference_numbers])[components.reference]
     number = max([*predicted_numbers, *reference_numbers], default=0)
     boxes = zip(*(ndimage.find_objects(labels, number) for labels in (predicted, real)), strict=True)
-    return [_lesion(predicted, real, n, around(*pair), spacing) for n, pair in enumerate(boxes, start=1)]
+    return [_lesion(predicted, real, n, around(*pair), spacing, tolerance) for n, pair in enumerate(boxes, start=1)]
 
 
 def _lesion_numbers(shared):
@@ -85,9 +87,16 @@ def _best(shared):
     return list(zip(best.tolist(), shared[np.arange(len(shared)), best].tolist(), strict=True))
 
 
-def _lesion(predicted, real, number, box, spacing):
+def _lesion(predicted, real, number, box, spacing, tolerance):
     prediction, reference = predicted[box] == number, real[box] == number
     counts = overlap(prediction, reference)
     volume = (counts.reference or counts.prediction) * float(np.prod(spacing))
-    distances = surface_distances(prediction, reference, spacing)
-    return Lesion(counts, distances, float((6 * volume / np.pi) ** (1 / 3)))
+    distances = surface_distances(prediction, reference, spacing, tolerance)
+    return Lesion(counts, distances, _diameter(volume, len(spacing)))
+
+
+def _diameter(volume: float, num_axes: int) -> float:
+    """Returns the diameter of a ball with a volume, an area or a length."""
+    if num_axes == 3:
+        return float((6 * volume / np.pi) ** (1 / 3))
+    return float(2 * (volume / np.pi) ** (1 / 2)) if num_axes == 2 else volume

@@ -2,65 +2,113 @@
 
 import csv
 import io
+import itertools
 import json
+import re
 from pathlib import Path
 
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import Lesion
+from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, measures
 from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES, official_scores
-from mtf_imaging.evaluation.scoring.overlap import MASKS
-from mtf_imaging.evaluation.scoring.summary import DISTANCES, OVERLAPS, detection, measures, summarize
+from mtf_imaging.evaluation.scoring.summary import detection, summarize
 from mtf_imaging.files.atomic import write_bytes
 
+COUNTS = ("true_positives", "false_positives", "false_negatives")
+# Keys of metrics.json beside the names of masks, for any labels.
+RESERVED = ("cases", "mean", "surface_tolerance_mm")
 
-def metrics_dict(cases: list[CaseScore]) -> dict:
+
+def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dict:
     """Returns the contents of `metrics.json`.
 
+    Args:
+      cases: the scores of one or more cases.
+      description: the meaning of the labels, and the rules of the scores.
+
     Returns:
-      `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...}, "lesion": {...},
-      "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ..., ...}, "lesion":
-      {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize` defines the rest.
+      For LiTS `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...},
+      "lesion": {...}, "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ...,
+      ...}, "lesion": {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize`
+      defines the rest. For any labels `{"surface_tolerance_mm": ..., "cases": {key: {"mean": {"dice": ...},
+      mask: {"dice": ..., "iou": ..., ...}, ...}}, "mean": {...}, mask: {...}, ...}`; in a case, a mask of lesions also
+      has the list "lesions".
     """
+    if description.rules == LITS_RULES:
+        first = {"official": official_scores(case.official for case in cases)}
+    else:
+        first = {"surface_tolerance_mm": cases[0].tolerance}
     return {
-        "official": official_scores(case.official for case in cases),
-        "cases": {case.key: _case_dict(case) for case in cases},
-        **summarize(cases),
+        **first,
+        "cases": {case.key: _case_dict(case, description) for case in cases},
+        **summarize(cases, description),
     }
 
 
-def write_metrics(output_dir: str | Path, cases: list[CaseScore]) -> None:
+def write_metrics(output_dir: str | Path, cases: list[CaseScore], description: Description = LITS) -> None:
     """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically."""
-    metrics = metrics_dict(cases)
+    metrics = metrics_dict(cases, description)
     text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
     write_bytes(Path(output_dir) / "metrics.json", text.encode())
     rows = io.StringIO()
     writer = csv.writer(rows, lineterminator="\n")
-    values = [case_values(case, metrics["cases"][case.key]) for case in cases]
+    values = [case_values(case, metrics["cases"][case.key], description) for case in cases]
     writer.writerow(values[0])
     writer.writerows(row.values() for row in values)  # None becomes an empty field
     write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
 
 
-def case_values(case: CaseScore, fields: dict) -> dict[str, str | int | float | None]:
+def case_values(case: CaseScore, fields: dict, description: Description = LITS) -> dict[str, str | int | float | None]:
     """Returns a row of `metrics.csv` by column; None is an undefined value.
 
     Args:
       case: the scores of the case.
       fields: the entry of the case in `metrics_dict`.
+      description: the meaning of the labels, and the rules of the scores.
     """
-    counts = detection(case.lesions, DETECTED)
-    burden = fields["tumor_burden"]
-    return {
-        "case": case.key,
-        **{f"{mask}_{measure}": fields[mask][measure] for mask in MASKS for measure in (*OVERLAPS, *DISTANCES)},
-        **{f"lesions_{count}": counts[count] for count in ("true_positives", "false_positives", "false_negatives")},
-        "burden": burden["prediction"],
-        "reference_burden": burden["reference"],
-        **{f"official_{name}": value for name, value in fields["official"].items()},
+    columns = column_names(description)
+    row = {
+        f"{column}_{measure}": fields[mask][measure]
+        for mask, column in columns.items()
+        for measure in MEASURES[description.rules]
     }
+    if description.rules == LITS_RULES:
+        burden = fields["tumor_burden"]
+        return {
+            "case": case.key,
+            **row,
+            **_counts("lesions", case.lesions),
+            "burden": burden["prediction"],
+            "reference_burden": burden["reference"],
+            **{f"official_{name}": value for name, value in fields["official"].items()},
+        }
+    for mask, lesions in case.lesions_by_mask.items():
+        row |= _counts(columns[mask], lesions)
+    return {"case": case.key, "mean_dice": fields["mean"]["dice"], **row}
 
 
-def dice_table(cases: list[CaseScore]) -> str:
+def column_names(description: Description) -> dict[str, str]:
+    """Returns the name of each mask in the columns of `metrics.csv`: letters, digits and underscores.
+
+    >>> from mtf_imaging.data.cases.description import Description
+    >>> column_names(Description(("T1",), {}, {"whole tumor": (1, 2), "whole-tumor": (2,), "lesion": (2,)}))
+    {'whole tumor': 'whole_tumor', 'whole-tumor': 'whole_tumor_2', 'lesion': 'lesion'}
+    """
+    columns, taken = {}, {"mean_dice"}
+    for mask in description.masks:
+        plain = re.sub(r"\W", "_", mask, flags=re.ASCII)
+        for number in itertools.count(1):
+            name = f"{plain}_{number}" if number > 1 else plain
+            own = {f"{name}_{measure}" for measure in (*MEASURES[description.rules], *COUNTS)}
+            if not own & taken:
+                break
+        columns[mask] = name
+        taken |= own
+    return columns
+
+
+def dice_table(cases: list[CaseScore], description: Description = LITS) -> str:
     """Returns a plain-text table of the Dice of each case, the mean Dice and the global Dice.
 
     >>> import numpy as np
@@ -72,19 +120,43 @@ def dice_table(cases: list[CaseScore]) -> str:
     per case   0.800   1.000
     global     0.800   1.000
     """
-    rows = [(case.key, [case.overlaps[mask].dice for mask in MASKS]) for case in cases]
-    summary = summarize(cases)
-    rows.append(("per case", [summary[mask]["dice_per_case"] for mask in MASKS]))
-    rows.append(("global", [summary[mask]["dice_global"] for mask in MASKS]))
+    masks = description.masks
+    rows = [(case.key, [case.overlaps[mask].dice for mask in masks]) for case in cases]
+    summary = summarize(cases, description)
+    rows.append(("per case", [summary[mask]["dice_per_case"] for mask in masks]))
+    rows.append(("global", [summary[mask]["dice_global"] for mask in masks]))
     width = max(8, *(len(label) for label, _ in rows))
-    lines = [f"{'Dice':{width}}" + "".join(f"{name:>8}" for name in MASKS)]
-    lines += [f"{label:{width}}" + "".join(f"{dice:8.3f}" for dice in values) for label, values in rows]
+    widths = [max(8, len(name) + 2) for name in masks]
+    lines = [f"{'Dice':{width}}" + "".join(f"{name:>{n}}" for name, n in zip(masks, widths, strict=True))]
+    lines += [
+        f"{label:{width}}" + "".join(f"{dice:{n}.3f}" for dice, n in zip(values, widths, strict=True))
+        for label, values in rows
+    ]
     return "\n".join(lines)
 
 
-def scores_text(cases: list[CaseScore]) -> str:
-    """Returns the tables of the Dice, the official scores and our own measures."""
-    return "\n\n".join([dice_table(cases), official_table(cases), summary_table(cases)])
+def scores_text(cases: list[CaseScore], description: Description = LITS) -> str:
+    """Returns the tables of the Dice and of the other measures, for LiTS with the official scores."""
+    if description.rules == LITS_RULES:
+        return "\n\n".join([dice_table(cases), official_table(cases), summary_table(cases)])
+    return "\n\n".join([dice_table(cases, description), masks_table(cases, description)])
+
+
+def masks_table(cases: list[CaseScore], description: Description) -> str:
+    """Returns a plain-text table with the means of each mask, and one with the detection of its lesions."""
+    summary = summarize(cases, description)
+    names = ("dice_per_case", "dice_global", *MEASURES[description.rules][1:])
+    heads = [f"{name} (mm)" if name in DISTANCES else name.removesuffix("_ml") for name in names]
+    heads = [f"{head} (ml)" if name.endswith("_ml") else head for head, name in zip(heads, names, strict=True)]
+    width = max(len(mask) for mask in ("mask", *description.masks))
+    lines = ["  ".join([f"{'mask':{width}}", *heads])]
+    for mask in description.masks:
+        values = (f"{_shown(summary[mask][n]):>{len(head)}}" for n, head in zip(names, heads, strict=True))
+        lines.append("  ".join([f"{mask:{width}}", *values]))
+    lines.append(f"surface_dice: at {cases[0].tolerance:g} mm")
+    for mask in description.lesions:
+        lines += ["", *_detection_lines(f"{mask}: lesions", summary[mask]["detection"])]
+    return "\n".join(lines)
 
 
 def official_table(cases: list[CaseScore]) -> str:
@@ -97,7 +169,7 @@ def official_table(cases: list[CaseScore]) -> str:
     lines += ["", f"{'official':16}{'liver':>10}{'lesion':>10}"]
     for measure in OFFICIAL_MEASURES:
         unit = " (mm)" if measure in ("assd", "rmsd", "msd") else ""
-        values = (scores[f"{mask}_{measure}"] for mask in MASKS)
+        values = (scores[f"{mask}_{measure}"] for mask in LITS.masks)
         lines.append(f"{measure + unit:16}" + "".join(f"{_shown(value):>10}" for value in values))
     errors = _shown(scores["RMSE_Tumorburden"]), _shown(scores["MAXERROR_Tumorburden"])
     lines += ["", f"official tumor burden: RMSE {errors[0]}, largest error {errors[1]}"]
@@ -114,35 +186,58 @@ def summary_table(cases: list[CaseScore]) -> str:
         unit = " (mm)" if measure in DISTANCES else ""
         lines.append(f"{measure + unit:16}" + "".join(f"{text:>10}" for text in shown))
     lines.append("")
-    lines.append(f"{'lesions':16}" + "".join(f"{name:>10}" for name in ("precision", "recall", "F1")))
-    for name, scores in summary["detection"].items():
-        values = [_shown(scores[key]) for key in ("precision", "recall", "f1")]
-        lines.append(f"{name.replace('iou_above_', 'IoU > '):16}" + "".join(f"{text:>10}" for text in values))
+    lines += _detection_lines("lesions", summary["detection"])
     burden = summary["tumor_burden"]
     lines.append("")
     lines.append(f"tumor burden: RMSE {_shown(burden['rmse'])}, largest error {_shown(burden['max_error'])}")
     return "\n".join(lines)
 
 
+def _detection_lines(title, scores_by_iou):
+    width = max(16, len(title) + 1)
+    lines = [f"{title:{width}}" + "".join(f"{name:>10}" for name in ("precision", "recall", "F1"))]
+    for name, scores in scores_by_iou.items():
+        values = [_shown(scores[key]) for key in ("precision", "recall", "f1")]
+        lines.append(f"{name.replace('iou_above_', 'IoU > '):{width}}" + "".join(f"{text:>10}" for text in values))
+    return lines
+
+
 def _shown(value):
     return "-" if value is None else f"{value:.3f}"
 
 
-def _case_dict(case: CaseScore) -> dict:
-    prediction, reference = case.burden or (None, None)
-    return {
-        "official": official_scores([case.official]),
-        **{mask: measures(case.overlaps[mask], case.distances[mask]) for mask in MASKS},
-        "lesions": [_lesion_dict(lesion) for lesion in case.lesions],
-        "tumor_burden": {"prediction": prediction, "reference": reference},
+def _counts(prefix, lesions):
+    counts = detection(lesions, DETECTED)
+    return {f"{prefix}_{count}": counts[count] for count in COUNTS}
+
+
+def _case_dict(case: CaseScore, description: Description) -> dict:
+    rules = description.rules
+    masks = {
+        mask: measures(case.overlaps[mask], case.distances[mask], rules, case.voxel_ml) for mask in description.masks
     }
+    lesions = {
+        mask: [_lesion_dict(lesion, rules, case.voxel_ml) for lesion in lesions]
+        for mask, lesions in case.lesions_by_mask.items()
+    }
+    if rules == LITS_RULES:
+        prediction, reference = case.burden or (None, None)
+        return {
+            "official": official_scores([case.official]),
+            **masks,
+            "lesions": lesions["lesion"],
+            "tumor_burden": {"prediction": prediction, "reference": reference},
+        }
+    for mask, one in lesions.items():
+        masks[mask] |= {"lesions": one}
+    return {"mean": {"dice": case.mean_dice}, **masks}
 
 
-def _lesion_dict(lesion: Lesion) -> dict:
+def _lesion_dict(lesion: Lesion, rules: str, voxel_ml: float) -> dict:
     return {
         "diameter_mm": lesion.diameter,
         "predicted_voxels": lesion.overlap.prediction,
         "reference_voxels": lesion.overlap.reference,
         "iou": lesion.overlap.jaccard,
-        **measures(lesion.overlap, lesion.distances),
+        **measures(lesion.overlap, lesion.distances, rules, voxel_ml),
     }

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
+from mtf_imaging.data.cases.description import LITS
 from mtf_imaging.evaluation.scoring.components import Components, find_components
 from mtf_imaging.evaluation.scoring.official_detection import OfficialDetection, detect_lesions
-from mtf_imaging.evaluation.scoring.overlap import MASKS, NOTHING, Overlap, label_overlaps, mean, overlap
+from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, label_overlaps, mean, overlap
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, surface_distances
 
 _LARGE = 9001.0  # the program's value for undefined distances
@@ -75,8 +76,10 @@ def official_case(
     if not (prediction == 1).any():
         liver = Overlap(0, 0, liver.reference)
     elif liver.reference and liver_distances is None:
-        liver_distances = surface_distances(*(MASKS["liver"](labels) for labels in (prediction, reference)), spacing)
-    components = find_components(*(MASKS["lesion"](labels) for labels in (prediction, reference)))
+        liver_distances = surface_distances(
+            *(LITS.mask("liver", labels) for labels in (prediction, reference)), spacing
+        )
+    components = find_components(*(LITS.mask("lesion", labels) for labels in (prediction, reference)))
     detections = {iou: detect_lesions(components, iou) for iou in _DETECTION}
     return OfficialCase(
         detected={iou: detection.count for iou, detection in detections.items()},

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# The scored masks; lesions are part of the liver.
-MASKS = {"liver": lambda labels: labels >= 1, "lesion": lambda labels: labels == 2}
+from mtf_imaging.data.cases.description import BACKGROUND, LITS, Description
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,38 @@ def overlap(prediction: np.ndarray, reference: np.ndarray) -> Overlap:
     return Overlap(*(int(np.count_nonzero(mask)) for mask in (prediction & reference, prediction, reference)))
 
 
-def label_overlaps(prediction: np.ndarray, reference: np.ndarray) -> dict[str, Overlap]:
-    """Returns the overlaps of two label arrays: `{"liver": Overlap, "lesion": Overlap}`.
+def label_overlaps(
+    prediction: np.ndarray, reference: np.ndarray, description: Description = LITS
+) -> dict[str, Overlap]:
+    """Returns the overlaps of two label arrays, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
 
     Args:
-      prediction: labels `[x, y, z]` of the prediction, 0 background, 1 liver, 2 lesion.
-      reference: labels `[x, y, z]` of the reference.
+      prediction: labels of the prediction.
+      reference: labels of the reference, of the same shape.
+      description: the meaning of the labels. Voxels with its ignore label in the reference do not count.
     """
-    return {name: overlap(mask(prediction), mask(reference)) for name, mask in MASKS.items()}
+    pair = scored_labels(prediction, reference, description)
+    return {name: overlap(*(description.mask(name, labels) for labels in pair)) for name in description.masks}
+
+
+def scored_labels(
+    prediction: np.ndarray, reference: np.ndarray, description: Description
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns prediction and reference with background at the voxels that the reference excludes from scoring.
+
+    Args:
+      prediction: labels of the prediction.
+      reference: labels of the reference, of the same shape.
+      description: the meaning of the labels.
+
+    Returns:
+      The labels of the prediction and of the reference; the arguments themselves if no voxel is excluded.
+    """
+    excluded = reference == description.ignore if description.ignore is not None else None
+    if excluded is None or not excluded.any():
+        return prediction, reference
+    background = np.asarray(BACKGROUND, reference.dtype)
+    return tuple(np.where(excluded, background, labels) for labels in (prediction, reference))
 
 
 def mean(values: Iterable[float]) -> float:

@@ -1,16 +1,14 @@
 """Measures over all cases, as stored in `metrics.json`."""
 
-import dataclasses
 import math
 from collections.abc import Iterable
 
-from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
-from mtf_imaging.evaluation.scoring.overlap import MASKS, NOTHING, Overlap, mean
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
+from mtf_imaging.evaluation.scoring.measures import MEASURES, measures
+from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, mean
 
-DISTANCES = tuple(field.name for field in dataclasses.fields(SurfaceDistances))
-OVERLAPS = ("dice", "voe", "rvd")
 IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the threshold of the challenge comes first
 
 
@@ -18,8 +16,8 @@ def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
     """Returns the mean Dice over cases.
 
     Args:
-      cases: the overlaps of each case, `{"liver": Overlap, "lesion": Overlap}`.
-      mask: "liver" or "lesion".
+      cases: the overlaps of each case, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
+      mask: the name of the mask.
     """
     return mean(overlaps[mask].dice for overlaps in cases)
 
@@ -28,45 +26,41 @@ def dice_global(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
     """Returns the Dice of all cases combined: voxels are summed over cases first.
 
     Args:
-      cases: the overlaps of each case, `{"liver": Overlap, "lesion": Overlap}`.
-      mask: "liver" or "lesion".
+      cases: the overlaps of each case, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
+      mask: the name of the mask.
     """
     return sum((overlaps[mask] for overlaps in cases), NOTHING).dice
 
 
-def measures(overlap: Overlap, distances: SurfaceDistances | None) -> dict[str, float | None]:
-    """Returns `{"dice": ..., "voe": ..., "rvd": ..., "assd": ..., ...}` of two masks; undefined values are None."""
-    surface_measures = dataclasses.asdict(distances) if distances else dict.fromkeys(DISTANCES)
-    return {name: getattr(overlap, name) for name in OVERLAPS} | surface_measures
-
-
-def summarize(cases: list[CaseScore]) -> dict:
+def summarize(cases: list[CaseScore], description: Description = LITS) -> dict:
     """Computes means, counts and detection scores over cases.
 
+    Args:
+      cases: the scores of one or more cases.
+      description: the meaning of the labels, and the rules of the scores.
+
     Returns:
-      `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden": {...}}`. A
-      mean omits undefined values and is None if all values are undefined; `undefined` counts the omitted values.
+      For LiTS `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden":
+      {...}}`. For any labels an entry per mask, with "detected_lesions" and "detection" in the masks of lesions, and
+      "mean", the means of the Dice over the masks. A mean omits undefined values and is None if all values are
+      undefined; `undefined` counts the omitted values.
     """
     overlaps = [case.overlaps for case in cases]
+    rules = description.rules
     summary = {}
-    for mask in MASKS:
-        rows = [measures(case.overlaps[mask], case.distances[mask]) for case in cases]
+    for mask in description.masks:
+        rows = [measures(case.overlaps[mask], case.distances[mask], rules, case.voxel_ml) for case in cases]
         summary[mask] = {
             "dice_per_case": dice_per_case(overlaps, mask),
             "dice_global": dice_global(overlaps, mask),
-            **_means(rows, ("voe", "rvd", *DISTANCES)),
+            **_means(rows, MEASURES[rules][1:]),
         }
-    detected = [lesion for case in cases for lesion in case.detected]
-    rows = [measures(lesion.overlap, lesion.distances) for lesion in detected]
-    summary["detected_lesions"] = {"count": len(detected), **_means(rows, (*OVERLAPS, *DISTANCES))}
-    lesions = [lesion for case in cases for lesion in case.lesions]
-    summary["detection"] = {
-        name: detection(lesions, iou)
-        | {"by_size": {size: detection([x for x in lesions if x.size_bin == size], iou) for size in SIZE_BINS}}
-        for name, iou in IOUS.items()
-    }
-    summary["tumor_burden"] = tumor_burden(cases)
-    return summary
+    if rules == LITS_RULES:
+        return summary | _lesion_summary(cases, "lesion", rules) | {"tumor_burden": tumor_burden(cases)}
+    for mask in description.lesions:
+        summary[mask] |= _lesion_summary(cases, mask, rules)
+    names = ("dice_per_case", "dice_global")
+    return {"mean": {name: mean(summary[mask][name] for mask in description.masks) for name in names}, **summary}
 
 
 def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None]:
@@ -96,6 +90,25 @@ def tumor_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
         "rmse": math.sqrt(mean(error**2 for error in errors)) if errors else None,
         "max_error": max(map(abs, errors), default=None),
         "undefined": len(cases) - len(errors),
+    }
+
+
+def _lesion_summary(cases: list[CaseScore], mask: str, rules: str) -> dict:
+    """Returns the means over the detected lesions of a mask, and the detection of all of its lesions, also by size."""
+    pairs = [(case, lesion) for case in cases for lesion in case.lesions_by_mask[mask]]
+    rows = [
+        measures(lesion.overlap, lesion.distances, rules, case.voxel_ml)
+        for case, lesion in pairs
+        if lesion.is_detected(DETECTED)
+    ]
+    lesions = [lesion for _, lesion in pairs]
+    return {
+        "detected_lesions": {"count": len(rows), **_means(rows, MEASURES[rules])},
+        "detection": {
+            name: detection(lesions, iou)
+            | {"by_size": {size: detection([x for x in lesions if x.size_bin == size], iou) for size in SIZE_BINS}}
+            for name, iou in IOUS.items()
+        },
     }
 
 

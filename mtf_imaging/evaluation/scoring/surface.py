@@ -1,12 +1,14 @@
 """Distances in mm between the surfaces of two masks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage, spatial
 
-# The 18 neighbors that share a face or an edge. The challenge's scorer erodes masks with them.
-_NEIGHBORS = ndimage.generate_binary_structure(3, 2)
+# Neighbors share a face or an edge: 18 in a volume, 8 in a 2-D image. The challenge's scorer erodes masks with them.
+_CONNECTIVITY = 2
+_ROUNDING_MM = 1e-6  # bound on the rounding error of distances such as 3 * 0.1 - 2 * 0.1
 
 
 @dataclass(frozen=True)
@@ -18,16 +20,19 @@ class SurfaceDistances:
       rmsd: root mean square symmetric surface distance.
       mssd: maximum symmetric surface distance, the symmetric Hausdorff distance.
       hd95: the larger of the 95th percentiles of the two directions; not an official score.
+      surface_dice: the share of the points of both surfaces whose distance is at most the tolerance; None without a
+        tolerance.
     """
 
     assd: float
     rmsd: float
     mssd: float
     hd95: float
+    surface_dice: float | None = None
 
 
 def surface_distances(
-    prediction: np.ndarray, reference: np.ndarray, spacing: tuple[float, float, float]
+    prediction: np.ndarray, reference: np.ndarray, spacing: Sequence[float], tolerance: float | None = None
 ) -> SurfaceDistances | None:
     """Measures the distances between the surfaces of two masks.
 
@@ -36,9 +41,11 @@ def surface_distances(
     nearest point of the other surface.
 
     Args:
-      prediction: bool `[x, y, z]`.
-      reference: bool `[x, y, z]`.
+      prediction: bool `[x, y, z]`, or `[x, y]` for a 2-D image.
+      reference: bool of the same shape.
       spacing: voxel size in mm.
+      tolerance: the largest distance in mm that the surface Dice accepts, as in Nikolov et al. 2018
+        (arXiv:1809.04430), with points in place of surface areas; None skips the surface Dice.
 
     Returns:
       The distances, or None if a mask is empty.
@@ -53,16 +60,18 @@ def surface_distances(
         rmsd=float(np.sqrt(np.square(both).mean())),
         mssd=float(both.max()),
         hd95=float(max(np.percentile(there, 95), np.percentile(back, 95))),
+        surface_dice=None if tolerance is None else float((both <= tolerance + _ROUNDING_MM).mean()),
     )
 
 
-def surface_points(mask: np.ndarray, spacing: tuple[float, float, float]) -> np.ndarray:
-    """Returns the surface of a mask, float64 `[points, 3]` in mm from the first voxel of the array."""
+def surface_points(mask: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
+    """Returns the surface of a mask, float64 `[points, axes]` in mm from the first voxel of the array."""
     box = bounding_box(mask)
     if box is None:
-        return np.empty((0, 3))
+        return np.empty((0, mask.ndim))
     mask = mask[box]
-    border = mask & ~ndimage.binary_erosion(mask, _NEIGHBORS)
+    neighbors = ndimage.generate_binary_structure(mask.ndim, _CONNECTIVITY)
+    border = mask & ~ndimage.binary_erosion(mask, neighbors)
     return (np.argwhere(border) + [at.start for at in box]) * np.asarray(spacing, np.float64)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy import ndimage
 
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.scoring.surface import bounding_box
 
@@ -37,6 +38,16 @@ class Cleanup:
                     f"{name} = {getattr(self, name)!r} is neither True nor False. Fix: set it to one of these.",
                     settings=[name],
                 )
+
+    def check(self, description: Description) -> None:
+        """Raises ConfigError if a rule is chosen and the labels are not those of LiTS."""
+        chosen = [name for name in ("largest_liver", "lesions_in_liver") if getattr(self, name)]
+        if chosen and description.labels != LITS.labels:
+            raise ConfigError(
+                f"{chosen[0]} = True: this rule is for the labels {', '.join(LITS.labels)}, but the labels are "
+                f"{', '.join(description.labels)}. Fix: set it to False.",
+                settings=chosen,
+            )
 
     def __call__(self, labels: np.ndarray, spacing: tuple[float, float, float], path: Path) -> np.ndarray:
         """Applies the chosen rules and logs how many voxels each one removes.

@@ -8,11 +8,12 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_cases
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
+from mtf_imaging.data.modality import AIR_HU
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import Volume, read_geometry, read_volume, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import AIR_HU, NUM_CLASSES
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
@@ -23,7 +24,7 @@ from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 
-# image [x, y, z, channels=1] float32 in 0..1 -> class probabilities [x, y, z, classes]
+# image [x, y, z, channels=1] float32 in 0..1 -> probabilities [x, y, z, classes or regions]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 
 
@@ -33,6 +34,7 @@ def segment_volume(
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     cleanup: Cleanup = AS_FOUND,
+    description: Description = LITS,
 ) -> np.ndarray:
     """Segments one volume.
 
@@ -46,6 +48,7 @@ def segment_volume(
       predict_probabilities: the network.
       window: (low, high) in HU.
       cleanup: rules that the predicted labels must obey.
+      description: the labels or regions that the network predicts.
 
     Returns:
       Labels, uint8 `[x, y, z]` on the voxels of `volume.hu`.
@@ -57,7 +60,7 @@ def segment_volume(
     image = network_input(volume, sampling, window)
     probabilities = predict_probabilities(image)
     del image
-    labels = network_output(probabilities, volume.geometry, sampling, volume.path)
+    labels = network_output(probabilities, volume.geometry, sampling, volume.path, description)
     del probabilities
     return cleanup(labels, volume.geometry.spacing, volume.path)
 
@@ -70,14 +73,18 @@ def network_input(volume: Volume, sampling: Sampling, window: Window = DEFAULT_W
     return window_in_place(np.rint(hu, out=hu), window)[..., np.newaxis]
 
 
-def network_output(probabilities: np.ndarray, geometry: Geometry, sampling: Sampling, path: Path) -> np.ndarray:
+def network_output(
+    probabilities: np.ndarray, geometry: Geometry, sampling: Sampling, path: Path, description: Description = LITS
+) -> np.ndarray:
     """Converts the probabilities of the network to labels of a volume.
 
     Args:
-      probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type.
+      probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type; of the masks if the description
+        has regions.
       geometry: the geometry of the volume.
       sampling: the voxel grid of the network.
       path: path of the volume, for messages.
+      description: the labels or regions that the network predicts.
 
     Returns:
       Labels, uint8 `[x, y, z]` on the voxels of the volume.
@@ -87,10 +94,11 @@ def network_output(probabilities: np.ndarray, geometry: Geometry, sampling: Samp
       DataError: the probabilities contain NaN or infinity.
     """
     probabilities = np.asarray(probabilities)
-    if probabilities.shape != (*sampling.grid, NUM_CLASSES):
+    shape = (*sampling.grid, description.num_outputs)
+    if probabilities.shape != shape:
         raise ShapeError(
-            f"{path}: the network returned probabilities of shape {probabilities.shape}; {sampling} needs "
-            f"{(*sampling.grid, NUM_CLASSES)}. Fix: return one probability per class for every voxel."
+            f"{path}: the network returned probabilities of shape {probabilities.shape}; {sampling} needs {shape}. "
+            f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
         )
     # One plane at a time, because a mask of the whole array would be as large as the volume.
     if not all(np.isfinite(plane).all() for plane in probabilities):
@@ -98,7 +106,7 @@ def network_output(probabilities: np.ndarray, geometry: Geometry, sampling: Samp
             f"{path}: the network returned NaN or infinity. Fix: use a checkpoint from before the training diverged."
         )
     part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
-    return resample_to_labels(probabilities[part], back)
+    return resample_to_labels(probabilities[part], back, description)
 
 
 def predict_cases(
@@ -113,6 +121,7 @@ def predict_cases(
     submission: bool = False,
     known: SpacingTable = NO_TABLE,
     planned: list[tuple[Case, Path]] | None = None,
+    description: Description = LITS,
 ) -> list[Path]:
     """Segments one file or all volumes of a folder, each in its own geometry.
 
@@ -130,14 +139,16 @@ def predict_cases(
         `submission_names`.
       known: voxel sizes of files whose headers lack them.
       planned: the result of `plan_predictions` for these arguments; None calls `plan_predictions`.
+      description: the labels or regions that the network predicts.
 
     Returns:
       The paths of the written files.
 
     Raises:
       DataError: `plan_predictions` refuses the paths, or a volume cannot be read.
-      ConfigError: another process is writing to the output folder.
+      ConfigError: another process is writing to the output folder, or `cleanup` has rules of livers for other labels.
     """
+    cleanup.check(description)
     input_path, output_path = Path(input_path), Path(output_path)
     if planned is None:
         planned = plan_predictions(input_path, output_path, overwrite, submission, known)
@@ -146,7 +157,7 @@ def predict_cases(
     with writing_to(output_path) if is_folder else contextlib.nullcontext():
         for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
             with memory_named(case.volume):
-                _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup)
+                _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup, description)
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs
@@ -243,7 +254,7 @@ def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission:
     return outputs
 
 
-def _segment_file(path, known, output, sampling, predict_probabilities, window, cleanup):
+def _segment_file(path, known, output, sampling, predict_probabilities, window, cleanup, description):
     """Reads, segments and writes one case, and frees each large array before the next one is allocated."""
     volume = read_volume(path, known)
     geometry = volume.geometry
@@ -252,7 +263,7 @@ def _segment_file(path, known, output, sampling, predict_probabilities, window, 
     del volume
     probabilities = predict_probabilities(image)
     del image
-    labels = network_output(probabilities, geometry, sampling, path)
+    labels = network_output(probabilities, geometry, sampling, path, description)
     del probabilities
     write_labels(output, cleanup(labels, geometry.spacing, path), geometry)
 

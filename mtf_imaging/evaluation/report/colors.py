@@ -1,0 +1,47 @@
+"""The colors of masks in pictures and in the report."""
+
+from mtf_imaging.data.cases.description import LITS_RULES, Description
+
+# 12 colors that differ by at least 22 (CIE76) in normal vision, protanopia and deuteranopia. Each one is as far as
+# possible from all previous ones, so that a few masks contrast most. More masks repeat the colors.
+PALETTE = (
+    "#56b4e9",
+    "#e69f00",
+    "#5a2dff",
+    "#964b3c",
+    "#78ffd2",
+    "#874b78",
+    "#3c5ac3",
+    "#f09669",
+    "#a55a00",
+    "#00c3b4",
+    "#a5ff69",
+    "#4bf0ff",
+)
+_LITS_COLORS = {"liver": "#35d04f", "lesion": "#ff3b30"}
+
+
+def mask_colors(description: Description) -> dict[str, str]:
+    """Returns the color of each mask, such as "#56b4e9"."""
+    if description.rules == LITS_RULES:
+        return dict(_LITS_COLORS)
+    return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(description.masks)}
+
+
+def mask_classes(description: Description) -> dict[str, str]:
+    """Returns the CSS class of each mask: its name for LiTS, whose style is `report.css`, else mask1, mask2, ..."""
+    if description.rules == LITS_RULES:
+        return {name: name for name in description.masks}
+    return {name: f"mask{number}" for number, name in enumerate(description.masks, start=1)}
+
+
+def mask_style(description: Description) -> str:
+    """Returns the CSS rules that color the outlines of masks and hide those whose box is not checked."""
+    colors = mask_colors(description)
+    rules = []
+    for name, css_class in mask_classes(description).items():
+        width = 2.4 if name in description.lesions else 1.2
+        # The color of the mask overrides the color of reference or prediction, which differ by their dashes.
+        rules.append(f"path.{css_class} {{ stroke: {colors[name]}; stroke-width: {width}; }}\n")
+        rules.append(f".hide-{css_class} .outlines .{css_class} {{ display: none; }}\n")
+    return "".join(rules)

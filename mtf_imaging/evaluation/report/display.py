@@ -1,0 +1,44 @@
+"""The gray values of images in pictures."""
+
+import numpy as np
+
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.modality import is_ct
+
+DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
+_PERCENTILES = (0.5, 99.5)  # of other images; leaves out the few brightest voxels of vessels and artifacts
+_SAMPLE = 1 << 20  # about the number of voxels that determine the percentiles
+
+
+def shown_channel(image: np.ndarray) -> np.ndarray:
+    """Returns the channel of an image `[x, y, z]` or `[x, y, z, channels]` that pictures show, the first."""
+    return image[..., 0] if image.ndim == 4 else image
+
+
+def display_range(image: np.ndarray, description: Description) -> tuple[float, float]:
+    """Returns the values that pictures show as black and as white.
+
+    Args:
+      image: `[x, y, z]`, the first channel of an image.
+      description: the description of the channels.
+
+    Returns:
+      The abdominal window in HU for a CT, and percentiles of the values for any other image.
+    """
+    if shows_ct(description):
+        return DISPLAY_HU
+    step = max(1, round((image.size / _SAMPLE) ** (1 / image.ndim)))
+    sample = image[(slice(None, None, step),) * image.ndim]
+    low, high = (float(value) for value in np.percentile(sample, _PERCENTILES))
+    return low, high if high > low else low + 1.0
+
+
+def shows_ct(description: Description) -> bool:
+    """Returns whether pictures show a CT."""
+    return is_ct(description.channels[0])
+
+
+def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
+    """Returns the gray values, uint8, of an image whose values in `bounds` range from black to white."""
+    low, high = bounds
+    return np.rint((np.clip(image, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)

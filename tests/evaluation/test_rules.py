@@ -1,0 +1,155 @@
+"""The choice of the rules of scores, on the command line and from `dataset.json`, and faults of labels and settings."""
+
+import dataclasses
+import json
+import shutil
+
+import nibabel
+import numpy as np
+import pytest
+from absl import flags
+
+from mtf_imaging.cli.commands import score as command
+from mtf_imaging.cli.main import main
+from mtf_imaging.data.cases.dataset_json import write_description
+from mtf_imaging.data.cases.description import ANY_RULES, LITS, LITS_RULES, Description
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.pairs.rules import RULES, choose_description
+from mtf_imaging.evaluation.pairs.score import score_folders
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM
+from tests.evaluation.descriptions import ORGANS, REGIONS
+from tests.evaluation.test_report_any import AFFINE, CASES, SHAPE, labels_of, write_cases
+
+PANCREAS = Description(("CT",), {"pancreas": 1, "cancer": 2}, {"pancreas": (1,), "cancer": (2,)}, lesions=("cancer",))
+LIVER = Description(("CT",), {"liver": 1, "cancer": 2}, {"liver": (1,), "cancer": (2,)})
+
+
+def write_labels(folder, name, labels):
+    folder.mkdir(parents=True, exist_ok=True)
+    nibabel.save(nibabel.Nifti1Image(labels, AFFINE), folder / f"{name}.nii.gz")
+
+
+def words(folder, *more):
+    names = {"--reference_dir": "labelsTr", "--prediction_dir": "p", "--output_dir": "out"}
+    return [
+        "score",
+        *(str(word) for flag, name in names.items() for word in (flag, folder / name)),
+        "--workers=1",
+        *more,
+    ]
+
+
+def test_the_description_is_read_from_the_folder_or_the_one_above(tmp_path):
+    references = tmp_path / "labelsTr"
+    references.mkdir()
+    assert choose_description(references) == LITS
+    write_description(tmp_path, ORGANS, 1)
+    assert choose_description(references) == ORGANS
+    write_description(references, PANCREAS, 1)
+    assert choose_description(references) == PANCREAS
+    for path in (tmp_path, tmp_path / "dataset.json"):
+        assert choose_description(references, dataset_json=path) == ORGANS
+
+
+def test_rules(tmp_path):
+    assert choose_description(tmp_path, "lits") == LITS
+    assert choose_description(tmp_path, "any") == dataclasses.replace(LITS, rules=ANY_RULES)
+    write_description(tmp_path, LIVER, 1)
+    assert choose_description(tmp_path) == LITS
+    assert choose_description(tmp_path, "any").rules == ANY_RULES
+    fields = json.loads((tmp_path / "dataset.json").read_text()) | {"rules": "any"}
+    (tmp_path / "dataset.json").write_text(json.dumps(fields))
+    assert choose_description(tmp_path).masks == LIVER.masks
+    assert choose_description(tmp_path, "lits").rules == LITS_RULES
+    assert choose_description(tmp_path, "lits").masks == LITS.masks
+    with pytest.raises(ConfigError, match="rules = 'other': there are no such rules. Fix: use 'lits' or 'any'"):
+        choose_description(tmp_path, "other")
+
+
+@pytest.mark.parametrize("description", [ORGANS, REGIONS, PANCREAS])
+def test_the_rules_of_lits_are_refused_for_other_labels(tmp_path, description):
+    write_description(tmp_path, description, 1)
+    first = next(iter(description.labels))
+    message = rf"dataset\.json: the labels are 1 {first}, .*, but the rules 'lits' are for 1 liver, 2 lesion\. Fix: "
+    with pytest.raises(DataError, match=message):
+        choose_description(tmp_path, "lits")
+
+
+def test_a_dataset_json_that_is_missing_or_has_another_name(tmp_path):
+    with pytest.raises(DataError, match=r"dataset\.json: this file does not exist or describes no labels\. Fix: "):
+        choose_description(tmp_path, dataset_json=tmp_path)
+    (tmp_path / "labels.json").write_text("{}")
+    with pytest.raises(DataError, match=r"labels\.json: the description of a data set is named dataset\.json"):
+        choose_description(tmp_path, dataset_json=tmp_path / "labels.json")
+
+
+def test_a_label_with_the_name_of_another_key_is_refused(tmp_path):
+    write_description(tmp_path, Description(("CT",), {"mean": 1}, {"mean": (1,)}), 1)
+    with pytest.raises(DataError, match=r"a label is named 'mean', which is the name of another key of metrics\.json"):
+        choose_description(tmp_path)
+
+
+def test_the_command_scores_the_labels_of_dataset_json(tmp_path, capsys):
+    folder = write_cases(tmp_path / "data", CASES, ORGANS)
+    assert main(words(folder, "--surface_tolerance=2.5")) == 0
+    output = capsys.readouterr().out
+    assert "surface_dice: at 2.5 mm" in output
+    assert "report.html" in output
+    metrics = json.loads((folder / "out/metrics.json").read_text())
+    assert metrics["surface_tolerance_mm"] == 2.5
+    assert metrics["cases"]["scan_2"]["right kidney"]["dice"] == 0
+    shutil.move(folder / "dataset.json", tmp_path / "dataset.json")
+    first = (folder / "out/metrics.json").read_bytes()
+    assert main(words(folder, "--surface_tolerance=2.5", f"--dataset_json={tmp_path}/dataset.json")) == 0
+    assert (folder / "out/metrics.json").read_bytes() == first
+
+
+def test_workers_score_any_labels(tmp_path):
+    folder = write_cases(tmp_path, CASES, ORGANS)
+    scores = score_folders(folder / "labelsTr", folder / "p", folder / "out", workers=2, progress=False)
+    assert [score.key for score in scores] == ["scan_1", "scan_2", "scan_3", "scan_10"]
+
+
+@pytest.mark.parametrize("part", ["p", "labelsTr"])
+def test_labels_that_dataset_json_lacks_are_refused(tmp_path, part, capsys):
+    labels = labels_of(1, 2)
+    folder = write_cases(tmp_path, {"a": (labels, labels)}, ORGANS)
+    write_labels(folder / part, "a", np.where(labels == 2, 7, labels).astype(np.uint8))
+    assert main(words(folder)) == 1
+    error = capsys.readouterr().err
+    assert (
+        f"{part}/a.nii.gz: has labels that dataset.json lacks: 7. The labels of dataset.json are 0 background, "
+        in error
+    )
+    assert "Traceback" not in error
+
+
+def test_faults_of_flags(tmp_path, capsys):
+    folder = write_cases(tmp_path, {"a": (labels_of(1), labels_of(1))}, ORGANS)
+    assert main(words(folder, "--rules=lits")) == 1
+    assert "but the rules 'lits' are for 1 liver, 2 lesion" in capsys.readouterr().err
+    assert main(words(folder, "--surface_tolerance=0")) == 1
+    error = capsys.readouterr().err
+    assert "surface_tolerance = 0: the tolerance of the surface Dice is not a positive number of mm." in error
+    assert "On the command line: --surface_tolerance." in error
+    assert not (folder / "out").exists()
+
+
+def test_the_flags_agree_with_the_code():
+    values = flags.FlagValues()
+    command.define_flags(values)
+    assert tuple(values["rules"].parser.enum_values) == RULES
+    assert values["surface_tolerance"].default == TOLERANCE_MM
+
+
+def test_lits_with_the_rules_of_any_labels(tmp_path):
+    labels = np.zeros(SHAPE, np.uint8)
+    labels[4:16, 4:16, 3:9], labels[6:10, 6:10, 4:7] = 1, 2
+    for name in ("r", "p"):
+        write_labels(tmp_path / name, "segmentation-1", labels)
+    (score,) = score_folders(tmp_path / "r", tmp_path / "p", tmp_path / "o", 1, progress=False, rules="any")
+    assert score.overlaps.keys() == {"liver", "lesion"}
+    metrics = json.loads((tmp_path / "o/metrics.json").read_text())
+    assert metrics["liver"]["surface_dice"] == 1.0
+    assert metrics["lesion"]["detection"]["iou_above_0.5"]["f1"] == 1.0
+    assert "official" not in metrics
