@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,9 +19,11 @@ from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read_splits
+from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.jobs.agreement import check_agreement
+from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
@@ -40,7 +41,6 @@ from mtf_imaging.training.step import TrainingStep
 from mtf_imaging.training.task import Task
 
 STOPPED = "stopped while no network was training. Start cross_validate again to continue."
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the default `repr` of an object
 
 
 def cross_validate(
@@ -131,7 +131,7 @@ def cross_validate(
     optimizer = optimizer or Adam()
     runs = FoldRuns(output_dir)
     settings = {"task": task, "data": data.data_set, "optimizer": optimizer, "num_steps": num_steps, "dtype": dtype}
-    settings |= {"batch_size": batch_size, "micro_batches": micro_batches, "seed": seed, "resolution": resolution}
+    settings |= {"batch_size": batch_size, "micro_batches": micro_batches, "seed": seed}
     settings |= {"window": tuple(window), "cleanup": cleanup, "flips": tuple(flips)}
     with contextlib.ExitStack() as stack:
         if handle_signals:
@@ -140,13 +140,13 @@ def cross_validate(
         for name, value in {"num_steps": num_steps, "batch_size": batch_size, "micro_batches": micro_batches}.items():
             check_count(name, value)
         group = devices.join()
-        check_agreement(group, folds=folds, output_dir=str(output_dir), **settings)
+        check_agreement(group, folds=folds, output_dir=str(output_dir), resolution=resolution, **settings)
         say = functools.partial(print, flush=True) if progress and group.is_first else lambda text: None
 
         manifest = open_records(data.data_dir)
-        splits = resolve_splits(data, manifest, runs)
+        sizes, splits = data.sizes(resolution), resolve_splits(data, manifest, runs)
         selected = _selected(folds, len(splits))
-        texts = {name: _ADDRESS.sub("", repr(value)) for name, value in settings.items()}
+        texts = {name: as_text(value) for name, value in settings.items()} | {"resolution": format_grid(sizes)}
         runs.check(texts, splits, manifest)
         cases = {fold: held_out_cases(input_dir, runs, fold, splits[fold], manifest, known) for fold in selected}
         group.first(lambda: runs.begin(texts, splits, manifest))
@@ -155,7 +155,6 @@ def cross_validate(
         if skipped := [fold for fold in selected if fold in finished]:
             say(f"Already finished: {fold_names(skipped)}.")
         if layout == AUTO and todo:
-            sizes = data.sizes(resolution)
             step = TrainingStep(task, optimizer, sizes, batch_size, micro_batches, dtype, seed)
             layout = choose_layout(step, devices, group)
 
