@@ -43,11 +43,14 @@ def trained_network(
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: an axis or the dtype is unknown.
     """
-    from mtf_imaging.training.prediction import predictors  # imported here because it imports TensorFlow
+    from mtf_imaging.training.prediction import predictor, predictors  # imported here because it imports TensorFlow
 
     check_choice("dtype", dtype, DTYPES)
     check_flips(tuple(flips))
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
     model_dirs = [model_dir] if isinstance(model_dir, str | Path) else model_dir
-    networks = predictors(task=task, sizes=sizes, model_dirs=model_dirs, checkpoint=checkpoint, **options)
+    options |= {"task": task, "sizes": sizes, "checkpoint": checkpoint}
+    if len(model_dirs) == 1:
+        return over_flips(predictor(model_dir=model_dirs[0], **options), tuple(flips))
+    networks = predictors(model_dirs=model_dirs, **options)
     return over_networks([over_flips(network, tuple(flips)) for network in networks])

@@ -1,4 +1,4 @@
-"""Cross-validation: every case is scored once by the network that has not seen it; resuming, refusals, and ensembles."""
+"""Cross-validation: each case is scored once, by the network that has not seen it; resuming, refusals, ensembles."""
 
 import csv
 import json
@@ -14,18 +14,19 @@ import mtf_imaging as mi
 from mtf_imaging.data.nifti.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
-from mtf_imaging.evaluation.pairs import score_pairs
 from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.evaluation.segment.predict import network_input, network_output
 from mtf_imaging.jobs import cross_validating, pooling
 from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from tests.jobs.launched import GIN, launch
 
 FOLDS, STEPS = 3, 3
-SPLIT = mi.Layout.parse("rows:2", "x:rows")
+ONE, SPLIT = mi.Layout(), mi.Layout.parse("rows:2", "x:rows")
+SAMPLING = parse_sampling("8", "")
 
 
 def write_cases(folder, number=5):
@@ -69,7 +70,7 @@ def folder(tmp_path_factory):
         if (folder / "cv/fold_1/ckpt-1.index").is_file():
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(mi.Interrupted, match="SIGTERM: stopped after 2 steps; last checkpoint: .*fold_1/ckpt-2"):
+    with pytest.raises(mi.Interrupted, match=r"SIGTERM: stopped after 2 steps; last checkpoint: .*fold_1/ckpt-2"):
         mi.jobs.cross_validate(**arguments(folder, stop=ask, handle_signals=True))
     assert not (folder / "cv/metrics.json").exists()
     before = states(folder / "cv/fold_0")
@@ -226,46 +227,49 @@ def test_a_case_in_two_folds_is_refused(folder, tmp_path):
 def test_a_signal_during_an_evaluation_ends_the_job_at_once(folder, tmp_path, monkeypatch, number, kind):
     shutil.copytree(folder / "cv", tmp_path / "cv")
     shutil.rmtree(tmp_path / "cv/fold_2/evaluation")
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     reached = []
 
-    def score(*arguments, **options):
+    def evaluate(**options):
         signal.raise_signal(number)
         reached.append("the next line")
 
-    with monkeypatch.context() as patches:
-        patches.setattr(score_pairs, "score_pair", score)
-        patches.setattr("mtf_imaging.evaluation.evaluate.segment_volume", score)
-        with pytest.raises(kind, match="stopped while no network was training"):
-            mi.jobs.cross_validate(**arguments(folder, output_dir=tmp_path / "cv", handle_signals=True))
+    monkeypatch.setattr(cross_validating, "train", lambda **options: {})
+    monkeypatch.setattr(cross_validating, "evaluate", evaluate)
+    with pytest.raises(kind, match="stopped while no network was training"):
+        mi.jobs.cross_validate(**arguments(folder, output_dir=tmp_path / "cv", handle_signals=True))
     signal.signal(signal.SIGINT, before)
     assert not reached
     assert FoldRuns(tmp_path / "cv").finished(FOLDS) == [0, 1]
 
 
-def by_hand(folder, number, flips=(), layout=SPLIT):
-    """Returns the labels of a case from the mean of the probabilities of all folds, and these probabilities."""
-    volume, sampling = read_volume(folder / f"cases/volume-{number}.nii"), parse_sampling("8", "")
-    image = network_input(volume, sampling)
-    options = {"task": task(), "sizes": sampling.grid, "layout": layout}
+def by_hand(folder, number, flips=(), layout=ONE):
+    """Returns the labels of a case from the mean of the probabilities of all folds, this mean, and single labels."""
+    volume = read_volume(folder / f"cases/volume-{number}.nii")
+    image = network_input(volume, SAMPLING)
+    options = {"task": task(), "sizes": SAMPLING.grid, "layout": layout}
     networks = [predictor(model_dir=folder / f"cv/fold_{fold}", **options) for fold in range(FOLDS)]
     probabilities = np.stack([over_flips(network, flips)(image) for network in networks])
-    return network_output(probabilities.mean(axis=0), volume.geometry, sampling, volume.path), probabilities
+    assert np.ptp(probabilities, axis=0).max() > 1e-3  # the folds are different networks
+    mean = probabilities.mean(axis=0)
+    labels = [network_output(one, volume.geometry, SAMPLING, volume.path) for one in (mean, *probabilities)]
+    return labels[0], mean, labels[1:]
 
 
-@pytest.mark.parametrize(("flips", "layout"), [((), mi.Layout()), (("x", "z"), SPLIT)])
+@pytest.mark.parametrize(("flips", "layout"), [((), ONE), (("x", "z"), SPLIT)])
 def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, tmp_path, flips, layout):
+    expected, mean, single = by_hand(folder, 3, flips, layout)
+    volume = read_volume(folder / "cases/volume-3.nii")
+    runs = [folder / f"cv/fold_{fold}" for fold in range(FOLDS)]
+    options = {"layout": layout, "mesh_impl": "auto", "dtype": "float32", "progress": False}
+    network = trained_network(task(), SAMPLING.grid, runs, "last", flips, **options)
+    for _ in range(2):  # the weights of the first fold come back for the next case
+        np.testing.assert_array_equal(network(network_input(volume, SAMPLING)), mean)
     shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False}
     written = mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out", flips=flips, layout=layout)
-    differ = False
-    for number in (0, 3):
-        expected, probabilities = by_hand(folder, number, flips, layout)
-        volume = read_volume(folder / f"cases/volume-{number}.nii")
-        np.testing.assert_array_equal(read_labels(written[number], volume), expected)
-        assert np.ptp(probabilities, axis=0).max() > 1e-3
-        single = [network_output(one, volume.geometry, parse_sampling("8", ""), volume.path) for one in probabilities]
-        differ = differ or any((one != expected).any() for one in single)
-    assert differ  # so the test does not pass with a single fold
+    np.testing.assert_array_equal(read_labels(written[3], volume), expected)
+    if not flips:  # a single fold gives other labels
+        assert any((labels != expected).any() for labels in single)
 
 
 def test_an_ensemble_is_evaluated(folder, tmp_path):
@@ -274,7 +278,7 @@ def test_an_ensemble_is_evaluated(folder, tmp_path):
     assert len(scores) == 5
     volume = read_volume(folder / "cases/volume-2.nii")
     labels = read_labels(tmp_path / "scores/predictions/segmentation-2.nii.gz", volume)
-    np.testing.assert_array_equal(labels, by_hand(folder, 2, layout=mi.Layout())[0])
+    np.testing.assert_array_equal(labels, by_hand(folder, 2)[0])
     with pytest.raises(mi.ConfigError, match=r"fold 1: the other networks of the ensemble have trained on the cases"):
         mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "other", fold=1)
 
@@ -298,7 +302,9 @@ def test_folders_that_form_no_ensemble_are_refused(folder, tmp_path, caplog):
     assert "different numbers of steps (fold_0: 3, fold_1: 3, fold_2: 2)" in caplog.text
     facts = tmp_path / "cv/fold_1/run.json"
     facts.write_text(facts.read_text().replace("x:8,y:8,z:8", "x:8,y:8,z:10"))
-    with pytest.raises(mi.ConfigError, match=r"fold_1: was trained with resolution x:8,y:8,z:10, but .*fold_0 with x:8"):
+    with pytest.raises(
+        mi.ConfigError, match=r"fold_1: was trained with resolution x:8,y:8,z:10, but .*fold_0 with x:8"
+    ):
         predict()
     for each in (tmp_path / "cv/fold_1").glob("ckpt-*.index"):
         each.unlink()
