@@ -8,12 +8,25 @@ from mtf_imaging.errors import CheckpointError, DataError
 CONFIG = "config.gin"  # the saved configuration of the command line
 FACTS = "run.json"  # facts that depend on the data; see `jobs.run`
 TRAIN, EVAL, BEST = "train", "eval", "best"  # subfolders: events; scores and events; the best checkpoint
+_FOLD = "fold_"  # the folders of a cross-validation: fold_0, fold_1, ...
 _CHECKPOINT = re.compile(r"ckpt-\d+\.index")
 
 
 def is_run(folder: Path) -> bool:
     """Returns whether a folder holds the configuration or checkpoints of a run."""
     return any((folder / name).is_file() for name in (CONFIG, FACTS)) or _has_checkpoint(folder)
+
+
+def fold_folder(output_dir: str | Path, fold: int) -> Path:
+    """Returns the folder of the run of one fold of a cross-validation."""
+    return Path(output_dir) / f"{_FOLD}{fold}"
+
+
+def fold_folders(output_dir: str | Path) -> dict[int, Path]:
+    """Returns the folders of the runs of a cross-validation by the number of their fold, in ascending order."""
+    folders = (path for path in Path(output_dir).glob(f"{_FOLD}*") if path.is_dir())
+    numbered = {path.name.removeprefix(_FOLD): path for path in folders}
+    return {int(number): numbered[number] for number in sorted(filter(str.isdecimal, numbered), key=int)}
 
 
 def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mtf_imaging.jobs.benching import bench
     from mtf_imaging.jobs.converting import convert
+    from mtf_imaging.jobs.cross_validating import cross_validate
     from mtf_imaging.jobs.data import TrainingData
     from mtf_imaging.jobs.devices import Devices
     from mtf_imaging.jobs.evaluating import evaluate
@@ -31,6 +32,7 @@ _MODULES = {
     "TrainingData": "data",
     "bench": "benching",
     "convert": "converting",
+    "cross_validate": "cross_validating",
     "evaluate": "evaluating",
     "explain": "explaining",
     "largest_cube": "searching",
@@ -46,6 +48,7 @@ __all__ = [
     "TrainingData",
     "bench",
     "convert",
+    "cross_validate",
     "evaluate",
     "explain",
     "largest_cube",

@@ -15,6 +15,7 @@ from mtf_imaging.evaluation.segment.predict import run_network
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.ensembles import check_no_fold, ensemble_runs
 from mtf_imaging.jobs.folds import held_out_keys
 from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
@@ -31,6 +32,7 @@ def evaluate(
     input_dir: str | Path,
     output_dir: str | Path,
     checkpoint: str = "last",
+    ensemble: bool = False,
     layout: Layout = ONE_PROCESSOR,
     devices: Devices | None = None,
     resolution: Resolution | None = None,
@@ -60,6 +62,8 @@ def evaluate(
       input_dir: the folder of labeled cases.
       output_dir: the folder to write to.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
+      ensemble: whether `model_dir` is the output folder of `cross_validate`. The probabilities of its folds are then
+        averaged on the grid of the network. More folds take more time, but no more memory of the devices.
       layout: the mesh of processors and the dimensions to split over it. A rule for `batch` is dropped.
       devices: the devices that compute; None for the devices of this process.
       resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
@@ -83,14 +87,17 @@ def evaluate(
       ConfigError, DataError, LayoutError: an argument or a folder is invalid.
     """
     known = read_spacing_table(spacing_table)
-    weights_folder(model_dir, checkpoint)
+    runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
+    weights_folder(runs[0], checkpoint)
     if cases is None:
+        check_no_fold(ensemble, fold)
         only = held_out_keys(fold, splits_file, model_dir)
         cases = cases_to_evaluate(input_dir, output_dir, only, known)
-    sampling = sampling_of_run(model_dir, resolution, spacing)
+    sampling = sampling_of_run(runs[0], resolution, spacing)
     devices = devices or Devices()
+    agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
     with devices.joined(layout) as group:
-        check_same_cases(group, cases, task, model_dir=str(model_dir), checkpoint=checkpoint, dtype=dtype, flips=flips)
+        check_same_cases(group, cases, task, **agreed)
         progress = progress and group.is_first
         options: dict[str, Any] = {
             "layout": layout,
@@ -98,7 +105,7 @@ def evaluate(
             "dtype": dtype,
             "progress": progress,
         }
-        network = trained_network(task, sampling.grid, model_dir, checkpoint, flips, **options)
+        network = trained_network(task, sampling.grid, runs, checkpoint, flips, **options)
         if not group.is_first:
             run_network(cases, sampling, network, window, known)
             return []

@@ -21,7 +21,7 @@ from mtf_imaging.jobs.run import read_facts
 if TYPE_CHECKING:
     from mtf_imaging.jobs.data import TrainingData  # imports TensorFlow, which evaluate imports later
 
-_NUM_FOLDS = 5
+NUM_FOLDS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
                 ["num_folds", "splits_file"],
             )
     else:
-        splits = make_splits(keys, data.num_folds or _NUM_FOLDS, data.split_seed)
+        splits = make_splits(keys, data.num_folds or NUM_FOLDS, data.split_seed)
     fold = pick_fold(splits, number, path or "fold")
     check_cases(fold, keys, path or "fold", data.data_dir)
     facts = read_facts(model_dir)

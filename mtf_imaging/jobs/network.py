@@ -1,9 +1,10 @@
-"""The trained network of a run, as a function of an image."""
+"""The trained network of a run, or the networks of a cross-validation, as a function of an image."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
 from mtf_imaging.jobs.settings import DTYPES, check_choice
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def trained_network(
     task: "Task",
     sizes: tuple[int, ...],
-    model_dir: str | Path,
+    model_dir: str | Path | Sequence[Path],
     checkpoint: str,
     flips: Sequence[str],
     *,
@@ -25,12 +26,12 @@ def trained_network(
     dtype: str,
     progress: bool,
 ) -> PredictProbabilities:
-    """Builds the network with the weights of a run; its probabilities are averaged over flips.
+    """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
     Args:
       task: the network that the run trained.
       sizes: voxels of the network's input along each spatial dimension.
-      model_dir: the folder of the run.
+      model_dir: the folder of the run, or the folders of the runs of an ensemble.
       checkpoint: "last" or "best".
       flips: axes to flip; probabilities are averaged over all combinations of flips.
       layout: the layout.
@@ -42,11 +43,14 @@ def trained_network(
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: an axis or the dtype is unknown.
     """
-    from mtf_imaging.training.prediction import predictor  # imported here because it imports TensorFlow
+    from mtf_imaging.training.prediction import predictor, predictors  # imported here because it imports TensorFlow
 
     check_choice("dtype", dtype, DTYPES)
     check_flips(tuple(flips))
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
-    return over_flips(
-        predictor(task=task, sizes=sizes, model_dir=model_dir, checkpoint=checkpoint, **options), tuple(flips)
-    )
+    model_dirs = [model_dir] if isinstance(model_dir, str | Path) else model_dir
+    options |= {"task": task, "sizes": sizes, "checkpoint": checkpoint}
+    if len(model_dirs) == 1:
+        return over_flips(predictor(model_dir=model_dirs[0], **options), tuple(flips))
+    networks = predictors(model_dirs=model_dirs, **options)
+    return over_networks([over_flips(network, tuple(flips)) for network in networks])

@@ -28,9 +28,13 @@ class StopSignals:
 
     The block raises `Interrupted`, or `KeyboardInterrupt` for Ctrl-C. Python delivers signals only to the main thread,
     so the class has no effect in other threads.
+
+    Args:
+      stopped: what the message of `Interrupted` says about a signal before the first call of `reason`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stopped: str = "stopped before the first step. Run the same command to start again.") -> None:
+        self._stopped = stopped
         self._signal: tuple[str, float] | None = None  # (name, time of arrival)
         self._is_asked = False
         self._before: dict[int, Any] = {}
@@ -54,9 +58,7 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._signal is not None and kind is _Stop:
-            error = Interrupted(
-                f"{self._signal[0]}: stopped before the first step. Run the same command to start again."
-            )
+            error = Interrupted(f"{self._signal[0]}: {self._stopped}")
         elif not isinstance(error, Interrupted):
             return
         if self._signal and self._signal[0] == _NAMES["SIGINT"]:

@@ -49,12 +49,97 @@ def predictor(
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
     """
-    folder = weights_folder(model_dir, checkpoint)
+    (predict,) = predictors(
+        task=task,
+        sizes=sizes,
+        model_dirs=[model_dir],
+        checkpoint=checkpoint,
+        dtype=dtype,
+        layout=Layout.of(layout, mesh_shape),
+        mesh_impl=mesh_impl,
+        progress=progress,
+    )
+    return predict
+
+
+def predictors(
+    *,
+    task: Task,
+    sizes: Sequence[int],
+    model_dirs: Sequence[str | Path],
+    checkpoint: str = "last",
+    dtype: str = "float32",
+    layout: Layout = ONE_PROCESSOR,
+    mesh_impl: str = "auto",
+    progress: bool = False,
+) -> list[Predict]:
+    """Builds one network for several runs of the same task, such as the folds of a cross-validation.
+
+    All functions share one program, so the devices need memory for one network, and the graph is built only once. The
+    weights of all runs are read once and stay in host memory; they are small compared with the activations. A function
+    copies its weights to the devices if another function was called before it. A run that is still training therefore
+    does not change the results.
+
+    Args:
+      task, sizes, checkpoint, dtype, layout, mesh_impl, progress: the same as in `predictor`.
+      model_dirs: the folders of one or more runs.
+
+    Returns:
+      A function for each run, as `predictor` returns it. They must not be called at the same time.
+
+    Raises:
+      CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
+    """
+    folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
     with building(_BUILDING, progress=progress):
-        program = _program(task, sizes, dtype, Layout.of(layout, mesh_shape), mesh_impl)
-    path = load_weights(folder, program)
-    _logger.info("restored the weights of step %d from %s", int(program.step), path)
-    return one_volume_at_a_time(program, progress)
+        program = _program(task, sizes, dtype, layout, mesh_impl)
+    weights = _Weights(program)
+    for folder in folders:
+        path = load_weights(folder, program)
+        _logger.info("restored the weights of step %d from %s", int(program.step), path)
+        if len(folders) > 1:
+            weights.keep()
+    predict = one_volume_at_a_time(program, progress)
+    if len(folders) == 1:
+        return [predict]
+    steps = [int(values[0]) for values in weights.kept]
+    if checkpoint == "last" and len(set(steps)) > 1:
+        numbers = ", ".join(f"{Path(folder).name}: {step}" for folder, step in zip(model_dirs, steps, strict=True))
+        _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
+    return [weights.before(number, predict) for number in range(len(folders))]
+
+
+class _Weights:
+    """Several sets of weights of one program in host memory, one of which is in its variables.
+
+    Args:
+      program: the program.
+
+    Attributes:
+      kept: the values of the step and of the variables of each set.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._variables = [program.step, *program.variables.values()]
+        self.kept: list[list[np.ndarray]] = []
+        self._current = -1
+
+    def keep(self) -> None:
+        """Adds the present weights of the program as another set."""
+        self._current = len(self.kept)
+        self.kept.append([variable.numpy() for variable in self._variables])
+
+    def before(self, number: int, predict: Predict) -> Predict:
+        """Returns a function that gives the program the weights of one set before it predicts."""
+
+        def predict_with(image: np.ndarray) -> np.ndarray:
+            if self._current != number:
+                for variable, value in zip(self._variables, self.kept[number], strict=True):
+                    variable.assign(value)
+                self._current = number
+            return predict(image)
+
+        return predict_with
 
 
 def predictor_of(

@@ -15,7 +15,7 @@ import importlib
 # No module imports TensorFlow before `run`, so the help and errors in the command line appear at once.
 GROUPS = {
     "Data": ("phantom", "convert"),
-    "Training": ("train", "study"),
+    "Training": ("train", "cross_validate", "study"),
     "Evaluation": ("evaluate", "predict", "score"),
     "Layouts": ("explain", "search", "bench"),
     "Clusters": ("serve", "launch"),
@@ -23,7 +23,7 @@ GROUPS = {
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 # Commands that run as several processes that compute together, and commands that any process may run.
-TOGETHER = ("train", "evaluate", "predict")
+TOGETHER = ("train", "cross_validate", "evaluate", "predict")
 ANYWHERE = ("serve", "launch", "parameters")
 
 

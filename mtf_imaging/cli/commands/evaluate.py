@@ -1,7 +1,5 @@
 """`mtf-imaging evaluate`: segments labeled cases and scores the segmentations."""
 
-from pathlib import Path
-
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
@@ -10,6 +8,7 @@ from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.records.splits import FILE
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
+from mtf_imaging.jobs.ensembles import check_no_fold
 from mtf_imaging.jobs.folds import held_out_keys
 
 SUMMARY = "segments labeled cases and scores the result: Dice tables, a report with pictures."
@@ -19,8 +18,14 @@ IDLE = {"batch_size": "evaluate segments one volume at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("model_dir", None, "Folder of the run, which train wrote.", flag_values=values)
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of the run, which train wrote; with --ensemble, of cross_validate.",
+        flag_values=values,
+    )
     setup_flags.define_checkpoint(values)
+    setup_flags.define_ensemble(values)
     flags.DEFINE_string("input_dir", None, "Folder of cases with their segmentations.", flag_values=values)
     flags.DEFINE_string(
         "output_dir", None, "Folder for metrics.json, report.html, pictures and predictions.", flag_values=values
@@ -44,9 +49,11 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> str:
     known = read_spacing_table(values.spacing_csv)
+    check_no_fold(values.ensemble, values.fold)
     only = held_out_keys(values.fold, values.splits_file, values.model_dir)
-    configuration = setup_flags.Configuration(values, Path(values.model_dir) / CONFIG, needs_job=True)
-    weights_folder(values.model_dir, values.checkpoint)
+    saved = setup_flags.saved_run(values)
+    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
+    weights_folder(saved, values.checkpoint)
     from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 
     cases = cases_to_evaluate(values.input_dir, values.output_dir, only, known)
@@ -62,6 +69,7 @@ def run(values: flags.FlagValues) -> str:
         input_dir=values.input_dir,
         output_dir=values.output_dir,
         checkpoint=values.checkpoint,
+        ensemble=values.ensemble,
         spacing_table=known,
         cases=cases,
     )

@@ -1,7 +1,5 @@
 """`mtf-imaging predict`: segments volumes with a trained network."""
 
-from pathlib import Path
-
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
@@ -17,8 +15,14 @@ IDLE = {"batch_size": "predict segments one volume at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("model_dir", None, "Folder of the run, which train wrote.", flag_values=values)
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of the run, which train wrote; with --ensemble, of cross_validate.",
+        flag_values=values,
+    )
     setup_flags.define_checkpoint(values)
+    setup_flags.define_ensemble(values)
     flags.DEFINE_string("input", None, "NIfTI volume, or folder of cases.", flag_values=values)
     flags.DEFINE_string("output", None, "Segmentation to write, or folder for the segmentations.", flag_values=values)
     flags.DEFINE_bool(
@@ -34,8 +38,9 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues) -> str | None:
     known = read_spacing_table(values.spacing_csv)
-    configuration = setup_flags.Configuration(values, Path(values.model_dir) / CONFIG, needs_job=True)
-    weights_folder(values.model_dir, values.checkpoint)
+    saved = setup_flags.saved_run(values)
+    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
+    weights_folder(saved, values.checkpoint)
     from mtf_imaging.evaluation.segment.predict import plan_predictions
 
     planned = plan_predictions(values.input, values.output, values.overwrite, values.submission, known)
@@ -51,6 +56,7 @@ def run(values: flags.FlagValues) -> str | None:
         input=values.input,
         output=values.output,
         checkpoint=values.checkpoint,
+        ensemble=values.ensemble,
         submission=values.submission,
         overwrite=values.overwrite,
         spacing_table=known,

@@ -1,5 +1,6 @@
 """Reads gin files without binding or importing anything, before TensorFlow is imported."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from tokenize import TokenError
@@ -14,7 +15,7 @@ class GinText(NamedTuple):
     """The contents of gin files and parameters.
 
     Attributes:
-      bound: {"name.parameter": value}; names omit the module `mtf_imaging`. A reference or macro is an `object`.
+      bound: {"name.parameter": value}; names omit the module `mtf_imaging`. A reference or macro is a `Named`.
       uses: "import" or "include" for each such statement.
     """
 
@@ -22,14 +23,29 @@ class GinText(NamedTuple):
     uses: list[str]
 
 
+class Named(NamedTuple):
+    """A reference or a macro as it is written, such as `@UNet3D()` or `%size`.
+
+    Attributes:
+      text: the text.
+      name: the name without scopes, modules and parentheses.
+    """
+
+    text: str
+    name: str
+
+    def __repr__(self):
+        return self.text
+
+
 class _NoReferences(config_parser.ParserDelegate):
-    """Replaces each reference and macro by a placeholder instead of looking it up."""
+    """Replaces each reference and macro by its name instead of looking it up."""
 
     def configurable_reference(self, scoped_configurable_name, evaluate):
-        return object()
+        return Named(f"@{scoped_configurable_name}{'()' * evaluate}", re.split(r"[/.]", scoped_configurable_name)[-1])
 
     def macro(self, macro_name):
-        return object()
+        return Named(f"%{macro_name}", macro_name)
 
 
 def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: bool = False) -> GinText:

@@ -2,10 +2,12 @@
 
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import gin
 
+from mtf_imaging.cli.config.gin_text import Named, read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
@@ -37,6 +39,55 @@ def check_task(config: str | Path) -> None:
             "Fix: give another --model_dir or the job of the run; if both tasks build the same network, write the new "
             f"job.task into {config.name}."
         )
+
+
+def check_same_network(runs: Sequence[Path]) -> None:
+    """Checks that the saved configurations of runs describe the same network and the same preparation of images.
+
+    Args:
+      runs: the folders of the runs of an ensemble. Runs without a saved configuration are not compared.
+
+    Raises:
+      ConfigError: a parameter of `job`, of its task or of the network differs.
+    """
+    configured = [(run, _network_parameters(run / CONFIG)) for run in runs if (run / CONFIG).is_file()]
+    for run, parameters in configured[1:]:
+        first, expected = configured[0]
+        for name in sorted({*parameters, *expected}):
+            own, other = (values.get(name, "its default") for values in (parameters, expected))
+            if own != other:
+                raise ConfigError(
+                    f"{run}: was trained with {name} = {own!r}, but {first} with {other!r}, so they are different "
+                    "networks. Fix: average only runs of one network, such as the folds of one cross_validate; remove "
+                    "the folders of the others."
+                )
+
+
+def _network_parameters(config: Path) -> dict[str, object]:
+    """Returns the parameters of `job` and of everything that it refers to, {"name.parameter": value}."""
+    try:
+        bound = read_gin_text([config]).bound
+    except SyntaxError as error:
+        raise ConfigError(f"{config}: not valid gin: {error}. Fix: restore the file that train wrote.") from error
+    by_name: dict[str, dict[str, object]] = {}
+    for key, value in bound.items():
+        name = re.split(r"[/.]", key)[-2]
+        by_name.setdefault(name, {})[key.rpartition(".")[2]] = value
+    reached, waiting = set(), ["job"]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += [ref.name for value in by_name.get(name, {}).values() for ref in _references(value)]
+    return {f"{name}.{key}": value for name in reached for key, value in by_name.get(name, {}).items()}
+
+
+def _references(value: object) -> list[Named]:
+    if isinstance(value, Named):
+        return [value]
+    if isinstance(value, dict):
+        value = [*value.values()]
+    return [ref for one in value for ref in _references(one)] if isinstance(value, list | tuple) else []
 
 
 def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup, layout: Layout) -> str:

@@ -15,6 +15,7 @@ from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.devices import AUTO, COMMUNICATION
+from mtf_imaging.jobs.ensembles import ensemble_runs
 from mtf_imaging.layout import MESH_IMPLS
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +69,26 @@ def define_checkpoint(values: flags.FlagValues) -> None:
     """Defines --checkpoint, for commands that use a trained network."""
     text = "Checkpoint to use: the last, or the best on the held-out cases of the training."
     flags.DEFINE_enum("checkpoint", "last", ["last", "best"], text, flag_values=values)
+
+
+def define_ensemble(values: flags.FlagValues) -> None:
+    """Defines --ensemble, for commands that use a trained network."""
+    text = "Average the probabilities of all folds in --model_dir, the output folder of cross_validate."
+    flags.DEFINE_bool("ensemble", False, text, flag_values=values)
+
+
+def saved_run(values: flags.FlagValues) -> Path:
+    """Returns the folder of the run that --model_dir names, or of the first fold with --ensemble.
+
+    Raises:
+      CheckpointError: a fold has no such checkpoint.
+      ConfigError: the folds do not form an ensemble.
+    """
+    if not values.ensemble:
+        return Path(values.model_dir)
+    runs = ensemble_runs(values.model_dir, values.checkpoint)
+    run_config.check_same_network(runs)
+    return runs[0]
 
 
 def define_spacing_csv(values: flags.FlagValues) -> None:

@@ -110,6 +110,15 @@ def after_train(values: flags.FlagValues, fold: int | None, is_records: bool) ->
     )
 
 
+def after_cross_validate(values: flags.FlagValues) -> str:
+    """Names the report and the command that segments new volumes with all folds."""
+    output_dir = _free(_beside(values.output_dir, "segmentations"))
+    predict = _line("predict", model_dir=values.output_dir, ensemble=True, input="volumes", output=output_dir)
+    return (
+        f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or segment new volumes with {predict}"
+    )
+
+
 def after_evaluate(values: flags.FlagValues) -> str:
     """Names the report and the command for the training curves."""
     return (

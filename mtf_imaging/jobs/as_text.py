@@ -1,0 +1,42 @@
+"""Settings of a job as text that is the same in every process, to compare them with those of an earlier call."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the default `repr` of an object
+_DEPTH = 8
+
+
+def as_text(value: Any, depth: int = 0) -> str:
+    """Returns the text of a value; an object without a `repr` of its own is described by its class and attributes.
+
+    >>> class Task:
+    ...     def __init__(self, network, rate):
+    ...         self.network, self._rate = network, rate
+    >>> as_text(Task(Task(None, 1), 0.5)), as_text({"b": (1,), "a": "x"})
+    ('Task(network=Task(network=None, rate=1), rate=0.5)', "{'a': 'x', 'b': (1)}")
+
+    Args:
+      value: the value.
+      depth: the number of objects that contain it; too deep a value, as in a cycle, becomes "...".
+    """
+    if depth > _DEPTH:
+        return "..."
+    if isinstance(value, dict):
+        return f"{{{', '.join(sorted(f'{key!r}: {as_text(one, depth + 1)}' for key, one in value.items()))}}}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(as_text(one, depth + 1) for one in value)})"
+    if isinstance(value, type) or not hasattr(value, "__dict__"):
+        return _ADDRESS.sub("", repr(value))
+    if dataclasses.is_dataclass(value):
+        return _called(value, ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)), depth)
+    if not any("__repr__" in vars(kind) for kind in type(value).__mro__[:-1]):
+        return _called(value, vars(value).items(), depth)
+    return _ADDRESS.sub("", repr(value))
+
+
+def _called(value: object, attributes: Iterable[tuple[str, Any]], depth: int) -> str:
+    parts = (f"{name.lstrip('_')}={as_text(one, depth + 1)}" for name, one in attributes)
+    return f"{type(value).__name__}({', '.join(parts)})"

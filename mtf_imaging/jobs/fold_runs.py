@@ -1,0 +1,200 @@
+"""The output folder of a cross-validation: its settings, its folds, and which of them are finished."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.data.records.manifest import Manifest
+from mtf_imaging.data.records.splits import FILE, Fold, read_splits, write_splits
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files import lock
+from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.run_folder import fold_folder, fold_folders
+
+SETTINGS = "cross_validation.json"
+_EVALUATION = "evaluation"
+_RESULTS = ("metrics.json", "metrics.csv", "report.html")
+_SHOWN = 60  # characters of a long value
+
+
+class FoldRuns:
+    """The output folder of a cross-validation.
+
+    It contains `cross_validation.json`, `splits_final.json`, and for each fold the folder of its run, `fold_0`,
+    `fold_1`, ..., with the scores of the held-out cases in `evaluation`.
+
+    Args:
+      output_dir: the folder.
+    """
+
+    def __init__(self, output_dir: str | Path) -> None:
+        self.path = Path(output_dir)
+        self.splits_file = self.path / FILE
+
+    def run(self, fold: int) -> Path:
+        """Returns the folder of the run of a fold."""
+        return fold_folder(self.path, fold)
+
+    def evaluation(self, fold: int) -> Path:
+        """Returns the folder of the scores of a fold."""
+        return self.run(fold) / _EVALUATION
+
+    def metrics(self, fold: int) -> dict[str, Any]:
+        """Returns the contents of `metrics.json` of a finished fold."""
+        return json.loads((self.evaluation(fold) / _RESULTS[0]).read_text())
+
+    def pooled(self) -> dict[str, Any]:
+        """Returns the contents of `metrics.json` of the pooled results."""
+        return json.loads((self.path / _RESULTS[0]).read_text())
+
+    def finished(self, number: int) -> list[int]:
+        """Returns the folds that are trained and scored.
+
+        Args:
+          number: the number of folds.
+        """
+        # The report is written last. Scores exist only after the last step, and the settings cannot change afterwards.
+        return [fold for fold in range(number) if _has_results(self.evaluation(fold))]
+
+    def check(self, settings: Mapping[str, str], splits: Sequence[Fold], manifest: Manifest) -> None:
+        """Checks that the folder is empty, or that its cross-validation began with these arguments.
+
+        Before the first fold has a folder, nothing depends on the settings, so they may still change.
+
+        Args:
+          settings: the settings that all folds share, by the name of the argument.
+          splits: the folds.
+          manifest: the manifest of the records.
+
+        Raises:
+          ConfigError: the folder contains a cross-validation with other settings, folds or cases, or other files.
+        """
+        saved = self._read()
+        if saved is not None:
+            if fold_folders(self.path):
+                self._compare(saved, settings, splits, _sources(manifest))
+            return
+        others = sorted(p.name for p in self.path.glob("*") if not is_partial(p) and p.name != lock.NAME)
+        if others:
+            raise ConfigError(
+                f"{self.path}: contains {others[0]} but no {SETTINGS}, so it is not the folder of a cross-validation. "
+                "Fix: give a new or empty folder as output_dir.",
+                ["output_dir"],
+            )
+
+    def begin(self, settings: Mapping[str, str], splits: Sequence[Fold], manifest: Manifest) -> None:
+        """Saves the settings, the folds and the cases before the first fold, after the same check as `check`."""
+        self.check(settings, splits, manifest)
+        if not fold_folders(self.path):
+            with writing_to(self.path):
+                write_splits(self.splits_file, splits)
+                self._write({"settings": dict(settings), "cases": _sources(manifest), "pooled": {}})
+
+    def read_splits(self) -> list[Fold] | None:
+        """Returns the folds of the cross-validation in this folder; None if no fold has begun."""
+        return read_splits(self.splits_file) if (self.path / SETTINGS).is_file() and fold_folders(self.path) else None
+
+    def is_pooled(self, folds: Sequence[int]) -> bool:
+        """Returns whether the pooled results exist and are those of these finished folds."""
+        saved = self._read() or {}
+        return _has_results(self.path) and saved.get("pooled") == self._digests(folds)
+
+    def save_pooled(self, folds: Sequence[int]) -> None:
+        """Notes that the pooled results are those of these finished folds."""
+        self._write((self._read() or {}) | {"pooled": self._digests(folds)})
+
+    def _digests(self, folds: Sequence[int]) -> dict[str, str]:
+        contents = {fold: (self.evaluation(fold) / _RESULTS[0]).read_bytes() for fold in folds}
+        return {str(fold): hashlib.sha256(content).hexdigest()[:16] for fold, content in contents.items()}
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self.path / SETTINGS
+        if not path.is_file():
+            return None
+        try:
+            saved = json.loads(path.read_text())
+            return {name: dict(saved[name]) for name in ("settings", "cases", "pooled")}
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}: this file is damaged ({error!r}). Fix: give another output_dir.", ["output_dir"]
+            ) from error
+
+    def _write(self, contents: dict[str, Any]) -> None:
+        write_bytes(self.path / SETTINGS, (json.dumps(contents, indent=1) + "\n").encode())
+
+    def _compare(
+        self, saved: dict[str, Any], settings: Mapping[str, str], splits: Sequence[Fold], sources: dict[str, str]
+    ) -> None:
+        """Raises ConfigError if a cross-validation with other settings, folds or cases is in the folder."""
+        fix = "or give another output_dir."
+        cases = saved["cases"]
+        if cases.keys() != sources.keys():
+            only = [[key for key in a if key not in b] for a, b in ((cases, sources), (sources, cases))]
+            faults = [f"has cases that the records lack ({_listed(only[0])})"] if only[0] else []
+            faults += [f"lacks cases of the records ({_listed(only[1])})"] if only[1] else []
+            raise ConfigError(
+                f"{self.path}: the cross-validation in this folder {' and '.join(faults)}. Fix: give its data_dir, "
+                + fix,
+                ["data_dir", "output_dir"],
+            )
+        changed = [key for key, digest in sources.items() if digest != cases[key]]
+        if changed:
+            raise ConfigError(
+                f"{self.path}: the cross-validation in this folder began with records that were made from other files "
+                f"of case {_listed(changed)}. Fix: give its data_dir, {fix}",
+                ["data_dir", "output_dir"],
+            )
+        before = read_splits(self.splits_file)
+        if [fold.digest for fold in before] != [fold.digest for fold in splits]:
+            numbers = (
+                f"it has {len(before)} folds, and {len(splits)} are given"
+                if len(before) != len(splits)
+                else "cases are in other folds"
+            )
+            raise ConfigError(
+                f"{self.path}: the cross-validation in this folder has other folds: {numbers}. Fix: leave num_folds "
+                f"and splits_file out, {fix}",
+                ["num_folds", "splits_file", "output_dir"],
+            )
+        for name in sorted({*settings, *saved["settings"]}):
+            old, new = (values.get(name, "None") for values in (saved["settings"], settings))
+            if old != new:
+                shown = _difference(old, new)
+                raise ConfigError(
+                    f"{self.path}: the cross-validation in this folder has {name} {shown[0]}, but {shown[1]} is given. "
+                    f"Fix: give the same {name}, {fix}",
+                    [name, "output_dir"],
+                )
+
+
+def _sources(manifest: Manifest) -> dict[str, str]:
+    """Returns the digest of the files of each case by its key."""
+    return {key: source.digest if source else "" for key, source in manifest.sources.items()}
+
+
+def _has_results(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in _RESULTS)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")
+
+
+def _difference(first: str, second: str) -> tuple[str, str]:
+    """Returns two values for a message; long ones are cut to the place where they differ.
+
+    >>> _difference("Net(filters=2, depth=3" + " " * 90 + ")", "Net(filters=2, depth=4)")
+    ('...depth=3', '...depth=4)')
+    """
+    if max(len(first), len(second)) <= _SHOWN:
+        return first, second
+    same = next(
+        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+    start = max((match.end() for match in re.finditer(r"[(,]\s*", first[:same])), default=0)
+    dots = "..." if start else ""
+    return tuple(f"{dots}{re.split(r',', text[start:])[0][:_SHOWN].strip()}" for text in (first, second))  # type: ignore[return-value]

@@ -1,0 +1,123 @@
+"""The pooled scores of a cross-validation: every case once, scored with the network that has not seen it."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.nifti.images import read_geometry
+from mtf_imaging.data.nifti.spacing_table import SpacingTable
+from mtf_imaging.data.records.manifest import Manifest
+from mtf_imaging.data.records.splits import Fold
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.evaluate import cases_to_evaluate
+from mtf_imaging.evaluation.fold_table import fold_table, write_fold_table
+from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.score import WORKER_BYTES
+from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.workers import default_workers, in_parallel
+from mtf_imaging.jobs.fold_runs import FoldRuns
+
+
+def held_out_cases(
+    input_dir: str | Path, runs: FoldRuns, fold: int, split: Fold, manifest: Manifest, known: SpacingTable
+) -> list[Case]:
+    """Returns the held-out cases of a fold, after checking that the records were made from them.
+
+    Raises:
+      DataError: the folder lacks a case, or a CT has another shape than the CT of its record.
+    """
+    cases = cases_to_evaluate(input_dir, runs.evaluation(fold), split.val, known)
+    for case in cases:
+        source = manifest.sources.get(case.key)
+        shape = read_geometry(case.volume, known).shape
+        if source is not None and tuple(source.shape) != tuple(shape):
+            raise DataError(
+                f"{case.volume}: this CT has {_product(shape)} voxels, but the record of case {case.key} was made from "
+                f"one with {_product(source.shape)}. Fix: give the folder that the records were converted from.",
+                ["input_dir", "data_dir"],
+            )
+    return cases
+
+
+def pool_folds(
+    runs: FoldRuns,
+    splits: Sequence[Fold],
+    input_dir: str | Path,
+    manifest: Manifest,
+    known: SpacingTable,
+    workers: int | None,
+    progress: bool,
+) -> dict[str, Any]:
+    """Scores the segmentations of all finished folds together, and prints the tables.
+
+    The stored segmentations are scored again, in parallel, because scores of earlier calls cannot be read back as a
+    whole. If no fold has been finished since the last time, the stored results are used.
+
+    Args:
+      runs: the folder of the cross-validation.
+      splits: all folds.
+      input_dir: the folder of the labeled cases.
+      manifest: the manifest of the records.
+      known: voxel sizes of files whose headers lack them.
+      workers: number of processes; None for one per core, or fewer if memory is short.
+      progress: whether to show a progress bar and print the tables.
+
+    Returns:
+      The contents of the pooled `metrics.json`.
+
+    Raises:
+      DataError: a case has changed, or the scores of a fold are those of other cases.
+      ConfigError: another process is writing to the folder.
+    """
+    folds = runs.finished(len(splits))
+    metrics = {fold: runs.metrics(fold) for fold in folds}
+    if not runs.is_pooled(folds):
+        with writing_to(runs.path):
+            pairs = []
+            for fold in folds:
+                _check_metrics(runs, fold, metrics[fold], splits[fold])
+                predictions = runs.evaluation(fold) / "predictions"
+                for case in held_out_cases(input_dir, runs, fold, splits[fold], manifest, known):
+                    assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
+                    pairs.append(Pair(case.key, predictions / case.prediction_name, case.labels, case.volume))
+            run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
+            if progress:
+                print("\nAll folds:", flush=True)
+            scored = score_pairs(pairs, len(pairs), run, "score", progress, known)
+            write_scores(runs.path, scored, progress)
+            write_fold_table(runs.path, metrics)
+            runs.save_pooled(folds)
+    pooled = runs.pooled()
+    if progress:
+        print(f"\n{fold_table(metrics, pooled)}\n\n{_coverage(folds, splits, pooled)}", flush=True)
+    return pooled
+
+
+def _check_metrics(runs: FoldRuns, fold: int, metrics: Mapping[str, Any], split: Fold) -> None:
+    """Raises DataError if the scores of a fold are not those of its held-out cases."""
+    if {*metrics["cases"]} != {*split.val}:
+        raise DataError(
+            f"{runs.evaluation(fold)}: contains the scores of cases {', '.join(metrics['cases'])}, but fold {fold} "
+            f"holds out {', '.join(split.val)}. Fix: delete this folder, then call cross_validate again.",
+        )
+
+
+def _coverage(folds: Sequence[int], splits: Sequence[Fold], pooled: Mapping[str, Any]) -> str:
+    held_out = sum(len(fold.val) for fold in splits)
+    if len(folds) == len(splits):
+        return f"Pooled over all {len(splits)} folds: each of {held_out} cases once."
+    missing = [fold for fold in range(len(splits)) if fold not in folds]
+    cases = f"{len(pooled['cases'])} of {held_out} cases"
+    return f"Pooled over {fold_names(folds)} only: {cases}. Not finished: {fold_names(missing)}."
+
+
+def fold_names(folds: Sequence[int]) -> str:
+    """Returns "fold 0", or "folds 0, 2"."""
+    return f"fold{'s' * (len(folds) > 1)} {', '.join(map(str, folds))}"
+
+
+def _product(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
