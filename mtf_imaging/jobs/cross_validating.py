@@ -166,7 +166,7 @@ def cross_validate(
         common: dict[str, Any] = {"task": task, "devices": devices, "dtype": dtype, "progress": progress}
         for fold in todo:
             say(
-                f"\nFold {fold} of 0 to {len(splits) - 1}: train on {_count(splits[fold].train)}, hold out "
+                f"\nFold {fold} (0 to {len(splits) - 1}): train on {_count(splits[fold].train)}, hold out "
                 f"{_count(splits[fold].val)}."
             )
             train(
