@@ -41,7 +41,7 @@ setup(
     install_requires=[
         "absl-py>=2.1,<3",
         "gin-config>=0.5,<0.6",
-        "matplotlib>=3.10.8,<4",  # also installs contourpy and pillow, which draw the overlays of the report
+        "matplotlib>=3.10.8,<4",  # also installs contourpy and pillow: overlays of the report, PNG and TIFF images
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",

@@ -15,6 +15,7 @@ from mtf_imaging.data.nifti.channels import Image
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.opening import open_file, same_place, why_lost, with_known_size
 from mtf_imaging.data.nifti.orientation import y_points_back
+from mtf_imaging.data.nifti.pictures import is_picture, write_picture
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.nifti.stored_values import StoredValues
 from mtf_imaging.data.nifti.voxel_values import hounsfield, warn_once
@@ -183,7 +184,7 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
     it is complete.
 
     Args:
-      path: a .nii or .nii.gz file to write or replace.
+      path: a .nii or .nii.gz file to write or replace; for a volume of one plane, also a .png, .tif or .tiff file.
       labels: uint8 `[x, y, z]` in canonical axes.
       geometry: geometry of the volume.
 
@@ -202,6 +203,10 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
     stored = geometry.to_stored(labels).astype(np.uint8, copy=False)
     if stored.size == np.prod(header.get_data_shape()):
         stored = stored.reshape(header.get_data_shape())
+    if is_picture(Path(path)):
+        with atomic_path(path) as temporary:
+            write_picture(temporary, stored)
+        return
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     with atomic_path(path) as temporary:
         nibabel.save(image_class(stored, geometry.file_affine, header), temporary)

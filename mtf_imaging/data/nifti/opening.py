@@ -8,6 +8,7 @@ import numpy as np
 
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.image_file import check_room, is_compressed, open_image
+from mtf_imaging.data.nifti.pictures import is_picture, open_picture
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.nifti.voxel_values import warn_once
 from mtf_imaging.errors import DataError
@@ -21,16 +22,20 @@ def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[niba
     """Reads the header of a file; the geometry is not corrected.
 
     Args:
-      path: a .nii or .nii.gz file.
+      path: a .nii, .nii.gz, .png, .tif or .tiff file.
       channels: the names of the channels that the file must have along its fourth axis; None for a single volume.
 
     Raises:
-      DataError: the file is missing, damaged, not NIfTI or has another number of channels, or its affine is singular or
-        not finite.
+      DataError: the file is missing, damaged, of another format or has another number of channels, or its affine is
+        singular or not finite.
     """
     with access_named(path):
         if not path.is_file():
             raise DataError(f"{path}: this file does not exist. Fix: check the path.")
+    if is_picture(path):
+        image = open_picture(path, len(channels or ()))
+        _check_shape(image.shape, path, channels)
+        return image, Geometry(image.header.copy(), image.affine)
     image = open_image(path)
     if is_compressed(path) != path.name.endswith(".gz"):
         is_plain = path.name.endswith(".gz")

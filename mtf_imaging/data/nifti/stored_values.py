@@ -19,10 +19,10 @@ _SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at a time
 
 @dataclass(frozen=True)
 class StoredValues:
-    """The stored numbers of one channel of a NIfTI file.
+    """The stored numbers of one channel of a file.
 
     Attributes:
-      image: an image of `[i, j, k]` or `[i, j, k, channels]`; its voxels have not been read.
+      image: an image of `[i, j, k]` or `[i, j, k, channels]`; its voxels have not been read, or are an array.
       path: path of the file, for messages.
       channel: number of the channel.
     """
@@ -49,11 +49,18 @@ class StoredValues:
     @property
     def scale(self) -> tuple[float, float]:
         """(slope, inter): a stored number stands for the value `slope * number + inter`."""
+        if self._is_array:
+            return 1.0, 0.0
         return float(self.image.dataobj.slope), float(self.image.dataobj.inter)
 
     @property
     def is_scaled(self) -> bool:
         return self.scale != (1.0, 0.0)
+
+    @property
+    def _is_array(self) -> bool:
+        """Whether the voxels are in memory, as those of a PNG file."""
+        return isinstance(self.image.dataobj, np.ndarray)
 
     @property
     def _is_last(self) -> bool:
@@ -66,6 +73,10 @@ class StoredValues:
         Raises:
           DataError: the file ends too early or is damaged. A wrong checksum is reported after the last slab.
         """
+        if self._is_array:
+            array = self.image.dataobj
+            yield slice(0, self.shape[2]), array if array.ndim == 3 else array[..., self.channel]
+            return
         in_plane, num_planes = self.shape[:2], self.shape[2]
         plane = int(np.prod(in_plane))
         planes = max(1, _SLAB_VOXELS // plane)

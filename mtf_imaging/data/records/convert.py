@@ -1,6 +1,7 @@
 """Converts a folder of NIfTI cases to records of one resolution and spacing."""
 
 import collections
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.cases.description import LITS_RULES, Description
+from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.nifti.voxel_values import any_label
 from mtf_imaging.data.records.conversion import Conversion, Converted, case_geometry
@@ -66,7 +68,8 @@ def convert(
       input_dir: folder of cases; see `find_cases`.
       output_dir: folder of the records; created if it does not exist.
       resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
-        spacing, it means the smallest box that covers every case, rounded up to multiples of 16.
+        spacing, it means the smallest box that covers every case, rounded up to multiples of 16. PNG and TIFF images
+        always have one voxel along z.
       spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the
         resolution. None means that each record spans the whole field of view of its volume.
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
@@ -90,6 +93,8 @@ def convert(
     fits_all = mm is not None and resolution is None
     sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
     description, cases = find_data_set(input_dir, description=description)
+    if sampling is not None and _is_flat(description):
+        sampling = dataclasses.replace(sampling, grid=(*sampling.grid[:2], 1))
     if progress and not is_plain_lits(description):
         print(_described(description))
     if fits_all:
@@ -132,6 +137,11 @@ def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> 
     return results
 
 
+def _is_flat(description: Description) -> bool:
+    """Returns whether the images are pictures, which are volumes of one plane."""
+    return format_by_ending(description.file_ending) is not NIFTI
+
+
 def _described(description: Description) -> str:
     """Returns the lines about the channels, labels and masks of a data set."""
     channels = (
@@ -155,6 +165,7 @@ def _sampling_of_all(
     """Returns the smallest box that covers every case, and a line that names the largest cases."""
     geometries = {case.key: case_geometry(case, known, description) for case in cases}
     box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
+    box = (*box[:2], 1) if _is_flat(description) else box
     sampling = Sampling(box, spacing)
     extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
     largest = []
