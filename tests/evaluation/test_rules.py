@@ -8,6 +8,7 @@ import nibabel
 import numpy as np
 import pytest
 from absl import flags
+from PIL import Image
 
 from mtf_imaging.cli.commands import score as command
 from mtf_imaging.cli.main import main
@@ -144,3 +145,22 @@ def test_lits_with_the_rules_of_any_labels(tmp_path):
     assert metrics["liver"]["surface_dice"] == 1.0
     assert metrics["lesion"]["detection"]["iou_above_0.5"]["f1"] == 1.0
     assert "official" not in metrics
+
+
+def test_2d_images_are_scored(tmp_path):
+    """A square of 8 x 8 pixels, predicted 9 pixels wide; a surface of one plane is a contour."""
+    description = Description(("rescale_0_1",), {"cell": 1}, {"cell": (1,)}, file_ending=".png")
+    reference, prediction = np.zeros((20, 16), np.uint8), np.zeros((20, 16), np.uint8)
+    reference[4:12, 4:12], prediction[4:12, 4:13] = 1, 1
+    for name, labels in (("labelsTr", reference), ("p", prediction)):
+        (tmp_path / name).mkdir()
+        Image.fromarray(labels).save(tmp_path / name / "a.png")
+    write_description(tmp_path, description, 1)
+    (score,) = score_folders(tmp_path / "labelsTr", tmp_path / "p", tmp_path / "out", 1, progress=False)
+    counts = score.overlaps["cell"]
+    assert (counts.intersection, counts.prediction, counts.reference) == (64, 72, 64)
+    # 1 pixel from the other surface are the 8 points of the moved side and, of that side of the reference, all 8 but the
+    # corners, which lie on other sides of the prediction.
+    assert score.distances["cell"].assd == pytest.approx((8 + 6) / (28 + 30))
+    page = (tmp_path / "out/report.html").read_text()
+    assert page.count("data-plane=") == 1
