@@ -283,20 +283,19 @@ def _nonzero(scale: float) -> float:
 
 
 def _mean_and_sd(flat: np.ndarray, nonzero: bool) -> tuple[float, float]:
-    slabs = [flat[start : start + _SLAB_VALUES] for start in range(0, flat.size, _SLAB_VALUES)]
-
-    def total(power: int, offset: float) -> float:
-        total = 0.0
-        for slab in slabs:
-            wanted = (slab[slab != 0] if nonzero else slab).astype(np.float64)
-            total += float(((wanted - offset) ** power).sum())
-        return total
-
     count = int(np.count_nonzero(flat)) if nonzero else flat.size
     if not count:
         return 0.0, 0.0
-    mean = total(1, 0.0) / count
-    return mean, math.sqrt(total(2, mean) / count)
+    slabs = [flat[start : start + _SLAB_VALUES] for start in range(0, flat.size, _SLAB_VALUES)]
+    mean = float(sum(slab.sum(dtype=np.float64) for slab in slabs)) / count  # zeros do not change the sum
+    squares = 0.0
+    for slab in slabs:
+        deviations = slab.astype(np.float64)
+        deviations -= mean
+        if nonzero:
+            deviations[slab == 0] = 0
+        squares += float(np.square(deviations, out=deviations).sum())
+    return mean, math.sqrt(squares / count)
 
 
 def _unknown(text: object) -> str:
