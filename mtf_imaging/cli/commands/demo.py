@@ -144,7 +144,7 @@ def report(out: Path) -> str:
         f"step {step:<10}{split[step]:16.12f} {single[step]:16.12f}" for step in sorted(split.keys() & single.keys())
     ]
     metrics = json.loads((out / "evaluation" / "metrics.json").read_text())
-    masks = [name for name, value in metrics.items() if isinstance(value, dict) and "dice_per_case" in value]
+    masks = [name for name in metrics if isinstance(metrics[name], dict) and "dice_global" in metrics[name]]
     width = max(8, *(2 + len(name) for name in masks))
     lines += ["", f"{'Dice of the held-out cases':28}" + "".join(f"{name:>{width}}" for name in masks)]
     lines += [_dice_row(f"case {key}", case, "dice", masks, width) for key, case in metrics["cases"].items()]
