@@ -159,8 +159,8 @@ def test_2d_images_are_scored(tmp_path):
     (score,) = score_folders(tmp_path / "labelsTr", tmp_path / "p", tmp_path / "out", 1, progress=False)
     counts = score.overlaps["cell"]
     assert (counts.intersection, counts.prediction, counts.reference) == (64, 72, 64)
-    # 1 pixel from the other surface are the 8 points of the moved side and, of that side of the reference, all 8 but
-    # the corners, which lie on other sides of the prediction.
+    # 1 pixel from the other surface are the 8 points of the moved side and, of that side of the reference, 6 points;
+    # its 2 corners lie on other sides of the prediction.
     assert score.distances["cell"].assd == pytest.approx((8 + 6) / (28 + 30))
     page = (tmp_path / "out/report.html").read_text()
     assert page.count("data-plane=") == 1
