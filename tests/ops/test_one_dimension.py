@@ -8,7 +8,7 @@ import mtf_imaging as mi
 from mtf_imaging.layout.windows import Window
 from tests.harness import Case, assert_all_pairs, check, pairwise
 from tests.ops import resizing
-from tests.ops.test_ops_equal_whole import CPUS, IMPLS, LAYOUTS, UNEVEN, product
+from tests.ops.test_ops_equal_whole import CPUS, LAYOUTS, UNEVEN, product
 
 SIZE = 12
 X = f"batch:2,x:{SIZE},channels:4"
