@@ -1,6 +1,6 @@
 """All Dice losses of a task, mixed with cross entropy.
 
-Values and gradients equal plain TensorFlow's, under every layout and in micro-batches.
+Values and gradients equal plain TensorFlow's, under several layouts and in micro-batches.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""All operations x layouts x meshes x dtypes: values and gradients equal TensorFlow's on the whole tensor."""
+"""All operations under all layouts, and on all meshes: values and gradients equal TensorFlow's on the whole tensor."""
 
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""A whole training step, with loss, dropout and optimizer, gives the same losses under every layout on every mesh.
+"""A whole training step, with loss, dropout and optimizer, gives the same losses under every layout and on every mesh.
 
 Optimizers amplify rounding errors. 20 steps in float64 therefore agree to 1e-9, and 20 steps of SGD in float32 to 1e-4.
 """
