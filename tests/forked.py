@@ -35,7 +35,9 @@ def run(module, *words, seconds=300, code=0, **options):
     process.join(seconds)
     actual = process.exitcode
     end(process)
-    assert actual == code, f"{module} {' '.join(map(str, words))}: {'no end' if actual is None else f'exit code {actual}'}"
+    assert actual == code, (
+        f"{module} {' '.join(map(str, words))}: {'no end' if actual is None else f'exit code {actual}'}"
+    )
 
 
 def end(process):
