@@ -5,14 +5,15 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.cases.description_fields import from_fields
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial, write_bytes
 from mtf_imaging.files.run_folder import CONFIG, FACTS
+
+if TYPE_CHECKING:  # imports NumPy, which takes longer than the help of a command may
+    from mtf_imaging.data.cases.description import Description
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +58,15 @@ def read_facts(model_dir: str | Path) -> Facts | None:
         raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error
 
 
-def description_of_run(model_dir: str | Path) -> Description:
+def description_of_run(model_dir: str | Path) -> "Description":
     """Returns the description of the data that a run was trained on, with the intensity schemes of the training.
 
     Raises:
       DataError: the file of facts is damaged.
     """
+    from mtf_imaging.data.cases.description import LITS
+    from mtf_imaging.data.cases.description_fields import from_fields
+
     facts = read_facts(model_dir)
     if facts is None or facts.description is None:
         return LITS
