@@ -1,0 +1,190 @@
+"""The finest spacing, the widest network and the largest batch that the devices hold, with their layout."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, batch_sizes
+from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spacing, coarser, is_flat
+from mtf_imaging.planner.cost.hardware import GIB, Hardware
+from mtf_imaging.planner.search.search import Found, Searched
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One training step that a plan considers.
+
+    Attributes:
+      grid: voxels along x, y and z.
+      filters: filters of the first level of the network.
+      batch_size: volumes in a step.
+    """
+
+    grid: Grid
+    filters: int
+    batch_size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """The step that the devices hold.
+
+    Attributes:
+      spacing, grid, batch_size, layout, recompute: the choices.
+      filters: filters of the first level of the network.
+      found: the layout with its costs.
+    """
+
+    spacing: Choice
+    grid: Choice
+    filters: int
+    batch_size: Choice
+    layout: Choice
+    recompute: Choice
+    found: Found
+
+
+Search = Callable[[Variant], Searched]
+Failures = list[tuple[Spacing, Variant, int]]  # spacing, step, bytes per device under the best layout
+
+
+def fit(
+    fingerprint: Fingerprint, search: Search, hardware: Hardware, num_devices: int, note: Callable[[str], None]
+) -> Fitted:
+    """Returns the first step that fits, from the finest spacing and the widest network down.
+
+    Args:
+      fingerprint: the data set.
+      search: ranks the layouts of a step.
+      hardware: the kind of device, for the available memory.
+      num_devices: number of devices.
+      note: is called with a line about each step that is tried.
+
+    Raises:
+      ConfigError: no step fits at up to four times the first spacing, or no layout keeps all devices busy.
+    """
+    available = hardware.memory * hardware.usable
+    first = choose_spacing(fingerprint)
+    failures: Failures = []
+    candidates = [
+        (spacing, choose_grid(fingerprint, spacing), filters)
+        for spacing in _spacings(first.value, is_flat(fingerprint))
+        for filters in FILTERS
+    ]
+    for spacing, grid, filters in candidates:
+        variant = Variant(grid.value, filters, 1)
+        is_last = (spacing, grid, filters) == candidates[-1]  # the message states what it needs
+        if _certainly_too_large(variant, failures, available) and not is_last:
+            continue
+        note(f"{format_spacing(spacing)} mm, {format_grid(grid.value)}, {filters} filters")
+        searched = search(variant)
+        if searched.best is not None:
+            found, batch = _largest_batch(searched.best, variant, len(fingerprint.cases), search, note)
+            return _fitted(first, spacing, grid, filters, batch, found, failures, available, num_devices)
+        if not searched.found:
+            raise _idle(searched, variant, num_devices)
+        failures.append((spacing, variant, min(found.plan.memory for found in searched.found)))
+    raise _too_large(failures, hardware, num_devices)
+
+
+def _spacings(first: Spacing, flat: bool) -> list[Spacing]:
+    """Returns the spacings to try, from the first to the coarsest."""
+    spacings, spacing = [], first
+    while all(mm <= COARSEST * least for mm, least in zip(spacing, first, strict=True)):
+        spacings.append(spacing)
+        spacing = coarser(spacing, flat)
+    return spacings
+
+
+def _certainly_too_large(variant: Variant, failures: Failures, available: float) -> bool:
+    """Returns whether a step would not fit even if its weights and halos shrank with the volume."""
+    volume = math.prod(variant.grid)
+    return any(
+        other.filters == variant.filters and memory * volume / math.prod(other.grid) > available
+        for _, other, memory in failures
+    )
+
+
+def _largest_batch(
+    alone: Found, variant: Variant, num_cases: int, search: Search, note: Callable[[str], None]
+) -> tuple[Found, Choice]:
+    """Returns the layout and the size of the largest batch that fits without recomputation."""
+    most = batch_sizes(num_cases)[0]
+    if most > 1 and alone.recompute:
+        return alone, Choice(1, "even one volume fits only with recomputed activations")
+    for size in batch_sizes(num_cases)[:-1]:
+        note(f"batch of {size}")
+        best = search(dataclasses.replace(variant, batch_size=size)).best
+        if best is not None and not best.recompute:
+            limit = f"the most for {num_cases} cases: 5% of them ({NNUNET}), but at least 2 and at most {MOST}"
+            limit = limit if size == most else "a larger batch does not fit"
+            return best, Choice(size, limit)
+    larger = "a larger batch does not fit; a whole volume has more voxels than a batch of patches"
+    return alone, Choice(1, larger if most > 1 else "there is one case")
+
+
+def _fitted(
+    first: Choice,
+    spacing: Spacing,
+    grid: Choice,
+    filters: int,
+    batch: Choice,
+    found: Found,
+    failures: Failures,
+    available: float,
+    num_devices: int,
+) -> Fitted:
+    why = first.reason
+    if spacing != first.value:
+        _, variant, memory = failures[0]
+        why = (
+            f"coarser than {format_spacing(first.value)} mm ({why}): there, a step on {format_grid(variant.grid)} "
+            f"voxels needs {memory / GIB:.1f} GiB per device, but {available / GIB:.1f} GiB are available"
+        )
+    layout = "one device computes the whole volume" if num_devices == 1 else f"the fastest for {num_devices} devices"
+    return Fitted(
+        Choice(spacing, why),
+        grid,
+        filters,
+        batch,
+        Choice(found.layout, layout),
+        Choice(
+            found.recompute,
+            "activations do not fit otherwise; this costs one more forward pass"
+            if found.recompute
+            else "all activations fit",
+        ),
+        found,
+    )
+
+
+def _idle(searched: Searched, variant: Variant, num_devices: int) -> ConfigError:
+    reason = next(iter(searched.skipped.values()), "there is no such layout")
+    return ConfigError(
+        f"no layout keeps {num_devices} devices busy with one volume of {format_grid(variant.grid)}: {reason}. "
+        "Fix: use fewer devices.",
+        ["num_devices"],
+    )
+
+
+def _too_large(failures: Failures, hardware: Hardware, num_devices: int) -> ConfigError:
+    available = hardware.memory * hardware.usable
+    (finest, largest, most), (coarse, smallest, least) = failures[0], failures[-1]
+    needs = f"{most / GIB:.1f} GiB per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
+    if len(failures) > 1:
+        needs += (
+            f", and still {least / GIB:.1f} GiB at {format_spacing(coarse)} mm ({format_grid(smallest.grid)}, "
+            f"{smallest.filters} filters)"
+        )
+    return ConfigError(
+        f"no layout of {num_devices} x {hardware.name} holds a training step of one volume: it needs {needs}, but "
+        f"{available / GIB:.1f} GiB are available ({hardware.usable:.0%} of {hardware.memory / GIB:.1f} GiB). "
+        f"Coarser spacings than {COARSEST:g} times the first are not planned. "
+        "Fix: use more devices, or devices with more memory.",
+        ["num_devices", "hardware", "memory"],
+    )
