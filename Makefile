@@ -2,7 +2,7 @@
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit
 # make test-all          also runs the slow tests
-# make test-kill         kills commands at random moments, ten times each: 15 minutes
+# make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
 # make lint              runs ruff, mypy and codespell
@@ -29,7 +29,7 @@ test-all: $(INSTALLED)
 	$(PYTEST) -m "not kill"
 
 test-kill: $(INSTALLED)
-	.venv/bin/python -m pytest -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
+	$(PYTEST) -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .

@@ -5,6 +5,7 @@ and the gradients with respect to all inputs, under a layout and with TensorFlow
 """
 
 import dataclasses
+import itertools
 import zlib
 
 import numpy as np
@@ -42,6 +43,11 @@ class Case:
     def __str__(self):
         return self.name
 
+    @property
+    def kind(self):
+        """The words of the name: the operation and its options, without sizes."""
+        return "".join(letter for letter in self.name if letter.isalpha())
+
     def values(self):
         """Returns reproducible inputs with dtype float64 or int32."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
@@ -65,6 +71,33 @@ class Case:
 def sample(rows, part):
     """Returns a reproducible random part of the rows of a table, which are `pytest.param`s with ids."""
     return [row for row in rows if zlib.crc32(row.id.encode()) < part * 2**32]
+
+
+def _pairs(row):
+    return set(itertools.combinations(enumerate(map(str, row)), 2))
+
+
+def pairwise(rows, columns=tuple):
+    """Returns a reproducible part of the rows of a table that contains every pair of values in two columns.
+
+    Args:
+      rows: sequences of equal length, whose values are distinguished by `str`.
+      columns: a function from a row to its columns.
+    """
+    rows, pairs, kept = list(rows), set(), set()
+    for number in sorted(range(len(rows)), key=lambda n: zlib.crc32(" ".join(map(str, rows[n])).encode())):
+        own = _pairs(columns(rows[number]))
+        if not own <= pairs:
+            kept.add(number)
+            pairs |= own
+    return [row for number, row in enumerate(rows) if number in kept]
+
+
+def assert_all_pairs(rows, table, columns=tuple):
+    """Asserts that some rows contain every pair of values in two columns of a table."""
+    pairs, wanted = (set().union(*(_pairs(columns(row)) for row in each)) for each in (rows, table))
+    missing = wanted - pairs
+    assert not missing, f"no row contains {sorted(missing)[:5]}"
 
 
 _references = {}

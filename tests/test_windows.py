@@ -85,16 +85,17 @@ def test_a_plan_gives_every_slice_the_voxels_of_its_windows(window, size, parts)
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", range(1, 8))
 def test_plans_of_all_explicit_paddings(kernel):
-    pads, checked = range(-3, 9), 0
+    """Each size is split over one number of processors. The numbers alternate."""
+    pads, checked, numbers = range(-3, 9), 0, itertools.cycle((2, 3, 4, 5, 7))
     for stride, dilation, *padding in itertools.product(range(1, 5), range(1, 5), pads, pads):
         window = Window(kernel, stride, dilation, tuple(padding))
         for size in range(1, 25):
             number = len(taps(window, size))
             assert window.output_size(size) == number
-            for parts in (2, 3, 4, 5, 7) if number else ():
-                check_plan(window, size, parts)
+            if number:
+                check_plan(window, size, next(numbers))
                 checked += 1
-    assert checked > 50_000
+    assert checked > 10_000
 
 
 @given(windows, st.integers(1, 40), st.integers(1, 7))

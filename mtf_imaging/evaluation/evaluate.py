@@ -3,11 +3,12 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from mtf_imaging.data.cases.cases import Case, find_cases, natural_key
+from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_volume, write_labels
+from mtf_imaging.data.nifti.images import read_labels, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
@@ -18,6 +19,7 @@ from mtf_imaging.evaluation.report.case_picture import write_picture
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.segment.images import find_cases_of, read_case, shown_image
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities, check_outside, segment_volume
 from mtf_imaging.files.atomic import is_partial
 from mtf_imaging.files.output_folder import writing_to
@@ -52,9 +54,9 @@ def evaluate(
       input_dir: folder of labeled cases.
       output_dir: folder to write to, created if missing.
       sampling: the voxel grid of the network.
-      predict_probabilities: the network, image `[x, y, z, 1]` in 0..1 -> probabilities `[x, y, z, classes]`, or of the
+      predict_probabilities: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, or of the
         masks if the description has regions.
-      window: (low, high) in HU, as in training.
+      window: (low, high) in HU, as in training, for LiTS; other descriptions contain the intensity schemes.
       num_pictures: the number of cases that get a picture.
       progress: whether to show a progress bar and print the tables.
       cleanup: rules that the predicted labels must obey before they are scored and written.
@@ -75,12 +77,12 @@ def evaluate(
     cleanup.check(description)
     output_dir = Path(output_dir)
     if cases is None:
-        cases = cases_to_evaluate(input_dir, output_dir, known=known)
+        cases = cases_to_evaluate(input_dir, output_dir, known=known, description=description)
 
     def segment(number: int, case: Case) -> Pair:
-        volume = read_volume(case.volume, known)
+        volume = read_case(case, known, description)
         reference = read_labels(case.labels, volume, description)
-        warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling)
+        warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling, description)
         with memory_named(case.volume):
             labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup, description)
         prediction = output_dir / "predictions" / case.prediction_name
@@ -88,7 +90,7 @@ def evaluate(
         if number < num_pictures:
             picture = output_dir / "pictures" / f"case-{case.key}.png"
             title = f"case {case.key}: Dice {dice_text(label_overlaps(labels, reference, description))}"
-            write_picture(picture, volume.hu, reference, labels, volume.geometry.spacing, title, description)
+            write_picture(picture, shown_image(volume), reference, labels, volume.geometry.spacing, title, description)
         return Pair(case.key, prediction, case.labels, case.volume)
 
     pairs = (segment(number, case) for number, case in enumerate(cases))
@@ -103,6 +105,7 @@ def cases_to_evaluate(
     output_dir: str | Path,
     only: Collection[str] | None = None,
     known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
 ) -> list[Case]:
     """Finds the cases to evaluate and checks them and the output folder before a network is built.
 
@@ -111,6 +114,7 @@ def cases_to_evaluate(
       output_dir: folder that `evaluate` will write to.
       only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
       known: voxel sizes of files whose headers lack them.
+      description: the channels and labels of the network.
 
     Returns:
       The cases.
@@ -119,10 +123,12 @@ def cases_to_evaluate(
       DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
         other cases, lies in the input folder, or is the folder of a run.
     """
-    cases = find_cases(input_dir) if only is None else _select_cases(find_cases(input_dir), only, input_dir)
+    cases = find_cases_of(input_dir, description)
+    if only is not None:
+        cases = _select_cases(cases, only, input_dir)
     _check_output(Path(output_dir), Path(input_dir), cases)
     for case in cases:
-        read_geometry(case.volume, known)
+        case_geometry(case, known, description)
     return cases
 
 
@@ -142,7 +148,7 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     check_no_run(output_dir)
     predictions = output_dir / "predictions"
     ours = {case.prediction_name for case in cases}
-    foreign = sorted(p.name for p in predictions.glob("*.nii*") if p.name not in ours and not is_partial(p))
+    foreign = sorted(p.name for p in predictions.glob("*.*") if p.name not in ours and not is_partial(p))
     if foreign:
         raise DataError(
             f"{predictions}: the folder holds {len(foreign)} prediction(s) for cases that {input_dir} does not have, "

@@ -2,14 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records, record_path
@@ -18,9 +18,11 @@ from mtf_imaging.data.records.record import Record, read_record
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.report.case_picture import picture_pixels
-from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps
+from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
+
+MEAN = "mean"  # the name of the mean Dice of all masks
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,23 @@ class HeldOutRecords:
     cases' own resolution.
 
     Attributes:
-      window: (low, high) in HU, as in training.
+      window: (low, high) in HU, as in training; see `resolve_intensities`.
       spacing: the spacing that the records must have, in the format of `open_records`.
       progress: whether to show a progress bar.
       description: the meaning of the labels.
+      intensities: {channel: intensity scheme}, as in training; see `Records`.
     """
 
     window: Window = DEFAULT_WINDOW
     spacing: str | None = None
     progress: bool = True
     description: Description = LITS
+    intensities: Mapping[str, str] | None = None
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The names of the masks."""
-        return tuple(self.description.masks)
+        """The names of the masks; for other data than LiTS, also their mean."""
+        return (*self.description.masks, *([] if self.description.rules == LITS_RULES else [MEAN]))
 
     def open(self, eval_dir: str | Path, sizes: Grid) -> Callable:
         """Opens the records and returns a function that scores a network on them.
@@ -70,7 +74,8 @@ class HeldOutRecords:
             for key in bar:
                 path = record_path(eval_dir, key)
                 overlaps.append(self._score_case(path, manifest, predict, pictures))
-            return {name: dice_per_case(overlaps, name) for name in self.measures}, pictures
+            dice = {name: dice_per_case(overlaps, name) for name in self.description.masks}
+            return {name: dice[name] if name in dice else mean(dice.values()) for name in self.measures}, pictures
 
         return score
 
@@ -78,6 +83,7 @@ class HeldOutRecords:
         """Returns an iterator over all cases in batches, ordered by key; the first cases fill up the last batch."""
         number = len(open_records(eval_dir, tuple(sizes), self.spacing).cases)
         options = {"resolution": format_grid(sizes), "spacing": self.spacing, "window": self.window}
+        options |= {"intensities": self.intensities}
         batches = training_batches(eval_dir, batch_size, seed=0, shuffle=False, **options)
         return itertools.islice(batches, math.ceil(number / batch_size))
 
@@ -97,9 +103,9 @@ class HeldOutRecords:
 
     def _network_input(self, record: Record, manifest: Manifest) -> np.ndarray:
         """Returns the image of a record as in training, float32 `[x, y, z, channels]`."""
-        if is_plain_lits(manifest.description):
+        if is_plain_lits(manifest.description) and not self.intensities:
             return apply_window(record.hu, self.window)[..., np.newaxis]
-        return record.network_input(resolve_intensities(manifest, self.window, None))
+        return record.network_input(resolve_intensities(manifest, self.window, self.intensities))
 
 
 def _labels(probabilities: np.ndarray, grid: Grid, path: Path, description: Description) -> np.ndarray:

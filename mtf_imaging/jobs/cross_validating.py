@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.cases.description import LITS
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.records.manifest import Manifest, open_records
@@ -30,6 +31,7 @@ from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.folds import NUM_FOLDS
+from mtf_imaging.jobs.network import task_for
 from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
 from mtf_imaging.jobs.run import Facts
 from mtf_imaging.jobs.settings import Resolution, check_count
@@ -64,7 +66,7 @@ def cross_validate(
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
     eval_every: int | None = None,
-    monitor: str = "lesion",
+    monitor: str | None = None,
     cleanup: Cleanup = AS_FOUND,
     flips: Sequence[str] = (),
     spacing_table: str | Path | SpacingTable | None = None,
@@ -144,24 +146,27 @@ def cross_validate(
         say = functools.partial(print, flush=True) if progress and group.is_first else lambda text: None
 
         manifest = open_records(data.data_dir)
+        description = data.description or LITS
         sizes, splits = data.sizes(resolution), resolve_splits(data, manifest, runs)
         selected = _selected(folds, len(splits))
         texts = {name: as_text(value) for name, value in settings.items()} | {"resolution": format_grid(sizes)}
         runs.check(texts, splits, manifest)
-        cases = {fold: held_out_cases(input_dir, runs, fold, splits[fold], manifest, known) for fold in selected}
+        cases = {
+            fold: held_out_cases(input_dir, runs, fold, splits[fold], manifest, known, description) for fold in selected
+        }
         group.first(lambda: runs.begin(texts, splits, manifest))
         finished = group.first(lambda: runs.finished(len(splits)))
         todo = [fold for fold in selected if fold not in finished]
         if skipped := [fold for fold in selected if fold in finished]:
             say(f"Already finished: {fold_names(skipped)}.")
         if layout == AUTO and todo:
-            step = TrainingStep(task, optimizer, sizes, batch_size, micro_batches, dtype, seed)
+            step = TrainingStep(task_for(task, description), optimizer, sizes, batch_size, micro_batches, dtype, seed)
             layout = choose_layout(step, devices, group)
 
         common: dict[str, Any] = {"task": task, "devices": devices, "dtype": dtype, "progress": progress}
         for fold in todo:
             say(
-                f"\nFold {fold} of 0 to {len(splits) - 1}: train on {_count(splits[fold].train)}, hold out "
+                f"\nFold {fold} (0 to {len(splits) - 1}): train on {_count(splits[fold].train)}, hold out "
                 f"{_count(splits[fold].val)}."
             )
             train(
@@ -200,7 +205,7 @@ def cross_validate(
                 cases=cases[fold],
             )
             gc.collect()
-        return group.first(lambda: pool_folds(runs, splits, input_dir, manifest, known, workers, progress))
+        return group.first(lambda: pool_folds(runs, splits, input_dir, manifest, known, workers, progress, description))
 
 
 def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> list[Fold]:

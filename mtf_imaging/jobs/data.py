@@ -4,7 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.intensity import check_window
+from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.manifest import is_plain_lits, open_records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
 from mtf_imaging.training.data_set import DataSet, data_sizes
@@ -42,6 +46,20 @@ class TrainingData:
     def is_records(self) -> bool:
         """Whether the images are records, whose order does not depend on the batch size."""
         return isinstance(self.data_set, Records)
+
+    @property
+    def description(self) -> Description | None:
+        """The description of the records, with the intensity schemes of the training; None for a custom data set.
+
+        The window of `data_set` applies to LiTS, so the description of LiTS does not contain it.
+        """
+        if not isinstance(self.data_set, Records):
+            return None
+        manifest, window = open_records(self.data_dir), self.data_set.window
+        schemes = resolve_intensities(manifest, window, self.data_set.intensities)
+        if is_plain_lits(manifest.description) and schemes[0].window == check_window(window):
+            return manifest.description
+        return dataclasses.replace(manifest.description, intensities=schemes)
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
         """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None."""

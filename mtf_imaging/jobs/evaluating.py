@@ -17,7 +17,8 @@ from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import check_no_fold, ensemble_runs
 from mtf_imaging.jobs.folds import held_out_keys
-from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.jobs.network import task_for, trained_network
+from mtf_imaging.jobs.run import description_of_run
 from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
@@ -68,7 +69,8 @@ def evaluate(
       devices: the devices that compute; None for the devices of this process.
       resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
       spacing: voxel size of the network's input in mm; None for the spacing of the run.
-      window: intensity window (low, high) in HU, the same as in training.
+      window: intensity window (low, high) in HU, the same as in training, for LiTS. For other data, the intensity
+        schemes of the training are used.
       dtype: the dtype of images and activations.
       cleanup: the postprocessing of the segmentation, which removes anatomically impossible components.
       flips: axes to flip at test time, such as ("x", "y"). Probabilities are averaged over all combinations of flips.
@@ -89,10 +91,12 @@ def evaluate(
     known = read_spacing_table(spacing_table)
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
     weights_folder(runs[0], checkpoint)
+    description = description_of_run(runs[0])
+    task = task_for(task, description)
     if cases is None:
         check_no_fold(ensemble, fold)
         only = held_out_keys(fold, splits_file, model_dir)
-        cases = cases_to_evaluate(input_dir, output_dir, only, known)
+        cases = cases_to_evaluate(input_dir, output_dir, only, known, description)
     sampling = sampling_of_run(runs[0], resolution, spacing)
     devices = devices or Devices()
     agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
@@ -107,7 +111,7 @@ def evaluate(
         }
         network = trained_network(task, sampling.grid, runs, checkpoint, flips, **options)
         if not group.is_first:
-            run_network(cases, sampling, network, window, known)
+            run_network(cases, sampling, network, window, known, description)
             return []
         return evaluate_cases(
             input_dir,
@@ -120,4 +124,5 @@ def evaluate(
             cleanup=cleanup,
             known=known,
             cases=cases,
+            description=description,
         )

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mtf_imaging.data.cases.description import LITS_RULES
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.held_out import HeldOutRecords
+from mtf_imaging.evaluation.held_out import MEAN, HeldOutRecords
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.layout import Layout
@@ -80,8 +82,15 @@ def _of_records(data: TrainingData, progress: bool) -> HeldOutRecords:
             "eval_dir.",
             ["evaluation", "eval_dir"],
         )
-    spacing = format_spacing(data.data_set.sampling(data.data_dir).spacing)
-    return HeldOutRecords(data.data_set.window, spacing, progress)
+    manifest = open_records(data.data_dir, spacing=data.data_set.spacing)
+    spacing, records = format_spacing(manifest.sampling.spacing), data.data_set
+    return HeldOutRecords(records.window, spacing, progress, manifest.description, records.intensities)
+
+
+def default_measure(data: TrainingData) -> str:
+    """Returns the measure of held-out cases that selects the best checkpoint: lesion for LiTS, the mean for others."""
+    description = data.description
+    return "lesion" if description is None or description.rules == LITS_RULES else MEAN
 
 
 def make_evaluator(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mtf_imaging.data.cases.description import Description
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
@@ -12,6 +13,20 @@ from mtf_imaging.layout import Layout
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
+
+
+def task_for(task: "Task", description: Description | None) -> "Task":
+    """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
+
+    Args:
+      task: the task.
+      description: the description, or None for a custom data set.
+
+    Raises:
+      ConfigError: the task cannot be trained on such data.
+    """
+    for_data = getattr(task, "for_data", None)
+    return task if description is None or for_data is None else for_data(description)
 
 
 def trained_network(

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.nifti.images import read_geometry
+from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
+from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.errors import DataError
@@ -22,17 +23,23 @@ from mtf_imaging.jobs.fold_runs import FoldRuns
 
 
 def held_out_cases(
-    input_dir: str | Path, runs: FoldRuns, fold: int, split: Fold, manifest: Manifest, known: SpacingTable
+    input_dir: str | Path,
+    runs: FoldRuns,
+    fold: int,
+    split: Fold,
+    manifest: Manifest,
+    known: SpacingTable,
+    description: Description,
 ) -> list[Case]:
     """Returns the held-out cases of a fold, after checking that the records were made from them.
 
     Raises:
       DataError: the folder lacks a case, or a CT has another shape than the CT of its record.
     """
-    cases = cases_to_evaluate(input_dir, runs.evaluation(fold), split.val, known)
+    cases = cases_to_evaluate(input_dir, runs.evaluation(fold), split.val, known, description)
     for case in cases:
         source = manifest.sources.get(case.key)
-        shape = read_geometry(case.volume, known).shape
+        shape = case_geometry(case, known, description).shape
         if source is not None and tuple(source.shape) != tuple(shape):
             raise DataError(
                 f"{case.volume}: this CT has {_product(shape)} voxels, but the record of case {case.key} was made from "
@@ -50,6 +57,7 @@ def pool_folds(
     known: SpacingTable,
     workers: int | None,
     progress: bool,
+    description: Description,
 ) -> dict[str, Any]:
     """Scores the segmentations of all finished folds together, and prints the tables.
 
@@ -64,6 +72,7 @@ def pool_folds(
       known: voxel sizes of files whose headers lack them.
       workers: number of processes; None for one per core, or fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
+      description: the channels and labels of the cases.
 
     Returns:
       The contents of the pooled `metrics.json`.
@@ -80,14 +89,14 @@ def pool_folds(
             for fold in folds:
                 _check_metrics(runs, fold, metrics[fold], splits[fold])
                 predictions = runs.evaluation(fold) / "predictions"
-                for case in held_out_cases(input_dir, runs, fold, splits[fold], manifest, known):
+                for case in held_out_cases(input_dir, runs, fold, splits[fold], manifest, known, description):
                     assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
                     pairs.append(Pair(case.key, predictions / case.prediction_name, case.labels, case.volume))
             run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
             if progress:
                 print("\nAll folds:", flush=True)
-            scored = score_pairs(pairs, len(pairs), run, "score", progress, known)
-            write_scores(runs.path, scored, progress)
+            scored = score_pairs(pairs, len(pairs), run, "score", progress, known, description)
+            write_scores(runs.path, scored, progress, description)
             write_fold_table(runs.path, metrics)
             runs.save_pooled(folds)
     pooled = runs.pooled()

@@ -13,7 +13,8 @@ from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.jobs.network import task_for, trained_network
+from mtf_imaging.jobs.run import description_of_run
 from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
@@ -60,7 +61,8 @@ def predict(
       devices: the devices that compute; None for the devices of this process.
       resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
       spacing: voxel size of the network's input in mm; None for the spacing of the run.
-      window: intensity window (low, high) in HU, the same as in training.
+      window: intensity window (low, high) in HU, the same as in training, for LiTS. For other data, the intensity
+        schemes of the training are used.
       dtype: the dtype of images and activations.
       cleanup: the postprocessing of the segmentation, which removes anatomically impossible components.
       flips: axes to flip at test time, such as ("x", "y"). Probabilities are averaged over all combinations of flips.
@@ -81,8 +83,10 @@ def predict(
     known = read_spacing_table(spacing_table)
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
     weights_folder(runs[0], checkpoint)
+    description = description_of_run(runs[0])
+    task = task_for(task, description)
     if planned is None:
-        planned = plan_predictions(input, output, overwrite, submission, known)
+        planned = plan_predictions(input, output, overwrite, submission, known, description)
     sampling = sampling_of_run(runs[0], resolution, spacing)
     devices = devices or Devices()
     agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
@@ -98,7 +102,7 @@ def predict(
         }
         network = trained_network(task, sampling.grid, runs, checkpoint, flips, **options)
         if not group.is_first:
-            run_network(cases, sampling, network, window, known)
+            run_network(cases, sampling, network, window, known, description)
             return [path for _, path in planned]
         return predict_cases(
             input,
@@ -112,4 +116,5 @@ def predict(
             submission=submission,
             known=known,
             planned=planned,
+            description=description,
         )

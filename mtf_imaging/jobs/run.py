@@ -5,11 +5,15 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial, write_bytes
 from mtf_imaging.files.run_folder import CONFIG, FACTS
+
+if TYPE_CHECKING:  # imports NumPy, which takes longer than the help of a command may
+    from mtf_imaging.data.cases.description import Description
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,15 +25,21 @@ class Facts:
       spacing: the voxel size in mm, in the format of `data.sampling.sampling.format_spacing`; "" if it differs
         between cases; None for a custom data set.
       fold_digest: a short hash of the keys of the fold's cases; None without a fold.
+      description: the fields of the description of the data with the intensity schemes of the training, as in a
+        `dataset.json`; None for LiTS and for a custom data set.
     """
 
     resolution: str
     spacing: str | None = None
     fold_digest: str | None = None
+    description: dict[str, Any] | None = None
 
     def save(self, model_dir: str | Path) -> None:
         """Writes `run.json` to the folder of the run."""
-        text = json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        fields = dataclasses.asdict(self)
+        if self.description is None:
+            del fields["description"]  # as in earlier releases
+        text = json.dumps(fields, indent=1) + "\n"
         write_bytes(Path(model_dir) / FACTS, text.encode())
 
 
@@ -46,6 +56,21 @@ def read_facts(model_dir: str | Path) -> Facts | None:
         return Facts(**json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error
+
+
+def description_of_run(model_dir: str | Path) -> "Description":
+    """Returns the description of the data that a run was trained on, with the intensity schemes of the training.
+
+    Raises:
+      DataError: the file of facts is damaged.
+    """
+    from mtf_imaging.data.cases.description import LITS
+    from mtf_imaging.data.cases.description_fields import from_fields
+
+    facts = read_facts(model_dir)
+    if facts is None or facts.description is None:
+        return LITS
+    return from_fields(facts.description, str(Path(model_dir) / FACTS))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.cases.description_fields import as_fields
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.report import progress as curves
@@ -17,7 +19,8 @@ from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.explaining import explain_step
-from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out import default_measure, make_evaluator, open_held_out
+from mtf_imaging.jobs.network import task_for
 from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
@@ -57,7 +60,7 @@ def train(
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
     eval_every: int | None = None,
-    monitor: str = "lesion",
+    monitor: str | None = None,
     profile_steps: str | None = None,
     dry_run: bool = False,
     stop: Callable[[], str | None] = lambda: None,
@@ -93,7 +96,8 @@ def train(
       checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
         for a copy of all variables.
       eval_every: number of steps between evaluations of held-out cases; None for `checkpoint_every`.
-      monitor: the measure of held-out cases that selects the best checkpoint; higher is better.
+      monitor: the measure of held-out cases that selects the best checkpoint; higher is better. None for the Dice of
+        the lesion in LiTS, and for the mean Dice of all masks in other records.
       profile_steps: steps to trace for TensorBoard's profiler, such as "10:13" for steps 10, 11 and 12.
       dry_run: whether to print the cost of a step and the per-processor shape of every tensor instead of training.
       stop: a function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
@@ -138,6 +142,8 @@ def train(
         data = as_training_data(data)
         fold = folds.resolve_fold(data, model_dir)
         data = fold.data if fold else data
+        task = task_for(task, data.description)
+        monitor = monitor or default_measure(data)
         if layout == AUTO:
             step = TrainingStep(
                 task, optimizer or Adam(), data.sizes(resolution), batch_size, micro_batches, dtype, seed
@@ -238,4 +244,6 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
     records = data.data_set if isinstance(data.data_set, Records) else None
     spacing = format_spacing(records.sampling(data.data_dir).spacing) if records else None
-    return run.Facts(format_grid(sizes), spacing, fold.digest if fold else None)
+    description = data.description
+    fields = None if description is None or is_plain_lits(description) else as_fields(description)
+    return run.Facts(format_grid(sizes), spacing, fold.digest if fold else None, fields)

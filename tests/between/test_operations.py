@@ -71,7 +71,7 @@ def test_equals_the_whole(groups, num, name, mesh, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num", "name", "mesh", "layout"), sample(_table(), 1 / 100))
+@pytest.mark.parametrize(("num", "name", "mesh", "layout"), sample(_table(), 1 / 250))
 def test_many_layouts_equal_the_whole(groups, num, name, mesh, layout):
     _check(groups.get(num), name, mesh, layout)
 
@@ -95,7 +95,9 @@ def test_gathered_dimensions(groups, names, mesh, layout):
 
 
 def _derived():
-    for number, (name, row) in enumerate(checks.ROWS.items()):
+    """Yields a row of each operation under one layout, and the fast rows."""
+    some = {*{row.op: name for name, row in checks.ROWS.items()}.values(), *_DERIVED_FEW}
+    for number, (name, row) in enumerate((name, checks.ROWS[name]) for name in checks.ROWS if name in some):
         dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
         layouts = [pair for pair in [*DERIVED.values(), ("rows:8", "x:rows")] if _fits(pair[0], 4)]
         mesh, layout = layouts[number % len(layouts)]
@@ -117,7 +119,7 @@ def _number(setting):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", sorted((s for s in FEW + TABLE[::2] if _number(s)), key=_number), ids=str)
+@pytest.mark.parametrize("setting", sorted((s for s in FEW + TABLE[::5] if _number(s)), key=_number), ids=str)
 def test_uneven_windows(groups, setting):
     groups.get(_number(setting)).run(checks.check_setting, setting, "float32")
 
@@ -134,7 +136,7 @@ def test_any_setting(groups, setting):
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(any_settings())
 def test_many_settings(groups, setting):
     _check_any(groups, setting)

@@ -14,7 +14,8 @@ from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.layout import Layout
 
-SMALL = ("--resolution=16", "--gin.UNet3D.base_filters=2", "--steps=2")
+NETWORK = ("--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1")
+SMALL = ("--resolution=16", *NETWORK, "--steps=2")
 
 
 def run(capsys, *argv):

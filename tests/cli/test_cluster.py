@@ -5,8 +5,7 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,12 +19,14 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import Layout
 from mtf_imaging.servers import Server, free_port, silence, stranger
+from tests import forked
 from tests.test_servers import grpc_service, web_server
 
 TINY = [
     "--gin_file=unet3d_demo",
     "--gin.UNet3D.base_filters=2",
     "--gin.UNet3D.depth=2",
+    "--gin.UNet3D.convs=1",
     "--gin.UNet3D.dropout_rate=0.5",
 ]
 MESHES = {2: ("rows:2", "x:rows"), 4: ("rows:2,cols:2", "x:rows,y:cols")}
@@ -42,35 +43,40 @@ def run(*words):
 
 
 def start(*words, **options):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
-    return subprocess.Popen(command, env=environment, text=True, **options)
+    return forked.start("mtf_imaging.cli.main", *words, **options)
 
 
 @contextlib.contextmanager
 def serving(folder, number, port=0):
-    """Starts servers in the working folder `folder`, and yields their processes and addresses."""
-    with contextlib.ExitStack() as ended:
-        processes = []
-        for _ in range(number):
-            process = start("serve", f"--port={port}", cwd=folder, stdout=subprocess.PIPE)
-            ended.callback(process.wait)
-            ended.callback(process.kill)
-            ended.callback(process.stdout.close)
-            processes.append(process)
-        ready = [re.search(r":(\d+) is ready, with ", process.stdout.readline()) for process in processes]
-        yield processes, [f"localhost:{match[1]}" for match in ready]
+    """Starts servers in the working folder `folder`, and yields their processes, addresses and files of output."""
+    with contextlib.ExitStack() as ended, tempfile.TemporaryDirectory() as outputs:
+        processes, files = [], [Path(outputs, str(index)) for index in range(number)]
+        for file in files:
+            processes.append(start("serve", f"--port={port}", cwd=folder, stdout=file))
+            ended.callback(forked.end, processes[-1])
+        yield processes, [f"localhost:{_ready_port(*each)}" for each in zip(processes, files, strict=True)], files
+
+
+def _ready_port(process, file):
+    """Waits until a server is ready, and returns its port."""
+    deadline = time.monotonic() + 5 * SOON
+    while process.is_alive() and time.monotonic() < deadline:
+        if file.exists() and (match := re.search(r":(\d+) is ready, with ", file.read_text())):
+            return match[1]
+        time.sleep(0.05)
+    raise AssertionError(f"the server did not start; exit code {process.exitcode}")
 
 
 def chief(*words, cwd, limit=5 * SOON):
     """Runs a command in a new process and returns its exit code, stdout and stderr."""
-    with start(*words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            out, err = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    return process.returncode, out, err
+    with tempfile.TemporaryDirectory() as outputs:
+        out, err = Path(outputs, "out"), Path(outputs, "err")
+        process = start(*words, cwd=cwd, stdout=out, stderr=err)
+        process.join(limit)
+        code = process.exitcode
+        forked.end(process)
+        assert code is not None, f"the command did not end within {limit:g} s: {err.read_text()}"
+        return code, out.read_text(), err.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +92,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def servers(data):
     (data / "elsewhere").mkdir()
-    with serving(data / "elsewhere", 4) as (processes, addresses):
+    with serving(data / "elsewhere", 4) as (processes, addresses, _):
         yield addresses
-        assert [process.poll() for process in processes] == [None] * 4, "a server exited during a run"
+        assert all(process.is_alive() for process in processes), "a server exited during a run"
 
 
 def job(data, dtype):
@@ -171,28 +177,29 @@ def test_servers_predict_as_one_process_does(whole, servers):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
 def test_a_lost_server_ends_the_run_soon_and_the_same_command_resumes(whole, tmp_path, how):
-    with serving(tmp_path, 2) as (processes, servers):
+    with serving(tmp_path, 2) as (processes, servers, _):
         common = [*job(whole, "float64"), "--model_dir", tmp_path / "run", *over(servers), "--num_steps=400"]
         common += ["--gin.train.checkpoint_every=2", "--gin.setup.cluster_timeout=5"]
-        with start(*common, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as broken:
-            end = time.monotonic() + 2 * SOON
-            while not (tmp_path / "run/ckpt-4.index").is_file() and time.monotonic() < end:
-                time.sleep(0.05)
-            begin = time.monotonic()
-            processes[1].send_signal(getattr(signal, how))
-            _, err = broken.communicate(timeout=SOON)
-        assert (broken.returncode, time.monotonic() - begin < 0.5 * SOON) == (1, True)
+        broken = start(*common, cwd=tmp_path, stderr=tmp_path / "err")
+        end = time.monotonic() + 2 * SOON
+        while not (tmp_path / "run/ckpt-4.index").is_file() and time.monotonic() < end:
+            time.sleep(0.05)
+        begin = time.monotonic()
+        os.kill(processes[1].pid, getattr(signal, how))
+        broken.join(SOON)
+        code, seconds, err = broken.exitcode, time.monotonic() - begin, (tmp_path / "err").read_text()
+        forked.end(broken)
+        assert (code, seconds < 0.5 * SOON) == (1, True)
         assert re.search(rf"lost 1 of 2 servers.*: {servers[1]} \(.*start the same job again", err)
         assert "Traceback" not in err
 
         last = max(int(path.stem.split("-")[1]) for path in (tmp_path / "run").glob("ckpt-*.index"))
-        processes[1].kill()
-        processes[1].wait()
+        forked.end(processes[1])
         with serving(tmp_path, 1, port=servers[1].split(":")[1]):
             code, _, err = chief(*common, f"--num_steps={last + 2}", cwd=tmp_path)
         assert code == 0, err
         assert f"resuming from step {last}" in err
-        assert processes[0].poll() is None, "the other server must keep running"
+        assert processes[0].is_alive(), "the other server must keep running"
         whole_losses = losses(whole / "whole-float64")
         np.testing.assert_allclose(losses(tmp_path / "run")[: len(whole_losses)], whole_losses, rtol=1e-9)
         assert len(losses(tmp_path / "run")) == last + 2
@@ -200,12 +207,13 @@ def test_a_lost_server_ends_the_run_soon_and_the_same_command_resumes(whole, tmp
 
 @pytest.mark.slow
 def test_a_server_reports_its_devices_and_its_peak_memory(tmp_path):
-    with serving(tmp_path, 1) as ([process], [address]):
+    with serving(tmp_path, 1) as ([process], [address], [output]):
         server = Server("localhost", int(address.split(":")[1]))
         assert (silence(server, SOON), stranger(server, SOON)) == (None, None)
         process.terminate()
-        assert process.wait(SOON) == 0
-        last = process.stdout.read()
+        process.join(SOON)
+        assert process.exitcode == 0
+        _, _, last = output.read_text().partition("\n")
     assert re.fullmatch(
         rf"Next: add --cluster \S+ to train, .*\n{socket.gethostname()}:\d+ ended; its peak memory was [\d,]+ MiB\n",
         last,

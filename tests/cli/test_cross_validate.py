@@ -2,11 +2,13 @@
 
 import json
 import re
+import signal
 
 import pytest
 
 from mtf_imaging.cli.config import run_config
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs import cross_validating
 from tests.jobs.test_cross_validate import write_cases
 from tests.training.test_job import TINY, run
 
@@ -68,6 +70,13 @@ def test_an_ensemble_of_folds_segments_a_folder(folder, tmp_path, capsys):
     capsys.readouterr()
     assert run(*words, folder / "cv/fold_0", "--ensemble") == 2
     assert "holds no folds (fold_0, fold_1, ...)" in capsys.readouterr().err
+
+
+def test_a_signal_ends_the_command_with_the_exit_code_of_train(folder, monkeypatch, capsys):
+    monkeypatch.setattr(cross_validating, "train", lambda **options: signal.raise_signal(signal.SIGTERM))
+    assert run(*words_of(folder)) == 75
+    assert "SIGTERM: stopped while no network was training. Start cross_validate again" in capsys.readouterr().err
+    assert not (folder / "cv/fold_1").exists()
 
 
 def write_config(folder, text):

@@ -1,20 +1,21 @@
 """Commands that are killed at random moments and restarted write the same bytes as undisturbed commands."""
 
-import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import nibabel
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from mtf_imaging.data.phantom import make_case
+from tests import forked
+
+NUM_CASES = 4
 KILLS = 10
 _PATIENCE = 300  # seconds
 TINY = [
-    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--seed", "3"),
-    *("--num_steps", "2"),
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"),
+    *("--seed", "3", "--num_steps", "2"),
 ]
 
 pytestmark = [pytest.mark.kill, pytest.mark.slow]
@@ -22,20 +23,21 @@ pytestmark = [pytest.mark.kill, pytest.mark.slow]
 
 def start(*words):
     """Starts a command in a new process."""
-    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
+    return forked.start("mtf_imaging.cli.main", *words)
 
 
 def run(*words):
-    with start(*words) as process:
-        assert process.wait(_PATIENCE) == 0
+    forked.run("mtf_imaging.cli.main", *words, seconds=_PATIENCE)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Cases, and a network after two training steps."""
+    """Cases of half the usual resolution, and a network after two training steps."""
     folder = tmp_path_factory.mktemp("data")
-    run("phantom", "--output_dir", folder / "cases", "--num_cases", 4, "--seed", 1)
+    (folder / "cases").mkdir()
+    for number in range(NUM_CASES):
+        for name, image in zip(("volume", "segmentation"), make_case(1, number), strict=True):
+            nibabel.save(image.slicer[::2, ::2, ::2], folder / f"cases/{name}-{number}.nii.gz")
     run("convert", "--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", 16)
     run("train", "--data_dir", folder / "records", "--model_dir", folder / "model", *TINY)
     return folder
@@ -69,9 +71,10 @@ def kill_ten_times(command, tmp_path, seed):
     halfway = 0
     for number, (kind, part) in enumerate(moments):
         out = tmp_path / f"killed-{number}"
-        with start(*command(out)) as process:
-            _wait(process, out, kind, part, seconds, len(expected))
-            process.kill()
+        process = start(*command(out))
+        _wait(process, out, kind, part, seconds, len(expected))
+        process.kill()
+        process.join()
         left = content(out) if out.exists() else {}
         halfway += 0 < len(whole(left)) < len(expected)
         # Incomplete files never have their final names.
@@ -84,7 +87,7 @@ def kill_ten_times(command, tmp_path, seed):
 def _wait(process, out, kind, part, seconds, num_files):
     """Waits for a fraction of the duration of the command, or until it has written a fraction of its files."""
     began = time.monotonic()
-    while process.poll() is None and time.monotonic() - began < _PATIENCE:
+    while process.is_alive() and time.monotonic() - began < _PATIENCE:
         if kind == "any" and time.monotonic() - began > part * seconds:
             return
         if kind == "writing" and out.exists() and len(content(out)) > part * num_files:
@@ -93,7 +96,7 @@ def _wait(process, out, kind, part, seconds, num_files):
 
 
 def test_convert_killed_ten_times(folder, tmp_path):
-    words = ["convert", "--input_dir", folder / "cases", "--resolution", 48, "--workers", 2, "--output_dir"]
+    words = ["convert", "--input_dir", folder / "cases", "--resolution", 24, "--workers", 2, "--output_dir"]
     kill_ten_times(lambda out: [*words, out], tmp_path, seed=1)
 
 

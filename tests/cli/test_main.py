@@ -124,9 +124,12 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
     [
         (
             ["predict", "--micro_batches=2"],
-            "no flag '--micro_batches', which train, explain, search and bench have.",
+            "no flag '--micro_batches', which train, cross_validate, explain, search and bench have.",
         ),
-        (["evaluate", "--num_steps=2"], "evaluate has no flag '--num_steps', which train and study have. See: mtf-im"),
+        (
+            ["evaluate", "--num_steps=2"],
+            "evaluate has no flag '--num_steps', which train, cross_validate and study have. See",
+        ),
         (["search", "--cluster=a:1"], "search has no flag '--cluster', which train, evaluate and predict have."),
         (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
         (["upload"], "there is no command 'upload'. "),

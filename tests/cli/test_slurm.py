@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs/slurm/one_node.sbatch"
 SRUN = 'while [[ "$1" == --* ]]; do shift; done; exec "$@"'  # like the srun of Slurm, passes signals on to the program
 STEPS = 150
-TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--num_steps", str(STEPS)]
+TINY = [
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"),
+    *("--num_steps", str(STEPS)),
+]
 _PATIENCE = 120  # seconds
 
 

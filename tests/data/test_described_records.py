@@ -1,7 +1,6 @@
 """Tests records of data sets that a dataset.json describes, and training on them."""
 
 import dataclasses
-import itertools
 import json
 
 import nibabel
@@ -399,8 +398,3 @@ def test_records_of_another_form_are_not_mixed(lits_dir, tmp_path):
     write_description(lits_dir, dataclasses.replace(LITS, channels=("T1w",), rules="any", intensities=()), 3)
     with pytest.raises(DataError, match=r"this record has HU of one CT, but dataset\.json names the channel\(s\) T1w"):
         convert(lits_dir, out, 4, progress=False)
-
-
-def test_cases_are_drawn_in_the_same_order_as_without_a_description(records):
-    keys = [batch["cases"][0] for batch in itertools.islice(training_batches(records, 1, seed=5), 6)]
-    assert sorted(keys[:3]) == sorted(keys[3:]) == ["b_0", "b_1", "b_2"]

@@ -8,6 +8,7 @@ import nibabel
 import numpy as np
 import pytest
 from absl import flags
+from PIL import Image
 
 from mtf_imaging.cli.commands import score as command
 from mtf_imaging.cli.main import main
@@ -21,7 +22,6 @@ from tests.evaluation.descriptions import ORGANS, REGIONS
 from tests.evaluation.test_report_any import AFFINE, CASES, SHAPE, labels_of, write_cases
 
 PANCREAS = Description(("CT",), {"pancreas": 1, "cancer": 2}, {"pancreas": (1,), "cancer": (2,)}, lesions=("cancer",))
-LIVER = Description(("CT",), {"liver": 1, "cancer": 2}, {"liver": (1,), "cancer": (2,)})
 
 
 def write_labels(folder, name, labels):
@@ -31,12 +31,7 @@ def write_labels(folder, name, labels):
 
 def words(folder, *more):
     names = {"--reference_dir": "labelsTr", "--prediction_dir": "p", "--output_dir": "out"}
-    return [
-        "score",
-        *(str(word) for flag, name in names.items() for word in (flag, folder / name)),
-        "--workers=1",
-        *more,
-    ]
+    return ["score", *(f"{flag}={folder / name}" for flag, name in names.items()), "--workers=1", *more]
 
 
 def test_the_description_is_read_from_the_folder_or_the_one_above(tmp_path):
@@ -54,15 +49,15 @@ def test_the_description_is_read_from_the_folder_or_the_one_above(tmp_path):
 def test_rules(tmp_path):
     assert choose_description(tmp_path, "lits") == LITS
     assert choose_description(tmp_path, "any") == dataclasses.replace(LITS, rules=ANY_RULES)
-    write_description(tmp_path, LIVER, 1)
+    fields = {"modality": {"0": "CT"}, "labels": {"0": "background", "1": "liver", "2": "cancer"}}
+    (tmp_path / "dataset.json").write_text(json.dumps(fields))  # of the Decathlon
     assert choose_description(tmp_path) == LITS
-    assert choose_description(tmp_path, "any").rules == ANY_RULES
-    fields = json.loads((tmp_path / "dataset.json").read_text()) | {"rules": "any"}
-    (tmp_path / "dataset.json").write_text(json.dumps(fields))
-    assert choose_description(tmp_path).masks == LIVER.masks
+    assert choose_description(tmp_path, "any") == dataclasses.replace(LITS, rules=ANY_RULES)
+    (tmp_path / "dataset.json").write_text(json.dumps(fields | {"rules": "any"}))
+    assert choose_description(tmp_path).masks == {"liver": (1,), "cancer": (2,)}
     assert choose_description(tmp_path, "lits").rules == LITS_RULES
     assert choose_description(tmp_path, "lits").masks == LITS.masks
-    with pytest.raises(ConfigError, match="rules = 'other': there are no such rules. Fix: use 'lits' or 'any'"):
+    with pytest.raises(ConfigError, match=r"rules = 'other': there are no such rules\. Fix: use 'lits' or 'any'"):
         choose_description(tmp_path, "other")
 
 
@@ -117,10 +112,7 @@ def test_labels_that_dataset_json_lacks_are_refused(tmp_path, part, capsys):
     write_labels(folder / part, "a", np.where(labels == 2, 7, labels).astype(np.uint8))
     assert main(words(folder)) == 1
     error = capsys.readouterr().err
-    assert (
-        f"{part}/a.nii.gz: has labels that dataset.json lacks: 7. The labels of dataset.json are 0 background, "
-        in error
-    )
+    assert f"{part}/a.nii.gz: has labels that dataset.json lacks: 7. The labels of dataset.json are " in error
     assert "Traceback" not in error
 
 
@@ -128,7 +120,7 @@ def test_faults_of_flags(tmp_path, capsys):
     folder = write_cases(tmp_path, {"a": (labels_of(1), labels_of(1))}, ORGANS)
     assert main(words(folder, "--rules=lits")) == 1
     assert "but the rules 'lits' are for 1 liver, 2 lesion" in capsys.readouterr().err
-    assert main(words(folder, "--surface_tolerance=0")) == 1
+    assert main(words(folder, "--surface_tolerance=0")) == 2
     error = capsys.readouterr().err
     assert "surface_tolerance = 0: the tolerance of the surface Dice is not a positive number of mm." in error
     assert "On the command line: --surface_tolerance." in error
@@ -153,3 +145,22 @@ def test_lits_with_the_rules_of_any_labels(tmp_path):
     assert metrics["liver"]["surface_dice"] == 1.0
     assert metrics["lesion"]["detection"]["iou_above_0.5"]["f1"] == 1.0
     assert "official" not in metrics
+
+
+def test_2d_images_are_scored(tmp_path):
+    """A square of 8 x 8 pixels, predicted 9 pixels wide; a surface of one plane is a contour."""
+    description = Description(("rescale_0_1",), {"cell": 1}, {"cell": (1,)}, file_ending=".png")
+    reference, prediction = np.zeros((20, 16), np.uint8), np.zeros((20, 16), np.uint8)
+    reference[4:12, 4:12], prediction[4:12, 4:13] = 1, 1
+    for name, labels in (("labelsTr", reference), ("p", prediction)):
+        (tmp_path / name).mkdir()
+        Image.fromarray(labels).save(tmp_path / name / "a.png")
+    write_description(tmp_path, description, 1)
+    (score,) = score_folders(tmp_path / "labelsTr", tmp_path / "p", tmp_path / "out", 1, progress=False)
+    counts = score.overlaps["cell"]
+    assert (counts.intersection, counts.prediction, counts.reference) == (64, 72, 64)
+    # 1 pixel from the other surface are the 8 points of the moved side and, of that side of the reference, 6 points;
+    # its 2 corners lie on other sides of the prediction.
+    assert score.distances["cell"].assd == pytest.approx((8 + 6) / (28 + 30))
+    page = (tmp_path / "out/report.html").read_text()
+    assert page.count("data-plane=") == 1

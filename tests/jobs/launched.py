@@ -13,6 +13,15 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 500  # seconds
+GRACE = 4.0  # seconds
+# The command line with a shorter grace time.
+_PROGRAM = f"""
+import sys
+from mtf_imaging.cli.main import main
+from mtf_imaging.cli.runtime.launching import group
+group.GRACE = {GRACE}
+sys.exit(main(["launch", *sys.argv[1:]]))
+"""
 GIN = """
 import mtf_imaging.models.unet3d
 job.task = @unet3d.LiverTumorSegmentation()
@@ -40,17 +49,7 @@ class Launched:
 
     def __init__(self, num, *words, **flags):
         options = [f"--{name}={value}" for name, value in {"timeout": 60, **flags}.items()]
-        command = [
-            sys.executable,
-            "-m",
-            "mtf_imaging.cli.main",
-            "launch",
-            "--num_processes",
-            num,
-            *options,
-            "--",
-            *words,
-        ]
+        command = [sys.executable, "-c", _PROGRAM, "--num_processes", num, *options, "--", *words]
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "SLURM_"))}
         environ = clean | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process

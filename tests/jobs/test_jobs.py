@@ -22,7 +22,7 @@ job.task = @unet3d.LiverTumorSegmentation()
 job.dtype = "float64"
 LiverTumorSegmentation.network = @UNet3D()
 UNet3D.base_filters = 2
-UNet3D.depth = 2
+UNet3D.depth = 1
 UNet3D.convs = 1
 setup.batch_size = 2
 train.optimizer = @Adam()
@@ -32,7 +32,7 @@ Adam.learning_rate = 0.01
 
 
 def settings(**changes):
-    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1))
+    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1))
     given = {"task": task, "optimizer": Adam(0.01), "batch_size": 2, "dtype": "float64", "checkpoint_every": 2}
     return given | {"progress": False} | changes
 
@@ -158,7 +158,7 @@ def test_bench_names_a_class_that_cannot_be_pickled():
         pass
 
     with pytest.raises(mi.ConfigError, match=r"every setup runs in a separate process, .* Fix: define its class"):
-        mi.jobs.bench(task=Local(UNet3D(base_filters=2, depth=2, convs=1)), resolution=8, steps=1, progress=False)
+        mi.jobs.bench(task=Local(UNet3D(base_filters=2, depth=1, convs=1)), resolution=8, steps=1, progress=False)
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
+from tests.jobs.launched import GRACE, Launched, assert_same_weights, launch, losses, train_command, wait_for_step
 
 KILLS = 10
-TIMEOUT = 20  # seconds
+TIMEOUT = 12  # seconds
 # Until all processes run again: the timeout, twice the grace time of launch, and the start of TensorFlow.
-BOUND = TIMEOUT + 2 * 10 + 150
+BOUND = TIMEOUT + 2 * GRACE + 150
 EVERY = 12  # steps between kills
 STEPS = (KILLS + 1) * EVERY
 

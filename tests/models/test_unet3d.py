@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 
 import gin
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.layout import parse_shape
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from tests.models import reference_unet3d
+from tests.ops.windows_of_any_size import devices
 
 
 def batch(sizes, batch_size=2, seed=0):
@@ -20,7 +23,12 @@ def batch(sizes, batch_size=2, seed=0):
 
 
 def build_program(task, sizes, mesh_shape="", layout="", **kwargs):
-    """Returns a program that computes the loss, the measures and the gradients of all weights."""
+    """Returns a program that computes the loss, the measures and the gradients of all weights.
+
+    The time to build a program for several devices is proportional to their number, so a large mesh uses four of them.
+    """
+    if kwargs.get("mesh_impl") == "placement" and math.prod(size for _, size in parse_shape(mesh_shape)) > 6:
+        kwargs.setdefault("devices", devices(mesh_shape, most=4))
 
     def fn(**inputs):
         loss, measures = task.loss(**inputs)

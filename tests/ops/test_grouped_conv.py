@@ -13,7 +13,7 @@ from mtf_imaging.ops.conv import grouped
 from mtf_imaging.planner.bench.machine import Convolution, Kernels, Machine
 from mtf_imaging.program.tracing import trace_only
 from tests.exchanges import modeled, stacked_mesh
-from tests.harness import TOLERANCES, Case, check, difference, sample
+from tests.harness import TOLERANCES, Case, assert_all_pairs, check, difference, pairwise
 from tests.ops import grouped_convolutions as by_group
 from tests.ops.grouped_convolutions import SIZES
 
@@ -79,9 +79,22 @@ def _broad():
             yield setting
 
 
-# Every fifth combination on one device, every seventh under layouts: no argument has a period of 5 or 7.
+def _arguments(row):
+    """Returns the arguments of a setting, and the other columns of a row."""
+    setting, *others = row
+    return *dataclasses.astuple(setting), *others
+
+
+def test_all_pairs_of_arguments_occur():
+    for rows, table in ((LOCAL, LOCAL_TABLE), (SPLIT, SPLIT_TABLE)):
+        assert_all_pairs(rows, table, _arguments)
+    every = [{value for setting, *_ in rows for value in map(str, _arguments([setting]))} for rows in (LOCAL, SPLIT)]
+    assert every == [{value for setting in BROAD for value in map(str, _arguments([setting]))}] * 2
+
+
 BROAD = list(_broad())
-LOCAL, SOME = BROAD[::5], BROAD[::7]
+LOCAL_TABLE = list(itertools.product(BROAD, TOLERANCES))
+LOCAL = pairwise(LOCAL_TABLE, _arguments)
 
 
 def _values(setting, dtype, sizes):
@@ -150,8 +163,7 @@ def test_a_single_window_along_the_last_dimension(multiplier, strides, padding):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("setting", LOCAL, ids=str)
+@pytest.mark.parametrize(("setting", "dtype"), LOCAL, ids=str)
 def test_all_local_kernels_equal_one_convolution_per_group(setting, dtype):
     _check_local(setting, dtype)
 
@@ -242,27 +254,17 @@ BROAD_SPLITS = [
 ]
 
 
-def _broad_splits():
-    for number, setting in enumerate(SOME):
-        for mesh, layout in BROAD_SPLITS:
-            if setting.case().allows(layout):
-                impl = IMPLS[number % 2]
-                yield pytest.param(setting, mesh, layout, impl, id=f"{setting}-{mesh}-{layout}-{impl}")
+# Every seventh combination of arguments: no argument has a period of 7.
+SPLIT_TABLE = [
+    row for row in itertools.product(BROAD[::7], BROAD_SPLITS, IMPLS, TOLERANCES) if row[0].case().allows(row[1][1])
+]
+SPLIT = pairwise(SPLIT_TABLE, _arguments)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("setting", "mesh", "layout", "impl"), sample(_broad_splits(), 1 / 2))
-def test_equals_the_whole_under_every_layout(setting, mesh, layout, impl):
-    check(setting.case(), "float32", mesh, layout, impl)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("setting", SOME[::3], ids=str)
-def test_equals_the_whole_under_every_layout_in_other_dtypes(setting, dtype):
-    for mesh, layout in BROAD_SPLITS:
-        if setting.case().allows(layout):
-            check(setting.case(), dtype, mesh, layout, "stacked")
+@pytest.mark.parametrize(("setting", "split", "impl", "dtype"), SPLIT, ids=str)
+def test_equals_the_whole_under_every_layout(setting, split, impl, dtype):
+    check(setting.case(), dtype, *split, impl)
 
 
 # What is sent.

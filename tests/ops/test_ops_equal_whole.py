@@ -1,10 +1,10 @@
-"""All operations x layouts x meshes x dtypes: values and gradients equal TensorFlow's on the whole tensor."""
+"""All operations under all layouts, and on all meshes: values and gradients equal TensorFlow's on the whole tensor."""
 
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from tests.harness import Case, check, sample
+from tests.harness import Case, assert_all_pairs, check, pairwise, sample
 from tests.ops import padded, resizing
 
 X = "batch:2,x:12,y:8,z:6,channels:4"
@@ -37,7 +37,9 @@ IMPLS = ["stacked", "placement"]
 # These meshes have one device for each processor. The others have at most four devices. If the mesh is larger, each
 # device holds several slices, and the graph is half as large.
 CPUS = [f"/device:CPU:{number}" for number in range(8)]
-NUM_DEVICES = {"rows:2,cols:2,planes:2": 8, "rows:5": 5, "planes:7,cols:3": 7}
+NUM_DEVICES = {"rows:2,cols:2,planes:2": 8, "rows:5": 5, "planes:7,cols:3": 7, "rows:5,cols:3": 3, "cores:3,model:3": 3}
+# Every operation runs under these layouts on both mesh implementations, and under the others on one of them.
+CORE = [("rows:2,cols:2", "x:rows,y:cols"), UNEVEN[0]]
 
 
 def _three(value):
@@ -344,13 +346,10 @@ RESIZES = [
 CASES = CONVS + TRANSPOSED + POOLS + RESIZES + two_dimensional() + OTHERS
 
 
-def _table(cases, layouts=LAYOUTS + UNEVEN):
+def product(cases, layouts=LAYOUTS + UNEVEN):
+    """Returns all rows (case, (mesh shape, layout), mesh implementation)."""
     return [
-        pytest.param(
-            *(case, mesh, layout, impl),
-            id=f"{case.name}-{mesh}-{layout}-{impl}",
-            marks=[pytest.mark.slow] if (mesh, layout) in SLOW or (layout, impl) == (UNEVEN[0][1], IMPLS[1]) else [],
-        )
+        (case, (mesh, layout), impl)
         for case in cases
         for mesh, layout in layouts
         for impl in (IMPLS if layout else IMPLS[:1])
@@ -358,10 +357,28 @@ def _table(cases, layouts=LAYOUTS + UNEVEN):
     ]
 
 
-def test_every_case_has_a_split():
-    cases = [*CASES, *padded.CASES, *padded.MORE]
-    split = {row.values[0].name for row in _table(cases) if row.values[2]}
-    assert split == {case.name for case in cases}
+def thinned(cases, layouts=LAYOUTS + UNEVEN):
+    """Returns rows of `product` with all pairs of a case, a layout and a mesh implementation."""
+    rest = [row for row in product(cases, layouts) if row[1] not in CORE]
+    return product(cases, [pair for pair in layouts if pair in CORE]) + pairwise(rest)
+
+
+def _table(cases, layouts=LAYOUTS + UNEVEN):
+    return [
+        pytest.param(
+            *(case, mesh, layout, impl),
+            id=f"{case.name}-{mesh}-{layout}-{impl}",
+            marks=[pytest.mark.slow] if (mesh, layout) in SLOW or (layout, impl) == (UNEVEN[0][1], IMPLS[1]) else [],
+        )
+        for case, (mesh, layout), impl in thinned(cases, layouts)
+    ]
+
+
+@pytest.mark.parametrize("cases", [CASES, padded.CASES, padded.MORE], ids=["all", "padded", "more padded"])
+def test_all_pairs_of_a_case_a_layout_and_a_mesh_implementation_occur(cases):
+    rows = [(case, (mesh, layout), impl) for case, mesh, layout, impl in (row.values for row in _table(cases))]
+    assert_all_pairs(rows, product(cases))
+    assert {case.name for case, (_, layout), _ in rows if layout} == {case.name for case in cases}
 
 
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table(CASES) + _table(padded.CASES, LAYOUTS[:4]))
@@ -372,7 +389,7 @@ def test_equals_the_whole(case, mesh, layout, impl):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "mesh", "layout", "impl"),
-    sample(_table(padded.CASES, LAYOUTS[4:] + UNEVEN) + _table(padded.MORE), 1 / 3),
+    sample(_table(padded.CASES, LAYOUTS[4:] + UNEVEN) + _table(padded.MORE), 1 / 4),
 )
 def test_explicit_padding_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])

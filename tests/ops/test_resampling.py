@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from tests.harness import Case, check
+from tests.harness import Case, assert_all_pairs, check, pairwise
 from tests.ops import resizing
-from tests.ops.test_ops_equal_whole import CPUS, IMPLS, LAYOUTS, NUM_DEVICES, UNEVEN
+from tests.ops.test_ops_equal_whole import CPUS, IMPLS, LAYOUTS, NUM_DEVICES, UNEVEN, product
 
 SIZES = {"x": 12, "y": 8, "z": 6}
 FAST = [("rows:2,cols:2", "x:rows,y:cols"), ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"), UNEVEN[0]]
@@ -71,6 +71,25 @@ BROAD = [
 ]
 
 
+ALL_LAYOUTS = LAYOUTS + UNEVEN
+FEW_ROWS, BROAD_ROWS = product(CASES, ALL_LAYOUTS), product(BROAD, ALL_LAYOUTS)
+
+
+def _kinds(row):
+    case, *others = row
+    return case.kind, *others
+
+
+def _on_a_mesh(row):
+    case, _, impl = row
+    return case, impl
+
+
+# Every kind of operation under every layout, and every case on every mesh implementation.
+BROAD_PART = pairwise(BROAD_ROWS, _kinds)
+BROAD_PART += [row for row in pairwise(BROAD_ROWS, _on_a_mesh) if row not in BROAD_PART]
+
+
 def _table():
     return [
         pytest.param(
@@ -81,15 +100,16 @@ def _table():
             id=f"{case.name}-{mesh}-{layout}-{impl}",
             marks=[] if case in CASES and (mesh, layout) in FAST else [pytest.mark.slow],
         )
-        for case in CASES + BROAD
-        for mesh, layout in LAYOUTS + UNEVEN
-        for impl in (IMPLS if layout else IMPLS[:1])
-        if case.allows(layout)
+        for case, (mesh, layout), impl in [*pairwise(FEW_ROWS), *BROAD_PART]
     ]
 
 
-def test_every_case_has_a_split():
-    assert {row.values[0].name for row in _table() if row.values[2]} == {case.name for case in CASES + BROAD}
+def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
+    rows = [(case, (mesh, layout), impl) for case, mesh, layout, impl in (row.values for row in _table())]
+    assert_all_pairs(rows, FEW_ROWS)
+    assert_all_pairs(rows, BROAD_ROWS, _kinds)
+    assert_all_pairs(rows, BROAD_ROWS, _on_a_mesh)
+    assert {case.name for case, (_, layout), _ in rows if layout} == {case.name for case in CASES + BROAD}
 
 
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table())

@@ -8,11 +8,12 @@ import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from tests.exchanges import check_exchanges
-from tests.harness import difference
+from tests.harness import assert_all_pairs, difference, pairwise
 from tests.ops.differentiated import CONSTANTS, ROWS
 
 mtf = mi.mtf
 
+# Uneven slices of x have 3, 3 and 2 voxels, those of y and channels have 2, 2 and 0, and those of the batch 1, 1 and 0.
 LAYOUTS = {
     "whole": ("", ""),
     "spatial": ("rows:2,cols:2", "x:rows,y:cols"),
@@ -95,17 +96,39 @@ def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
     return [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]
 
 
-def _table():
+def _product():
+    """Yields all rows (row of `ROWS`, key of `LAYOUTS`, mesh implementation)."""
     for row in ROWS:
         dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
-        for layout, (mesh_shape, rules) in LAYOUTS.items():
-            rules_of_row = [f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims]
-            if layout == "filters" and "out" not in dims:
-                continue
-            for mesh_impl in ("stacked", "placement") if rules_of_row else ("stacked",):
-                marks = [] if (layout, mesh_impl) == ("uneven", "stacked") else [pytest.mark.slow]
-                name = f"{row}-{layout}-{mesh_impl}"
-                yield pytest.param(row, mesh_shape, ",".join(rules_of_row), mesh_impl, id=name, marks=marks)
+        for layout, (_, rules) in LAYOUTS.items():
+            if layout != "filters" or "out" in dims:
+                is_split = any(dim in dims for dim, _ in parse_layout(rules))
+                yield from ((row, layout, impl) for impl in (("stacked", "placement") if is_split else ("stacked",)))
+
+
+def _of_an_operation(row):
+    differentiated, layout, mesh_impl = row
+    return differentiated.op, layout, mesh_impl
+
+
+def _thinned():
+    """Returns all rows under uneven layouts on one device, and every operation under every layout and on every mesh."""
+    table = list(_product())
+    uneven = [row for row in table if row[1].startswith("uneven") and row[2] == "stacked"]
+    return uneven + pairwise([row for row in table if row not in uneven], _of_an_operation)
+
+
+def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
+    assert_all_pairs(_thinned(), _product(), _of_an_operation)
+
+
+def _table():
+    for row, layout, mesh_impl in _thinned():
+        dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
+        mesh_shape, rules = LAYOUTS[layout]
+        rules = ",".join(f"{dim}:{onto}" for dim, onto in parse_layout(rules) if dim in dims)
+        marks = [] if (layout, mesh_impl) == ("uneven", "stacked") else [pytest.mark.slow]
+        yield pytest.param(row, mesh_shape, rules, mesh_impl, id=f"{row}-{layout}-{mesh_impl}", marks=marks)
 
 
 @pytest.mark.parametrize(("row", "mesh_shape", "layout", "mesh_impl"), list(_table()))

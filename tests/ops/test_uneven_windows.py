@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mtf_imaging as mi
 from tests import poison
-from tests.harness import check
+from tests.harness import assert_all_pairs, check, pairwise
 from tests.ops.windows_of_any_size import PADS, RESIZES, Line, Setting, devices
 
 mtf = mi.mtf
@@ -129,8 +129,35 @@ def _of_one_dimension():
             yield setting
 
 
+def _arguments(setting):
+    line = setting.lines[0]
+    return setting.op, setting.padding, line.pads, line.size, line.parts, line.kernel, line.stride, line.dilation
+
+
 # No argument has this prime as a period, so every value of every argument occurs.
-BROAD = list(_of_one_dimension())[::251]
+BROAD_TABLE = list(_of_one_dimension())
+BROAD = BROAD_TABLE[::1009]
+
+
+def test_every_value_of_every_argument_occurs():
+    some, every = ([set(values) for values in zip(*map(_arguments, rows))] for rows in (BROAD, BROAD_TABLE))
+    assert some == every
+
+
+def _alternating(rows, options=IMPLS):
+    """Returns each setting with one of some options, and every operation with every option."""
+    rows = [(setting, option) for setting in rows for option in options]
+    pairs = pairwise(rows, _of_an_operation)
+    covered = {setting for setting, _ in pairs}
+    rest = [setting for setting, option in rows if setting not in covered and option == options[0]]
+    kept = pairs + [(setting, options[number % len(options)]) for number, setting in enumerate(rest)]
+    assert_all_pairs(kept, rows, _of_an_operation)
+    return kept
+
+
+def _of_an_operation(row):
+    setting, option = row
+    return setting.op, len(setting.lines), option
 
 
 @pytest.mark.parametrize("mesh_impl", IMPLS)
@@ -140,13 +167,12 @@ def test_equals_the_whole(setting, mesh_impl):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh_impl", IMPLS)
-@pytest.mark.parametrize("setting", TABLE, ids=str)
+@pytest.mark.parametrize(("setting", "mesh_impl"), _alternating(TABLE), ids=str)
 def test_the_table_equals_the_whole(setting, mesh_impl):
     _check(setting, mesh_impl=mesh_impl)
 
 
-_POOLS = [s for s in FEW + TABLE + BROAD[::3] if s.op == "max_pool"]
+_POOLS = [s for s in FEW + TABLE + BROAD[::5] if s.op == "max_pool"]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
@@ -166,8 +192,7 @@ def test_all_windows_of_one_dimension_equal_the_whole(setting):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [2, 3])
-@pytest.mark.parametrize("setting", [*FEW, *TABLE[::3]], ids=str)
+@pytest.mark.parametrize(("setting", "most"), _alternating([*FEW, *TABLE[::5]], (2, 3)), ids=str)
 def test_devices_with_several_slices(setting, most):
     """Meshes of 4 and 6 rows have two slices for each of two or three devices."""
     lines = tuple(dataclasses.replace(n, parts=2 * most if i == 0 else n.parts) for i, n in enumerate(setting.lines))
@@ -181,14 +206,15 @@ def test_float64(setting):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", [s for s in FEW + TABLE if not s.op.endswith("pool") or len(s.lines) < 3], ids=str)
+@pytest.mark.parametrize(
+    "setting", [s for s in FEW + TABLE[::3] if not s.op.endswith("pool") or len(s.lines) < 3], ids=str
+)
 def test_the_table_in_float64(setting):
     _check(setting, "float64")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh_impl", IMPLS)
-@pytest.mark.parametrize("setting", [s for s in FEW + TABLE if len(s.lines) == 3], ids=str)
+@pytest.mark.parametrize(("setting", "mesh_impl"), _alternating([s for s in FEW + TABLE if len(s.lines) == 3]), ids=str)
 def test_bfloat16(setting, mesh_impl):
     _check(setting, "bfloat16", mesh_impl)
 
@@ -236,7 +262,7 @@ def test_any_setting(setting, mesh_impl, most):
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(any_settings(), st.sampled_from(IMPLS), st.sampled_from([2, 3, 4, 8]))
 def test_many_settings(setting, mesh_impl, most):
     _check_any(setting, mesh_impl, most)

@@ -1,35 +1,21 @@
 """A killed process loses nothing: the resumed run ends with the weights of an uninterrupted run."""
 
-import os
 import random
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-ROOT = Path(__file__).parents[2]
+from tests import forked
+
+KILLS = 10
 _PATIENCE = 120  # seconds
 TINY_UNET = [
-    *(
-        "--gin_file",
-        "unet3d_demo",
-        "--gin.UNet3D.base_filters=2",
-        "--gin.UNet3D.depth=2",
-        "--gin.UNet3D.convs=1",
-        "--gin.UNet3D.dropout_rate=0.5",
-    ),
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"),
+    "--gin.UNet3D.dropout_rate=0.5",
     *("--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols", "--gin.train.checkpoint_every=3"),
 ]
-
-
-def start(module, *words):
-    """Starts a module in a new process, whose output pytest shows if the test fails."""
-    command = [sys.executable, "-m", module, *map(str, words)]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
 
 
 def rows(folder):
@@ -63,7 +49,7 @@ class Moments:
                 return rows(folder) > before + 8 * number
             return any(folder.glob("ckpt-*_temp"))
 
-        while process.poll() is None and not is_there():
+        while process.is_alive() and not is_there():
             assert time.monotonic() - began < _PATIENCE
             time.sleep(0.0005)
         if kind != "build":
@@ -73,22 +59,24 @@ class Moments:
 def train_whole(folder, *command):
     """Trains to the end; returns the seconds until the first step."""
     began = time.monotonic()
-    with start(*command) as process:
-        while process.poll() is None and not rows(folder):
-            time.sleep(0.005)
-        build_seconds = time.monotonic() - began
-    assert process.returncode == 0
+    process = forked.start(*command)
+    while process.is_alive() and not rows(folder):
+        time.sleep(0.005)
+    build_seconds = time.monotonic() - began
+    process.join()
+    assert process.exitcode == 0
     return build_seconds
 
 
 def train_with_kills(folder, moments, build_seconds, *command):
     """Trains to the end; kills and restarts the run at each moment."""
     for kind, number in moments.all:
-        with start(*command) as process:
-            Moments.wait(process, folder, kind, number, build_seconds)
-            process.kill()
-        assert process.returncode == -9, f"it ended with {process.returncode} before it was killed"
-    assert start(*command).wait() == 0
+        process = forked.start(*command)
+        Moments.wait(process, folder, kind, number, build_seconds)
+        process.kill()
+        process.join()
+        assert process.exitcode == -9, f"it ended with {process.exitcode} before it was killed"
+    forked.run(*command)
 
 
 def variables(folder):
@@ -110,21 +98,21 @@ def assert_same_run(first, second):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kills", "num_steps", "seed"), [(2, 100, 1), (10, 600, 2)])
-def test_a_run_killed_at_random_moments_equals_an_uninterrupted_run(tmp_path, kills, num_steps, seed):
-    command = "tests.training.linear_run"
+def test_a_run_killed_at_random_moments_equals_an_uninterrupted_run(tmp_path):
+    command, num_steps = "tests.training.linear_run", 300
     build_seconds = train_whole(tmp_path / "whole", command, tmp_path / "whole", num_steps)
-    train_with_kills(tmp_path / "killed", Moments(seed, kills), build_seconds, command, tmp_path / "killed", num_steps)
+    moments = Moments(2, KILLS)
+    train_with_kills(tmp_path / "killed", moments, build_seconds, command, tmp_path / "killed", num_steps)
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
 @pytest.mark.slow
 def test_a_command_killed_at_random_moments_equals_an_uninterrupted_run(tmp_path):
     command = "mtf_imaging.cli.main"
-    assert start(command, "phantom", "--output_dir", tmp_path / "cases", "--num_cases", 2).wait() == 0
+    forked.run(command, "phantom", "--output_dir", tmp_path / "cases", "--num_cases", 2)
     convert = ["convert", "--input_dir", tmp_path / "cases", "--output_dir", tmp_path / "records", "--resolution", 16]
-    assert start(command, *convert).wait() == 0
-    train = [command, "train", "--data_dir", tmp_path / "records", *TINY_UNET, "--num_steps", 90, "--model_dir"]
+    forked.run(command, *convert, "--workers", 1)
+    train = [command, "train", "--data_dir", tmp_path / "records", *TINY_UNET, "--num_steps", 60, "--model_dir"]
     build_seconds = train_whole(tmp_path / "whole", *train, tmp_path / "whole")
     train_with_kills(tmp_path / "killed", Moments(3, 3), build_seconds, *train, tmp_path / "killed")
     assert_same_run(tmp_path / "whole", tmp_path / "killed")

@@ -1,4 +1,4 @@
-"""Every shipped job builds under every shipped layout."""
+"""Every shipped job can be planned under every shipped layout, and builds under one of them."""
 
 import gin
 import numpy as np
@@ -32,12 +32,16 @@ OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
 
-def dry_run(*words):
+def run(*words):
     gin.clear_config()
     try:
-        return main(["train", "--data_dir", "none", "--model_dir", "none", *words, "--dry_run"])
+        return main([*words])
     finally:
         gin.clear_config()
+
+
+def dry_run(*words):
+    return run("train", "--data_dir", "none", "--model_dir", "none", *words, "--dry_run")
 
 
 def test_there_are_jobs_and_layouts():
@@ -48,6 +52,22 @@ def test_there_are_jobs_and_layouts():
 @pytest.mark.slow
 @pytest.mark.parametrize("job", OF_VOLUMES)
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_can_be_planned(job, layout, capsys):
+    """A plan checks all operations of the step, without the seconds that it takes to build them."""
+    assert run("explain", "--gin_file", job, "--gin_file", layout, *SMALL) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("one processor" if layout == "layouts/single.gin" else "mesh rows:")
+    assert "\nunet3d/down3/conv1/conv1 " in out
+
+
+# Every job and every layout at least once.
+PAIRS = [
+    (OF_VOLUMES[n % len(OF_VOLUMES)], LAYOUTS[n % len(LAYOUTS)]) for n in range(max(len(OF_VOLUMES), len(LAYOUTS)))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "layout"), PAIRS)
 def test_it_builds(job, layout, capsys):
     assert dry_run("--gin_file", job, "--gin_file", layout, *SMALL) == 0
     assert "weights in 50 variables" in capsys.readouterr().out

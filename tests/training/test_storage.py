@@ -14,7 +14,7 @@ from tests.storage import fill, no_file_larger_than
 
 STEPS = 6
 TINY = [
-    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2"),
+    *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=4", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"),
     *("--gin.train.checkpoint_every=2", "--seed", "3"),
 ]
 

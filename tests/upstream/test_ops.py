@@ -1,11 +1,14 @@
 """Operations of mesh_tensorflow: values and gradients under a layout equal the results on one processor."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
 from tests.exchanges import check_exchanges
+from tests.harness import assert_all_pairs, pairwise
 
 mtf = mi.mtf
 Dim = mtf.Dimension
@@ -96,13 +99,19 @@ def _run(op, mesh_shape, layout, mesh_impl):
 _whole = {}
 
 
-@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
-@pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
-@pytest.mark.parametrize("name", OPS)
-def test_equals_one_processor(name, mesh_shape, layout, mesh_impl):
+TABLE = list(itertools.product(OPS, LAYOUTS, ["stacked", "placement"]))
+ROWS = pairwise(TABLE)
+
+
+def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
+    assert_all_pairs(ROWS, TABLE)
+
+
+@pytest.mark.parametrize(("name", "layout", "mesh_impl"), ROWS, ids=str)
+def test_equals_one_processor(name, layout, mesh_impl):
     if name not in _whole:
         _whole[name] = _run(OPS[name], "", "", "stacked")
-    for value, expected in zip(_run(OPS[name], mesh_shape, layout, mesh_impl), _whole[name], strict=True):
+    for value, expected in zip(_run(OPS[name], *layout, mesh_impl), _whole[name], strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 

@@ -17,13 +17,14 @@ mtf = mi.mtf
 
 # x:7 over 3, 5 or 4 processors: slices of 3, 3, 1; of 2, 2, 2, 1, 0; and of 2, 2, 2, 1.
 # y:5 over 2 or 4 processors: slices of 3, 2; and of 2, 2, 1, 0.
-SETUPS = [
-    ("rows:3,cols:2", "x:rows,y:cols", "stacked", 1),
-    pytest.param("rows:5,cols:4", "x:rows,y:cols", "stacked", 1, marks=pytest.mark.slow),
-    pytest.param("rows:3,cols:2", "x:rows,y:cols", "placement", 6, marks=pytest.mark.slow),
-    pytest.param("cores:2,rows:4", "batch:cores,x:rows", "placement", 8, marks=pytest.mark.slow),
-    pytest.param("m:4,spare:3,k:5", "channels:m,x:k", "placement", 2, marks=pytest.mark.slow),
-]
+# All operations run under the first setup, every second one under the second, and every third one under the others.
+SETUPS = {
+    ("rows:3,cols:2", "x:rows,y:cols", "stacked", 1): tuple(OPS),
+    ("rows:5,cols:4", "x:rows,y:cols", "stacked", 1): tuple(OPS)[::2],
+    ("rows:3,cols:2", "x:rows,y:cols", "placement", 6): tuple(OPS)[::3],
+    ("cores:2,rows:4", "batch:cores,x:rows", "placement", 8): tuple(OPS)[1::3],
+    ("m:4,spare:3,k:5", "channels:m,x:k", "placement", 2): tuple(OPS)[2::3],
+}
 
 
 def devices(number):
@@ -58,10 +59,20 @@ def _results(mesh_shape, layout, mesh_impl, num_devices, ops=tuple(OPS)):
     return {name: [value.numpy() for value in values] for name, values in program(a=a, b=b).items()}
 
 
-@pytest.mark.parametrize("name", OPS)
-@pytest.mark.parametrize(("mesh_shape", "layout", "mesh_impl", "num_devices"), SETUPS)
-def test_equals_whole(name, mesh_shape, layout, mesh_impl, num_devices):
-    values, whole = _results(mesh_shape, layout, mesh_impl, num_devices)[name], _results("", "", "stacked", 1)[name]
+def _table():
+    for number, (setup, ops) in enumerate(SETUPS.items()):
+        for name in ops:
+            yield pytest.param(name, setup, id=f"{setup}-{name}", marks=[pytest.mark.slow] if number else [])
+
+
+def test_every_operation_occurs_on_every_mesh_implementation():
+    for mesh_impl in ("stacked", "placement"):
+        assert {name for setup, ops in SETUPS.items() for name in ops if setup[2] == mesh_impl} == set(OPS)
+
+
+@pytest.mark.parametrize(("name", "setup"), list(_table()))
+def test_equals_whole(name, setup):
+    values, whole = _results(*setup, SETUPS[setup])[name], _results("", "", "stacked", 1)[name]
     for value, expected in zip(values, whole, strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
@@ -261,7 +272,7 @@ def test_any_reshape(shapes, rows, cols, mesh_impl):
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=80)
 @_arguments
 def test_many_reshapes(shapes, rows, cols, mesh_impl):
     _check_reshape(*shapes, rows, cols, mesh_impl)

@@ -10,6 +10,7 @@ from mtf_imaging.data.records.splits import FILE
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.ensembles import check_no_fold
 from mtf_imaging.jobs.folds import held_out_keys
+from mtf_imaging.jobs.run import description_of_run
 
 SUMMARY = "segments labeled cases and scores the result: Dice tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
@@ -56,7 +57,7 @@ def run(values: flags.FlagValues) -> str:
     weights_folder(saved, values.checkpoint)
     from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 
-    cases = cases_to_evaluate(values.input_dir, values.output_dir, only, known)
+    cases = cases_to_evaluate(values.input_dir, values.output_dir, only, known, description_of_run(saved))
     import_tensorflow()
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.evaluating import evaluate

@@ -7,6 +7,7 @@ from mtf_imaging.cli.runtime.next_step import after_predict
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
+from mtf_imaging.jobs.run import description_of_run
 
 SUMMARY = "segments a volume or a folder of volumes, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
@@ -43,7 +44,9 @@ def run(values: flags.FlagValues) -> str | None:
     weights_folder(saved, values.checkpoint)
     from mtf_imaging.evaluation.segment.predict import plan_predictions
 
-    planned = plan_predictions(values.input, values.output, values.overwrite, values.submission, known)
+    description = description_of_run(saved)
+    paths = values.input, values.output
+    planned = plan_predictions(*paths, values.overwrite, values.submission, known, description)
     import_tensorflow()
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.predicting import predict

@@ -1,4 +1,4 @@
-"""`mtf-imaging search`: ranks the layouts for some devices, or finds the largest cube that they can train on."""
+"""`mtf-imaging search`: ranks the layouts for some devices, or finds the largest cube that fits."""
 
 from absl import flags
 
@@ -7,7 +7,7 @@ from mtf_imaging.cli.runtime.next_step import after_search
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 
-SUMMARY = "ranks the layouts for some devices, or finds the largest cube that they can train on."
+SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 REQUIRED = ("num_devices", "hardware")
 NOTES = (

@@ -13,6 +13,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.devices import AUTO
+from mtf_imaging.jobs.network import task_for
 from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer
@@ -38,6 +39,7 @@ class Training:
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
       evaluation: the evaluation of held-out cases, a `training.evaluation.Evaluation`; None for the Dice of records.
       monitor: measure that selects the best checkpoint, which is kept in addition to the recent ones; higher is better.
+        Default: "lesion" for LiTS, "mean" (of all masks) for other records.
       fold: number of the held-out fold, counted from 0; None to train on all records.
       num_folds: number of folds; default: as in `splits_file`, or 5 without this file.
       splits_file: file of the folds in the format of nnU-Net's `splits_final.json`; written if it does not exist.
@@ -55,7 +57,7 @@ class Training:
     checkpoint_async: bool = False
     eval_every: int | None = None
     evaluation: Evaluation | None = None
-    monitor: str = "lesion"
+    monitor: str | None = None
     fold: int | None = None
     num_folds: int | None = None
     splits_file: str | None = None
@@ -118,6 +120,13 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
             raise ConfigError("the resolution is not known. Fix: give --resolution, or --data_dir.")
     else:
         sizes = training.source(job, setup, data_dir).sizes(setup.resolution)
+    description = training.source(job, setup, data_dir).description if data_dir is not None else None
     return TrainingStep(
-        job.task, training.optimizer, sizes, setup.batch_size, setup.micro_batches, job.dtype, training.seed
+        task_for(job.task, description),
+        training.optimizer,
+        sizes,
+        setup.batch_size,
+        setup.micro_batches,
+        job.dtype,
+        training.seed,
     )

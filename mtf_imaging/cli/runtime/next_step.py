@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # these import TensorFlow or NumPy
 QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study run
 
 _DEMO_JOB = "unet3d_demo"
+_JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the data
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
@@ -68,6 +69,7 @@ def after_phantom(values: flags.FlagValues) -> str | None:
 
 def after_convert(values: flags.FlagValues) -> str | None:
     """Suggests training on the records, or estimating the cost of a step if the records are large."""
+    from mtf_imaging.data.cases.description import LITS_RULES
     from mtf_imaging.data.records.manifest import read_manifest
 
     manifest = read_manifest(values.output_dir)
@@ -79,7 +81,8 @@ def after_convert(values: flags.FlagValues) -> str | None:
     data_dir, held_out = _with_held_out(Path(values.output_dir), manifest)
     options = {"eval_dir": held_out} if held_out else _folds(len(manifest.cases))
     model_dir = _free(_beside(values.output_dir, "run"))
-    return _line("train", data_dir=data_dir, model_dir=model_dir, gin_file=_DEMO_JOB, **options)
+    job = _DEMO_JOB if manifest.description.rules == LITS_RULES else _JOB_OF_ANY
+    return _line("train", data_dir=data_dir, model_dir=model_dir, gin_file=job, **options)
 
 
 def after_plan(convert: str) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import natural_key
-from mtf_imaging.data.cases.listing import nifti_files, nifti_stem
+from mtf_imaging.data.cases.image_formats import NIFTI, ImageFormat
+from mtf_imaging.data.cases.listing import image_files
 from mtf_imaging.errors import DataError
 
 _VOLUME = re.compile(r"(test-)?volume-\d+\.")
@@ -29,7 +30,7 @@ class Pair:
     volume: Path | None = None
 
 
-def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pair]:
+def find_pairs(reference_dir: str | Path, prediction_dir: str | Path, image_format: ImageFormat = NIFTI) -> list[Pair]:
     """Pairs each reference with its prediction, in the natural order of the cases.
 
     Files with equal stems form a pair. If some file has no partner with an equal stem, all files are paired by the
@@ -48,6 +49,7 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
       reference_dir: folder of references; it may also contain the volumes, `volume-N`.
       prediction_dir: folder of predictions. A file without a partner is an error, because a score over fewer cases
         than intended could go unnoticed.
+      image_format: the file format of the segmentations.
 
     Returns:
       One or more pairs.
@@ -57,10 +59,10 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
         points to a missing file.
     """
     folders = Path(reference_dir), Path(prediction_dir)
-    files = [_segmentations(folder) for folder in folders]
-    keyed = [{nifti_stem(path): path for path in paths} for paths in files]
+    files = [_segmentations(folder, image_format) for folder in folders]
+    keyed = [{image_format.stem(path): path for path in paths} for paths in files]
     if keyed[0].keys() != keyed[1].keys() or any(len(k) < len(f) for k, f in zip(keyed, files, strict=True)):
-        keyed = [_by_number(folder, paths) for folder, paths in zip(folders, files, strict=True)]
+        keyed = [_by_number(folder, paths, image_format) for folder, paths in zip(folders, files, strict=True)]
     references, predictions = keyed
     lonely = [f"{references[key]} has no prediction" for key in references if key not in predictions]
     lonely += [f"{predictions[key]} has no reference" for key in predictions if key not in references]
@@ -72,20 +74,21 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path) -> list[Pa
     return [Pair(_short(key), predictions[key], references[key]) for key in sorted(references, key=natural_key)]
 
 
-def _segmentations(folder: Path) -> list[Path]:
+def _segmentations(folder: Path, image_format: ImageFormat) -> list[Path]:
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.is_file() else "does not exist"
         raise DataError(f"{folder}: this folder of segmentations {what}. Fix: name an existing folder.")
-    files = nifti_files(folder, subfolders=False, accept=lambda name: not _VOLUME.match(name))
+    files = image_files(folder, image_format, subfolders=False, accept=lambda name: not _VOLUME.match(name))
     if not files:
-        raise DataError(f"{folder}: holds no .nii or .nii.gz file. Fix: name the folder of the segmentations.")
+        endings = " or ".join(reversed(image_format.endings))
+        raise DataError(f"{folder}: holds no {endings} file. Fix: name the folder of the segmentations.")
     return files
 
 
-def _by_number(folder: Path, paths: list[Path]) -> dict[str, Path]:
+def _by_number(folder: Path, paths: list[Path], image_format: ImageFormat) -> dict[str, Path]:
     keyed = {}
     for path in paths:
-        key = last_number(nifti_stem(path))
+        key = last_number(image_format.stem(path))
         if key is None:
             raise DataError(
                 f"{path}: the file name has no number to pair it by. Fix: use the same file names in both folders."

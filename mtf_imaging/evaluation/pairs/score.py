@@ -3,6 +3,7 @@
 import functools
 from pathlib import Path
 
+from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.evaluation.pairs.pairs import find_pairs
 from mtf_imaging.evaluation.pairs.rules import choose_description
@@ -54,8 +55,9 @@ def score_folders(
       ConfigError: another process is writing to the output folder, or the tolerance is not positive.
     """
     check_tolerance(surface_tolerance)
-    pairs = add_volumes(find_pairs(reference_dir, prediction_dir), volume_dir)
     description = choose_description(reference_dir, rules, dataset_json)
+    image_format = format_by_ending(description.file_ending) or NIFTI
+    pairs = add_volumes(find_pairs(reference_dir, prediction_dir, image_format), volume_dir)
     check_outside(Path(output_dir), Path(reference_dir))
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
     with writing_to(output_dir):

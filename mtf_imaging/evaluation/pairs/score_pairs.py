@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
-from mtf_imaging.data.cases.listing import nifti_stem
 from mtf_imaging.data.nifti.channels import Image, read_image
 from mtf_imaging.data.nifti.images import Volume, read_labels, read_mask, read_segmentation, read_volume
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
@@ -146,7 +145,7 @@ def _read_image(path: Path, known: SpacingTable, description: Description) -> Vo
     """Reads a CT, or an image of any modality, of which the report shows the first channel."""
     if description.rules == LITS_RULES:
         return read_volume(path, known)
-    if nifti_stem(path).endswith("_0000"):  # the file of the first channel, in the naming scheme of nnU-Net
+    if path.name.partition(".")[0].endswith("_0000"):  # the file of the first channel, in the naming scheme of nnU-Net
         first = description.channels[:1], description.intensities[:1]
         description = dataclasses.replace(description, channels=first[0], intensities=first[1])
     return read_image([path], description, known)

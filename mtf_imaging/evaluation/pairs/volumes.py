@@ -5,6 +5,7 @@ import logging
 import re
 from pathlib import Path
 
+from mtf_imaging.data.cases.image_formats import FORMATS, ImageFormat
 from mtf_imaging.data.cases.listing import nifti_files, nifti_stem
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
@@ -45,20 +46,21 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
 
 
 def _beside(reference: Path) -> Path | None:
-    folders, stem = [], nifti_stem(reference)
+    image_format = _image_format(reference)
+    folders, stem = [], image_format.stem(reference)
     if lits := _lits_stem(stem):
         folders.append((reference.parent, [lits]))
     if match := re.fullmatch(r"labels(Tr|Ts|Va)", reference.absolute().parent.name):
         folders.append((reference.absolute().parent.parent / f"images{match[1]}", [f"{stem}_0000", stem]))
     for folder, stems in folders:
-        for name in (f"{stem}{suffix}" for stem in stems for suffix in (".nii", ".nii.gz")):
+        for name in (f"{stem}{suffix}" for stem in stems for suffix in reversed(image_format.endings)):
             if (folder / name).is_file():
                 return folder / name
     return None
 
 
 def _among(files: dict[str, Path], reference: Path) -> Path | None:
-    stem = nifti_stem(reference)
+    stem = _image_format(reference).stem(reference)
     files = {name: path for name, path in files.items() if path.resolve() != reference.resolve()}
     for name in (_lits_stem(stem), f"{stem}_0000", stem):
         if name in files:
@@ -73,6 +75,10 @@ def _files(folder: Path) -> dict[str, Path]:
         raise DataError(f"{folder}: this folder of CTs does not exist. Fix: name an existing folder, or omit it.")
     stems = {nifti_stem(path): path for path in nifti_files(folder, subfolders=False, needed=False)}
     return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # the folder may hold segmentations
+
+
+def _image_format(path: Path) -> ImageFormat:
+    return next(image_format for image_format in FORMATS if image_format.stem(path) is not None)
 
 
 def _lits_stem(stem: str) -> str | None:

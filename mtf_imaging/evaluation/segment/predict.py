@@ -7,29 +7,31 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.data.cases.cases import Case, find_cases
+from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
-from mtf_imaging.data.modality import AIR_HU
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.nifti.channels import Image
 from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.images import Volume, read_geometry, read_volume, write_labels
+from mtf_imaging.data.nifti.images import Volume, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
-from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
+from mtf_imaging.data.sampling.resample import resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.segment.images import find_cases_of, network_input, read_case
 from mtf_imaging.evaluation.segment.submission import how_to_submit, submission_names
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 
-# image [x, y, z, channels=1] float32 in 0..1 -> probabilities [x, y, z, classes or regions]
+# image [x, y, z, channels] float32 -> probabilities [x, y, z, classes or regions]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 
 
 def segment_volume(
-    volume: Volume,
+    volume: Volume | Image,
     sampling: Sampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
@@ -38,39 +40,31 @@ def segment_volume(
 ) -> np.ndarray:
     """Segments one volume.
 
-    The volume is resampled to the grid of the network and windowed as in training. The probabilities are resampled back
-    to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the sampled box become
-    background.
+    The volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities
+    are resampled back to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the
+    sampled box become background.
 
     Args:
-      volume: the volume, as returned by `read_volume`.
+      volume: the volume, as returned by `read_case`.
       sampling: the voxel grid of the network.
       predict_probabilities: the network.
-      window: (low, high) in HU.
+      window: (low, high) in HU, for LiTS; other descriptions contain the intensity schemes.
       cleanup: rules that the predicted labels must obey.
-      description: the labels or regions that the network predicts.
+      description: the channels of the image, and the labels or regions that the network predicts.
 
     Returns:
-      Labels, uint8 `[x, y, z]` on the voxels of `volume.hu`.
+      Labels, uint8 `[x, y, z]` on the voxels of the volume.
 
     Raises:
       ShapeError: the network returned an array of the wrong shape.
       DataError: the network returned NaN or infinity.
     """
-    image = network_input(volume, sampling, window)
+    image = network_input(volume, sampling, window, description)
     probabilities = predict_probabilities(image)
     del image
     labels = network_output(probabilities, volume.geometry, sampling, volume.path, description)
     del probabilities
     return cleanup(labels, volume.geometry.spacing, volume.path)
-
-
-def network_input(volume: Volume, sampling: Sampling, window: Window = DEFAULT_WINDOW) -> np.ndarray:
-    """Returns the input image of the network: float32 `[x, y, z, channels=1]` in 0..1, on the grid of `sampling`."""
-    spans = sampling.spans(volume.geometry.shape, volume.geometry.spacing)
-    hu = resample_linear(volume.hu, spans, AIR_HU)
-    # Records store whole HU, so rounding makes the image equal to that of training.
-    return window_in_place(np.rint(hu, out=hu), window)[..., np.newaxis]
 
 
 def network_output(
@@ -151,13 +145,13 @@ def predict_cases(
     cleanup.check(description)
     input_path, output_path = Path(input_path), Path(output_path)
     if planned is None:
-        planned = plan_predictions(input_path, output_path, overwrite, submission, known)
+        planned = plan_predictions(input_path, output_path, overwrite, submission, known, description)
     cases, outputs = map(list, zip(*planned, strict=True))
     is_folder = input_path.is_dir() or output_path.is_dir()
     with writing_to(output_path) if is_folder else contextlib.nullcontext():
         for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
             with memory_named(case.volume):
-                _segment_file(case.volume, known, output, sampling, predict_probabilities, window, cleanup, description)
+                _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description)
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs
@@ -169,6 +163,7 @@ def run_network(
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
 ) -> None:
     """Runs the network on each case without writing anything, in a process that computes a part of the network.
 
@@ -178,10 +173,12 @@ def run_network(
       predict_probabilities: the network.
       window: (low, high) in HU.
       known: voxel sizes of files whose headers lack them.
+      description: the channels of the images.
     """
     for case in cases:
         with memory_named(case.volume):
-            predict_probabilities(network_input(read_volume(case.volume, known), sampling, window))
+            image = read_case(case, known, description)
+            predict_probabilities(network_input(image, sampling, window, description))
 
 
 def plan_predictions(
@@ -190,6 +187,7 @@ def plan_predictions(
     overwrite: bool = False,
     submission: bool = False,
     known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
 ) -> list[tuple[Case, Path]]:
     """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
@@ -199,6 +197,7 @@ def plan_predictions(
       overwrite: whether to replace existing segmentations.
       submission: whether to write a submission to the LiTS challenge.
       known: voxel sizes of files whose headers lack them.
+      description: the channels and labels of the network that will segment them.
 
     Returns:
       Pairs (case, file to write).
@@ -209,7 +208,7 @@ def plan_predictions(
         not a folder of test cases.
     """
     input_path, output_path = Path(input_path), Path(output_path)
-    cases = find_cases(input_path, need_labels=False)
+    cases = find_cases_of(input_path, description, need_labels=False)
     outputs = _outputs(input_path, output_path, cases, submission)
     check_no_run(outputs[0].parent)
     there = [output for output in outputs if output.exists()]
@@ -219,7 +218,7 @@ def plan_predictions(
             f"{there[0]}{more}: already exists. Fix: name another output, or set overwrite.", settings=["overwrite"]
         )
     for case in cases:
-        read_geometry(case.volume, known)
+        case_geometry(case, known, description)
     return list(zip(cases, outputs, strict=True))
 
 
@@ -254,12 +253,12 @@ def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission:
     return outputs
 
 
-def _segment_file(path, known, output, sampling, predict_probabilities, window, cleanup, description):
+def _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description):
     """Reads, segments and writes one case, and frees each large array before the next one is allocated."""
-    volume = read_volume(path, known)
+    path, volume = case.volume, read_case(case, known, description)
     geometry = volume.geometry
     warn_of_cropped_volume(path, geometry, sampling)
-    image = network_input(volume, sampling, window)
+    image = network_input(volume, sampling, window, description)
     del volume
     probabilities = predict_probabilities(image)
     del image
