@@ -75,8 +75,8 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         *_comment(f"Takes: {_time(plan)}, an estimate."),
         *_comment(_intensities(plan.fingerprint)),
         *_comment(
-            "Sources: Hou et al. 2019 (High Resolution Medical Image Analysis with Spatial Partitioning); Isensee et al. "
-            "2021 (nnU-Net, Nature Methods 18, 203-211)."
+            "Sources: Hou et al. 2019 (High Resolution Medical Image Analysis with Spatial Partitioning); Isensee "
+            "et al. 2021 (nnU-Net, Nature Methods 18, 203-211)."
         ),
         "import mtf_imaging.models.unet3d",
         "",

@@ -5,14 +5,16 @@ import math
 from collections.abc import Callable
 
 from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.records.convert import max_voxels
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, batch_sizes
 from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spacing, coarser, is_flat
-from mtf_imaging.planner.cost.hardware import GIB, Hardware
+from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.program.memory import format_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,25 +72,37 @@ def fit(
     """
     available = hardware.memory * hardware.usable
     first = choose_spacing(fingerprint)
-    failures: Failures = []
-    candidates = [
-        (spacing, choose_grid(fingerprint, spacing), filters)
-        for spacing in _spacings(first.value, is_flat(fingerprint))
+    grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
+    most_voxels = max_voxels(fingerprint.description)
+    steps = [
+        (spacing, Variant(grid.value, filters, 1))
+        for spacing, grid in grids.items()
         for filters in FILTERS
+        if math.prod(grid.value) <= most_voxels
     ]
-    for spacing, grid, filters in candidates:
-        variant = Variant(grid.value, filters, 1)
-        is_last = (spacing, grid, filters) == candidates[-1]  # the message states what it needs
+    failures: Failures = []
+    for spacing, variant in steps:
+        is_last = (spacing, variant) == steps[-1]  # its memory is in the error message
         if _certainly_too_large(variant, failures, available) and not is_last:
             continue
-        note(f"{format_spacing(spacing)} mm, {format_grid(grid.value)}, {filters} filters")
+        note(f"{format_spacing(spacing)} mm, {format_grid(variant.grid)}, {variant.filters} filters")
         searched = search(variant)
         if searched.best is not None:
             found, batch = _largest_batch(searched.best, variant, len(fingerprint.cases), search, note)
-            return _fitted(first, spacing, grid, filters, batch, found, failures, available, num_devices)
+            reason = first.reason
+            if spacing != first.value:
+                too_fine = _too_fine(grids[first.value].value, most_voxels, failures, available)
+                reason = f"coarser than {format_spacing(first.value)} mm ({reason}): there, {too_fine}"
+            return _fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, found, num_devices)
         if not searched.found:
             raise _idle(searched, variant, num_devices)
         failures.append((spacing, variant, min(found.plan.memory for found in searched.found)))
+    if not failures:
+        grid = format_grid(list(grids.values())[-1].value)
+        raise ConfigError(
+            f"even at {format_spacing(list(grids)[-1])} mm, a volume of {grid} exceeds the {most_voxels:,} voxels of a "
+            "record. Fix: crop the cases to the structures that they label.",
+        )
     raise _too_large(failures, hardware, num_devices)
 
 
@@ -128,38 +142,28 @@ def _largest_batch(
     return alone, Choice(1, larger if most > 1 else "there is one case")
 
 
-def _fitted(
-    first: Choice,
-    spacing: Spacing,
-    grid: Choice,
-    filters: int,
-    batch: Choice,
-    found: Found,
-    failures: Failures,
-    available: float,
-    num_devices: int,
-) -> Fitted:
-    why = first.reason
-    if spacing != first.value:
-        _, variant, memory = failures[0]
-        why = (
-            f"coarser than {format_spacing(first.value)} mm ({why}): there, a step on {format_grid(variant.grid)} "
-            f"voxels needs {memory / GIB:.1f} GiB per device, but {available / GIB:.1f} GiB are available"
-        )
+def _fitted(spacing: Choice, grid: Choice, filters: int, batch: Choice, found: Found, num_devices: int) -> Fitted:
     layout = "one device computes the whole volume" if num_devices == 1 else f"the fastest for {num_devices} devices"
+    recompute = "activations do not fit otherwise; this costs one more forward pass"
     return Fitted(
-        Choice(spacing, why),
+        spacing,
         grid,
         filters,
         batch,
         Choice(found.layout, layout),
-        Choice(
-            found.recompute,
-            "activations do not fit otherwise; this costs one more forward pass"
-            if found.recompute
-            else "all activations fit",
-        ),
+        Choice(found.recompute, recompute if found.recompute else "all activations fit"),
         found,
+    )
+
+
+def _too_fine(grid: Grid, most_voxels: int, failures: Failures, available: float) -> str:
+    """Returns why the grid of the first spacing is not used."""
+    if math.prod(grid) > most_voxels:
+        return f"a volume of {format_grid(grid)} exceeds the {most_voxels:,} voxels of a record"
+    _, variant, memory = failures[0]
+    return (
+        f"a step on {format_grid(variant.grid)} voxels needs {format_bytes(memory)} per device, but "
+        f"{format_bytes(int(available))} are available"
     )
 
 
@@ -175,16 +179,16 @@ def _idle(searched: Searched, variant: Variant, num_devices: int) -> ConfigError
 def _too_large(failures: Failures, hardware: Hardware, num_devices: int) -> ConfigError:
     available = hardware.memory * hardware.usable
     (finest, largest, most), (coarse, smallest, least) = failures[0], failures[-1]
-    needs = f"{most / GIB:.1f} GiB per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
+    needs = f"{format_bytes(most)} per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
     if len(failures) > 1:
         needs += (
-            f", and still {least / GIB:.1f} GiB at {format_spacing(coarse)} mm ({format_grid(smallest.grid)}, "
+            f", and still {format_bytes(least)} at {format_spacing(coarse)} mm ({format_grid(smallest.grid)}, "
             f"{smallest.filters} filters)"
         )
     return ConfigError(
         f"no layout of {num_devices} x {hardware.name} holds a training step of one volume: it needs {needs}, but "
-        f"{available / GIB:.1f} GiB are available ({hardware.usable:.0%} of {hardware.memory / GIB:.1f} GiB). "
-        f"Coarser spacings than {COARSEST:g} times the first are not planned. "
+        f"{format_bytes(int(available))} are available ({hardware.usable:.0%} of "
+        f"{format_bytes(int(hardware.memory))}). Coarser spacings than {COARSEST:g} times the first are not planned. "
         "Fix: use more devices, or devices with more memory.",
         ["num_devices", "hardware", "memory"],
     )

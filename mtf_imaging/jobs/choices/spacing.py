@@ -77,7 +77,8 @@ def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:
     labeled = np.max([case.labeled_mm for case in fingerprint.cases], axis=0)
     margin = 2 * np.array(spacing)
     wanted = np.minimum(extents.max(axis=0), np.maximum(most, labeled + margin))
-    grid = smallest_box([((1, 1, 1), tuple(map(float, wanted)))], spacing)
+    x, y, z = map(float, wanted)
+    grid = smallest_box([((1, 1, 1), (x, y, z))], spacing)
     what = f"the smallest box of {format_spacing(spacing)} mm that covers"
     cropped = int((extents > wanted + 1e-3).any(axis=1).sum())
     whole = "every case" if not cropped else f"all labels, and all but the margins of {cropped} large case(s)"
@@ -98,4 +99,5 @@ def voxels_along(grid: Grid) -> list[int]:
 
 
 def _rounded(spacing: list[float]) -> Spacing:
-    return tuple(round(float(mm), _DIGITS) for mm in spacing)
+    x, y, z = (round(float(mm), _DIGITS) for mm in spacing)
+    return x, y, z
