@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import (
     FILE,
     Fold,
@@ -74,6 +73,8 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
             f"{type(data.data_set).__name__}. Fix: remove fold, and hold out cases in the data set itself.",
             ["fold"],
         )
+    from mtf_imaging.data.records.manifest import open_records  # imports NumPy, which held_out_keys does not need
+
     keys = open_records(data.data_dir).cases
     existing = path if path is not None and Path(path).exists() else None
     if existing is not None:

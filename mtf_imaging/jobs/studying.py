@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mtf_imaging.data.cases.hold_out import EVERY, hold_out
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.picklable import pickled
@@ -159,6 +158,8 @@ def run_study(
     train, held_out = cases, held_out_dir and Path(held_out_dir)
     if not held_out:
         train, held_out = out / "train", out / "held_out"
+        from mtf_imaging.data.cases.hold_out import EVERY, hold_out  # imports NumPy
+
         steps.say(f"Hold out every {EVERY}th case for the test, in {held_out}; train on the others.")
         hold_out(cases, train, held_out)
     runs = []

@@ -7,7 +7,6 @@ from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.next_step import after_cross_validate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
-from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.stop_signals import StopSignals
 
@@ -66,6 +65,8 @@ def run(values: flags.FlagValues) -> str:
     known = read_spacing_table(values.spacing_csv)
     with StopSignals("stopped before the first fold. Run the same command to start again."):
         if not configuration.binds("train.data"):
+            from mtf_imaging.data.records.manifest import open_records
+
             open_records(values.data_dir)  # fails before TensorFlow is imported
         import_tensorflow()
         from mtf_imaging.cli.config.job import Job

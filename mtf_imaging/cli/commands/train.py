@@ -7,7 +7,6 @@ from absl import flags
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.next_step import after_dry_run, after_train
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.jobs import run as run_folder
 from mtf_imaging.jobs.stop_signals import StopSignals
@@ -123,6 +122,8 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     """
     if values.dry_run or configuration.binds("train.data"):
         return
+    from mtf_imaging.data.records.manifest import open_records
+
     open_records(values.data_dir)
     has_own = (
         configuration.binds("train.evaluation") or values.fold is not None

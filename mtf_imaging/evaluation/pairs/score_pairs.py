@@ -145,7 +145,8 @@ def _read_image(path: Path, known: SpacingTable, description: Description) -> Vo
     """Reads a CT, or an image of any modality, of which the report shows the first channel."""
     if description.rules == LITS_RULES:
         return read_volume(path, known)
-    if path.name.partition(".")[0].endswith("_0000"):  # the file of the first channel, in the naming scheme of nnU-Net
+    # In the naming scheme of nnU-Net, each channel has its own file, but a PNG or TIFF may hold all channels.
+    if "_0000." in path.name and path.with_name(path.name.replace("_0000.", "_0001.")).exists():
         first = description.channels[:1], description.intensities[:1]
         description = dataclasses.replace(description, channels=first[0], intensities=first[1])
     return read_image([path], description, known)
