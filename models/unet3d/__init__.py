@@ -5,6 +5,7 @@ The network is that of Hou et al. 2019, "High Resolution Medical Image Analysis 
 
 from mtf_imaging.models.unet3d.lits import LiverTumorSegmentation
 from mtf_imaging.models.unet3d.network import UNet3D
+from mtf_imaging.models.unet3d.planned import build_task
 from mtf_imaging.models.unet3d.segmentation import Segmentation
 
-__all__ = ["LiverTumorSegmentation", "Segmentation", "UNet3D"]
+__all__ = ["LiverTumorSegmentation", "Segmentation", "UNet3D", "build_task"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.devices import Devices
     from mtf_imaging.jobs.evaluating import evaluate
     from mtf_imaging.jobs.explaining import explain
+    from mtf_imaging.jobs.planning import JobPlan, plan
     from mtf_imaging.jobs.predicting import predict
     from mtf_imaging.jobs.reporting import report
     from mtf_imaging.jobs.searching import largest_cube, search
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Devices": "devices",
+    "JobPlan": "planning",
     "TrainingData": "data",
     "bench": "benching",
     "convert": "converting",
@@ -36,6 +38,7 @@ _MODULES = {
     "evaluate": "evaluating",
     "explain": "explaining",
     "largest_cube": "searching",
+    "plan": "planning",
     "predict": "predicting",
     "report": "reporting",
     "search": "searching",
@@ -45,6 +48,7 @@ _MODULES = {
 
 __all__ = [
     "Devices",
+    "JobPlan",
     "TrainingData",
     "bench",
     "convert",
@@ -52,6 +56,7 @@ __all__ = [
     "evaluate",
     "explain",
     "largest_cube",
+    "plan",
     "predict",
     "report",
     "search",

@@ -17,7 +17,7 @@ GROUPS = {
     "Data": ("phantom", "convert"),
     "Training": ("train", "cross_validate", "study"),
     "Evaluation": ("evaluate", "predict", "score"),
-    "Layouts": ("explain", "search", "bench"),
+    "Layouts": ("plan", "explain", "search", "bench"),
     "Clusters": ("serve", "launch"),
     "First steps and help": ("demo", "parameters"),
 }

@@ -1,4 +1,4 @@
-"""Flags of the planning commands, explain and search."""
+"""Flags of the planning commands, explain, search and plan."""
 
 from absl import flags
 
@@ -9,12 +9,17 @@ from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
 
 def define(values: flags.FlagValues) -> None:
     """Defines --hardware, --num_devices, --num_hosts and --data_dir."""
+    define_hardware(values)
+    flags.DEFINE_string("data_dir", None, "Folder of records or other data; sets the resolution.", flag_values=values)
+
+
+def define_hardware(values: flags.FlagValues) -> None:
+    """Defines --hardware, --num_devices and --num_hosts."""
     text = f"Kind of device: {', '.join(HARDWARE)}; or your own gin file (docs/guides/gpus.md)."
     flags.DEFINE_string("hardware", None, text, flag_values=values)
     flags.DEFINE_integer("num_devices", None, "Number of devices.", lower_bound=1, flag_values=values)
     text = "Number of hosts; each has the same number of devices."
     flags.DEFINE_integer("num_hosts", 1, text, lower_bound=1, flag_values=values)
-    flags.DEFINE_string("data_dir", None, "Folder of records or other data; sets the resolution.", flag_values=values)
 
 
 def hardware_files(name: str | None) -> list[str]:

@@ -85,6 +85,15 @@ def after_convert(values: flags.FlagValues) -> str | None:
     return _line("train", data_dir=data_dir, model_dir=model_dir, gin_file=job, **options)
 
 
+def after_plan(convert: str) -> str:
+    """Suggests converting the cases to the planned resolution and spacing.
+
+    Args:
+      convert: the command line of the conversion, with the name of the program.
+    """
+    return f"{_as_typed(PROGRAM)} {convert.removeprefix(PROGRAM).lstrip()}"
+
+
 def after_dry_run(values: flags.FlagValues) -> str:
     """Suggests the same training without --dry_run."""
     given = {name: values[name].value for name in values if values[name].present and name != "dry_run"}

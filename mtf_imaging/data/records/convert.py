@@ -178,8 +178,13 @@ def _sampling_of_all(
     )
 
 
+def max_voxels(description: Description) -> int:
+    """Returns the largest number of voxels of a record."""
+    return _MAX_BYTES // voxel_bytes(description)
+
+
 def _check_size(sampling: Sampling, description: Description) -> None:
-    voxels, most = math.prod(sampling.grid), _MAX_BYTES // voxel_bytes(description)
+    voxels, most = math.prod(sampling.grid), max_voxels(description)
     if voxels > most:
         raise DataError(
             f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {most} voxels. "

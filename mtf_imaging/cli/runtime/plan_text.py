@@ -1,0 +1,223 @@
+"""A plan as a gin file, and as a table."""
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.cli.runtime.next_step import command_words
+from mtf_imaging.cli.runtime.usage import PROGRAM
+from mtf_imaging.data.cases.description import LITS_RULES, Description
+from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.intensities import WINDOW
+from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.planning import JobPlan
+from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.program.memory import format_bytes
+
+_WIDTH = 119
+_FEWEST_FOR_FOLDS = 5
+
+
+def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str | None = None) -> dict[str, str]:
+    """Returns the command lines that convert, train and cross-validate as planned, by the name of the command.
+
+    Args:
+      plan: the plan.
+      data_dir: the folder of the cases.
+      output: the gin file of the plan.
+      spacing_csv: the table of voxel sizes of the cases, or None.
+    """
+    parent, num_cases = Path(data_dir).parent, len(plan.fingerprint.cases)
+    records, job = parent / "records", {"gin_file": output}
+    folds = num_cases if num_cases < _FEWEST_FOR_FOLDS else None
+    words: dict[str, dict[str, Any]] = {
+        "convert": {
+            "input_dir": data_dir,
+            "output_dir": records,
+            "spacing": format_spacing(plan.spacing.value),
+            "resolution": format_grid(plan.grid.value),
+            "spacing_csv": spacing_csv,
+        },
+        "train": {"data_dir": records, "model_dir": parent / "run", **job},
+    }
+    if num_cases > 1:
+        words["train"] |= {"fold": 0, "num_folds": folds}
+        words["cross_validate"] = {
+            "data_dir": records,
+            "input_dir": data_dir,
+            "output_dir": parent / "cross_validation",
+            **job,
+            "num_folds": folds,
+            "spacing_csv": spacing_csv,
+        }
+    return {name: shlex.join([PROGRAM, *command_words(name, values)]) for name, values in words.items()}
+
+
+def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
+    """Returns the gin file of a plan, with the reason for each choice in a comment.
+
+    Args:
+      plan: the plan.
+      data_dir: the folder of the cases.
+      lines: the command lines at the end, by the name of the command.
+    """
+    parts = [
+        *_comment(f"A job for {data_dir}: {_data(plan.fingerprint)}. `{PROGRAM} plan` wrote this file."),
+        *_comment(
+            f"Needs: {_devices(plan)}; the cases, converted by the first command at the end of this file, to the "
+            "resolution and spacing below."
+        ),
+        *_comment(f"Memory: {_memory(plan)}, an estimate."),
+        *_comment(f"Takes: {_time(plan)}, an estimate."),
+        *_comment(_intensities(plan.fingerprint)),
+        *_comment(
+            "Sources: Hou et al. 2019 (High Resolution Medical Image Analysis with Spatial Partitioning); Isensee "
+            "et al. 2021 (nnU-Net, Nature Methods 18, 203-211)."
+        ),
+        "import mtf_imaging.models.unet3d",
+        "",
+        *_task(plan),
+        "",
+        *_bound("setup.spacing", _as(plan.spacing, format_spacing)),
+        *_bound("setup.resolution", _as(plan.grid, format_grid)),
+        *_bound("setup.batch_size", plan.batch_size),
+        *_bound("setup.mesh_shape", _as(plan.layout, lambda layout: layout.mesh_string)),
+        f"setup.layout = {plan.layout.value.rules_string!r}",
+        *_bound("job.dtype", plan.dtype),
+        "",
+        *_bound("num_steps", plan.num_steps),
+        "train.num_steps = %num_steps",
+        *_bound("train.checkpoint_every", plan.checkpoint_every),
+        *_bound("train.monitor", plan.monitor),
+        "train.optimizer = @Adam()",
+        "Adam.learning_rate = @CosineDecay()",
+        *_bound("CosineDecay.initial", plan.learning_rate),
+        "CosineDecay.steps = %num_steps",
+        "",
+        "train.augmentation = @Augmentation()",
+        *_all_bound("Augmentation", plan.augmentation),
+        "",
+        *_comment("Convert, train one fold, or train and score all folds:"),
+        *(f"#   {line}" for line in lines.values()),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def plan_table(plan: JobPlan) -> str:
+    """Returns the fingerprint and the choices of a plan as a short table."""
+    fingerprint, network = plan.fingerprint, plan.network
+    rows = {
+        "data": _data(fingerprint),
+        "median case": f"{_sizes(fingerprint.median_shape)} voxels of {_sizes(fingerprint.median_spacing)} mm",
+        "labels": "; ".join(
+            f"{name} {fingerprint.frequency(label):.2%} of the voxels, in {fingerprint.prevalence(label):.0%} of cases"
+            for name, label in fingerprint.description.labels.items()
+        ),
+        "volume": f"{_sizes(plan.grid.value)} voxels of {format_spacing(plan.spacing.value)} mm",
+        "network": f"{network['depth'].value} levels, {network['base_filters'].value} filters, {plan.dtype.value}"
+        + (", recomputed activations" if network["recompute"].value else ""),
+        "batch": f"{plan.batch_size.value}, {plan.num_steps.value:,} steps",
+        "layout": f"{plan.layout.value.rules_string or 'no split'} on {_devices(plan)}",
+        "memory": _memory(plan),
+        "time": _time(plan),
+    }
+    return "\n".join(
+        textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
+        for name, text in rows.items()
+    )
+
+
+def _task(plan: JobPlan) -> Iterator[str]:
+    description = plan.fingerprint.description
+    is_lits = description.rules == LITS_RULES
+    task = "unet3d.LiverTumorSegmentation" if is_lits else "unet3d.Segmentation"
+    yield f"job.task = @{task}()"
+    yield f"{task}.network = @unet3d.UNet3D()"
+    if not is_lits:
+        yield from _comment("For commands without data; dataset.json overrides the channels, labels and regions.")
+        for name, value in _description(description).items():
+            yield f"{task}.{name} = {value!r}"
+    yield from _all_bound(task, plan.loss)
+    yield from _all_bound("unet3d.UNet3D", plan.network)
+
+
+def _description(description: Description) -> dict[str, Any]:
+    """Returns the keyword arguments of `unet3d.Segmentation` for a description."""
+    values: dict[str, Any] = {"channels": description.channels, "labels": tuple(description.labels)}
+    if description.has_regions:
+        values |= {"regions": dict(description.masks), "region_order": description.region_order}
+    return values | ({} if description.ignore is None else {"ignore": description.ignore})
+
+
+def _bound(name: str, choice: Choice) -> Iterator[str]:
+    """Yields the reason for a choice as comment lines, then its binding."""
+    yield from _comment(choice.reason[:1].upper() + choice.reason[1:] + ".")
+    yield f"{name} = {choice.value!r}"
+
+
+def _all_bound(owner: str, choices: Mapping[str, Choice]) -> Iterator[str]:
+    """Yields the bindings of several parameters; a reason that several in a row share is written once."""
+    last = None
+    for name, choice in choices.items():
+        lines = list(_bound(f"{owner}.{name}", choice))
+        yield from lines[-1:] if choice.reason == last else lines
+        last = choice.reason
+
+
+def _as(choice: Choice, form) -> Choice:
+    return choice._replace(value=form(choice.value))
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
+
+
+def _data(fingerprint: Fingerprint) -> str:
+    description = fingerprint.description
+    kind = "regions" if description.has_regions else "labels"
+    names = description.masks if description.has_regions else description.labels
+    number = len(fingerprint.cases)
+    return f"{number} case{'s' * (number != 1)}, {', '.join(description.channels)}; {kind} {', '.join(names)}"
+
+
+def _intensities(fingerprint: Fingerprint) -> str:
+    """Returns the intensity scheme of each channel, with the values of the labeled voxels."""
+    texts = []
+    for index, (name, scheme) in enumerate(
+        zip(fingerprint.description.channels, fingerprint.description.intensities, strict=True)
+    ):
+        values = [case.foreground[index] for case in fingerprint.cases if case.foreground]
+        low, high = min(one.low_percentile for one in values), max(one.high_percentile for one in values)
+        text = f"{name} ({scheme}; labeled voxels have {low:.4g} to {high:.4g}, percentiles 0.5 to 99.5"
+        if scheme.kind == WINDOW and not scheme.window[0] <= low <= high <= scheme.window[1]:
+            text += ", which the window clips"
+        texts.append(f"{text})")
+    return f"Intensities: as the data set names them: {', '.join(texts)}."
+
+
+def _devices(plan: JobPlan) -> str:
+    hosts = f" on {plan.num_hosts} hosts" if plan.num_hosts > 1 else ""
+    return f"{plan.num_devices} x {plan.hardware.name}{hosts}"
+
+
+def _memory(plan: JobPlan) -> str:
+    available = int(plan.hardware.memory * plan.hardware.usable)
+    return (
+        f"{format_bytes(plan.found.plan.memory)} per device, of {format_bytes(available)} that tensors may take "
+        f"({plan.hardware.usable:.0%} of {format_bytes(int(plan.hardware.memory))})"
+    )
+
+
+def _time(plan: JobPlan) -> str:
+    seconds = plan.found.time.total
+    hours = seconds * plan.num_steps.value / 3600
+    total = f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.0f} min"
+    return f"{format_seconds(seconds)} per step, {total} for {plan.num_steps.value:,} steps"
+
+
+def _sizes(sizes) -> str:
+    return " x ".join(f"{size:.4g}" for size in sizes)

@@ -1,0 +1,282 @@
+"""The fingerprint of a data set: sizes, spacings, intensities and label frequencies of its cases."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.data.cases.cases import Case, find_data_set
+from mtf_imaging.data.cases.description import BACKGROUND, Description
+from mtf_imaging.data.cases.description_fields import as_fields, from_fields
+from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics, channel_statistics
+from mtf_imaging.data.nifti.channels import read_image
+from mtf_imaging.data.nifti.images import read_labels
+from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
+from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.sampling import Spacing
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.reading import access_named, memory_named
+from mtf_imaging.files.workers import in_parallel
+
+FILE = "fingerprint.json"
+WORKER_BYTES = 2 << 30  # as for a conversion, which reads the same voxels
+_FORMAT = 1
+_LOW, _HIGH = PERCENTAGES
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The values of one channel in the labeled voxels of one case.
+
+    Attributes:
+      mean, sd: mean and standard deviation.
+      low_percentile, median, high_percentile: percentiles 0.5, 50 and 99.5.
+    """
+
+    mean: float
+    sd: float
+    low_percentile: float
+    median: float
+    high_percentile: float
+
+
+@dataclass(frozen=True)
+class CaseFingerprint:
+    """What a plan needs to know about one case.
+
+    Attributes:
+      key: the name of the case.
+      shape: number of voxels along x, y, z in canonical axes.
+      spacing: voxel size in mm along x, y, z.
+      voxels: {label: number of voxels} of all labels in the case, with the background and the ignore label.
+      labeled_mm: the width in mm, along x, y and z, of the smallest box in the center of the field of view that
+        contains all labeled voxels; 0 without such voxels.
+      channels: the distribution of each channel.
+      foreground: the values of each channel in the labeled voxels; empty without such voxels.
+      files: {path in the folder: (bytes, time of the last change in ns)} of the images and the mask.
+    """
+
+    key: str
+    shape: Grid
+    spacing: Spacing
+    voxels: dict[int, int]
+    labeled_mm: tuple[float, float, float]
+    channels: tuple[ChannelStatistics, ...]
+    foreground: tuple[Foreground, ...]
+    files: dict[str, tuple[int, int]]
+
+    @property
+    def extent_mm(self) -> tuple[float, float, float]:
+        """The field of view in mm along x, y and z."""
+        return tuple(n * mm for n, mm in zip(self.shape, self.spacing, strict=True))
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The cases of a data set, as numbers.
+
+    Attributes:
+      description: the channels, labels and masks.
+      cases: the cases, in natural order.
+    """
+
+    description: Description
+    cases: tuple[CaseFingerprint, ...]
+
+    @property
+    def median_spacing(self) -> Spacing:
+        """The median voxel size in mm along each axis."""
+        return tuple(float(mm) for mm in np.median([case.spacing for case in self.cases], axis=0))
+
+    @property
+    def median_shape(self) -> tuple[float, ...]:
+        """The median number of voxels along each axis."""
+        return tuple(float(size) for size in np.median([case.shape for case in self.cases], axis=0))
+
+    def frequency(self, label: int) -> float:
+        """Returns the fraction of all counted voxels that have a label; voxels with the ignore label do not count."""
+        ignore = self.description.ignore
+        total = sum(number for case in self.cases for value, number in case.voxels.items() if value != ignore)
+        return sum(case.voxels.get(label, 0) for case in self.cases) / total if total else 0.0
+
+    def prevalence(self, label: int) -> float:
+        """Returns the fraction of the cases that have a voxel with a label."""
+        return sum(case.voxels.get(label, 0) > 0 for case in self.cases) / len(self.cases)
+
+
+def read_fingerprint(
+    input_dir: str | Path,
+    file: str | Path | None = None,
+    spacing_csv: str | Path | None = None,
+    workers: int = 1,
+    progress: bool = True,
+    prepare: Callable[[], None] | None = None,
+) -> Fingerprint:
+    """Reads the fingerprint of a folder of labeled cases.
+
+    Args:
+      input_dir: the folder; see `find_cases`.
+      file: a JSON file that keeps the fingerprint. Cases whose files have kept their size and their time of change
+        since it was written are not read again. None to keep nothing.
+      spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
+      workers: number of processes, each of which takes up to 2 GiB for volumes of 512 x 512 x 800 voxels.
+      progress: whether to show a progress bar.
+      prepare: a function that each process calls before its first case.
+
+    Raises:
+      DataError: a case cannot be used; all such cases are reported together. No case has a labeled voxel. Or `file`
+        exists and is not a fingerprint.
+    """
+    known = read_spacing_table(spacing_csv)
+    description, cases = find_data_set(input_dir)
+    stamps = {case.key: _stamp(case, Path(input_dir)) for case in cases}
+    stored = {} if file is None else _stored(Path(file), description, known)
+    kept = {key: case for key, case in stored.items() if stamps.get(key) == case.files}
+    missing = [case for case in cases if case.key not in kept]
+    read = _read_all(_CaseReader(Path(input_dir), description, known), missing, workers, progress, prepare)
+    fingerprint = Fingerprint(description, tuple(kept.get(case.key) or read[case.key] for case in cases))
+    if not any(case.foreground for case in fingerprint.cases):
+        raise DataError(
+            f"{input_dir}: none of the {len(cases)} cases has a labeled voxel. Fix: give masks with the labels "
+            f"{', '.join(f'{name} = {value}' for name, value in description.labels.items())}."
+        )
+    if file is not None and (missing or len(stored) != len(cases)):
+        write_bytes(file, (json.dumps(_as_json(fingerprint, known), indent=1) + "\n").encode())
+    return fingerprint
+
+
+def _stamp(case: Case, folder: Path) -> dict[str, tuple[int, int]]:
+    stamp = {}
+    for path in (*case.channels, case.labels):
+        with access_named(path):
+            status = path.stat()
+        stamp[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
+    return stamp
+
+
+@dataclass(frozen=True)
+class _CaseReader:
+    """Reads cases, in any process."""
+
+    folder: Path
+    description: Description
+    known: SpacingTable
+
+    def __call__(self, case: Case) -> CaseFingerprint | DataError:
+        """Returns the fingerprint of a case, or the error, so that the other cases are still read."""
+        try:
+            with memory_named(case.volume):
+                return self._read(case)
+        except DataError as error:
+            return error
+
+    def _read(self, case: Case) -> CaseFingerprint:
+        stamp = _stamp(case, self.folder)
+        image = read_image(case.channels, self.description, self.known)
+        labels = read_labels(case.labels, image.without_voxels(), self.description)
+        labeled = labels != BACKGROUND
+        if self.description.ignore is not None:
+            labeled &= labels != self.description.ignore
+        values, counts = np.unique(labels, return_counts=True)
+        geometry = image.geometry
+        return CaseFingerprint(
+            key=case.key,
+            shape=tuple(map(int, geometry.shape)),
+            spacing=tuple(map(float, geometry.spacing)),
+            voxels=dict(zip(values.tolist(), counts.tolist(), strict=True)),
+            labeled_mm=_labeled_mm(labeled, geometry.spacing),
+            channels=tuple(map(channel_statistics, image.channels)),
+            foreground=tuple(_foreground(channel[labeled]) for channel in image.channels) if labeled.any() else (),
+            files=stamp,
+        )
+
+
+def _labeled_mm(labeled: np.ndarray, spacing: Spacing) -> tuple[float, float, float]:
+    """Returns the width of the smallest centered box that contains all labeled voxels."""
+    widths = []
+    for axis, mm in enumerate(spacing):
+        others = tuple(other for other in range(labeled.ndim) if other != axis)
+        (used,) = np.nonzero(labeled.any(axis=others))
+        middle = labeled.shape[axis] / 2
+        widths.append(2 * max(middle - used[0], used[-1] + 1 - middle) * float(mm) if used.size else 0.0)
+    return tuple(map(float, widths))
+
+
+def _foreground(values: np.ndarray) -> Foreground:
+    low, median, high = np.percentile(values, (_LOW, 50, _HIGH))
+    mean, sd = values.mean(dtype=np.float64), values.std(dtype=np.float64)
+    return Foreground(*map(float, (mean, sd, low, median, high)))
+
+
+def _read_all(reader, cases: list[Case], workers, progress, prepare) -> dict[str, CaseFingerprint]:
+    """Returns the fingerprints by key, or raises one error for all failures."""
+    results, faults = {}, {}
+    shown = progress and bool(cases)
+    with tqdm(total=len(cases), desc="fingerprint", unit="case", disable=not shown, dynamic_ncols=True) as bar:
+        for case, result in in_parallel(reader, cases, workers, prepare):
+            (faults if isinstance(result, DataError) else results)[case.key] = result
+            bar.update()
+    if len(faults) > 1:
+        lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
+        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}")
+    for fault in faults.values():
+        raise fault
+    return results
+
+
+def _as_json(fingerprint: Fingerprint, known: SpacingTable) -> dict[str, Any]:
+    cases = [dataclasses.asdict(case) for case in fingerprint.cases]
+    return {
+        "format": _FORMAT,
+        "description": as_fields(fingerprint.description),
+        "spacing_table": _table(known),
+        "cases": cases,
+    }
+
+
+def _table(known: SpacingTable) -> dict[str, list[float]]:
+    return {name: list(spacing) for name, spacing in known.sizes.items()}
+
+
+def _stored(file: Path, description: Description, known: SpacingTable) -> dict[str, CaseFingerprint]:
+    """Returns the cases of an earlier fingerprint of the same description, by key; empty if there is none.
+
+    Raises:
+      DataError: the file is not a fingerprint.
+    """
+    with access_named(file):
+        if not file.exists():
+            return {}
+        data = file.read_bytes()
+    try:
+        fields = json.loads(data)
+        if fields["format"] != _FORMAT or fields["spacing_table"] != _table(known):
+            return {}
+        if from_fields(fields["description"], str(file)) != description:
+            return {}
+        cases = [_case(case) for case in fields["cases"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{file}: not a fingerprint that this program wrote ({type(error).__name__}: {error}). "
+            "Fix: remove this file, or choose another folder for the plan."
+        ) from error
+    return {case.key: case for case in cases}
+
+
+def _case(fields: dict[str, Any]) -> CaseFingerprint:
+    return CaseFingerprint(
+        **fields
+        | {name: tuple(fields[name]) for name in ("shape", "spacing", "labeled_mm")}
+        | {
+            "voxels": {int(label): number for label, number in fields["voxels"].items()},
+            "channels": tuple(ChannelStatistics(**channel) for channel in fields["channels"]),
+            "foreground": tuple(Foreground(**channel) for channel in fields["foreground"]),
+            "files": {name: tuple(stamp) for name, stamp in fields["files"].items()},
+        }
+    )

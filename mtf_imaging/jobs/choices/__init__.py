@@ -1,0 +1,1 @@
+"""The choices of a plan, each with its reason, as functions of a fingerprint."""

@@ -1,0 +1,15 @@
+"""A value that a plan chooses, and the reason for it."""
+
+from typing import Any, NamedTuple
+
+
+class Choice(NamedTuple):
+    """A value and the reason for it.
+
+    Attributes:
+      value: the value.
+      reason: one or several sentences, without a period at the end.
+    """
+
+    value: Any
+    reason: str

@@ -1,0 +1,194 @@
+"""The finest spacing, the widest network and the largest batch that the devices hold, with their layout."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.records.convert import max_voxels
+from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, batch_sizes
+from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spacing, coarser, is_flat
+from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.program.memory import format_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One training step that a plan considers.
+
+    Attributes:
+      grid: voxels along x, y and z.
+      filters: filters of the first level of the network.
+      batch_size: volumes in a step.
+    """
+
+    grid: Grid
+    filters: int
+    batch_size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """The step that the devices hold.
+
+    Attributes:
+      spacing, grid, batch_size, layout, recompute: the choices.
+      filters: filters of the first level of the network.
+      found: the layout with its costs.
+    """
+
+    spacing: Choice
+    grid: Choice
+    filters: int
+    batch_size: Choice
+    layout: Choice
+    recompute: Choice
+    found: Found
+
+
+Search = Callable[[Variant], Searched]
+Failures = list[tuple[Spacing, Variant, int]]  # spacing, step, bytes per device under the best layout
+
+
+def fit(
+    fingerprint: Fingerprint, search: Search, hardware: Hardware, num_devices: int, note: Callable[[str], None]
+) -> Fitted:
+    """Returns the first step that fits, from the finest spacing and the widest network down.
+
+    Args:
+      fingerprint: the data set.
+      search: ranks the layouts of a step.
+      hardware: the kind of device, for the available memory.
+      num_devices: number of devices.
+      note: is called with a line about each step that is tried.
+
+    Raises:
+      ConfigError: no step fits at up to four times the first spacing, or no layout keeps all devices busy.
+    """
+    available = hardware.memory * hardware.usable
+    first = choose_spacing(fingerprint)
+    grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
+    most_voxels = max_voxels(fingerprint.description)
+    steps = [
+        (spacing, Variant(grid.value, filters, 1))
+        for spacing, grid in grids.items()
+        for filters in FILTERS
+        if math.prod(grid.value) <= most_voxels
+    ]
+    failures: Failures = []
+    for spacing, variant in steps:
+        is_last = (spacing, variant) == steps[-1]  # its memory is in the error message
+        if _certainly_too_large(variant, failures, available) and not is_last:
+            continue
+        note(f"{format_spacing(spacing)} mm, {format_grid(variant.grid)}, {variant.filters} filters")
+        searched = search(variant)
+        if searched.best is not None:
+            found, batch = _largest_batch(searched.best, variant, len(fingerprint.cases), search, note)
+            reason = first.reason
+            if spacing != first.value:
+                too_fine = _too_fine(grids[first.value].value, most_voxels, failures, available)
+                reason = f"coarser than {format_spacing(first.value)} mm ({reason}): there, {too_fine}"
+            return _fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, found, num_devices)
+        if not searched.found:
+            raise _idle(searched, variant, num_devices)
+        failures.append((spacing, variant, min(found.plan.memory for found in searched.found)))
+    if not failures:
+        grid = format_grid(list(grids.values())[-1].value)
+        raise ConfigError(
+            f"even at {format_spacing(list(grids)[-1])} mm, a volume of {grid} exceeds the {most_voxels:,} voxels of a "
+            "record. Fix: crop the cases to the structures that they label.",
+        )
+    raise _too_large(failures, hardware, num_devices)
+
+
+def _spacings(first: Spacing, flat: bool) -> list[Spacing]:
+    """Returns the spacings to try, from the first to the coarsest."""
+    spacings, spacing = [], first
+    while all(mm <= COARSEST * least for mm, least in zip(spacing, first, strict=True)):
+        spacings.append(spacing)
+        spacing = coarser(spacing, flat)
+    return spacings
+
+
+def _certainly_too_large(variant: Variant, failures: Failures, available: float) -> bool:
+    """Returns whether a step would not fit even if its weights and halos shrank with the volume."""
+    volume = math.prod(variant.grid)
+    return any(
+        other.filters == variant.filters and memory * volume / math.prod(other.grid) > available
+        for _, other, memory in failures
+    )
+
+
+def _largest_batch(
+    alone: Found, variant: Variant, num_cases: int, search: Search, note: Callable[[str], None]
+) -> tuple[Found, Choice]:
+    """Returns the layout and the size of the largest batch that fits without recomputation."""
+    most = batch_sizes(num_cases)[0]
+    if most > 1 and alone.recompute:
+        return alone, Choice(1, "even one volume fits only with recomputed activations")
+    for size in batch_sizes(num_cases)[:-1]:
+        note(f"batch of {size}")
+        best = search(dataclasses.replace(variant, batch_size=size)).best
+        if best is not None and not best.recompute:
+            limit = f"the most for {num_cases} cases: 5% of them ({NNUNET}), but at least 2 and at most {MOST}"
+            limit = limit if size == most else "a larger batch does not fit"
+            return best, Choice(size, limit)
+    larger = "a larger batch does not fit; a whole volume has more voxels than a batch of patches"
+    return alone, Choice(1, larger if most > 1 else "there is one case")
+
+
+def _fitted(spacing: Choice, grid: Choice, filters: int, batch: Choice, found: Found, num_devices: int) -> Fitted:
+    layout = "one device computes the whole volume" if num_devices == 1 else f"the fastest for {num_devices} devices"
+    recompute = "activations do not fit otherwise; this costs one more forward pass"
+    return Fitted(
+        spacing,
+        grid,
+        filters,
+        batch,
+        Choice(found.layout, layout),
+        Choice(found.recompute, recompute if found.recompute else "all activations fit"),
+        found,
+    )
+
+
+def _too_fine(grid: Grid, most_voxels: int, failures: Failures, available: float) -> str:
+    """Returns why the grid of the first spacing is not used."""
+    if math.prod(grid) > most_voxels:
+        return f"a volume of {format_grid(grid)} exceeds the {most_voxels:,} voxels of a record"
+    _, variant, memory = failures[0]
+    return (
+        f"a step on {format_grid(variant.grid)} voxels needs {format_bytes(memory)} per device, but "
+        f"{format_bytes(int(available))} are available"
+    )
+
+
+def _idle(searched: Searched, variant: Variant, num_devices: int) -> ConfigError:
+    reason = next(iter(searched.skipped.values()), "there is no such layout")
+    return ConfigError(
+        f"no layout keeps {num_devices} devices busy with one volume of {format_grid(variant.grid)}: {reason}. "
+        "Fix: use fewer devices.",
+        ["num_devices"],
+    )
+
+
+def _too_large(failures: Failures, hardware: Hardware, num_devices: int) -> ConfigError:
+    available = hardware.memory * hardware.usable
+    (finest, largest, most), (coarse, smallest, least) = failures[0], failures[-1]
+    needs = f"{format_bytes(most)} per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
+    if len(failures) > 1:
+        needs += (
+            f", and still {format_bytes(least)} at {format_spacing(coarse)} mm ({format_grid(smallest.grid)}, "
+            f"{smallest.filters} filters)"
+        )
+    return ConfigError(
+        f"no layout of {num_devices} x {hardware.name} holds a training step of one volume: it needs {needs}, but "
+        f"{format_bytes(int(available))} are available ({hardware.usable:.0%} of "
+        f"{format_bytes(int(hardware.memory))}). Coarser spacings than {COARSEST:g} times the first are not planned. "
+        "Fix: use more devices, or devices with more memory.",
+        ["num_devices", "hardware", "memory"],
+    )

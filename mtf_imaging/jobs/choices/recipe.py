@@ -1,0 +1,92 @@
+"""The steps, the learning rate and the augmentation of a plan."""
+
+import re
+
+from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.intensities import NONE, RESCALE, RGB, WINDOW
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
+from mtf_imaging.data.sampling.sampling import Spacing
+from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices.network import NNUNET
+from mtf_imaging.jobs.choices.spacing import ANISOTROPY
+
+_PASSES = 300
+_FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
+_CHECKPOINTS = 50
+_SIDES = re.compile(r"(^|[^a-z])(left|right|l|r)([^a-z]|$)", re.IGNORECASE)
+_ANGLE = 15.0
+
+
+def choose_steps(num_cases: int, batch_size: int) -> Choice:
+    """Chooses the number of training steps."""
+    steps = round(_PASSES * num_cases / batch_size, -2)
+    chosen = int(min(max(steps, _FEWEST_STEPS), _MOST_STEPS))
+    passes = f"{num_cases} cases in batches of {batch_size} are seen {chosen * batch_size / num_cases:.0f} times each"
+    if chosen == steps:
+        return Choice(chosen, passes)
+    bound = "fewest" if chosen == _FEWEST_STEPS else "most"
+    return Choice(chosen, f"the {bound} steps of a plan, instead of {_PASSES} passes over the cases; {passes}")
+
+
+def choose_checkpoints(num_steps: int) -> Choice:
+    """Chooses the number of steps between checkpoints."""
+    return Choice(max(100, round(num_steps // _CHECKPOINTS, -2)), f"about {_CHECKPOINTS} checkpoints and evaluations")
+
+
+def choose_monitor(fingerprint: Fingerprint) -> Choice:
+    """Chooses the mask whose Dice on held-out cases selects the best checkpoint."""
+    sizes = {
+        name: sum(fingerprint.frequency(label) for label in labels)
+        for name, labels in fingerprint.description.masks.items()
+    }
+    present = {name: size for name, size in sizes.items() if size} or sizes
+    return Choice(min(present, key=lambda name: present[name]), "the smallest structure, which is learned last")
+
+
+def choose_learning_rate() -> Choice:
+    """Chooses the initial learning rate of a schedule that decays to 0."""
+    return Choice(0.001, f"the default of Adam; the rate decays to 0 over the whole run, as in {NNUNET}")
+
+
+def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) -> dict[str, Choice]:
+    """Chooses the augmentation, {parameter of `Augmentation`: choice}."""
+    angles, why = _rotation(grid, spacing)
+    choices = {
+        "flips": _flips(fingerprint, grid),
+        "warp": Choice(0.5, "half of the samples are warped; the others stay as sharp as the images"),
+        "rotation": Choice(angles, why),
+        "zoom": Choice(0.2, "patients differ in size"),
+    }
+    if any(intensity.kind != NONE for intensity in fingerprint.description.intensities):
+        what = "scanners and protocols differ" if _is_windowed(fingerprint) else "intensities have no absolute scale"
+        choices["gamma"] = Choice(0.3, what)
+        choices["contrast"] = Choice(0.15, what)
+        choices["brightness"] = Choice(0.1, what)
+    return choices
+
+
+def _flips(fingerprint: Fingerprint, grid: Grid) -> Choice:
+    axes = tuple(name for name, size in zip(AXIS_NAMES, grid, strict=True) if size > 1)
+    names = (*fingerprint.description.labels, *fingerprint.description.masks)
+    sides = [name for name in dict.fromkeys(names) if _SIDES.search(name.replace("_", " "))]
+    if sides:
+        chosen = tuple(axis for axis in axes if axis != "x")
+        return Choice(chosen, f"not along x, which would swap left and right: {', '.join(sides)}")
+    return Choice(axes, f"no label names a side, so mirrored anatomy is a plausible patient ({NNUNET})")
+
+
+def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], str]:
+    if min(grid) == 1:
+        return (0.0, 0.0, _ANGLE), "degrees within the plane"
+    if max(spacing) > ANISOTROPY * min(spacing):
+        worst = max(range(len(spacing)), key=lambda axis: spacing[axis])
+        angles = tuple(_ANGLE if axis == worst else 0.0 for axis in range(len(spacing)))
+        return angles, (
+            f"degrees, only about {AXIS_NAMES[worst]}: the voxels are more than {ANISOTROPY} times longer along it, so "
+            f"other rotations would shear the volume ({NNUNET})"
+        )
+    return _ANGLE, "degrees about each axis"
+
+
+def _is_windowed(fingerprint: Fingerprint) -> bool:
+    return all(intensity.kind in (WINDOW, RGB, RESCALE) for intensity in fingerprint.description.intensities)

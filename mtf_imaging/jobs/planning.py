@@ -1,0 +1,207 @@
+"""Plans a training job from the fingerprint of a data set: spacing, grid, network, layout and recipe."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from tqdm import tqdm
+
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.workers import default_workers
+from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices.fitting import Variant, fit
+from mtf_imaging.jobs.choices.network import (
+    choose_depth,
+    choose_dropout,
+    choose_filters,
+    choose_loss,
+    choose_norm,
+)
+from mtf_imaging.jobs.choices.recipe import (
+    choose_augmentation,
+    choose_checkpoints,
+    choose_learning_rate,
+    choose_monitor,
+    choose_steps,
+)
+from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.settings import check_count
+from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
+from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Task
+
+
+class TaskBuilder(Protocol):
+    """Builds the task of a plan, for instance `models.unet3d.build_task`."""
+
+    def __call__(self, description: Description, network: dict[str, Any], loss: dict[str, Any]) -> Task:
+        """Returns a task.
+
+        Args:
+          description: the channels, labels and masks.
+          network: keyword arguments of the network: base_filters, depth, norm, dropout_rate and recompute.
+          loss: keyword arguments of the task: class_weights and dice_weight.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class JobPlan:
+    """A planned training job. Each `Choice` has a value and the reason for it.
+
+    Attributes:
+      fingerprint: the data set.
+      hardware: the kind of device.
+      num_devices: number of devices.
+      num_hosts: number of hosts.
+      spacing, grid, dtype, batch_size, layout, num_steps, checkpoint_every, monitor, learning_rate: the choices.
+      network: {keyword argument of the network: choice}.
+      loss: {keyword argument of the task: choice}.
+      augmentation: {parameter of `data.augmentation.Augmentation`: choice}.
+      found: the layout with its costs.
+    """
+
+    fingerprint: Fingerprint
+    hardware: Hardware
+    num_devices: int
+    num_hosts: int
+    spacing: Choice
+    grid: Choice
+    dtype: Choice
+    batch_size: Choice
+    layout: Choice
+    num_steps: Choice
+    checkpoint_every: Choice
+    monitor: Choice
+    learning_rate: Choice
+    network: Mapping[str, Choice]
+    loss: Mapping[str, Choice]
+    augmentation: Mapping[str, Choice]
+    found: Found
+
+
+def plan(
+    *,
+    task: TaskBuilder,
+    data_dir: str | Path,
+    num_devices: int,
+    hardware: Hardware | str,
+    memory: float | None = None,
+    num_hosts: int = 1,
+    fingerprint_file: str | Path | None = None,
+    spacing_table: str | Path | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+    prepare: Callable[[], None] | None = None,
+) -> JobPlan:
+    """Plans a training job for a data set and devices.
+
+    The finest spacing and the largest batch are chosen whose training step fits on the devices under some layout, by
+    the estimates of `search`. No device is used.
+
+    Args:
+      task: a function that builds the task, such as `mi.models.unet3d.build_task`.
+      data_dir: the folder of labeled cases, as for `convert`.
+      num_devices: number of devices.
+      hardware: the kind of device, or its name, such as "a100".
+      memory: bytes of memory of a device; None for the memory of the hardware.
+      num_hosts: number of hosts, which must divide the number of devices.
+      fingerprint_file: a JSON file that keeps the fingerprint of the data set for the next plan; None to keep nothing.
+      spacing_table: a CSV file with voxel sizes for files whose headers lack them.
+      workers: number of processes that read cases, of up to 2 GiB each; None for one per core, as far as memory allows.
+      progress: whether to show progress bars.
+      prepare: a function that each process calls first.
+
+    Returns:
+      The plan.
+
+    Raises:
+      DataError: a case is unusable.
+      ConfigError: the hardware is unknown, an argument is invalid, or no step fits on the devices.
+    """
+    check_count("num_devices", num_devices)
+    kind = _with_memory(find_hardware(hardware) if isinstance(hardware, str) else hardware, memory)
+    fingerprint = read_fingerprint(
+        data_dir, fingerprint_file, spacing_table, workers or default_workers(WORKER_BYTES), progress, prepare
+    )
+    return plan_fingerprint(fingerprint, task, num_devices, kind, num_hosts, progress)
+
+
+def plan_fingerprint(
+    fingerprint: Fingerprint,
+    task: TaskBuilder,
+    num_devices: int,
+    hardware: Hardware,
+    num_hosts: int = 1,
+    progress: bool = True,
+) -> JobPlan:
+    """Does the same as `plan`, for a fingerprint that was read before."""
+    dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
+
+    def network(variant: Variant) -> dict[str, Choice]:
+        return {
+            "base_filters": choose_filters(variant.filters),
+            "depth": choose_depth(variant.grid),
+            "norm": choose_norm(),
+            "dropout_rate": choose_dropout(),
+        }
+
+    def search(variant: Variant) -> Searched:
+        built = task(fingerprint.description, _values(network(variant)), _values(loss))
+        step = TrainingStep(built, Adam(), variant.grid, variant.batch_size, dtype=dtype.value)
+        return search_step(step, num_devices, hardware, None, num_hosts, progress=False)
+
+    with tqdm(desc="search", unit="step", file=sys.stderr, disable=not progress, leave=False) as bar:
+
+        def note(text: str) -> None:
+            bar.set_postfix_str(text, refresh=True)
+            bar.update()
+
+        fitted = fit(fingerprint, search, hardware, num_devices, note)
+    grid, batch_size = fitted.grid.value, fitted.batch_size.value
+    steps = choose_steps(len(fingerprint.cases), batch_size)
+    return JobPlan(
+        fingerprint=fingerprint,
+        hardware=hardware,
+        num_devices=num_devices,
+        num_hosts=num_hosts,
+        spacing=fitted.spacing,
+        grid=fitted.grid,
+        dtype=dtype,
+        batch_size=fitted.batch_size,
+        layout=fitted.layout,
+        num_steps=steps,
+        checkpoint_every=choose_checkpoints(steps.value),
+        monitor=choose_monitor(fingerprint),
+        learning_rate=choose_learning_rate(),
+        network=network(Variant(grid, fitted.filters, batch_size)) | {"recompute": fitted.recompute},
+        loss=loss,
+        augmentation=choose_augmentation(fingerprint, grid, fitted.spacing.value),
+        found=fitted.found,
+    )
+
+
+def _values(choices: Mapping[str, Choice]) -> dict[str, Any]:
+    return {name: choice.value for name, choice in choices.items()}
+
+
+def _with_memory(hardware: Hardware, memory: float | None) -> Hardware:
+    if memory is None:
+        return hardware
+    if not memory > 0:
+        raise ConfigError(
+            f"memory is {memory!r} bytes, but must be above 0. Fix: give the memory of a device.", ["memory"]
+        )
+    return dataclasses.replace(hardware, memory=float(memory))
+
+
+def _choose_dtype(hardware: Hardware) -> Choice:
+    if hardware.flops > hardware.flops_float32:
+        return Choice("bfloat16", f"faster than float32 on {hardware.name}, with half the memory for activations")
+    return Choice("float32", f"bfloat16 is not faster on {hardware.name}")

@@ -1,0 +1,311 @@
+"""The choices of a plan, as functions of hand-made fingerprints, and whole plans of phantoms."""
+
+import math
+
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.fingerprint import CaseFingerprint, Fingerprint, Foreground
+from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.data.records.convert import max_voxels
+from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.choices.fitting import fit
+from mtf_imaging.jobs.choices.network import batch_sizes, choose_depth, choose_loss
+from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_monitor, choose_steps
+from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
+from mtf_imaging.jobs.planning import plan_fingerprint
+from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.layout import ONE_PROCESSOR
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, build_task
+from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
+from mtf_imaging.planner.search.search import Searched
+from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.step import TrainingStep
+
+ORGANS = Description(("CT",), {"spleen": 1, "duct": 2}, {"spleen": (1,), "duct": (2,)})
+REGIONS = Description(
+    ("T1", "FLAIR"), {"edema": 1, "core": 2}, {"whole": (1, 2), "core": (2,)}, region_order=(1, 2), ignore=3
+)
+SMALL = (40, 40, 40)
+
+
+def fingerprint(*cases, description=ORGANS):
+    """Returns the fingerprint of cases (shape, spacing), with 90%, 9% and 1% of the voxels in the labels 0, 1 and 2."""
+    statistics = ChannelStatistics(0, 1, 0, 1, -1, 1, -2, 2)
+    foreground = Foreground(50, 20, -30, 50, 120)
+    made = []
+    for number, (shape, spacing) in enumerate(cases):
+        volume = math.prod(shape)
+        voxels = {0: volume * 90 // 100, 1: volume * 9 // 100, 2: volume // 100}
+        channels = len(description.channels)
+        half = tuple(n * mm / 2 for n, mm in zip(shape, spacing, strict=True))
+        made.append(
+            CaseFingerprint(
+                str(number), shape, spacing, voxels, half, (statistics,) * channels, (foreground,) * channels, {}
+            )
+        )
+    return Fingerprint(description, tuple(made))
+
+
+def test_the_spacing_of_isotropic_data_is_the_median():
+    data = fingerprint((SMALL, (1.0, 1.0, 1.2)), (SMALL, (1.1, 1.1, 1.0)), (SMALL, (2.0, 2.0, 3.0)))
+    assert choose_spacing(data).value == (1.1, 1.1, 1.2)
+
+
+def test_the_coarsest_axis_of_anisotropic_data_has_a_low_percentile():
+    thick, thin = ((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 160), (0.8, 0.8, 1.25))
+    choice = choose_spacing(fingerprint(*[thick] * 8, *[thin] * 2))
+    assert choice.value == (0.8, 0.8, 1.25)
+    assert "10th percentile along z: the median of 5 mm" in choice.reason
+    # Every case has thick slices, so there is no finer detail to keep.
+    assert choose_spacing(fingerprint(*[thick] * 8)).value == (0.8, 0.8, 5.0)
+    # Voxels are long along z, but there are as many of them as along x: nnU-Net does not treat this as anisotropic.
+    long = ((64, 64, 64), (0.8, 0.8, 5.0)), ((64, 64, 64), (0.8, 0.8, 1.25))
+    assert choose_spacing(fingerprint(*[long[0]] * 8, *[long[1]] * 2)).value == (0.8, 0.8, 5.0)
+
+
+def test_the_percentile_is_not_finer_than_the_other_axes():
+    thick, finer = ((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 600), (0.8, 0.8, 0.5))
+    assert choose_spacing(fingerprint(*[thick] * 7, *[finer] * 3)).value == (0.8, 0.8, 0.8)
+
+
+def test_fine_axes_become_coarser_first():
+    spacing = (0.8, 0.8, 4.0)
+    for _ in range(5):
+        spacing = coarser(spacing)
+    assert spacing[2] == 4.0
+    assert spacing[0] > 2.0
+    assert coarser(spacing) == pytest.approx(tuple(1.25 * mm for mm in spacing), abs=1e-3)
+    assert coarser((1.0, 1.0, 1.0), flat=True) == (1.25, 1.25, 1.0)
+
+
+def test_the_grid_covers_every_case_of_a_small_data_set():
+    data = fingerprint(((100, 90, 33), (1.0, 1.0, 2.0)), ((50, 120, 20), (1.0, 1.0, 2.0)))
+    assert choose_grid(data, (1.0, 1.0, 2.0)).value == (112, 128, 48)
+
+
+def test_one_huge_case_of_many_does_not_set_the_grid_but_its_labels_fit():
+    usual, huge = ((100, 100, 100), (1.0, 1.0, 1.0)), ((100, 100, 900), (1.0, 1.0, 1.0))
+    data = fingerprint(*[usual] * 300, huge)
+    choice = choose_grid(data, (1.0, 1.0, 1.0))
+    assert choice.value == (112, 112, 464)  # 450 mm of labels in the center, and a voxel at each end
+    assert "the margins of 1 large case" in choice.reason
+    span = Sampling(choice.value, (1.0, 1.0, 1.0)).spans(*huge)[2]
+    assert span.start <= 225
+    assert span.start + span.length >= 675
+
+
+def test_pictures_have_one_plane():
+    flat = Description(("gray",), {"cell": 1}, {"cell": (1,)}, file_ending=".png")
+    data = fingerprint(((500, 300, 1), (1.0, 1.0, 1.0)), description=flat)
+    assert choose_grid(data, (1.0, 1.0, 1.0)).value == (512, 304, 1)
+    assert choose_depth((512, 304, 1)).value == 5
+    recipe = choose_augmentation(data, (512, 304, 1), (1.0, 1.0, 1.0))
+    assert recipe["flips"].value == ("x", "y")
+    assert recipe["rotation"].value == (0.0, 0.0, 15.0)
+
+
+@pytest.mark.parametrize(("shortest", "depth"), [(1, 5), (4, 1), (7, 2), (16, 3), (32, 4), (64, 5), (512, 5)])
+def test_the_depth_leaves_four_voxels_along_the_shortest_axis(shortest, depth):
+    chosen = choose_depth((512, 512, shortest)).value
+    assert chosen == depth
+    assert shortest == 1 or math.ceil(shortest / 2 ** (chosen - 1)) >= 4
+
+
+def test_a_batch_has_at_most_a_twentieth_of_the_cases():
+    assert [batch_sizes(number) for number in (1, 2, 131, 5000)] == [[1], [2, 1], [4, 2, 1], [8, 4, 2, 1]]
+
+
+def test_weights_grow_with_the_rarity_of_a_label():
+    loss = choose_loss(fingerprint((SMALL, (1.0,) * 3)))
+    assert loss["class_weights"].value == pytest.approx((1.0, math.sqrt(10), math.sqrt(90)), abs=0.06)
+    named = Description(("CT",), {"spleen": 1, "duct": 2, "none": 4}, {"spleen": (1,), "duct": (2,), "none": (4,)})
+    absent = choose_loss(fingerprint((SMALL, (1.0,) * 3), description=named))["class_weights"]
+    assert absent.value[3] == 1
+    assert "no case has none" in absent.reason
+    assert choose_loss(fingerprint((SMALL, (1.0,) * 3), description=REGIONS))["class_weights"].value is None
+    assert choose_loss(fingerprint((SMALL, (1.0,) * 3), description=LITS))["class_weights"].value == (1, 8, 16)
+
+
+def test_ignored_voxels_do_not_count():
+    ignoring = Description(("CT",), {"spleen": 1}, {"spleen": (1,)}, ignore=2)
+    data = fingerprint((SMALL, (1.0,) * 3), description=ignoring)
+    assert data.frequency(1) == pytest.approx(9 / 99)
+
+
+@pytest.mark.parametrize(
+    ("names", "flips"),
+    [
+        (("left_kidney", "spleen"), ("y", "z")),
+        (("Kidney Right",), ("y", "z")),
+        (("kidney_l",), ("y", "z")),
+        (("cleft", "bright"), ("x", "y", "z")),
+        (("liver",), ("x", "y", "z")),
+    ],
+)
+def test_labels_that_name_a_side_are_not_mirrored(names, flips):
+    labels = {name: value for value, name in enumerate(names, 1)}
+    description = Description(("CT",), labels, {name: (value,) for name, value in labels.items()})
+    data = fingerprint((SMALL, (1.0,) * 3), description=description)
+    choice = choose_augmentation(data, SMALL, (1.0,) * 3)["flips"]
+    assert choice.value == flips
+    assert (names[0] in choice.reason) == ("x" not in flips)
+
+
+def test_anisotropic_volumes_rotate_only_within_the_fine_plane():
+    data = fingerprint((SMALL, (1.0,) * 3))
+    assert choose_augmentation(data, SMALL, (1.0, 1.0, 5.0))["rotation"].value == (0.0, 0.0, 15.0)
+    assert choose_augmentation(data, SMALL, (5.0, 1.0, 1.0))["rotation"].value == (15.0, 0.0, 0.0)
+    assert choose_augmentation(data, SMALL, (1.0, 1.0, 2.0))["rotation"].value == 15.0
+    mi.data.Augmentation(**{name: one.value for name, one in choose_augmentation(data, SMALL, (1.0,) * 3).items()})
+
+
+def test_steps_and_monitor():
+    assert [choose_steps(*given).value for given in ((10, 2), (100, 2), (131, 1), (5000, 8))] == [
+        4000,
+        15000,
+        39300,
+        60000,
+    ]
+    assert choose_monitor(fingerprint((SMALL, (1.0,) * 3))).value == "duct"
+    assert choose_monitor(fingerprint((SMALL, (1.0,) * 3), description=REGIONS)).value == "core"
+
+
+class Planned:
+    """A search in which memory is proportional to voxels, filters and the batch, and halves with recomputation."""
+
+    def __init__(self, available):
+        self.available, self.tried = available, []
+
+    def __call__(self, variant):
+        self.tried.append(variant)
+        memory = math.prod(variant.grid) * variant.filters * variant.batch_size
+        found = []
+        for recompute in (False, True):
+            need = memory // (1 + recompute)
+            fits = need <= self.available
+            found.append(_Found(ONE_PROCESSOR, recompute, _Plan(need), None, fits))
+        return Searched(tuple(sorted(found, key=lambda one: not one.fits)), {})
+
+
+class _Plan:
+    def __init__(self, memory):
+        self.memory = memory
+
+
+class _Found:
+    def __init__(self, layout, recompute, plan, time, fits):
+        self.layout, self.recompute, self.plan, self.time, self.fits = layout, recompute, plan, time, fits
+
+
+def fitted(data, available):
+    hardware = Hardware("gpu", available, 1, 1, 1, usable=1.0)
+    search = Planned(available)
+    return fit(data, search, hardware, 1, lambda _: None), search
+
+
+CUBE = 64**3
+CASES = [((60, 60, 60), (1.0, 1.0, 1.0))] * 100
+
+
+def test_the_largest_batch_that_fits_is_chosen():
+    chosen, _ = fitted(fingerprint(*CASES), CUBE * 32 * 8)
+    assert (chosen.spacing.value, chosen.filters, chosen.batch_size.value) == ((1.0, 1.0, 1.0), 32, 4)
+    assert "5% of them" in chosen.batch_size.reason
+    chosen, _ = fitted(fingerprint(*CASES), CUBE * 32 * 3)
+    assert (chosen.batch_size.value, chosen.recompute.value) == (2, False)
+    chosen, _ = fitted(fingerprint(*CASES), CUBE * 32)
+    assert (chosen.batch_size.value, chosen.recompute.value) == (1, False)
+
+
+def test_recomputation_then_fewer_filters_then_a_coarser_spacing():
+    chosen, _ = fitted(fingerprint(*CASES), CUBE * 16)
+    assert (chosen.spacing.value, chosen.filters, chosen.batch_size.value) == ((1.0, 1.0, 1.0), 32, 1)
+    assert chosen.recompute.value
+    chosen, _ = fitted(fingerprint(*CASES), CUBE * 8)
+    assert (chosen.spacing.value, chosen.filters, chosen.recompute.value) == ((1.0, 1.0, 1.0), 16, True)
+    chosen, search = fitted(fingerprint(*CASES), 48**3 * 16)
+    assert chosen.spacing.value == (1.25, 1.25, 1.25)
+    assert chosen.grid.value == (48, 48, 48)
+    assert chosen.filters == 32
+    assert "coarser than 1,1,1 mm" in chosen.spacing.reason
+    assert "x:64,y:64,z:64 voxels needs" in chosen.spacing.reason
+    assert len(search.tried) == 3
+
+
+def test_hopeless_steps_are_not_searched():
+    huge = fingerprint(((1000, 1000, 600), (0.7, 0.7, 0.7)))
+    chosen, search = fitted(huge, 300**3 * 8)
+    assert len(search.tried) <= 6
+    assert chosen.found.plan.memory <= 300**3 * 8
+
+
+def test_volumes_larger_than_a_record_are_not_planned():
+    huge = fingerprint(((1500, 1500, 1500), (0.5, 0.5, 0.5)))
+    chosen, _ = fitted(huge, 1e15)
+    assert chosen.spacing.value == (0.976, 0.976, 0.976)
+    assert "exceeds the 700,000,000 voxels of a record" in chosen.spacing.reason
+    assert math.prod(chosen.grid.value) <= max_voxels(ORGANS)
+    with pytest.raises(ConfigError, match=r"exceeds the 700,000,000 voxels of a record\. Fix: crop"):
+        fitted(fingerprint(((9000, 9000, 9000), (0.5, 0.5, 0.5))), 1e15)
+
+
+def test_what_no_device_holds_is_refused_with_the_numbers():
+    with pytest.raises(ConfigError) as refused:
+        fitted(fingerprint(*CASES), 2**14)
+    message = str(refused.value)
+    assert "no layout of 1 x gpu holds a training step of one volume" in message
+    assert "needs 4.0 MiB per device at 1,1,1 mm (x:64,y:64,z:64)" in message
+    assert "still 32.0 KiB at 3.814,3.814,3.814 mm (x:16,y:16,z:16, 16 filters)" in message
+    assert "but 16.0 KiB are available (100% of 16.0 KiB)" in message
+    assert message.endswith("Fix: use more devices, or devices with more memory.")
+    assert refused.value.settings == ("num_devices", "hardware", "memory")
+
+
+@pytest.fixture(scope="module")
+def phantoms(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("planning")
+    write_phantom(folder / "brain", 2, seed=1, kind="brain")
+    return folder / "brain"
+
+
+def test_a_plan_of_two_channels_has_the_costs_of_its_step(phantoms):
+    plan = mi.jobs.plan(
+        task=build_task, data_dir=phantoms, num_devices=4, hardware="a100", workers=1, progress=False, memory=8 * 2**30
+    )
+    assert plan.hardware.memory == 8 * 2**30
+    assert plan.dtype.value == "bfloat16"
+    task = build_task(
+        plan.fingerprint.description,
+        {name: choice.value for name, choice in plan.network.items()},
+        {name: choice.value for name, choice in plan.loss.items()},
+    )
+    assert isinstance(task, Segmentation)
+    step = TrainingStep(task, Adam(), plan.grid.value, plan.batch_size.value, dtype=plan.dtype.value)
+    best = search_step(step, 4, plan.hardware, progress=False).best
+    assert best.layout == plan.layout.value
+    assert best.plan.memory == plan.found.plan.memory <= 6 * 2**30
+    assert plan.layout.value.processors == 4
+
+
+def test_a_device_without_bfloat16_computes_in_float32():
+    data = fingerprint(*[((60, 60, 60), (1.0, 1.0, 1.0))] * 2, description=LITS)
+    plan = plan_fingerprint(data, build_task, 1, HARDWARE["v100"], progress=False)
+    assert plan.dtype.value == "float32"
+    assert plan.layout.value == ONE_PROCESSOR
+    assert isinstance(build_task(LITS, {}, {}), LiverTumorSegmentation)
+
+
+def test_more_devices_than_voxels_are_refused():
+    data = fingerprint(((8, 8, 8), (1.0, 1.0, 1.0)))
+    with pytest.raises(ConfigError, match=r"no layout keeps 31 devices busy with one volume of x:16,y:16,z:16: .* Fix"):
+        plan_fingerprint(data, build_task, 31, HARDWARE["a100"], progress=False)
+
+
+@pytest.mark.parametrize("memory", [0, -1.0, math.nan])
+def test_an_impossible_memory_is_refused(phantoms, memory):
+    with pytest.raises(ConfigError, match="memory is .* bytes, but must be above 0"):
+        mi.jobs.plan(task=build_task, data_dir=phantoms, num_devices=1, hardware="a100", memory=memory)
