@@ -36,9 +36,9 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "grids",
         1,
-        "With --spacing: the largest number of different grids, for cases of different sizes. Each case gets the smallest "
-        "grid that contains it, and train builds a network per grid, with the same weights. The grids are chosen for the "
-        "fewest voxels in total.",
+        "With --spacing: the largest number of different grids, for cases of different sizes. Each case gets the "
+        "smallest grid that contains it, and train builds a network per grid, with the same weights. The grids are "
+        "chosen for the fewest voxels in total.",
         flag_values=values,
     )
     flags.DEFINE_integer(

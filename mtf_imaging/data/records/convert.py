@@ -1,7 +1,6 @@
 """Converts a folder of NIfTI cases to records of one resolution and spacing."""
 
 import collections
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -24,8 +23,8 @@ from mtf_imaging.data.records.manifest import (
     voxel_bytes,
     write_manifest,
 )
-from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_sampling, parse_spacing
+from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_any_sampling
+from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
@@ -64,7 +63,7 @@ def convert(
       output_dir: folder of the records; created if it does not exist.
       resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
         spacing, it means the smallest box that covers every case, rounded up to multiples of 16. PNG and TIFF images
-        always have one voxel along z.
+        always have one voxel along z. Several grids are separated by `|` and need a spacing.
       spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the
         resolution. None means that each record spans the whole field of view of its volume.
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
@@ -90,10 +89,10 @@ def convert(
     _check_grids(grids, multiple, mm, resolution)
     known = read_spacing_table(spacing_csv)
     fits_all = mm is not None and resolution is None
-    sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
+    sampling = None if fits_all else parse_any_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
     description, cases = find_data_set(input_dir, description=description)
     if sampling is not None and is_flat(description):
-        sampling = dataclasses.replace(sampling, grid=(*sampling.grid[:2], 1))
+        sampling = make_sampling(((*grid[:2], 1) for grid in sampling.grids), mm)
     if progress and not is_plain_lits(description):
         print(_described(description))
     if fits_all:

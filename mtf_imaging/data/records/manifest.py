@@ -15,7 +15,7 @@ from mtf_imaging.data.cases.description_fields import as_fields, from_fields
 from mtf_imaging.data.intensities import ChannelStatistics, Intensity
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, group_by_grid, parse_samplings
+from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, format_grids, group_by_grid, parse_any_sampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
@@ -149,11 +149,10 @@ def record_path(data_dir: str | Path, key: str) -> Path:
 
 def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
     """Writes the manifest atomically."""
-    grids = [format_grid(grid) for grid in manifest.sampling.grids]
-    is_plain = is_plain_lits(manifest.description) and len(grids) == 1
+    is_plain = is_plain_lits(manifest.description) and isinstance(manifest.sampling, Sampling)
     fields = {
         "format": _FORMAT_OF_LITS if is_plain else FORMAT,
-        **({"resolution": grids[0]} if len(grids) == 1 else {"grids": grids}),
+        "resolution": format_grids(manifest.sampling.grids),
         "spacing": format_spacing(manifest.sampling.spacing),
         **({} if is_plain else as_fields(manifest.description)),
     }
@@ -182,8 +181,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
             spacing = fields["spacing"] if version > 1 else None
             sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
             description = from_fields(fields, str(path)) if version > _FORMAT_OF_LITS else LITS
-            grids = [fields["resolution"]] if "resolution" in fields else fields["grids"]
-            return Manifest(parse_samplings(grids, spacing), sources, description)
+            return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description)
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
@@ -233,7 +231,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
     if isinstance(actual, Samplings) and grid is not None:
         raise DataError(
             f"{data_dir}: the records have {len(actual.grids)} grids, {actual}, but the resolution {format_grid(grid)} "
-            "is required. Fix: leave the resolution out to use all grids, or convert to another folder with one grid.",
+            "is required. Fix: leave resolution out to use all grids, or convert to another folder with one grid.",
             ["resolution"],
         )
     expected = dataclasses.replace(actual, spacing=mm) if grid is None else Sampling(tuple(grid), mm)

@@ -20,7 +20,9 @@ from mtf_imaging.data.sampling.sampling import (
     smallest_box,
     voxels_to_cover,
 )
+from mtf_imaging.errors import DataError
 
+_SEPARATOR = "|"
 # Up to this number of different sizes, all ways to group them are tried. Further sizes are merged first.
 _MOST_SIZES = 9
 
@@ -41,9 +43,9 @@ class Samplings:
         """Formats the grids for messages.
 
         >>> print(Samplings(((96, 96, 64), (192, 192, 96)), (1.5, 1.5, 2.0)))
-        x:96,y:96,z:64 or x:192,y:192,z:96 of 1.5,1.5,2 mm
+        x:96,y:96,z:64|x:192,y:192,z:96 of 1.5,1.5,2 mm
         """
-        return f"{' or '.join(map(format_grid, self.grids))} of {format_spacing(self.spacing)} mm"
+        return f"{format_grids(self.grids)} of {format_spacing(self.spacing)} mm"
 
     def choose(self, shape: Grid, spacing: Spacing) -> Sampling:
         """Returns the sampling of one volume: the smallest grid that covers it, or else the grid that covers the most.
@@ -71,14 +73,46 @@ AnySampling = Sampling | Samplings
 
 
 def make_sampling(grids: Iterable[Grid], spacing: Spacing | None) -> AnySampling:
-    """Returns a `Sampling` for one grid, or `Samplings` for several."""
+    """Returns a `Sampling` for one grid, or `Samplings` for several.
+
+    Raises:
+      DataError: there are several grids but no spacing.
+    """
     ordered = sorted({*map(tuple, grids)}, key=lambda grid: (math.prod(grid), grid))
-    return Sampling(ordered[0], spacing) if len(ordered) == 1 else Samplings(tuple(ordered), spacing)
+    if len(ordered) == 1:
+        return Sampling(ordered[0], spacing)
+    if spacing is None:
+        raise DataError(
+            f"resolution '{format_grids(ordered)}': several grids need a spacing, which decides the grid of a volume. "
+            "Fix: give spacing, too, or one grid.",
+            ["resolution", "spacing"],
+        )
+    return Samplings(tuple(ordered), spacing)
 
 
-def parse_samplings(grids: Iterable[str], spacing: str) -> AnySampling:
-    """Parses several grids and their spacing; see `parse_grid` and `parse_spacing`."""
-    return make_sampling(map(parse_grid, grids), parse_spacing(spacing))
+def parse_any_sampling(resolution: str | int, spacing: str | float | Iterable[float] | None = None) -> AnySampling:
+    """Parses a spacing and a resolution that may consist of several grids, separated by `|`.
+
+    >>> print(parse_any_sampling("x:192,y:192,z:96|64", "1.5,1.5,2"))
+    x:64,y:64,z:64|x:192,y:192,z:96 of 1.5,1.5,2 mm
+    """
+    return make_sampling(parse_grids(resolution), parse_spacing(spacing))
+
+
+def parse_grids(resolution: str | int, dims: int = 3) -> tuple[Grid, ...]:
+    """Parses one or several grids separated by `|`; returns them in order of increasing number of voxels.
+
+    Args:
+      resolution: the grids, each in the format of `parse_grid`.
+      dims: number of spatial dimensions.
+    """
+    grids = {parse_grid(text, dims) for text in str(resolution).split(_SEPARATOR)}
+    return tuple(sorted(grids, key=lambda grid: (math.prod(grid), grid)))
+
+
+def format_grids(grids: Iterable[Iterable[int]]) -> str:
+    """Formats one or several grids as a resolution for `parse_grids`."""
+    return _SEPARATOR.join(map(format_grid, grids))
 
 
 def choose_grids(
