@@ -109,14 +109,14 @@ def modeled_memory(step: TrainingStep, program: Program) -> int:
       step: the step.
       program: its program.
     """
-    mesh = program.mesh_impl
-    is_collective = mesh.transport.is_between_processes
-    if is_collective:
-        names, kind = [f"device:{number}" for number in range(program.layout.processors)], "collective"
+    mesh, layout = program.mesh_impl, program.layout
+    if mesh.transport.is_between_processes:
+        number, kind = layout.processors, "collective"
     else:
-        names = [f"device:{number}" for number in range(len(mesh.devices))]
-        kind = "stacked" if len(names) == 1 else "placement"
-    return make_plan(step.trace(program.layout, names), program.layout, mesh_impl=kind).memory
+        number = len(mesh.devices)
+        kind = "stacked" if number == 1 else "placement"
+    traced = step.trace(layout, [f"device:{n}" for n in range(number)])
+    return make_plan(traced, layout, number, mesh_impl=kind).memory
 
 
 def each_step(step: TrainingStep, built: BuiltStep) -> list[tuple[TrainingStep, BuiltStep]]:
