@@ -94,7 +94,14 @@ def cast(inputs):
     return {name: np.asarray(value, np.float64 if name == "image" else np.int32) for name, value in inputs.items()}
 
 
-@pytest.mark.parametrize(("layout", "micro_batches"), [(mi.Layout(), 1), (UNEVEN, 1), (UNEVEN, 2)])
+@pytest.mark.parametrize(
+    ("layout", "micro_batches"),
+    [
+        pytest.param(mi.Layout(), 1, marks=pytest.mark.slow),
+        (UNEVEN, 1),
+        pytest.param(UNEVEN, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_training_equals_separate_programs(folder, tmp_path, layout, micro_batches):
     mi.jobs.train(**settings(folder), model_dir=tmp_path, layout=layout, micro_batches=micro_batches)
     expected, variables = by_hand(folder, layout, micro_batches)
@@ -109,6 +116,7 @@ def test_training_equals_separate_programs(folder, tmp_path, layout, micro_batch
         np.testing.assert_allclose(variable.numpy(), variables[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
     mi.jobs.train(**settings(folder, num_steps=2), model_dir=tmp_path)
     mi.jobs.train(**settings(folder), model_dir=tmp_path)
@@ -141,6 +149,7 @@ def test_the_modeled_memory_is_that_of_explain(folder, mesh_shape, mesh_impl):
     assert modeled_memory(step, step.build(layout, mesh_impl).network) == explained.plan.memory
 
 
+@pytest.mark.slow
 def test_held_out_cases_of_several_grids_are_scored(folder, tmp_path):
     # fold 1 trains on the small grid alone, and holds out the large one
     (tmp_path / "splits.json").write_text(json.dumps([{"train": ["0", "1"], "val": ["2", "3"]}]))
