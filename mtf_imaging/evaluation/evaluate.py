@@ -9,8 +9,8 @@ from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.images import read_labels, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
-from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair
@@ -32,7 +32,7 @@ _RESULTS = ("metrics.json", "metrics.csv", "report.html")
 def evaluate(
     input_dir: str | Path,
     output_dir: str | Path,
-    sampling: Sampling,
+    sampling: AnySampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     num_pictures: int = 3,
@@ -53,7 +53,7 @@ def evaluate(
     Args:
       input_dir: folder of labeled cases.
       output_dir: folder to write to, created if missing.
-      sampling: the voxel grid of the network.
+      sampling: the voxel grid of the network, or its grids.
       predict_probabilities: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, or of the
         masks if the description has regions.
       window: (low, high) in HU, as in training, for LiTS; other descriptions contain the intensity schemes.

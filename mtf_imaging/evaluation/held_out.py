@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.record import Record, read_record
+from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.report.case_picture import picture_pixels
@@ -51,12 +54,12 @@ class HeldOutRecords:
         """The names of the masks; for other data than LiTS, also their mean."""
         return (*self.description.masks, *([] if self.description.rules == LITS_RULES else [MEAN]))
 
-    def open(self, eval_dir: str | Path, sizes: Grid) -> Callable:
+    def open(self, eval_dir: str | Path, sizes: Grid | None) -> Callable:
         """Opens the records and returns a function that scores a network on them.
 
         Args:
           eval_dir: folder of the held-out records.
-          sizes: voxels of the records along x, y and z.
+          sizes: voxels of the records along x, y and z; None for records with any grids.
 
         Returns:
           A function of the network that returns the mean Dice by mask and a picture of the first case.
@@ -64,7 +67,7 @@ class HeldOutRecords:
         Raises:
           DataError: the folder does not hold finished records of this sampling.
         """
-        manifest = open_records(eval_dir, tuple(sizes), self.spacing)
+        manifest = self._open(eval_dir, sizes)
 
         def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
             overlaps, pictures = [], {}
@@ -72,27 +75,34 @@ class HeldOutRecords:
                 manifest.cases, desc="held out", unit="case", leave=False, disable=not self.progress, dynamic_ncols=True
             )
             for key in bar:
-                path = record_path(eval_dir, key)
-                overlaps.append(self._score_case(path, manifest, predict, pictures))
+                overlaps.append(self._score_case(eval_dir, key, manifest, predict, pictures))
             dice = {name: dice_per_case(overlaps, name) for name in self.description.masks}
             return {name: dice[name] if name in dice else mean(dice.values()) for name in self.measures}, pictures
 
         return score
 
-    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: Grid) -> Iterator[dict]:
-        """Returns an iterator over all cases in batches, ordered by key; the first cases fill up the last batch."""
-        number = len(open_records(eval_dir, tuple(sizes), self.spacing).cases)
-        options = {"resolution": format_grid(sizes), "spacing": self.spacing, "window": self.window}
-        options |= {"intensities": self.intensities}
-        batches = training_batches(eval_dir, batch_size, seed=0, shuffle=False, **options)
-        return itertools.islice(batches, math.ceil(number / batch_size))
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: Grid | None) -> Iterator[dict]:
+        """Returns an iterator over all cases in batches, ordered by key; the first cases fill up the last batch.
 
-    def _score_case(self, path, manifest, predict, pictures):
+        Records with several grids are ordered by grid, and each grid has its own last batch.
+        """
+        manifest = self._open(eval_dir, sizes)
+        for at in group_by_grid(manifest.grids).values():
+            cases = Subset(os.fspath(eval_dir), tuple(manifest.cases[number] for number in at))
+            options = {"spacing": self.spacing, "window": self.window, "intensities": self.intensities}
+            batches = training_batches(cases, batch_size, seed=0, shuffle=False, **options)
+            yield from itertools.islice(batches, math.ceil(len(at) / batch_size))
+
+    def _open(self, eval_dir: str | Path, sizes: Grid | None) -> Manifest:
+        return open_records(eval_dir, None if sizes is None else tuple(sizes), self.spacing)
+
+    def _score_case(self, eval_dir, key, manifest, predict, pictures):
         """Returns the overlaps of one case and draws it if it is the first.
 
         This is a separate function so that the arrays of a case are freed before the next one is read.
         """
-        record = read_record(path, manifest.sampling)
+        path = record_path(eval_dir, key)
+        record = read_record(path, manifest.case_sampling(key))
         manifest.check(path, record.key, record.source)
         probabilities = predict(self._network_input(record, manifest))
         prediction = _labels(probabilities, record.labels.shape, path, self.description)

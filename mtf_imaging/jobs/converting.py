@@ -17,6 +17,8 @@ def convert(
     resolution: str | int | None = None,
     spacing: Spacing | None = None,
     spacing_table: str | Path | None = None,
+    grids: int = 1,
+    multiple: int | None = None,
     workers: int | None = None,
     progress: bool = True,
     prepare: Callable[[], None] | None = None,
@@ -32,6 +34,9 @@ def convert(
         smallest box that fits every case with a spacing.
       spacing: the voxel size in mm; None to resample the whole field of view of each volume, whatever its size.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
+      grids: the largest number of different grids for cases of different sizes. `train` then builds a network for each
+        grid, with the same weights. Several grids require a spacing, and no resolution.
+      multiple: the number of which the sizes of chosen grids are multiples; None for 16.
       workers: number of processes, each of which needs up to 2 GiB; None for one per core, as far as memory allows.
       progress: whether to show progress bars and print a summary.
       prepare: a function that each process calls first.
@@ -41,7 +46,7 @@ def convert(
 
     Raises:
       DataError: a case is unusable, or the output folder contains other files.
-      ConfigError: another process is writing to the output folder.
+      ConfigError: another process is writing to the output folder, or `grids` or `multiple` is invalid.
     """
     check_no_run(output_dir)
     return convert_cases(
@@ -53,4 +58,6 @@ def convert(
         workers=workers or default_workers(WORKER_BYTES),
         progress=progress,
         prepare=prepare,
+        grids=grids,
+        multiple=multiple,
     )

@@ -20,7 +20,7 @@ from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read_splits
-from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.jobs.agreement import check_agreement
@@ -149,7 +149,8 @@ def cross_validate(
         description = data.description or LITS
         sizes, splits = data.sizes(resolution), resolve_splits(data, manifest, runs)
         selected = _selected(folds, len(splits))
-        texts = {name: as_text(value) for name, value in settings.items()} | {"resolution": format_grid(sizes)}
+        texts = {name: as_text(value) for name, value in settings.items()}
+        texts["resolution"] = format_grids(manifest.sampling.grids if data.has_several_grids else [sizes])
         runs.check(texts, splits, manifest)
         cases = {
             fold: held_out_cases(input_dir, runs, fold, splits[fold], manifest, known, description) for fold in selected

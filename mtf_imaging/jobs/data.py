@@ -10,6 +10,7 @@ from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records
 from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
 from mtf_imaging.training.data_set import DataSet, data_sizes
 from mtf_imaging.training.evaluation import Evaluation
@@ -48,6 +49,11 @@ class TrainingData:
         return isinstance(self.data_set, Records)
 
     @property
+    def has_several_grids(self) -> bool:
+        """Whether the images are records with several grids; see `convert`."""
+        return isinstance(self.data_set, Records) and isinstance(self.data_set.sampling(self.data_dir), Samplings)
+
+    @property
     def description(self) -> Description | None:
         """The description of the records, with the intensity schemes of the training; None for a custom data set.
 
@@ -62,7 +68,10 @@ class TrainingData:
         return dataclasses.replace(manifest.description, intensities=schemes)
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
-        """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None."""
+        """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None.
+
+        If there are several grids, these are the voxels of the largest one.
+        """
         if resolution is None:
             return data_sizes(self.data_set, self.data_dir)
         if not isinstance(resolution, str | int):

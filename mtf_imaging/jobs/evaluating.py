@@ -109,7 +109,7 @@ def evaluate(
             "dtype": dtype,
             "progress": progress,
         }
-        network = trained_network(task, sampling.grid, runs, checkpoint, flips, **options)
+        network = trained_network(task, sampling.grids, runs, checkpoint, flips, **options)
         if not group.is_first:
             run_network(cases, sampling, network, window, known, description)
             return []

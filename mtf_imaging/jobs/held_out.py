@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mtf_imaging.data.cases.description import LITS_RULES
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
@@ -17,6 +19,7 @@ from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.buckets import batch_sizes
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
@@ -24,7 +27,7 @@ from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
-from mtf_imaging.training.prediction import predictor_of
+from mtf_imaging.training.prediction import by_size, predictor_of
 from mtf_imaging.training.protocols import check_offers, check_takes
 from mtf_imaging.training.step import TrainingStep
 
@@ -37,10 +40,12 @@ class HeldOut(NamedTuple):
     Attributes:
       evaluate: the function that `Evaluation.open` returns.
       batches: a function that returns the batches for the held-out loss; None to skip the held-out loss.
+      sizes: voxels of the images along each spatial dimension; None if they have several sizes.
     """
 
     evaluate: Callable
     batches: Callable | None
+    sizes: tuple[int, ...] | None
 
 
 def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True) -> HeldOut | None:
@@ -66,12 +71,12 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
         _logger.warning(
             "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
         )
-    batches = None
+    batches, sizes = None, None if data.has_several_grids else step.sizes
     if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
-        options = {"batch_size": step.batch_size, "sizes": step.sizes}
+        options = {"batch_size": step.batch_size, "sizes": sizes}
         batches = functools.partial(evaluation.loss_batches, eval_dir, **options)
-    return HeldOut(evaluation.open(eval_dir, step.sizes), batches)
+    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes)
 
 
 def _of_records(data: TrainingData, progress: bool) -> HeldOutRecords:
@@ -126,7 +131,12 @@ def make_evaluator(
     """
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
-    network = predictor_of(program, task=step.task, sizes=step.sizes, dtype=step.dtype, progress=progress, **options)
+    own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
+    if held_out.sizes is None:
+        network = by_size(lambda sizes: predictor_of(program, sizes=sizes, **own))
+    else:
+        network = predictor_of(program, sizes=held_out.sizes, **own)
+    compute_loss = _held_out_loss if held_out.sizes else _held_out_loss_of_buckets
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,
@@ -138,7 +148,7 @@ def make_evaluator(
         every=every,
         num_steps=num_steps,
         stop=stop,
-        loss=held_out.batches and _held_out_loss(held_out.batches, step, program, options, progress),
+        loss=held_out.batches and compute_loss(held_out.batches, step, program, options, progress),
     )
 
 
@@ -158,5 +168,32 @@ def _held_out_loss(batches: Callable, step: TrainingStep, program: Program, opti
                 yield batch["parts"] if count > 1 else batch
 
         return loss(without_cases())
+
+    return compute
+
+
+def _held_out_loss_of_buckets(
+    batches: Callable, step: TrainingStep, program: Program, options: dict, progress: bool
+) -> Callable:
+    """Returns the function that computes the held-out loss of images of several sizes, with a program per size."""
+    losses: dict[tuple[int, ...], HeldOutLoss] = {}
+
+    def compute_batch(batch: dict) -> float:
+        sized = step.resized(batch_sizes(batch))
+        if sized.sizes not in losses:
+            with building("building the held-out loss", progress=progress):
+                losses[sized.sizes] = HeldOutLoss(
+                    step.task, sized.part_inputs, step.micro_batches, variables=program, **options
+                )
+        (inputs,) = sized.split(checked_batches([batch], sized.inputs, "held-out cases"))
+        del inputs["cases"]
+        return losses[sized.sizes]([inputs["parts"] if step.micro_batches > 1 else inputs])
+
+    def compute(check_stop: Callable[[], None]) -> float:
+        values = []
+        for batch in batches():
+            check_stop()
+            values.append(compute_batch(batch))
+        return float(np.mean(values, dtype=np.float64))
 
     return compute

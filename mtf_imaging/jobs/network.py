@@ -31,7 +31,7 @@ def task_for(task: "Task", description: Description | None) -> "Task":
 
 def trained_network(
     task: "Task",
-    sizes: tuple[int, ...],
+    grids: Sequence[tuple[int, ...]],
     model_dir: str | Path | Sequence[Path],
     checkpoint: str,
     flips: Sequence[str],
@@ -45,7 +45,8 @@ def trained_network(
 
     Args:
       task: the network that the run trained.
-      sizes: voxels of the network's input along each spatial dimension.
+      grids: voxels of the network's input along each spatial dimension. If there are several grids, there is a program
+        for each, built when an image of this size first occurs; all of them have the same weights.
       model_dir: the folder of the run, or the folders of the runs of an ensemble.
       checkpoint: "last" or "best".
       flips: axes to flip; probabilities are averaged over all combinations of flips.
@@ -64,7 +65,7 @@ def trained_network(
     check_flips(tuple(flips))
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
     model_dirs = [model_dir] if isinstance(model_dir, str | Path) else model_dir
-    options |= {"task": task, "sizes": sizes, "checkpoint": checkpoint}
+    options |= {"task": task, "sizes": grids[-1], "other_sizes": grids[:-1], "checkpoint": checkpoint}
     if len(model_dirs) == 1:
         return over_flips(predictor(model_dir=model_dirs[0], **options), tuple(flips))
     networks = predictors(model_dirs=model_dirs, **options)

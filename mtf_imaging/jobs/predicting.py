@@ -100,7 +100,7 @@ def predict(
             "dtype": dtype,
             "progress": progress,
         }
-        network = trained_network(task, sampling.grid, runs, checkpoint, flips, **options)
+        network = trained_network(task, sampling.grids, runs, checkpoint, flips, **options)
         if not group.is_first:
             run_network(cases, sampling, network, window, known, description)
             return [path for _, path in planned]

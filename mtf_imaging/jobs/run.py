@@ -21,7 +21,8 @@ class Facts:
     """Facts about the data of a run, stored in the run's `run.json`.
 
     Attributes:
-      resolution: voxels of the network's input, in the format of `data.sampling.grid.format_grid`.
+      resolution: voxels of the network's input, or all grids if there are several, in the format of
+        `data.sampling.buckets.format_grids`.
       spacing: the voxel size in mm, in the format of `data.sampling.sampling.format_spacing`; "" if it differs
         between cases; None for a custom data set.
       fold_digest: a short hash of the keys of the fold's cases; None without a fold.

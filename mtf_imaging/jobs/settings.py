@@ -6,15 +6,15 @@ This module does not import TensorFlow, so that a mistake is reported without de
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtf_imaging.data.sampling.grid import parse_grid
-from mtf_imaging.data.sampling.sampling import Sampling, parse_sampling
+from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling, parse_grids
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.run import read_facts
 from mtf_imaging.spelling import did_you_mean
 
 DTYPES = ("float32", "bfloat16", "float64")
 
-# Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or a sequence with one number per dimension.
+# Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or a sequence with one number per dimension. The
+# resolution of records with several grids is a string with all of them, separated by "|".
 Resolution = str | int | Sequence[int]
 # The voxel size in mm: "1.5,1.5,2", one number for all dimensions, or one number for each of x, y and z.
 Spacing = str | float | tuple[float, float, float]
@@ -34,7 +34,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3) -> tuple[int, ...]:
-    """Returns the voxels along each dimension.
+    """Returns the voxels along each dimension; those of the largest grid if there are several.
 
     Args:
       resolution: the resolution in any of the forms of `Resolution`.
@@ -44,11 +44,11 @@ def parse_resolution(resolution: Resolution, dims: int = 3) -> tuple[int, ...]:
       DataError, LayoutError: the resolution is malformed.
     """
     if isinstance(resolution, str | int):
-        return parse_grid(resolution, dims=dims)
+        return parse_grids(resolution, dims)[-1]
     return tuple(int(size) for size in resolution)
 
 
-def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> Sampling:
+def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
     """Returns the sampling of a trained network's input; a value of None is read from the run.
 
     Raises:
@@ -66,4 +66,4 @@ def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacin
         spacing = facts.spacing
     if not isinstance(resolution, str | int):
         resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
-    return parse_sampling(resolution, spacing)
+    return parse_any_sampling(resolution, spacing)

@@ -9,12 +9,13 @@ from typing import Any
 from mtf_imaging.data.cases.description_fields import as_fields
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits
-from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.buckets import Samplings, format_grids
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
 from mtf_imaging.jobs.agreement import check_agreement, check_same_data
+from mtf_imaging.jobs.buckets import bucket_batches, build_steps, each_step, open_buckets
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
@@ -26,7 +27,6 @@ from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.planner.render.text import text, use_colors
 from mtf_imaging.training import loop
-from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
@@ -153,18 +153,18 @@ def train(
         stack.enter_context(devices.joined(layout))
         sizes = data.sizes(resolution)
         step = TrainingStep(task, optimizer or Adam(), sizes, batch_size, micro_batches, dtype, seed)
-        batches = _batches_of(data, step)
+        buckets = open_buckets(data, step, resolution)
+        batches = bucket_batches(data, buckets) if buckets else _batches_of(data, step)
         if not dry_run:  # report mistakes in the folders before the network is built
             first = batches(0)
             # Mistakes in a custom data set show up with the first batch.
             check_same_data(group, data, None if data.is_records else next(first))
         held_out = open_held_out(data, step, monitor, progress)
-        with building("building the step", progress=progress):
-            built = step.build(layout, devices.mesh_impl)
+        built = build_steps(step, buckets, data, layout, devices, progress)
         if dry_run:
-            if group.is_first:
-                print(text(explain_step(step, layout), colors=use_colors()))
-                print(f"\n{describe_slices(built.network, step.part_inputs)}")
+            for each, program in each_step(step, built) if group.is_first else []:
+                print(text(explain_step(each, layout), colors=use_colors()))
+                print(f"\n{describe_slices(program.network, each.part_inputs)}")
             return {}
 
         program, folder = built.program, Path(model_dir)
@@ -201,7 +201,9 @@ def train(
         configuration = group.first(save_facts)
         if group.is_first:
             texts = {
-                "layout": describe_run(built.network, step.part_inputs),
+                "layout": "\n\n".join(
+                    describe_run(program.network, each.part_inputs) for each, program in each_step(step, built)
+                ),
                 "config": "\n".join(fenced(configuration)),
             }
             rate = step.optimizer.learning_rate
@@ -243,7 +245,9 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
 
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
     records = data.data_set if isinstance(data.data_set, Records) else None
-    spacing = format_spacing(records.sampling(data.data_dir).spacing) if records else None
+    sampling = records.sampling(data.data_dir) if records else None
+    spacing = format_spacing(sampling.spacing) if sampling else None
+    grids = sampling.grids if isinstance(sampling, Samplings) else [sizes]
     description = data.description
     fields = None if description is None or is_plain_lits(description) else as_fields(description)
-    return run.Facts(format_grid(sizes), spacing, fold.digest if fold else None, fields)
+    return run.Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)

@@ -26,7 +26,7 @@ class Evaluation(Protocol):
 
     measures: Sequence[str]
 
-    def open(self, eval_dir: str, sizes: tuple[int, ...]) -> Callable[[Predict], Evaluated]:
+    def open(self, eval_dir: str, sizes: tuple[int, ...] | None) -> Callable[[Predict], Evaluated]:
         """Returns a function that evaluates a network on the cases of a folder.
 
         The function should call the network once per case. If the run is asked to stop, the call of the network raises
@@ -34,7 +34,8 @@ class Evaluation(Protocol):
 
         Args:
           eval_dir: the folder.
-          sizes: voxels of the network's input along each spatial dimension.
+          sizes: voxels of the network's input along each spatial dimension; None if the training images have several
+            sizes. The network then takes images of any size.
 
         Raises:
           DataError: the folder is invalid.

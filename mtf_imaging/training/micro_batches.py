@@ -87,6 +87,7 @@ class MicroBatches:
       inputs: {name: (shape string, dtype)} of one micro-batch, as returned by `part_inputs`.
       count: number of micro-batches.
       layout: the layout.
+      variables: a `Program` with which to share variables and step number, or None.
       **options: keyword arguments for `Program`: seed, mesh_impl, devices.
 
     Attributes:
@@ -104,34 +105,37 @@ class MicroBatches:
         count: int,
         *,
         layout: Layout = ONE_PROCESSOR,
+        variables: Program | None = None,
         **options: Any,
     ) -> None:
         self._count = count
         mesh: dict[str, Any] = {"layout": layout, **options}
-        self._sums = SumsOverBatch(lambda **tensors: loss_of(task, tensors)[0], inputs, count, **mesh)
-        variables: list[mtf.Variable] = []
+        self._sums = SumsOverBatch(
+            lambda **tensors: loss_of(task, tensors)[0], inputs, count, variables=variables, **mesh
+        )
+        trained: list[mtf.Variable] = []
 
         def gradients(**tensors: mtf.Tensor) -> dict[str, Any]:
             with in_pass(SecondPass(self._sums.pop(tensors), count)):
                 loss, measures = loss_of(task, tensors)
-            variables[:], values = gradients_of(loss)
-            values = [mtf.cast(value, variable.master_dtype) for variable, value in zip(variables, values)]
+            trained[:], values = gradients_of(loss)
+            values = [mtf.cast(value, variable.master_dtype) for variable, value in zip(trained, values)]
             return {"measures": {"loss": loss, **measures}, "gradients": values}
 
         options = {"updates": "variables", "variables": self._sums.program, "part_of": part_of(count)}
         self.network = Program(gradients, inputs | self._sums.specs, **options, **mesh)
         shapes = {
             f"gradient_{i}": (format_shape((d.name, d.size) for d in v.shape.dims), v.master_dtype)
-            for i, v in enumerate(variables)
+            for i, v in enumerate(trained)
         }
 
         def update(**gradients: mtf.Tensor) -> mtf.Tensor:
             mesh = next(iter(gradients.values())).mesh
-            optimizer.apply(list(gradients.values()), [_same_variable(mesh, v) for v in variables])
+            optimizer.apply(list(gradients.values()), [_same_variable(mesh, v) for v in trained])
             return ops.step(mesh)
 
         # The update needs only the rules for dimensions of the weights.
-        dims = {dim.name for v in variables for dim in v.shape.dims}
+        dims = {dim.name for v in trained for dim in v.shape.dims}
         weights = layout.restrict(dims.__contains__)
         if self.network.mesh_impl.transport.is_between_processes:
             # Both programs cut a gradient into the same slices only if they have the same mesh.

@@ -1,8 +1,9 @@
 """Trained networks as functions of an image, under any layout."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ def predictor(
     mesh_shape: str = "",
     mesh_impl: str = "auto",
     progress: bool = False,
+    other_sizes: Sequence[Sequence[int]] = (),
 ) -> Predict:
     """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
@@ -42,6 +44,8 @@ def predictor(
       mesh_shape: the mesh of processors, as in `Program`.
       mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
+      other_sizes: further sizes of images. For each of them, a program with the same weights is built when an image of
+        this size first occurs.
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes].
@@ -58,6 +62,7 @@ def predictor(
         layout=Layout.of(layout, mesh_shape),
         mesh_impl=mesh_impl,
         progress=progress,
+        other_sizes=other_sizes,
     )
     return predict
 
@@ -72,6 +77,7 @@ def predictors(
     layout: Layout = ONE_PROCESSOR,
     mesh_impl: str = "auto",
     progress: bool = False,
+    other_sizes: Sequence[Sequence[int]] = (),
 ) -> list[Predict]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
@@ -100,6 +106,17 @@ def predictors(
         if len(folders) > 1:
             weights.keep()
     predict = one_volume_at_a_time(program, progress)
+    if other_sizes:
+        others = {tuple(each) for each in other_sizes}
+        options: dict[str, Any] = {"task": task, "dtype": dtype, "layout": layout, "mesh_impl": mesh_impl}
+
+        first = predict
+
+        def build(own: tuple[int, ...]) -> Predict:
+            # The first program refuses images of unknown sizes.
+            return predictor_of(program, sizes=own, progress=progress, **options) if own in others else first
+
+        predict = by_size(build)
     if len(folders) == 1:
         return [predict]
     steps = [int(values[0]) for values in weights.kept]
@@ -107,6 +124,24 @@ def predictors(
         numbers = ", ".join(f"{Path(folder).name}: {step}" for folder, step in zip(model_dirs, steps, strict=True))
         _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
     return [weights.before(number, predict) for number in range(len(folders))]
+
+
+def by_size(build: Callable[[tuple[int, ...]], Predict]) -> Predict:
+    """Returns a function that predicts images of several sizes, each with the network for its size.
+
+    Args:
+      build: a function that returns the network for the voxels along the spatial dimensions. It is called when an image
+        of this size first occurs.
+    """
+    networks: dict[tuple[int, ...], Predict] = {}
+
+    def predict(image: np.ndarray) -> np.ndarray:
+        sizes = tuple(image.shape[:-1])
+        if sizes not in networks:
+            networks[sizes] = build(sizes)
+        return networks[sizes](image)
+
+    return predict
 
 
 class _Weights:

@@ -102,7 +102,11 @@ class TrainingStep:
         return dataclasses.replace(self, sizes=tuple(sizes))
 
     def build(
-        self, layout: Layout = ONE_PROCESSOR, mesh_impl: str = "auto", devices: Sequence[str] | None = None
+        self,
+        layout: Layout = ONE_PROCESSOR,
+        mesh_impl: str = "auto",
+        devices: Sequence[str] | None = None,
+        variables: Program | None = None,
     ) -> BuiltStep:
         """Builds the programs of the step.
 
@@ -110,8 +114,10 @@ class TrainingStep:
           layout: the layout.
           mesh_impl: the mesh implementation, as in `Program`.
           devices: device strings, as in `Program`.
+          variables: a `Program` with which to share variables and step number, or None.
         """
         options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
+        options["variables"] = variables
         if self.micro_batches > 1:
             return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options)
         return _WholeBatch(Program(training_step(self.task, self.optimizer), self.inputs, **options))

@@ -33,6 +33,20 @@ def define_flags(values: flags.FlagValues) -> None:
         "the voxels of each volume, with background outside of the box.",
         flag_values=values,
     )
+    flags.DEFINE_integer(
+        "grids",
+        1,
+        "With --spacing: the largest number of different grids, for cases of different sizes. Each case gets the "
+        "smallest grid that contains it, and train builds a network per grid, with the same weights. The grids are "
+        "chosen for the fewest voxels in total.",
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "multiple",
+        None,
+        "With --spacing: the number of which the sizes of the chosen grids are multiples. Default: 16.",
+        flag_values=values,
+    )
     setup_flags.define_spacing_csv(values)
     flags.DEFINE_integer(
         "workers",
@@ -53,6 +67,8 @@ def run(values: flags.FlagValues) -> str | None:
         resolution=values.resolution,
         spacing=values.spacing,
         spacing_table=values.spacing_csv,
+        grids=values.grids,
+        multiple=values.multiple,
         workers=values.workers,
         prepare=import_tensorflow,
     )

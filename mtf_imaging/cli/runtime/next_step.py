@@ -73,9 +73,9 @@ def after_convert(values: flags.FlagValues) -> str | None:
     from mtf_imaging.data.records.manifest import read_manifest
 
     manifest = read_manifest(values.output_dir)
-    if manifest is None or len(manifest.sampling.grid) != 3:
+    if manifest is None:
         return None
-    grid = manifest.sampling.grid
+    grid = manifest.sampling.grids[-1]
     if math.prod(grid) > _DEMO_LARGEST**3:
         return _line("explain", data_dir=values.output_dir)
     data_dir, held_out = _with_held_out(Path(values.output_dir), manifest)

@@ -11,7 +11,8 @@ from mtf_imaging.data.nifti.images import read_geometry
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.nifti.voxel_values import any_labeled
 from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, record_path
-from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
 
@@ -39,14 +40,14 @@ class Conversion:
     Attributes:
       input_dir: folder of the cases.
       output_dir: folder of the records.
-      sampling: resolution and spacing of the records.
+      sampling: resolution and spacing of the records, or their grids if there are several.
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the cases.
     """
 
     input_dir: Path
     output_dir: Path
-    sampling: Sampling
+    sampling: AnySampling
     known: SpacingTable
     description: Description = LITS
 
@@ -77,8 +78,9 @@ class Conversion:
             mm = case_geometry(case, self.known, self.description).spacing
         except DataError as error:
             return error
-        if record.sampling != self.sampling:
-            what = f"has resolution {record.sampling}, not {self.sampling}"
+        sampling = self.sampling.choose(record.shape, record.spacing)
+        if record.sampling != sampling:
+            what = f"has resolution {record.sampling}, not {sampling}"
         elif record.key != case.key or record.source != digest(case):
             what = f"was not made from the present {case.volume} and {case.labels}"
         elif fault := self._fault_of_form(record):
@@ -113,6 +115,7 @@ class Conversion:
             axis_codes=record.axis_codes,
             channels=tuple(path.relative_to(self.input_dir).as_posix() for path in case.channels if has_files),
             statistics=record.statistics,
+            grid=record.labels.shape if len(self.sampling.grids) > 1 else (),
         )
         return Converted(source, any_labeled(record.labels, self.description))
 

@@ -1,7 +1,6 @@
 """Converts a folder of NIfTI cases to records of one resolution and spacing."""
 
 import collections
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -11,10 +10,10 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.cases.description import LITS_RULES, Description
-from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
-from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
+from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.nifti.voxel_values import any_label
-from mtf_imaging.data.records.conversion import Conversion, Converted, case_geometry
+from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat
+from mtf_imaging.data.records.conversion import Conversion, Converted
 from mtf_imaging.data.records.manifest import (
     Manifest,
     Source,
@@ -24,16 +23,9 @@ from mtf_imaging.data.records.manifest import (
     voxel_bytes,
     write_manifest,
 )
-from mtf_imaging.data.sampling.grid import AXIS_NAMES
-from mtf_imaging.data.sampling.sampling import (
-    BOX_MULTIPLE,
-    Sampling,
-    Spacing,
-    parse_sampling,
-    parse_spacing,
-    smallest_box,
-)
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_any_sampling
+from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
 
@@ -52,6 +44,8 @@ def convert(
     progress: bool = True,
     prepare: Callable[[], None] | None = None,
     description: Description | None = None,
+    grids: int = 1,
+    multiple: int | None = None,
 ) -> list[str]:
     """Converts cases to records.
 
@@ -69,7 +63,7 @@ def convert(
       output_dir: folder of the records; created if it does not exist.
       resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
         spacing, it means the smallest box that covers every case, rounded up to multiples of 16. PNG and TIFF images
-        always have one voxel along z.
+        always have one voxel along z. Several grids are separated by `|` and need a spacing.
       spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the
         resolution. None means that each record spans the whole field of view of its volume.
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
@@ -79,6 +73,9 @@ def convert(
       prepare: a function that each process calls before its first case, for example to import TensorFlow silently.
       description: the channels, intensities, labels and masks; None for those of the folder's `dataset.json`, or LiTS
         if there is no such file.
+      grids: the largest number of different grids. With several, each case gets the smallest grid that covers it. The
+        grids are chosen for the fewest voxels in total; this requires a spacing, and no resolution.
+      multiple: the number of which the sizes of chosen grids are multiples; None for 16.
 
     Returns:
       The keys of the cases, in natural order.
@@ -86,19 +83,20 @@ def convert(
     Raises:
       DataError: a case cannot be used, no case has a labeled voxel, or the output folder contains records of another
         conversion, which are never overwritten.
-      ConfigError: another process is writing to the output folder.
+      ConfigError: another process is writing to the output folder, or `grids` or `multiple` is invalid.
     """
     mm = parse_spacing(spacing)
+    _check_grids(grids, multiple, mm, resolution)
     known = read_spacing_table(spacing_csv)
     fits_all = mm is not None and resolution is None
-    sampling = None if fits_all else parse_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
+    sampling = None if fits_all else parse_any_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
     description, cases = find_data_set(input_dir, description=description)
-    if sampling is not None and _is_flat(description):
-        sampling = dataclasses.replace(sampling, grid=(*sampling.grid[:2], 1))
+    if sampling is not None and is_flat(description):
+        sampling = make_sampling(((*grid[:2], 1) for grid in sampling.grids), mm)
     if progress and not is_plain_lits(description):
         print(_described(description))
     if fits_all:
-        sampling, text = _sampling_of_all(cases, mm, known, description)
+        sampling, text = choose_sampling(cases, mm, known, description, grids, multiple or BOX_MULTIPLE)
         if progress:
             print(text)
     _check_size(sampling, description)
@@ -111,7 +109,7 @@ def convert(
         existing = [case for case in cases if record_path(output_dir, case.key).exists()]
         kept = each(job.check_existing, existing, title="check existing records")
         missing = [case for case in cases if kept.get(case.key) is None]
-        made = each(job.make, missing, title=f"convert to {sampling}")
+        made = each(job.make, missing, title=f"convert to {_title(sampling)}")
         done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
         _check_labels(job, done)
         sources = {key: one.source for key, one in done.items()}
@@ -137,11 +135,6 @@ def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> 
     return results
 
 
-def _is_flat(description: Description) -> bool:
-    """Returns whether the images are pictures, which are volumes of one plane."""
-    return format_by_ending(description.file_ending) is not NIFTI
-
-
 def _described(description: Description) -> str:
     """Returns the lines about the channels, labels and masks of a data set."""
     channels = (
@@ -159,23 +152,24 @@ def _labels(description: Description) -> str:
     return ", ".join(labels + ([f"ignore = {description.ignore}"] if description.ignore is not None else []))
 
 
-def _sampling_of_all(
-    cases: list[Case], spacing: Spacing, known: SpacingTable, description: Description
-) -> tuple[Sampling, str]:
-    """Returns the smallest box that covers every case, and a line that names the largest cases."""
-    geometries = {case.key: case_geometry(case, known, description) for case in cases}
-    box = smallest_box(((g.shape, g.spacing) for g in geometries.values()), spacing)
-    box = (*box[:2], 1) if _is_flat(description) else box
-    sampling = Sampling(box, spacing)
-    extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
-    largest = []
-    for axis, name in enumerate(AXIS_NAMES):
-        key = max(extents, key=lambda key: extents[key][axis])
-        largest.append(f"{name} {extents[key][axis]:.0f} mm (case {key})")
-    return sampling, (
-        f"box: {sampling}, the smallest that covers every case, in multiples of {BOX_MULTIPLE} voxels; "
-        f"largest extents: {', '.join(largest)}"
-    )
+def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, resolution: str | int | None) -> None:
+    for name, value in {"grids": grids, "multiple": multiple}.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise ConfigError(f"{name} must be a positive integer, not {value!r}.", [name])
+    given = {"grids": grids if grids > 1 else None, "multiple": multiple}
+    for name, value in given.items():
+        if value is not None and spacing is None:
+            raise ConfigError(
+                f"{name} = {value} has no effect without a spacing, because all records then have the same grid, "
+                f"whatever the size of the volume. Fix: give spacing, too, or leave {name} out.",
+                [name, "spacing"],
+            )
+        if value is not None and resolution is not None:
+            raise ConfigError(
+                f"{name} = {value} and resolution = {resolution} both set the grid of the records. "
+                "Fix: give only one of them.",
+                [name, "resolution"],
+            )
 
 
 def max_voxels(description: Description) -> int:
@@ -183,8 +177,12 @@ def max_voxels(description: Description) -> int:
     return _MAX_BYTES // voxel_bytes(description)
 
 
-def _check_size(sampling: Sampling, description: Description) -> None:
-    voxels, most = math.prod(sampling.grid), max_voxels(description)
+def _title(sampling: AnySampling) -> str:
+    return str(sampling) if isinstance(sampling, Sampling) else f"{len(sampling.grids)} grids"
+
+
+def _check_size(sampling: AnySampling, description: Description) -> None:
+    voxels, most = max(map(math.prod, sampling.grids)), max_voxels(description)
     if voxels > most:
         raise DataError(
             f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {most} voxels. "

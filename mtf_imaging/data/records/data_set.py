@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
-from mtf_imaging.data.sampling.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -32,22 +33,32 @@ class Records:
     spacing: str | None = None
     intensities: Mapping[str, str] | None = None
 
-    def sampling(self, data_dir: str | Path | Subset) -> Sampling:
-        """Returns the resolution and spacing of the records."""
+    def sampling(self, data_dir: str | Path | Subset) -> AnySampling:
+        """Returns the resolution and spacing of the records, or their grids if there are several."""
         return open_records(data_dir, spacing=self.spacing).sampling
 
     def sizes(self, data_dir: str) -> Grid:
-        """Returns the numbers of voxels of the records along x, y and z."""
-        return self.sampling(data_dir).grid
+        """Returns the numbers of voxels of the records along x, y and z; of several grids, those of the largest."""
+        return self.sampling(data_dir).grids[-1]
+
+    def grids(self, data_dir: str | Path | Subset) -> list[Grid]:
+        """Returns the grid of each record."""
+        return open_records(data_dir, spacing=self.spacing).grids
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
         """Returns shuffled batches; see `training_batches`."""
+        return self._batches(data_dir, batch_size, seed, start_step, resolution=format_grid(sizes))
+
+    def batches_of_any_size(
+        self, data_dir: str | Path | Subset, *, batch_size: int, seed: int, start_step: int, parts: int = 1
+    ) -> Iterator[dict]:
+        """Returns shuffled batches of records with several grids; see `training_batches`."""
+        return self._batches(data_dir, batch_size, seed, start_step, parts=parts)
+
+    def _batches(self, *args: Any, **options: Any) -> Iterator[dict]:
         return training_batches(
-            data_dir,
-            batch_size,
-            seed,
-            start_step,
-            resolution=format_grid(sizes),
+            *args,
+            **options,
             spacing=self.spacing,
             window=self.window,
             augmentation=self.augmentation,

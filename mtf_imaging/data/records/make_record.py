@@ -14,14 +14,14 @@ from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.nifti.voxel_values import warn_if_empty
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
 from mtf_imaging.data.records.record import Record
+from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.channels import resample_channels
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
-from mtf_imaging.data.sampling.sampling import Sampling
 
 
 def make_record(
-    case: Case, sampling: Sampling, known: SpacingTable = NO_TABLE, description: Description = LITS
+    case: Case, sampling: AnySampling, known: SpacingTable = NO_TABLE, description: Description = LITS
 ) -> Record:
     """Reads a case and resamples it, the image linearly and the labels to the nearest neighbor.
 
@@ -29,7 +29,7 @@ def make_record(
 
     Args:
       case: a case with its segmentation.
-      sampling: resolution and spacing of the record.
+      sampling: resolution and spacing of the record, or several grids to choose from.
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the case.
 

@@ -15,17 +15,20 @@ from mtf_imaging.data.cases.description_fields import as_fields, from_fields
 from mtf_imaging.data.intensities import ChannelStatistics, Intensity
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, format_grids, group_by_grid, parse_any_sampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
-from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, parse_sampling, parse_spacing
+from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 
 FORMAT = 4
 # Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
-# Format 4 has a description of the data set and statistics of the channels; LiTS is still written in format 3.
+# Format 4 has a description of the data set, statistics of the channels and perhaps several grids; LiTS on one grid is
+# still written in format 3.
 _READ = (1, 2, 3, 4)
 _FORMAT_OF_LITS = 3
 _FILE = "dataset.json"
+_OPTIONAL = ("channels", "statistics", "grid")
 _LABEL_BYTES, _HU_BYTES, _VALUE_BYTES = 1, 2, 4
 
 
@@ -43,6 +46,7 @@ class Source:
       axis_codes: direction of each stored axis of the volume, for example `LPS`.
       channels: paths of all files of an image with one file per channel; otherwise empty.
       statistics: the distribution of each channel in the whole case; empty for LiTS.
+      grid: number of voxels of the record along x, y, z, if the records have several grids; otherwise empty.
     """
 
     digest: str
@@ -54,11 +58,12 @@ class Source:
     axis_codes: str
     channels: tuple[str, ...] = ()
     statistics: tuple[ChannelStatistics, ...] = ()
+    grid: tuple[int, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """Returns the attributes for JSON; those that LiTS lacks are left out if they are empty."""
+        """Returns the attributes for JSON; those that LiTS on one grid lacks are left out if they are empty."""
         fields = dict(vars(self))
-        for name in ("channels", "statistics"):
+        for name in _OPTIONAL:
             if not fields[name]:
                 del fields[name]
         return fields | ({"statistics": [vars(channel) for channel in self.statistics]} if self.statistics else {})
@@ -69,13 +74,13 @@ class Manifest:
     """The contents of a folder of records.
 
     Attributes:
-      sampling: resolution and spacing of all records.
+      sampling: the grid and spacing of all records, or their grids if there are several.
       sources: the origin of each record by the key of its case, in natural order. It is None for records of earlier
         releases, which did not store it.
       description: the channels, intensities, labels and masks; LiTS for records of earlier releases.
     """
 
-    sampling: Sampling
+    sampling: AnySampling
     sources: dict[str, Source | None]
     description: Description = LITS
 
@@ -88,6 +93,19 @@ class Manifest:
     def cases(self) -> list[str]:
         """The keys of the cases, in natural order."""
         return list(self.sources)
+
+    def case_sampling(self, key: str) -> Sampling:
+        """Returns the grid and spacing of the record of a case."""
+        if isinstance(self.sampling, Sampling):
+            return self.sampling
+        source = self.sources[key]
+        assert source is not None, "records with several grids store the origin of each case"
+        return Sampling(source.grid, self.sampling.spacing)
+
+    @property
+    def grids(self) -> list[Grid]:
+        """The grid of each record, in the order of the cases."""
+        return [self.case_sampling(key).grid for key in self.sources]
 
     def check(self, path: str | Path, key: str, digest: str) -> None:
         """Checks that a record matches the manifest.
@@ -131,10 +149,10 @@ def record_path(data_dir: str | Path, key: str) -> Path:
 
 def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
     """Writes the manifest atomically."""
-    is_plain = is_plain_lits(manifest.description)
+    is_plain = is_plain_lits(manifest.description) and isinstance(manifest.sampling, Sampling)
     fields = {
         "format": _FORMAT_OF_LITS if is_plain else FORMAT,
-        "resolution": format_grid(manifest.sampling.grid),
+        "resolution": format_grids(manifest.sampling.grids),
         "spacing": format_spacing(manifest.sampling.spacing),
         **({} if is_plain else as_fields(manifest.description)),
     }
@@ -163,7 +181,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
             spacing = fields["spacing"] if version > 1 else None
             sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
             description = from_fields(fields, str(path)) if version > _FORMAT_OF_LITS else LITS
-            return Manifest(parse_sampling(fields["resolution"], spacing), sources, description)
+            return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description)
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
@@ -174,7 +192,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
 
 def _source(fields: dict) -> tuple[str, Source]:
     key = str(fields.pop("case"))
-    for name in ("shape", "spacing", "channels"):
+    for name in ("shape", "spacing", "channels", "grid"):
         fields[name] = tuple(fields.get(name, ()))
     fields["statistics"] = tuple(ChannelStatistics(**channel) for channel in fields.get("statistics", ()))
     return key, Source(**fields | {"affine": tuple(map(tuple, fields["affine"]))})
@@ -185,7 +203,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
 
     Args:
       data_dir: a folder that `convert` wrote, or a subset of its records.
-      grid: the required grid of the records, or None for any.
+      grid: the required grid of the records, or None for any, including several grids.
       spacing: the required spacing, in the format of `parse_spacing`; "" means the whole field of view, and None
         accepts any spacing.
 
@@ -209,10 +227,14 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         else:
             what = "contains no records"
         raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with this output folder.")
-    actual = manifest.sampling
-    expected = Sampling(
-        actual.grid if grid is None else tuple(grid), actual.spacing if spacing is None else parse_spacing(spacing)
-    )
+    actual, mm = manifest.sampling, manifest.sampling.spacing if spacing is None else parse_spacing(spacing)
+    if isinstance(actual, Samplings) and grid is not None:
+        raise DataError(
+            f"{data_dir}: the records have {len(actual.grids)} grids, {actual}, but the resolution {format_grid(grid)} "
+            "is required. Fix: leave resolution out to use all grids, or convert to another folder with one grid.",
+            ["resolution"],
+        )
+    expected = dataclasses.replace(actual, spacing=mm) if grid is None else Sampling(tuple(grid), mm)
     if expected != actual:
         raise DataError(
             f"{data_dir}: the records have resolution {actual}, not {expected}. "
@@ -220,8 +242,10 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         )
     paths = [record_path(data_dir, key) for key in manifest.cases]
     _refuse([path for path in paths if not path.is_file()], f"named in {_FILE} but missing")
-    least = voxel_bytes(manifest.description) * math.prod(actual.grid)
-    _refuse([path for path in paths if path.stat().st_size < least], f"shorter than the {least} bytes of the voxels")
+    for size, at in group_by_grid(manifest.grids).items():
+        least = voxel_bytes(manifest.description) * math.prod(size)
+        short = [paths[number] for number in at if paths[number].stat().st_size < least]
+        _refuse(short, f"shorter than the {least} bytes of the voxels")
     return manifest
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Sampling
 
@@ -16,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def warn_of_cropped_labels(
-    path: Path, labels: np.ndarray, geometry: Geometry, sampling: Sampling, description: Description = LITS
+    path: Path, labels: np.ndarray, geometry: Geometry, sampling: AnySampling, description: Description = LITS
 ) -> None:
     """Logs a warning if the sampling crops voxels of a mask, in LiTS liver or lesion.
 
@@ -27,6 +28,7 @@ def warn_of_cropped_labels(
       sampling: resolution and spacing of the network's input.
       description: the masks.
     """
+    sampling = sampling.choose(geometry.shape, geometry.spacing)
     kept = labels[_kept(geometry, sampling)]
     if kept.size == labels.size:
         return
@@ -47,8 +49,9 @@ def warn_of_cropped_labels(
         )
 
 
-def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: Sampling) -> None:
+def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: AnySampling) -> None:
     """Logs a warning if the box does not cover a volume; voxels outside the box are predicted as background."""
+    sampling = sampling.choose(geometry.shape, geometry.spacing)
     cut = []
     for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, _kept(geometry, sampling), strict=True):
         if kept.stop - kept.start < n:

@@ -91,6 +91,16 @@ class Sampling:
         """
         return format_grid(self.grid) + (f" of {format_spacing(self.spacing)} mm" if self.spacing else "")
 
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """The only grid; see `data.sampling.buckets.Samplings`."""
+        return (self.grid,)
+
+    def choose(self, shape: Grid, spacing: Spacing) -> "Sampling":
+        """Returns the sampling of one volume, which is the same for all; see `data.sampling.buckets.Samplings`."""
+        del shape, spacing
+        return self
+
     def spans(self, shape: Grid, spacing: Spacing) -> Spans:
         """Returns the position of the grid in a volume.
 
@@ -139,7 +149,7 @@ def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spa
     return part, tuple(back)
 
 
-def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing) -> Grid:
+def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, multiple: int = BOX_MULTIPLE) -> Grid:
     """Returns the smallest box of `spacing` that covers every volume, in multiples of 16 voxels.
 
     >>> smallest_box([((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 300), (0.7, 0.7, 1.0))], (1.5, 1.5, 2.0))
@@ -148,10 +158,21 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing) -> G
     Args:
       volumes: (shape, spacing in mm) of each volume.
       spacing: voxel size of the box in mm.
+      multiple: another number of which the sizes are multiples.
     """
-    needed = [[n * own / mm for n, own, mm in zip(*volume, spacing, strict=True)] for volume in volumes]
-    widest = map(max, zip(*needed, strict=True))
-    return tuple(math.ceil((voxels - _SLIVER) / BOX_MULTIPLE) * BOX_MULTIPLE for voxels in widest)
+    widest = map(max, zip(*(voxels_to_cover(*volume, spacing) for volume in volumes), strict=True))
+    return tuple(math.ceil(voxels / multiple) * multiple for voxels in widest)
+
+
+def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
+    """Returns the number of voxels of another spacing that cover a volume.
+
+    Args:
+      shape: number of voxels of the volume along x, y, z.
+      own: voxel size of the volume in mm.
+      spacing: the other voxel size in mm.
+    """
+    return tuple(math.ceil(n * mine / mm - _SLIVER) for n, mine, mm in zip(shape, own, spacing, strict=True))
 
 
 def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | None:

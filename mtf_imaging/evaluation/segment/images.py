@@ -16,9 +16,9 @@ from mtf_imaging.data.nifti.channels import Image, read_image
 from mtf_imaging.data.nifti.images import Volume, read_volume
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.manifest import is_plain_lits
+from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.channels import resample_channels
 from mtf_imaging.data.sampling.resample import resample_linear
-from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 
 
@@ -64,13 +64,13 @@ def read_case(case: Case, known: SpacingTable = NO_TABLE, description: Descripti
 
 
 def network_input(
-    image: Volume | Image, sampling: Sampling, window: Window = DEFAULT_WINDOW, description: Description = LITS
+    image: Volume | Image, sampling: AnySampling, window: Window = DEFAULT_WINDOW, description: Description = LITS
 ) -> np.ndarray:
     """Returns the input of the network, float32 `[x, y, z, channels]` on the grid of `sampling`.
 
     Args:
       image: the image, as returned by `read_case`.
-      sampling: the voxel grid of the network.
+      sampling: the voxel grid of the network, or its grids.
       window: (low, high) in HU of a CT of LiTS, which is mapped to 0..1.
       description: the channels and, for other data sets than LiTS, their intensity schemes.
     """

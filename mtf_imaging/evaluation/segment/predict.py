@@ -15,9 +15,10 @@ from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import Volume, write_labels
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
 from mtf_imaging.data.sampling.resample import resample_to_labels
-from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from mtf_imaging.data.sampling.sampling import way_back
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.segment.images import find_cases_of, network_input, read_case
@@ -32,7 +33,7 @@ PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 
 def segment_volume(
     volume: Volume | Image,
-    sampling: Sampling,
+    sampling: AnySampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     cleanup: Cleanup = AS_FOUND,
@@ -46,7 +47,7 @@ def segment_volume(
 
     Args:
       volume: the volume, as returned by `read_case`.
-      sampling: the voxel grid of the network.
+      sampling: the voxel grid of the network, or its grids.
       predict_probabilities: the network.
       window: (low, high) in HU, for LiTS; other descriptions contain the intensity schemes.
       cleanup: rules that the predicted labels must obey.
@@ -68,7 +69,7 @@ def segment_volume(
 
 
 def network_output(
-    probabilities: np.ndarray, geometry: Geometry, sampling: Sampling, path: Path, description: Description = LITS
+    probabilities: np.ndarray, geometry: Geometry, sampling: AnySampling, path: Path, description: Description = LITS
 ) -> np.ndarray:
     """Converts the probabilities of the network to labels of a volume.
 
@@ -76,7 +77,7 @@ def network_output(
       probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type; of the masks if the description
         has regions.
       geometry: the geometry of the volume.
-      sampling: the voxel grid of the network.
+      sampling: the voxel grid of the network, or its grids.
       path: path of the volume, for messages.
       description: the labels or regions that the network predicts.
 
@@ -87,7 +88,7 @@ def network_output(
       ShapeError: the probabilities have the wrong shape.
       DataError: the probabilities contain NaN or infinity.
     """
-    probabilities = np.asarray(probabilities)
+    probabilities, sampling = np.asarray(probabilities), sampling.choose(geometry.shape, geometry.spacing)
     shape = (*sampling.grid, description.num_outputs)
     if probabilities.shape != shape:
         raise ShapeError(
@@ -106,7 +107,7 @@ def network_output(
 def predict_cases(
     input_path: str | Path,
     output_path: str | Path,
-    sampling: Sampling,
+    sampling: AnySampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     progress: bool = True,
@@ -123,7 +124,7 @@ def predict_cases(
       input_path: a NIfTI file or a folder of cases; segmentations are not needed.
       output_path: for a file, a .nii or .nii.gz file to write or an existing folder; for a folder, a folder that
         receives `segmentation-N.nii.gz` for each `volume-N`.
-      sampling: the voxel grid of the network.
+      sampling: the voxel grid of the network, or its grids.
       predict_probabilities: the network.
       window: (low, high) in HU.
       progress: whether to show a progress bar and print how to submit.
@@ -159,7 +160,7 @@ def predict_cases(
 
 def run_network(
     cases: Sequence[Case],
-    sampling: Sampling,
+    sampling: AnySampling,
     predict_probabilities: PredictProbabilities,
     window: Window = DEFAULT_WINDOW,
     known: SpacingTable = NO_TABLE,
@@ -169,7 +170,7 @@ def run_network(
 
     Args:
       cases: the cases that process 0 segments, in the same order.
-      sampling: the voxel grid of the network.
+      sampling: the voxel grid of the network, or its grids.
       predict_probabilities: the network.
       window: (low, high) in HU.
       known: voxel sizes of files whose headers lack them.

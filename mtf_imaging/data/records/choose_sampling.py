@@ -1,0 +1,85 @@
+"""Chooses the grid of records, or several grids, from the sizes of the cases."""
+
+from collections.abc import Mapping
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.nifti.spacing_table import SpacingTable
+from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.sampling.buckets import (
+    AnySampling,
+    Samplings,
+    choose_grids,
+    group_by_grid,
+    make_sampling,
+    padding,
+)
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
+from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, smallest_box
+
+_SHOWN = 8  # cases of a grid that are named
+
+
+def choose_sampling(
+    cases: list[Case], spacing: Spacing, known: SpacingTable, description: Description, grids: int, multiple: int
+) -> tuple[AnySampling, str]:
+    """Returns the smallest grids that cover every case, and lines that describe them.
+
+    Args:
+      cases: the cases.
+      spacing: voxel size of the grids in mm.
+      known: voxel sizes of files whose headers lack them.
+      description: the channels of the images.
+      grids: the largest number of grids.
+      multiple: the number of which the sizes are multiples.
+    """
+    geometries = {case.key: case_geometry(case, known, description) for case in cases}
+    volumes = [(geometry.shape, geometry.spacing) for geometry in geometries.values()]
+    one = Sampling(_flattened(smallest_box(volumes, spacing, multiple), description), spacing)
+    if grids > 1:
+        chosen = choose_grids(volumes, spacing, grids, multiple)
+        sampling = make_sampling((_flattened(grid, description) for grid in chosen), spacing)
+        if isinstance(sampling, Samplings):
+            return sampling, _text_of_grids(geometries, sampling, one, multiple)
+    return one, _text_of_box(geometries, one, multiple)
+
+
+def is_flat(description: Description) -> bool:
+    """Returns whether the images are pictures, which are volumes of one plane."""
+    return format_by_ending(description.file_ending) is not NIFTI
+
+
+def _flattened(grid, description: Description):
+    return (*grid[:2], 1) if is_flat(description) else grid
+
+
+def _text_of_box(geometries: Mapping[str, Geometry], sampling: Sampling, multiple: int) -> str:
+    """Returns a line that names the largest cases."""
+    extents = {key: [n * mm for n, mm in zip(g.shape, g.spacing, strict=True)] for key, g in geometries.items()}
+    largest = []
+    for axis, name in enumerate(AXIS_NAMES):
+        key = max(extents, key=lambda key: extents[key][axis])
+        largest.append(f"{name} {extents[key][axis]:.0f} mm (case {key})")
+    return (
+        f"box: {sampling}, the smallest that covers every case, in multiples of {multiple} voxels; "
+        f"largest extents: {', '.join(largest)}"
+    )
+
+
+def _text_of_grids(geometries: Mapping[str, Geometry], sampling: Samplings, one: Sampling, multiple: int) -> str:
+    """Returns a line per grid with its cases, and a line about padding."""
+    keys = list(geometries)
+    volumes = [(geometry.shape, geometry.spacing) for geometry in geometries.values()]
+    lines = [
+        f"{len(sampling.grids)} grids of {format_spacing(sampling.spacing)} mm, in multiples of {multiple} voxels:"
+    ]
+    for grid, at in group_by_grid([sampling.choose(*volume).grid for volume in volumes]).items():
+        shown = ", ".join(keys[number] for number in at[:_SHOWN]) + (", ..." if len(at) > _SHOWN else "")
+        lines.append(f"  {format_grid(grid)}: {len(at)} case{'s' * (len(at) > 1)} ({shown})")
+    lines.append(
+        f"padding: {padding(volumes, sampling):.0%} of the voxels; it would be {padding(volumes, one):.0%} with one "
+        f"grid, {format_grid(one.grid)}"
+    )
+    return "\n".join(lines)

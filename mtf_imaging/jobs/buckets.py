@@ -1,0 +1,126 @@
+"""Training on records with several grids: one program per grid, with the same variables."""
+
+import collections
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mtf_imaging.data.sampling.buckets import Samplings, format_grids, parse_grids
+from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.errors import DataError
+from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.settings import Resolution
+from mtf_imaging.layout import Layout
+from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.program.memory import format_bytes
+from mtf_imaging.program.program import Program
+from mtf_imaging.training.buckets import Buckets, BuiltBuckets
+from mtf_imaging.training.building import building
+from mtf_imaging.training.step import BuiltStep, TrainingStep
+
+_logger = logging.getLogger(__name__)
+
+
+def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution | None) -> Buckets | None:
+    """Returns the steps for each grid of the training cases; None if the data have only one grid.
+
+    Args:
+      data: the training data.
+      step: the training step for any of the grids.
+      resolution: the required grids, or None.
+
+    Raises:
+      DataError: the records have other grids.
+    """
+    if not data.has_several_grids:
+        return None
+    records: Any = data.data_set
+    sampling: Samplings = records.sampling(data.data_dir)
+    if resolution is not None:
+        grids = parse_grids(resolution) if isinstance(resolution, str | int) else (tuple(resolution),)
+        if grids != sampling.grids:
+            raise DataError(
+                f"{data.data_dir}: the records have the grids {format_grids(sampling.grids)}, but resolution is "
+                f"{format_grids(grids)}. Fix: leave resolution out to train on all grids, or convert to another folder "
+                "with this resolution.",
+                ["resolution"],
+            )
+    occurring = {*records.grids(data.data_dir)}  # a fold may lack the cases of a grid
+    return Buckets.of(step, [grid for grid in sampling.grids if grid in occurring])
+
+
+def bucket_batches(data: TrainingData, buckets: Buckets) -> Callable[[int], Iterator[dict]]:
+    """Returns a function that maps the number of the first step to an iterator of batches.
+
+    Raises:
+      ConfigError: the micro-batches do not divide the batch.
+    """
+    first = buckets.steps[0]
+    records: Any = data.data_set
+    count = first.micro_batches
+    assert first.part_inputs, "a task has inputs"  # raises the error about micro-batches
+
+    def make(start: int) -> Iterator[dict]:
+        options = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count}
+        batches = records.batches_of_any_size(data.data_dir, **options, start_step=start * count)
+        return buckets.batches(batches, start, "records")
+
+    return make
+
+
+def build_steps(
+    step: TrainingStep, buckets: Buckets | None, data: TrainingData, layout: Layout, devices: Devices, progress: bool
+) -> BuiltStep:
+    """Builds the training step, or the steps of all buckets, and logs the cost of each bucket.
+
+    Args:
+      step: the step, if there are no buckets.
+      buckets: the steps of all buckets, or None.
+      data: the training data.
+      layout: the layout.
+      devices: the devices.
+      progress: whether to show progress.
+    """
+    if buckets is None:
+        with building("building the step", progress=progress):
+            return step.build(layout, devices.mesh_impl)
+    records: Any = data.data_set
+    numbers = collections.Counter(records.grids(data.data_dir))
+
+    def report(step: TrainingStep, built: BuiltStep, seconds: float) -> None:
+        _logger.info(
+            "grid %s: %d of %d cases, %s per device by the memory model, built in %.1f s",
+            format_grid(step.sizes),
+            numbers[step.sizes],
+            numbers.total(),
+            format_bytes(modeled_memory(step, built.network)),
+            seconds,
+        )
+
+    with building(f"building the steps of {len(buckets.steps)} grids", progress=progress):
+        return buckets.build(layout, devices.mesh_impl, report=report)
+
+
+def modeled_memory(step: TrainingStep, program: Program) -> int:
+    """Returns the bytes that a device holds at the peak of a step, by the model of the planner.
+
+    Args:
+      step: the step.
+      program: its program.
+    """
+    mesh, layout = program.mesh_impl, program.layout
+    if mesh.transport.is_between_processes:
+        number, kind = layout.processors, "collective"
+    else:
+        number = len(mesh.devices)
+        kind = "stacked" if number == 1 else "placement"
+    traced = step.trace(layout, [f"device:{n}" for n in range(number)])
+    return make_plan(traced, layout, number, mesh_impl=kind).memory
+
+
+def each_step(step: TrainingStep, built: BuiltStep) -> list[tuple[TrainingStep, BuiltStep]]:
+    """Returns the steps of all buckets with their programs; without buckets, the only step."""
+    if isinstance(built, BuiltBuckets):
+        return [(step.resized(sizes), each) for sizes, each in sorted(built.built.items())]
+    return [(step, built)]
