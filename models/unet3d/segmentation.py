@@ -1,6 +1,6 @@
 """Segmentation of any labels or regions, in images with any number of channels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import gin
 
@@ -47,12 +47,12 @@ class Segmentation(SegmentationTask):
     def __init__(
         self,
         network: Callable | None = None,
-        channels=1,
-        labels=2,
-        regions=None,
-        region_order=None,
-        ignore=None,
-        class_weights=None,
+        channels: int | Sequence[str] = 1,
+        labels: int | Sequence[str] | mi.data.Description = 2,
+        regions: Mapping[str, Sequence[int]] | None = None,
+        region_order: Sequence[int] | None = None,
+        ignore: int | None = None,
+        class_weights: Sequence[float] | None = None,
         dice_weight=0.5,
         dice="masks",
         dice_over="both",
