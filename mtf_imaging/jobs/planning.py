@@ -25,7 +25,6 @@ from mtf_imaging.jobs.choices.recipe import (
     choose_augmentation,
     choose_checkpoints,
     choose_learning_rate,
-    choose_monitor,
     choose_steps,
 )
 from mtf_imaging.jobs.searching import search_step
@@ -60,7 +59,7 @@ class JobPlan:
       hardware: the kind of device.
       num_devices: number of devices.
       num_hosts: number of hosts.
-      spacing, grid, dtype, batch_size, layout, num_steps, checkpoint_every, monitor, learning_rate: the choices.
+      spacing, grid, dtype, batch_size, layout, num_steps, checkpoint_every, learning_rate: the choices.
       network: {keyword argument of the network: choice}.
       loss: {keyword argument of the task: choice}.
       augmentation: {parameter of `data.augmentation.Augmentation`: choice}.
@@ -78,7 +77,6 @@ class JobPlan:
     layout: Choice
     num_steps: Choice
     checkpoint_every: Choice
-    monitor: Choice
     learning_rate: Choice
     network: Mapping[str, Choice]
     loss: Mapping[str, Choice]
@@ -178,7 +176,6 @@ def plan_fingerprint(
         layout=fitted.layout,
         num_steps=steps,
         checkpoint_every=choose_checkpoints(steps.value),
-        monitor=choose_monitor(fingerprint),
         learning_rate=choose_learning_rate(),
         network=network(Variant(grid, fitted.filters, batch_size)) | {"recompute": fitted.recompute},
         loss=loss,

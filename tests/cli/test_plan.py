@@ -51,7 +51,7 @@ def test_every_choice_has_a_reason(planned):
         "setup.resolution": "# The smallest box of",
         "setup.mesh_shape": "# The fastest for 2 devices.",
         "job.dtype": "# Bfloat16 is not faster on t4.",
-        "train.monitor": "# The smallest structure",
+        "train.num_steps": "# To change both the steps and the decay",
         "Augmentation.flips": "# No label names a side",
         "CosineDecay.initial": "# The default of Adam",
     }

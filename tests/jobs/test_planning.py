@@ -14,7 +14,7 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices.fitting import fit
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_depth, choose_loss
-from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_monitor, choose_steps
+from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
 from mtf_imaging.jobs.planning import plan_fingerprint
 from mtf_imaging.jobs.searching import search_step
@@ -163,15 +163,13 @@ def test_anisotropic_volumes_rotate_only_within_the_fine_plane():
     mi.data.Augmentation(**{name: one.value for name, one in choose_augmentation(data, SMALL, (1.0,) * 3).items()})
 
 
-def test_steps_and_monitor():
+def test_the_steps_grow_with_the_cases():
     assert [choose_steps(*given).value for given in ((10, 2), (100, 2), (131, 1), (5000, 8))] == [
         4000,
         15000,
         39300,
         60000,
     ]
-    assert choose_monitor(fingerprint((SMALL, (1.0,) * 3))).value == "duct"
-    assert choose_monitor(fingerprint((SMALL, (1.0,) * 3), description=REGIONS)).value == "core"
 
 
 class Planned:

@@ -33,16 +33,6 @@ def choose_checkpoints(num_steps: int) -> Choice:
     return Choice(max(100, round(num_steps // _CHECKPOINTS, -2)), f"about {_CHECKPOINTS} checkpoints and evaluations")
 
 
-def choose_monitor(fingerprint: Fingerprint) -> Choice:
-    """Chooses the mask whose Dice on held-out cases selects the best checkpoint."""
-    sizes = {
-        name: sum(fingerprint.frequency(label) for label in labels)
-        for name, labels in fingerprint.description.masks.items()
-    }
-    present = {name: size for name, size in sizes.items() if size} or sizes
-    return Choice(min(present, key=lambda name: present[name]), "the smallest structure, which is learned last")
-
-
 def choose_learning_rate() -> Choice:
     """Chooses the initial learning rate of a schedule that decays to 0."""
     return Choice(0.001, f"the default of Adam; the rate decays to 0 over the whole run, as in {NNUNET}")
