@@ -17,6 +17,8 @@ class Segmentation(SegmentationTask):
     several resolutions (`UNet3D.deep_supervision`), the loss is the weighted mean of the losses of all resolutions
     (`supervision.level_weights`). Voxels with the ignore label contribute to none of these losses.
 
+    Images of one plane (z = 1), such as those of PNG and TIFF files, are computed by a network in 2-D.
+
     `channels`, `labels`, `regions`, `region_order` and `ignore` make the task usable without a data set.
     `task.for_data(description)` replaces all of them by those of a data set.
 
@@ -43,6 +45,8 @@ class Segmentation(SegmentationTask):
         mean of the two losses (`ops.dice_loss`).
       dice_background: whether "classes" includes the background.
     """
+
+    flat_in_2d = True
 
     def __init__(
         self,

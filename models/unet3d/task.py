@@ -54,6 +54,7 @@ class SegmentationTask:
         self.class_weights = None if class_weights is None else tuple(class_weights)
         self.dice_weight = dice_weight
 
+    flat_in_2d = False  # whether images of one plane are computed in 2-D
     _other_dice = "'masks' or 'classes'"
 
     def for_data(self, description):
@@ -126,6 +127,7 @@ class SegmentationTask:
           The loss, Tensor[], and {name of a mask: soft Dice over the batch, Tensor[]}. All are float32 or larger.
         """
         self.check_description()
+        image, labels = self._in_plane(image), self._in_plane(labels)
         logits = self._network()(image, is_training=True)
         levels = [self._to_float32(x) for x in (logits if isinstance(logits, list | tuple) else [logits])]
         losses, measures = [], {}
@@ -146,7 +148,19 @@ class SegmentationTask:
           Tensor[batch, x, y, z, classes], float32 or larger: the softmax over the background and the labels, or, for
           regions, the sigmoid of each mask.
         """
-        return self._loss.probabilities(self._to_float32(self._network()(image, is_training=False)))
+        plane = self._in_plane(image)
+        probabilities = self._loss.probabilities(self._to_float32(self._network()(plane, is_training=False)))
+        return _with_dims(probabilities, [*image.shape.dims[:-1], probabilities.shape.dims[-1]])
+
+    def _in_plane(self, x):
+        """Returns images or labels of one plane without z, so that the network computes them in 2-D.
+
+        Args:
+          x: Tensor[batch, x, y, z, ...].
+        """
+        dims = x.shape.dims
+        is_flat = self.flat_in_2d and len(dims) > 3 and (dims[3].name, dims[3].size) == ("z", 1)
+        return _with_dims(x, [*dims[:3], *dims[4:]]) if is_flat else x
 
     @property
     def _loss(self):
@@ -179,6 +193,11 @@ class SegmentationTask:
         """Returns the names of the network's outputs: the masks of regions, or the background and the labels."""
         description = self.description
         return list(description.masks) if description.has_regions else ["background", *description.labels]
+
+
+def _with_dims(x, dims):
+    """Returns a tensor with other dimensions for the same elements."""
+    return x if dims == x.shape.dims else mi.mtf.reshape(x, mi.mtf.Shape(dims))
 
 
 def _listed(names):

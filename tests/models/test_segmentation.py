@@ -189,6 +189,18 @@ def test_images_of_two_dimensions(name):
     assert_equal(numbers(split(**given)), numbers(program(**given)), 1e-9)
 
 
+@pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
+def test_images_of_one_plane_are_computed_in_two_dimensions(name):
+    flat, plane = inputs(name, (8, 6)), inputs(name, (8, 6, 1))
+    task = create_task(name)
+    expected = build_program(task, (8, 6))
+    program = build_program(task, (8, 6, 1), "rows:3", "x:rows")
+    assert {k: v.shape for k, v in program.variables.items()} == {k: v.shape for k, v in expected.variables.items()}
+    assert_equal(numbers(program(**plane)), numbers(expected(**flat)), 1e-9)
+    predict = mi.Program(task.predict, task.inputs(2, (8, 6, 1), tf.float64, labels=False), variables=program)
+    assert predict(image=plane["image"]).shape == (2, 8, 6, 1, task.description.num_outputs)
+
+
 def test_the_loss_of_two_dimensions_equals_plain_tensorflow():
     """A network that passes the image on shows the loss of given logits."""
     given, sizes = np.random.default_rng(0).standard_normal((2, 8, 6, 3)), (8, 6)
