@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import (
     BOX_MULTIPLE,
@@ -172,11 +170,13 @@ _Group = tuple[tuple[Grid, ...], int]  # different sizes, and the number of volu
 
 def _merge(groups: list[_Group], count: int) -> list[_Group]:
     """Merges the two groups whose common grid adds the least padding, until `count` groups are left."""
+    import numpy as np  # takes long to import, and only a conversion needs it
+
     groups = list(groups)
     boxes = np.array([_box(sizes) for sizes, _ in groups], np.float64)
     numbers = np.array([number for _, number in groups], np.float64)
 
-    def added(box: np.ndarray, number: float) -> np.ndarray:
+    def added(box: "np.ndarray", number: float) -> "np.ndarray":
         """Returns the padding that a common grid of one group and each of the groups adds."""
         alone, others = box.prod() * number, boxes.prod(1) * numbers
         return np.maximum(boxes, box).prod(1) * (numbers + number) - alone - others
