@@ -8,7 +8,7 @@ from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.intensity import check_window
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.data.records.manifest import is_plain_lits, open_records
+from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
@@ -51,21 +51,28 @@ class TrainingData:
     @property
     def has_several_grids(self) -> bool:
         """Whether the images are records with several grids; see `convert`."""
-        return isinstance(self.data_set, Records) and isinstance(self.data_set.sampling(self.data_dir), Samplings)
+        if not isinstance(self.data_set, Records) or self._is_missing:
+            return False
+        return isinstance(self.data_set.sampling(self.data_dir), Samplings)
 
     @property
     def description(self) -> Description | None:
-        """The description of the records, with the intensity schemes of the training; None for a custom data set.
+        """The description of the records, with the intensity schemes of the training.
 
-        The window of `data_set` applies to LiTS, so the description of LiTS does not contain it.
+        None for a custom data set, and for records that do not exist yet, which a dry run accepts. The window of
+        `data_set` applies to LiTS, so the description of LiTS does not contain it.
         """
-        if not isinstance(self.data_set, Records):
+        if not isinstance(self.data_set, Records) or self._is_missing:
             return None
         manifest, window = open_records(self.data_dir), self.data_set.window
         schemes = resolve_intensities(manifest, window, self.data_set.intensities)
         if is_plain_lits(manifest.description) and schemes[0].window == check_window(window):
             return manifest.description
         return dataclasses.replace(manifest.description, intensities=schemes)
+
+    @property
+    def _is_missing(self) -> bool:
+        return read_manifest(Path(self.data_dir)) is None
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
         """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None.
