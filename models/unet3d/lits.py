@@ -30,6 +30,7 @@ class LiverTumorSegmentation(SegmentationTask):
       dice_background: whether "classes" includes the background.
     """
 
+    spatial_dims = (3,)
     _other_dice = "'lesion' or 'classes'"
 
     def __init__(

@@ -54,6 +54,7 @@ class SegmentationTask:
         self.class_weights = None if class_weights is None else tuple(class_weights)
         self.dice_weight = dice_weight
 
+    spatial_dims: tuple[int, ...] = (2, 3)  # the numbers of spatial dimensions that an image may have
     flat_in_2d = False  # whether images of one plane are computed in 2-D
     _other_dice = "'masks' or 'classes'"
 
@@ -106,10 +107,10 @@ class SegmentationTask:
           ConfigError: `class_weights` or `dice` do not fit the description.
           ShapeError: there are not 2 or 3 sizes.
         """
-        if len(sizes) not in (2, 3):
+        if len(sizes) not in self.spatial_dims:
+            accepted = ", or ".join(f"{number} sizes, {_listed(_AXES[:number])}" for number in self.spatial_dims)
             raise mi.ShapeError(
-                f"{type(self).__name__}: an image must have 2 sizes, x and y, or 3 sizes, x, y and z, not "
-                f"{len(sizes)}: {tuple(sizes)}."
+                f"{type(self).__name__}: an image must have {accepted}, not {len(sizes)}: {tuple(sizes)}."
             )
         self.check_description()
         voxels = f"batch:{batch_size}," + ",".join(f"{name}:{size}" for name, size in zip(_AXES, sizes))

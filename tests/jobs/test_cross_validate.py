@@ -262,7 +262,7 @@ def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, t
     volume = read_volume(folder / "cases/volume-3.nii")
     runs = [folder / f"cv/fold_{fold}" for fold in range(FOLDS)]
     options = {"layout": layout, "mesh_impl": "auto", "dtype": "float32", "progress": False}
-    network = trained_network(task(), SAMPLING.grid, runs, "last", flips, **options)
+    network = trained_network(task(), [SAMPLING.grid], runs, "last", flips, **options)
     for _ in range(2):  # the weights of the first fold come back for the next case
         np.testing.assert_array_equal(network(network_input(volume, SAMPLING)), mean)
     shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False}
