@@ -103,7 +103,7 @@ with stop_signals.StopSignals() as signals:
 
 
 def test_a_signal_while_training_is_prepared_leaves_no_folder_behind(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(train, "open_records", lambda folder: None)
+    monkeypatch.setattr("mtf_imaging.data.records.manifest.open_records", lambda folder: None)
     monkeypatch.setattr(train, "import_tensorflow", lambda: signal.raise_signal(signal.SIGTERM))
     assert main(["train", "--data_dir", "records", "--model_dir", str(tmp_path / "run")]) == 75
     last = capsys.readouterr().err.splitlines()[-1]

@@ -154,9 +154,9 @@ def test_held_out_records_of_any_labels(tmp_path, description, network):
     source = Source("", "volume", "labels", GRID, (1.0, 1.0, 1.0), tuple(map(tuple, np.eye(4).tolist())), "RAS")
     write_manifest(tmp_path, Manifest(Sampling(GRID, None), {"1": source}, description))
     held_out = HeldOutRecords((-512.0, 512.0), progress=False, description=description)
-    assert held_out.measures == tuple(description.masks)
+    assert held_out.measures == (*description.masks, "mean")
     scores, pictures = held_out.open(tmp_path, GRID)(network)
-    assert scores == dict.fromkeys(description.masks, 1.0)
+    assert scores == dict.fromkeys(held_out.measures, 1.0)
     assert list(pictures) == ["case 1"]
     half = held_out.open(tmp_path, GRID)(lambda image: network(image) * (np.arange(GRID[0]) < 4)[:, None, None, None])
     assert 0 < half[0][held_out.measures[0]] < 1
