@@ -90,7 +90,8 @@ def test_the_wheel_contains_only_the_package(wheel):
         f"mtf_imaging/{path.relative_to(ROOT)}" for path in (*ROOT.glob("gin/*.gin"), *ROOT.glob("layouts/*.gin"))
     }
     assert shipped == {name for name in names if name.endswith(".gin")}
-    page = [ROOT / "mtf_imaging/evaluation/report" / name for name in ("report.html", "report.css", "report.js")]
+    parts = ("report.html", "report_any.html", "report.css", "report.js")
+    page = [ROOT / "mtf_imaging/evaluation/report" / name for name in parts]
     assert {str(path.relative_to(ROOT)) for path in page} == {
         name for name in names if name.endswith((".html", ".css", ".js"))
     }

@@ -27,6 +27,15 @@ LITS = (
 )
 MSD = ("imagesTr/liver_{n}.nii.gz", "labelsTr/liver_{n}.nii.gz", "liver_{n}.nii.gz")
 NNUNET = ("imagesTr/CASE_{n:03d}_0000.nii.gz", "labelsTr/CASE_{n:03d}.nii.gz", "CASE_{n:03d}.nii.gz")
+DESCRIPTIONS = {
+    MSD: {"name": "Liver", "modality": {"0": "CT"}, "labels": {"0": "background", "1": "liver", "2": "cancer"}},
+    NNUNET: {
+        "channel_names": {"0": "CT"},
+        "labels": {"background": 0, "liver": 1, "tumor": 2},
+        "numTraining": len(CASES),
+        "file_ending": ".nii.gz",
+    },
+}
 KEYS = {LITS: "{n}", MSD: "liver_{n}", NNUNET: "CASE_{n:03d}"}
 
 
@@ -50,7 +59,8 @@ def write(folder, scheme, images):
             path.parent.mkdir(parents=True, exist_ok=True)
             nibabel.save(image, path)
             (path.parent / f"._{path.name}").write_bytes(b"\x00\x05\x16\x07Mac OS X")
-    (folder / "dataset.json").write_text('{"name": "Liver", "labels": {"0": "background"}}')
+    if scheme in DESCRIPTIONS:
+        (folder / "dataset.json").write_text(json.dumps(DESCRIPTIONS[scheme]))
     return folder
 
 
