@@ -16,13 +16,13 @@ SUMMARY = "runs the whole workflow, from convert to predict, on synthetic or you
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 REQUIRED = ("output_dir",)
 NOTES = (
-    "The demo takes 5 to 8 minutes and up to 4 GiB of memory on 2 CPU cores. It prints every command that it runs.",
+    "The demo takes 4 to 6 minutes and up to 4 GiB of memory on 2 CPU cores. It prints every command that it runs.",
 )
 
 _KINDS = ("liver", "brain")
 _SHOWN = {"liver": "CT cases of an abdomen", "brain": "MR images of brains with tumors, with two channels"}
 _JOBS = {"liver": "unet3d_demo", "brain": "unet3d_brain"}
-_MINUTES = {"liver": "3 minutes", "brain": "5 minutes"}
+_MINUTES = {"liver": "3 minutes", "brain": "3 minutes"}
 _PHANTOMS: dict[str, dict] = {"liver": {}, "brain": {"kind": "brain"}}
 _COMPARED_STEPS = 5
 _COMPARED = {"4x4": "compared_16", "single": "compared_1"}  # layout -> folder
