@@ -1,7 +1,10 @@
 """Common setup of all tests: TensorFlow with 8 logical CPUs, poisoned tails, and reproducible Hypothesis examples."""
 
+import collections
 import gc
+import math
 import os
+import zlib
 
 import hypothesis
 import pytest
@@ -24,6 +27,20 @@ def _configure_tensorflow(tensorflow):
 
 importing.after_import("tensorflow", _configure_tensorflow)
 importing.poison_tails()
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
+def pytest_collection_modifyitems(items):
+    """Marks all but a reproducible part of the cases of `mostly_slow` tests as slow."""
+    tables = collections.defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("mostly_slow")
+        if marker and not item.get_closest_marker("slow"):
+            tables[item.function, marker.kwargs["fast"]].append(item)
+    for (_, part), cases in tables.items():
+        cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        for item in cases[math.ceil(part * len(cases)) :]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

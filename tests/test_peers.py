@@ -347,6 +347,7 @@ def test_processes_that_all_wait_are_stuck(start):
         assert f"{name(0)} and {name(1)} are in call 2; {name(2)} is in call 1. Fix: make all processes call" in text
 
 
+@pytest.mark.slow
 def test_a_process_outside_its_calls_may_sleep_for_several_timeouts(start):
     fakes = start(2, timeout=1.0)
     fakes[0].enter()
@@ -378,6 +379,7 @@ def test_many_processes_wait_for_one_that_computes(start):
     assert not any(fake.messages for fake in fakes)
 
 
+@pytest.mark.slow
 def test_without_datagrams_only_the_ports_count(start, monkeypatch):
     monkeypatch.setattr(Heartbeats, "send", lambda self: None)
     monkeypatch.setattr(peers, "_WITHOUT_DATAGRAMS", 0.5)

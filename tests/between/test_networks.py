@@ -17,6 +17,7 @@ LAYOUTS = [
 all_layouts = pytest.mark.parametrize(("num", "mesh", "layout"), LAYOUTS)
 
 
+@pytest.mark.slow
 @all_layouts
 def test_three_steps(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-9, checks.trained, mesh, layout)

@@ -25,6 +25,7 @@ FEW = (
 )
 
 
+@pytest.mark.slow
 def test_some_operations_on_uneven_slices(groups):
     assert_same(groups.get(4), 1e-10, checks.uneven_upstream, FEW, "rows:4,cols:3", "x:rows,y:cols")
 

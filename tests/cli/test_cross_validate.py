@@ -29,6 +29,7 @@ def words_of(folder):
     return ["cross_validate", *paths, *TINY, "--gin.UNet3D.base_filters=1", "--num_steps", 1, "--workers", 1]
 
 
+@pytest.mark.slow
 def test_the_command_trains_the_folds_and_names_the_next_command(folder, capsys):
     assert run(*words_of(folder), "--folds", "0,2") == 0
     out = capsys.readouterr().out
@@ -42,6 +43,7 @@ def test_the_command_trains_the_folds_and_names_the_next_command(folder, capsys)
     assert re.search(r"^train\.fold = 2$", (folder / "cv/fold_2/config.gin").read_text(), re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_other_parameters_are_refused_with_their_flags(folder, capsys):
     assert run(*words_of(folder), "--num_steps", 2) == 2
     text = "has num_steps 1, but 2 is given. Fix: give the same num_steps, or give another output_dir.\n"
@@ -54,6 +56,7 @@ def test_other_parameters_are_refused_with_their_flags(folder, capsys):
     assert "folds [3]: there are 3 folds." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_fold_is_a_run_that_other_commands_use(folder, tmp_path):
     words = ["--model_dir", folder / "cv/fold_2", "--input_dir", folder / "cases", "--output_dir", tmp_path / "scores"]
     assert run("evaluate", *words, "--fold", 2) == 0

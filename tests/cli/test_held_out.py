@@ -48,6 +48,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_events_are_the_losses_and_the_scores(folder):
     losses, scores = rows(folder / "run/losses.csv"), rows(folder / "run/eval/scores.csv")
     assert [int(row["step"]) for row in scores] == [2, 4, 5]

@@ -1,5 +1,6 @@
 """Commands that are killed at random moments and restarted write the same bytes as undisturbed commands."""
 
+import contextlib
 import random
 import time
 from pathlib import Path
@@ -45,7 +46,12 @@ def folder(tmp_path_factory):
 
 def content(folder):
     """Returns the bytes of every file below a folder, by relative path."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = {}
+    for path in folder.rglob("*"):
+        # Workers of a killed command may still rename or remove their files while this looks.
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            files[str(path.relative_to(folder))] = path.read_bytes()
+    return files
 
 
 def whole(files):
@@ -66,7 +72,7 @@ def kill_ten_times(command, tmp_path, seed):
     seconds = time.monotonic() - began
     expected = content(tmp_path / "whole")
     draw = random.Random(seed)
-    moments = [("any", draw.random()), ("writing", draw.random())] * (KILLS // 2)
+    moments = [(kind, draw.random()) for _ in range(KILLS // 2) for kind in ("any", "writing")]
     print(f"seed {seed}, {seconds:.1f} s: {moments}")
     halfway = 0
     for number, (kind, part) in enumerate(moments):

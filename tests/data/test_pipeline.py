@@ -38,6 +38,7 @@ def assert_same(a, b):
         np.testing.assert_array_equal(one["labels"], other["labels"])
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(("batch_size", "augmentation"), [*itertools.product([1, 2, 7], [None, ALL]), (2, WARPED)])
 def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, batch_size, augmentation):
     uninterrupted = take(training_batches(records, batch_size, seed=3, augmentation=augmentation), 9)

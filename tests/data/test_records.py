@@ -179,6 +179,7 @@ def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
         read_manifest(out)
 
 
+@pytest.mark.slow
 def test_parallel_processes_write_the_same_bytes(tmp_path, lits_dir, capsys):
     convert(lits_dir, tmp_path / "one", 4, progress=False)
     convert(lits_dir, tmp_path / "two", 4, workers=2)

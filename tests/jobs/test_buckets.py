@@ -94,6 +94,7 @@ def cast(inputs):
     return {name: np.asarray(value, np.float64 if name == "image" else np.int32) for name, value in inputs.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "micro_batches"),
     [
@@ -123,6 +124,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
     assert losses(tmp_path) == losses(folder / "run")
 
 
+@pytest.mark.slow
 def test_a_run_shows_each_grid(folder, tmp_path, caplog, capsys):
     with caplog.at_level(logging.INFO):
         mi.jobs.train(**settings(folder, num_steps=1), model_dir=tmp_path)
@@ -141,6 +143,7 @@ def test_a_run_shows_each_grid(folder, tmp_path, caplog, capsys):
     assert not (tmp_path / "dry").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mesh_shape", "mesh_impl"), [("rows:2", "placement"), ("rows:3", "stacked")])
 def test_the_modeled_memory_is_that_of_explain(folder, mesh_shape, mesh_impl):
     step, layout = TrainingStep(TASK, Adam(0.01), grids(folder)[1], 2), mi.Layout.parse(mesh_shape, "x:rows")
@@ -179,6 +182,7 @@ def test_the_batches_of_the_held_out_loss_have_one_grid_each(folder):
     assert [tuple(batch["image"].shape[1:4]) for batch in batches] == [grids(folder)[0]] * 2 + [grids(folder)[1]]
 
 
+@pytest.mark.slow
 def test_evaluate_and_predict_choose_the_grid_of_each_case(folder, tmp_path):
     shared = {"task": TASK, "model_dir": folder / "run", "dtype": "float64", "progress": False}
     scores = mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores")
@@ -194,6 +198,7 @@ def test_evaluate_and_predict_choose_the_grid_of_each_case(folder, tmp_path):
         assert one.read_bytes() == (tmp_path / f"scores/predictions/segmentation-{key}.nii.gz").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_case_larger_than_every_grid_is_cropped(folder, tmp_path, caplog):
     import nibabel
 

@@ -41,6 +41,7 @@ def test_what_cannot_be_chosen_is_refused():
         choose_layout(tiny, Devices("placement"), group.current())
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_layout(tmp_path):
     write_phantom(tmp_path / "cases", 2, seed=1)
     options = {"resolution": 8, "workers": 1, "progress": False}

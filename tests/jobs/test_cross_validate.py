@@ -24,6 +24,8 @@ from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from tests.jobs.launched import GIN, launch
 
+pytestmark = pytest.mark.slow
+
 FOLDS, STEPS = 3, 3
 ONE, SPLIT = mi.Layout(), mi.Layout.parse("rows:2", "x:rows")
 SAMPLING = parse_sampling("8", "")
@@ -312,7 +314,6 @@ def test_folders_that_form_no_ensemble_are_refused(folder, tmp_path, caplog):
         predict()
 
 
-@pytest.mark.slow
 def test_several_processes_cross_validate_and_predict_together(folder):
     (folder / "job.gin").write_text(GIN)
     setup = ["--mesh_shape", "rows:2", "--layout", "x:rows"]

@@ -86,6 +86,7 @@ def test_the_best_checkpoint_has_the_best_mean(regions):
     assert (regions / "run/best").is_dir()
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize("data", ["regions", "organs"])
 def test_evaluation_and_prediction_agree(data, request, tmp_path):
     folder = request.getfixturevalue(data)

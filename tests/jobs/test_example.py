@@ -19,6 +19,7 @@ def example(tmp_path_factory):
     return folder, names
 
 
+@pytest.mark.slow
 def test_it_trains_scores_and_segments(example):
     folder, names = example
     losses = [float(line.split(",")[1]) for line in (folder / "run/losses.csv").read_text().splitlines()[1:]]
@@ -30,6 +31,7 @@ def test_it_trains_scores_and_segments(example):
         assert (folder / name).is_file()
 
 
+@pytest.mark.slow
 def test_calling_it_again_finds_nothing_to_do(example, monkeypatch):
     folder, names = example
     monkeypatch.chdir(folder)

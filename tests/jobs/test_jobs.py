@@ -56,6 +56,7 @@ def losses(model_dir):
         return [float(row["loss"]) for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_train_equals_the_command(folder, tmp_path):
     split = ["--mesh_shape=rows:2,cols:2", "--layout=x:rows,y:cols"]
     assert run(*train_command(folder, tmp_path), "--num_steps", 4, *split) == 0

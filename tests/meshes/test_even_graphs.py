@@ -47,6 +47,7 @@ def test_a_step_of_the_unet(check_nodes, norm, mesh_shape, layout, mesh_impl, nu
     check_nodes(lambda: mi.Program(step, inputs, mesh_shape, layout, mesh_impl, CPUS[:num_devices]).num_nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mesh_shape", "layout", "mesh_impl", "num_devices"),
     [

@@ -111,6 +111,7 @@ def whole(name):
     return numbers(program(**inputs(name))), weights
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("name", CHOICES)
 def test_values_and_gradients_equal_plain_tensorflow(name):
     got, weights = whole(name)
@@ -140,6 +141,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(name, layout):
     assert_equal(numbers(program(**inputs(name))), whole(name)[0], 1e-9)
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_micro_batches_equal_the_batch(name):
     task, given = create_task(name), inputs(name)
@@ -152,6 +154,7 @@ def test_micro_batches_equal_the_batch(name):
     assert_equal(*({name: v.numpy() for name, v in p.variables.items()} for p in (step.program, program)), 1e-9)
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_deep_supervision_equals_plain_tensorflow(name):
     sizes = (7, 6, 5)
@@ -179,6 +182,7 @@ def test_a_batch_without_counted_voxels_has_no_loss_and_no_gradient(name):
         np.testing.assert_array_equal(gradient, np.zeros_like(gradient), err_msg=key)
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_images_of_two_dimensions(name):
     sizes, task = (8, 6), create_task(name, UNet3D(base_filters=2, depth=3, dropout_rate=0.0, deep_supervision=True))

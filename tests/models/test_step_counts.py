@@ -59,11 +59,13 @@ def tensors(program):
     return [(kind, shape.as_list()) for kind, shape in shapes if shape.is_fully_defined()]
 
 
+@pytest.mark.slow
 def test_every_convolution_exchanges_a_halo_forward_and_one_backward(exchange_sizes):
     """There are two neighbors along each of two dimensions. Other operations do not exchange halos."""
     assert len(exchange_sizes) == 2 * 2 * (2 * len(convolutions()) - 1)  # The image has no gradient.
 
 
+@pytest.mark.slow
 def test_a_halo_is_one_voxel_wide(exchange_sizes):
     """A processor sends the faces of its slice: all input channels forward, and all output channels backward."""
     want = 0

@@ -381,6 +381,7 @@ def test_all_pairs_of_a_case_a_layout_and_a_mesh_implementation_occur(cases):
     assert {case.name for case, (_, layout), _ in rows if layout} == {case.name for case in cases}
 
 
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table(CASES) + _table(padded.CASES, LAYOUTS[:4]))
 def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])
@@ -412,12 +413,14 @@ def test_means_at_the_borders_of_two_dimensions(impl):
 _NO_FLOAT64 = ("max_pool3d", "avg_pool3d", "resize2d linear")
 
 
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize("case", [c for c in CASES if not c.name.startswith(_NO_FLOAT64)], ids=str)
 def test_float64(case):
     mesh, layout = next(pair for pair in UNEVEN + LAYOUTS[1:] if case.allows(pair[1]))
     check(case, "float64", mesh, layout, "stacked")
 
 
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize(
     "case",
     [

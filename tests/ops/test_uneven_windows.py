@@ -160,6 +160,7 @@ def _of_an_operation(row):
     return setting.op, len(setting.lines), option
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("mesh_impl", IMPLS)
 @pytest.mark.parametrize("setting", FEW, ids=str)
 def test_equals_the_whole(setting, mesh_impl):

@@ -73,6 +73,7 @@ def test_a_dead_worker_becomes_an_error_and_the_others_continue(plan):
     assert "\nshort_of_memory: not measured: out of memory: so it is. ...\n" in shown
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_caught():
     rows = measured(bench_workers.good, bench_workers.wrong, rounds=1)
     (difference,) = unequal(rows, "float32")

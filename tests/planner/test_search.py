@@ -77,6 +77,7 @@ def test_each_slower_layout_has_a_reason(steps):
             assert line.endswith((" bytes", " exchanges"))
 
 
+@pytest.mark.slow
 def test_if_nothing_fits_activations_are_recomputed(steps):
     kept = min(one.plan.memory for one in found(steps, 100).found)
     searched = found(steps, (kept - 1) / 2**30)

@@ -104,6 +104,7 @@ def program(optimizer, dtype, mesh_shape="", layout=""):
     return mi.Program(fn, {name: (shape, dtype) for name, shape in SHAPES.items()}, mesh_shape, layout)
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("layout", [("", ""), ("rows:2,cols:2", "channels:rows,filters:cols,rows_of:cols")], ids=str)
 @pytest.mark.parametrize(
     ("settings", "factored"),
@@ -174,6 +175,7 @@ def test_a_variable_whose_gradient_is_zero_stays():
         np.testing.assert_array_equal(p.variables[name], before[name])
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("settings", UPSTREAM_SETTINGS, ids=str)
 def test_a_run_equals_mesh_tensorflows(settings):
     ours, upstream = program(Adafactor(DECAY, **settings), "float32"), program(Upstream(**settings), "float32")

@@ -70,6 +70,7 @@ def seen(tmp_path_factory):
     return batches_by_layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "whole"])
 def test_every_layout_sees_the_same_samples(seen, name):
     assert len(seen[name]) == len(seen["whole"]) == 4

@@ -36,6 +36,7 @@ def split(tmp_path_factory):
     return folder, train(folder, "--num_steps=60")
 
 
+@pytest.mark.slow
 def test_it_learns(split):
     _, table = split
     assert np.mean(table["accuracy"][:10]) < 0.5
@@ -43,6 +44,7 @@ def test_it_learns(split):
     assert np.mean(table["loss"][-10:]) < 0.5 * np.mean(table["loss"][:10])
 
 
+@pytest.mark.slow
 def test_the_trained_weights_predict_in_python(split):
     predict = predictor(task=TASK, sizes=(64, 64), model_dir=split[0], mesh_shape="rows:2", layout="width:rows")
     unseen = next(GeneratedImages().batches(None, batch_size=40, sizes=(64, 64), seed=9, start_step=0))
@@ -59,6 +61,7 @@ def batches(dtype):
         yield {"image": tf.cast(batch["image"], dtype), "labels": batch["labels"]}
 
 
+@pytest.mark.slow
 def test_a_layout_changes_no_loss(split):
     loss = build(lambda **inputs: TASK.loss(**inputs)[0], tf.float32)(**next(batches(tf.float32)))
     np.testing.assert_allclose(split[1]["loss"][0], loss, rtol=1e-5)

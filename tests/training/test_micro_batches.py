@@ -63,6 +63,7 @@ def at_once():
     return train(1)
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(
     ("count", "layout"), [(2, "whole"), (4, "whole"), (2, "stacked"), (2, "placement"), (2, "uneven")]
 )
@@ -75,6 +76,8 @@ def test_micro_batches_train_like_the_whole_batch(at_once, count, layout):
     assert step == at_once[2] == 3
 
 
+@pytest.mark.slow
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(("norm", "layout"), [("group", "stacked"), ("instance", "whole"), ("group", "uneven")])
 def test_norms_per_case_are_exact_in_micro_batches(norm, layout):
     task = unet(norm)

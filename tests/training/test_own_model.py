@@ -65,6 +65,7 @@ def test_a_dry_run_shows_the_slices_of_the_page(folder, capsys):
     assert not Path("dry").exists()
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(
     ("mesh_shape", "layout", "mesh_impl"),
     [

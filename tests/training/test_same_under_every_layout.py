@@ -91,6 +91,7 @@ def identify(value):
     return value.name if isinstance(value, tf.DType) else str(value)
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(("optimizer", "dropout_rate", "dtype", "layout", "mesh_impl"), FAST, ids=identify)
 def test_same_losses(optimizer, dropout_rate, dtype, layout, mesh_impl):
     check(optimizer, dropout_rate, dtype, layout, mesh_impl)

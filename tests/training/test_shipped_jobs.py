@@ -94,6 +94,7 @@ def test_it_builds_for_images(job, layout, capsys):
         assert "no tensor dimension is called 'x'" in capsys.readouterr().err
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(("job", "image"), [*OWN_LAYOUT.items(), *FOR_GPUS.items()])
 def test_a_job_has_its_own_layout(job, image, capsys):
     small = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1", "--gin.UNet3D.depth=2"]
@@ -101,6 +102,7 @@ def test_a_job_has_its_own_layout(job, image, capsys):
     assert next(line for line in capsys.readouterr().out.splitlines() if line.startswith("image")).endswith(f" {image}")
 
 
+@pytest.mark.slow
 def test_a_mesh_too_large_for_deep_levels_builds_and_may_gather_them(capsys):
     job = ["--gin_file", "unet3d_demo", "--gin_file", "16x16x2", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1"]
     sizes = ["--resolution", "x:64,y:64,z:16", "--batch_size", "2"]

@@ -75,6 +75,7 @@ def test_a_full_disk_loses_nothing_and_training_resumes_when_there_is_room(data,
     assert content(disk / "run") == content(data / "whole")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit_is_reported_and_leaves_no_partial_file(data, tmp_path, capsys):
     """Like the test above, but with a limit on the file size instead of a separate disk."""
     assert train(data, tmp_path / "run", num_steps=2) == 0
@@ -107,6 +108,7 @@ def read_only(data, mounted, tmp_path):
         yield disk / "run"
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_reported_at_once_and_can_be_used_to_predict(data, read_only, tmp_path, capsys):
     before = content(read_only)
     assert train(data, read_only, num_steps=STEPS + 1) == 1

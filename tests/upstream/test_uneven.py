@@ -70,6 +70,7 @@ def test_every_operation_occurs_on_every_mesh_implementation():
         assert {name for setup, ops in SETUPS.items() for name in ops if setup[2] == mesh_impl} == set(OPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "setup"), list(_table()))
 def test_equals_whole(name, setup):
     values, whole = _results(*setup, SETUPS[setup])[name], _results("", "", "stacked", 1)[name]
@@ -77,6 +78,7 @@ def test_equals_whole(name, setup):
         np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("infinity", [np.inf, pytest.param(-np.inf, marks=pytest.mark.slow)])
 def test_reductions_ignore_infinite_tails(infinity):
     """Kernels of a maximum or a minimum may ignore NaN."""
