@@ -153,13 +153,18 @@ class DeepLab:
 
 
 def _check_backbone(backbone):
-    fix = "Fix: use a backbone of mtf_imaging.models.resnet."
     if backbone is None:
-        raise mi.ConfigError(f"DeepLab.backbone is not set. {fix}")
-    if not callable(getattr(backbone, "features", None)) or not _is_count(getattr(backbone, "output_stride", None)):
+        raise mi.ConfigError("DeepLab.backbone is not set. Fix: use a backbone such as resnet.ResNetBackbone.")
+    name = type(backbone).__name__
+    if not callable(getattr(backbone, "features", None)) or not hasattr(backbone, "output_stride"):
         raise mi.ConfigError(
-            f"DeepLab.backbone is of class {type(backbone).__name__}: it must have a method features(image, is_training) "
-            f"and an int output_stride of at least 1. {fix}"
+            f"DeepLab.backbone is of class {name}, which has no method features(image, is_training) or no output_stride. "
+            "Fix: use a backbone such as resnet.ResNetBackbone."
+        )
+    if not _is_count(backbone.output_stride):
+        raise mi.ConfigError(
+            f"DeepLab.backbone: {name}.output_stride = {backbone.output_stride!r}: DeepLab needs a backbone with a fixed "
+            f"output stride. Fix: use {name}.output_stride = 16, or 8 for finer features."
         )
 
 
