@@ -20,11 +20,10 @@ def dilated(x, kernel, rate, multiply):
 
 
 def resized(x, like):
-    return tf.compat.v1.image.resize_bilinear(x, like.shape[1:3], align_corners=True)
+    """Resizes with aligned corners, as a product with a matrix per dimension.
 
-
-def resize_by_matrix(x, like):
-    """Resizes in the dtype of `x`; TensorFlow's kernel always computes float32."""
+    `tf.compat.v1.image.resize` computes float32, so a test compares it with this function once.
+    """
     for axis in (1, 2):
         size, outputs = x.shape[axis], like.shape[axis]
         centers = tf.range(outputs, dtype=x.dtype) * ((size - 1) / max(outputs - 1, 1))
@@ -39,18 +38,17 @@ class Reference:
 
     Args:
       weights: {name of the program's variable: tensor}
-      rates: dilations of ASPP.
-      separable: whether 3 x 3 convolutions are depthwise separable.
+      network: a `DeepLab`, of which only the settings are read.
       is_training: whether norms use the statistics of the batch.
-      momentum: fraction of the moving statistics that an update keeps.
 
     Attributes:
       moving: {name: moving statistics after the call}, in training.
     """
 
-    def __init__(self, weights, rates, separable, is_training, momentum):
-        self.weights, self.rates, self.separable = weights, rates, separable
-        self.is_training, self.momentum = is_training, momentum
+    def __init__(self, weights, network, is_training):
+        self.weights, self.is_training = weights, is_training
+        self.rates, self.separable, self.decoder_convs = network.rates, network.separable, network.decoder_convs
+        self.momentum = network.norm_momentum
         self.moving = {}
 
     def norm_relu(self, x, name):
@@ -84,11 +82,11 @@ class Reference:
         ]
         x = self.pointwise(tf.concat(maps, -1), "deeplab/aspp/aspp_join")
         low_level = self.pointwise(low_level, "deeplab/decoder/low_level")
-        x = tf.concat([resize_by_matrix(x, low_level), low_level], -1)
-        for i in range(2):
+        x = tf.concat([resized(x, low_level), low_level], -1)
+        for i in range(self.decoder_convs):
             x = self.spatial(x, f"deeplab/decoder/decoder{i}")
         x = tf.nn.conv2d(x, self.weights["deeplab/classes/filter"], 1, "SAME") + self.weights["deeplab/classes/bias"]
-        return resize_by_matrix(x, image)
+        return resized(x, image)
 
 
 def loss(logits, labels, ignore_label):
