@@ -1,12 +1,10 @@
 """Residual networks as backbones: equal to plain TensorFlow, equal under every layout, and of the published size."""
 
 import functools
-import re
 
 import pytest
 
-import mtf_imaging as mi
-from mtf_imaging.models.resnet import ResNet, ResNetBackbone
+from mtf_imaging.models.resnet import ResNetBackbone
 from tests.harness import pairwise
 from tests.models import backbones, reference_backbones
 
