@@ -1,4 +1,4 @@
-"""Generated clips: their class is the motion, which a single frame does not show, and they do not depend on the batch."""
+"""The class of a generated clip is the motion, which a single frame does not show."""
 
 import numpy as np
 import pytest

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from numbers import Real
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
@@ -43,7 +42,8 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(learning_rate)
-        if isinstance(weight_decay, bool) or not isinstance(weight_decay, Real) or not 0 <= weight_decay < math.inf:
+        number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
+        if not (number and 0 <= weight_decay < math.inf):
             raise ConfigError(
                 f"SGD: weight_decay = {weight_decay!r}: it must be a number of at least 0. Fix: use 0 for no decay."
             )
