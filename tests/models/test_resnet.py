@@ -132,6 +132,28 @@ def test_the_default_is_resnet_18():
             lambda: Classification().inputs(1, (8, 8, 8)),
             "an image must have 2 sizes, height and width, not 3: (8, 8, 8)",
         ),
+        (
+            lambda: Classification(ResNet(), dims=("row", "column")).inputs(1, (8, 8, 8)),
+            "an image must have 2 sizes, row and column, not 3: (8, 8, 8). Fix: use a data set of 2-D images.",
+        ),
+        (
+            lambda: Classification(ResNet(), dims=("time", "height", "width")).inputs(1, (8, 8)),
+            "an image must have 3 sizes, time, height and width, not 2: (8, 8). Fix: use a data set of 3-D images.",
+        ),
+        (
+            lambda: Classification(dims=("time", "height", "width")),
+            "Classification.dims = ('time', 'height', 'width'): the default network is for height and width. Fix: set "
+            "Classification.network to a network for these dimensions.",
+        ),
+        (
+            lambda: Classification(dims=("height", "height")),
+            "Classification.dims = ('height', 'height'): it must be a tuple of 1 to 3 different names, none of which "
+            "is batch, channels or classes. Fix: use a tuple such as ('height', 'width').",
+        ),
+        (lambda: Classification(dims=("channels", "width")), "Classification.dims = ('channels', 'width')"),
+        (lambda: Classification(dims=("height:2", "width")), "Classification.dims = ('height:2', 'width')"),
+        (lambda: Classification(dims="height"), "Classification.dims = 'height'"),
+        (lambda: Classification(dims=()), "Classification.dims = ()"),
         (lambda: GeneratedImages(height=4), "GeneratedImages.height = 4: it must be an int of at least 8 pixels."),
         (lambda: GeneratedImages(noise=-1), "GeneratedImages.noise = -1: it must be at least 0 (no noise)."),
     ],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, TrainingError
@@ -25,6 +26,15 @@ def sgd(w, inputs, momentum):
     return w
 
 
+def nesterov(w, inputs, momentum):
+    velocity = np.zeros_like(w)
+    for step, batch in enumerate(inputs):
+        g = gradient(w, **batch)
+        velocity = momentum * velocity + g
+        w = w - DECAY(step) * (g + momentum * velocity)
+    return w
+
+
 def adam(w, inputs, beta1, beta2, epsilon):
     mean, square = np.zeros_like(w), np.zeros_like(w)
     for step, batch in enumerate(inputs):
@@ -41,9 +51,12 @@ def adam(w, inputs, beta1, beta2, epsilon):
     [
         (optimizers.SGD(DECAY, momentum=0.0), lambda w, inputs: sgd(w, inputs, 0.0)),
         (optimizers.SGD(DECAY, momentum=0.8), lambda w, inputs: sgd(w, inputs, 0.8)),
+        (optimizers.SGD(DECAY, momentum=0.8, nesterov=True), lambda w, inputs: nesterov(w, inputs, 0.8)),
+        (optimizers.SGD(DECAY, momentum=0.0, nesterov=True), lambda w, inputs: sgd(w, inputs, 0.0)),
+        (optimizers.SGD(DECAY, momentum=0.8, weight_decay=0.5), lambda w, inputs: sgd(w, inputs, 0.8)),  # 1-D weights
         (optimizers.Adam(DECAY, 0.8, 0.99, 1e-3), lambda w, inputs: adam(w, inputs, 0.8, 0.99, 1e-3)),
     ],
-    ids=["sgd", "momentum", "adam"],
+    ids=["sgd", "momentum", "nesterov", "nesterov without momentum", "decay", "adam"],
 )
 def test_a_run_equals_the_formula(optimizer, formula, layout):
     program = linear.program(optimizer, *layout)
@@ -67,6 +80,74 @@ def test_slot_names_match_existing_checkpoints(optimizer, names):
     variables = linear.program(optimizer).variables
     assert set(variables) - {"linear/weights"} == names
     assert [name for name, variable in variables.items() if variable.trainable] == ["linear/weights"]
+
+
+class Layer(linear.Linear):
+    """`loss = mean (sum over outputs of tanh(image kernel + bias) - target)^2`, with a kernel and a bias."""
+
+    def loss(self, image, target):
+        outputs = mi.mtf.Dimension("outputs", 4)
+        normal = tf.compat.v1.random_normal_initializer()
+        shapes = {"kernel": mi.mtf.Shape([*image.shape.dims[1:], outputs]), "bias": mi.mtf.Shape([outputs])}
+        kernel, bias = (
+            mi.mtf.get_variable(image.mesh, name, shape, dtype=image.dtype, initializer=normal)
+            for name, shape in shapes.items()
+        )
+        hidden = mi.mtf.einsum([image, kernel], output_shape=mi.mtf.Shape([*target.shape.dims, outputs]))
+        error = mi.mtf.reduce_sum(mi.mtf.tanh(hidden + bias), output_shape=target.shape) - target
+        return mi.mtf.reduce_mean(mi.mtf.square(error)), {}
+
+
+def tensorflow_momentum(schedule, use_nesterov):
+    """Returns a function that updates variables with TensorFlow 1's optimizer, which takes the rate of each step."""
+    rate = tf.Variable(0.0, dtype=tf.float64)
+    optimizer = tf.compat.v1.train.MomentumOptimizer(rate, 0.75, use_nesterov=use_nesterov)
+
+    def update(step, gradients, variables):
+        rate.assign(schedule(step))
+        optimizer.apply_gradients(zip(gradients, variables))
+
+    return update
+
+
+def keras_sgd(schedule, use_nesterov):
+    optimizer = tf.keras.optimizers.SGD(schedule(0), 0.75, nesterov=use_nesterov)
+    return lambda step, gradients, variables: optimizer.apply_gradients(zip(gradients, variables))
+
+
+@pytest.mark.parametrize("layout", [("", ""), ("rows:2,cols:2,cores:2", "x:rows,outputs:cols,batch:cores")], ids=str)
+@pytest.mark.parametrize("use_nesterov", [False, True], ids=["momentum", "nesterov"])
+@pytest.mark.parametrize(
+    ("make", "schedule"),
+    [
+        (tensorflow_momentum, DECAY),
+        (keras_sgd, optimizers.StepDecay(0.0625, factor=1.0, every=4)),  # Keras keeps the rate in float32
+    ],
+    ids=["tensorflow", "keras"],
+)
+def test_sgd_equals_tensorflow_with_a_decay_of_the_kernels_in_the_loss(make, schedule, use_nesterov, layout):
+    optimizer = optimizers.SGD(schedule, momentum=0.75, nesterov=use_nesterov, weight_decay=0.25)
+    program = linear.program(optimizer, *layout, task=Layer())
+    kernel, bias = (tf.Variable(program.variables[name].numpy()) for name in ("kernel", "bias"))
+    update = make(schedule, use_nesterov)
+    for step, batch in enumerate(linear.take(STEPS)):
+        with tf.GradientTape() as tape:
+            error = tf.reduce_sum(tf.tanh(batch["image"] @ kernel + bias), 1) - batch["target"]
+            loss = tf.reduce_mean(error**2)
+            total = loss + 0.25 / 2 * tf.reduce_sum(kernel**2)
+        update(step, tape.gradient(total, [kernel, bias]), [kernel, bias])
+        np.testing.assert_allclose(program(**batch)["loss"], loss, rtol=1e-9)
+    np.testing.assert_allclose(program.variables["kernel"], kernel, rtol=1e-9)
+    np.testing.assert_allclose(program.variables["bias"], bias, rtol=1e-9)
+
+
+@pytest.mark.parametrize("decay", [-0.1, float("nan"), float("inf"), "0.1", True, None], ids=str)
+def test_an_invalid_weight_decay_is_refused(decay):
+    with pytest.raises(ConfigError) as error:
+        optimizers.SGD(0.1, weight_decay=decay)
+    assert str(error.value) == (
+        f"SGD: weight_decay = {decay!r}: it must be a number of at least 0. Fix: use 0 for no decay."
+    )
 
 
 class Adagrad(optimizers.Optimizer):

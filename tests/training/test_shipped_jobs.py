@@ -25,8 +25,10 @@ OWN_LAYOUT = {
     "gin/unet3d_tpu_256.gin": "4 x 16 x 256 x 256 x 1",
 }
 LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
-# Jobs for 2-D images, which are built under the same layouts with their own names for x and y.
-OF_IMAGES = {"gin/classify_4way.gin": ({"x": "height", "y": "width"}, 29)}
+# Jobs for images and clips, which are built under the same layouts with their own names for x and y: the resolution and
+# the number of variables. Their networks halve the image four times and twice, so each of 16 slices keeps a pixel.
+OF_IMAGES = {"gin/classify_4way.gin": ("256", 29), "gin/video_motion.gin": ("x:4,y:64,z:64", 35)}
+IMAGE_NAMES = {"x": "height", "y": "width"}
 OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
@@ -77,16 +79,15 @@ def test_it_builds(job, layout, capsys):
 @pytest.mark.parametrize("job", OF_IMAGES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_it_builds_for_images(job, layout, capsys):
-    names, variables = OF_IMAGES[job]
+    resolution, variables = OF_IMAGES[job]
     gin.clear_config()
     gin_config.bind([gin_config.find_gin_file(layout)], [], {})
     setup = JobSetup()
-    volume_dims = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*names, "batch"}]
+    volume_dims = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*IMAGE_NAMES, "batch"}]
     layout_of_images = setup.parsed_layout.restrict(lambda dim: dim not in volume_dims)
     mesh = layout_of_images.mesh_string
-    rules = format_rules((names.get(dim, dim), onto) for dim, onto in layout_of_images.rules)
-    # The network halves the image four times, so each of the 16 slices keeps a pixel.
-    words = ["--resolution", "256", "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
+    rules = format_rules((IMAGE_NAMES.get(dim, dim), onto) for dim, onto in layout_of_images.rules)
+    words = ["--resolution", resolution, "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
     assert dry_run("--gin_file", job, *words) == 0
     assert f"weights in {variables} variables" in capsys.readouterr().out
     if rules:

@@ -1,29 +1,61 @@
 """Stochastic gradient descent with momentum."""
 
+import math
 from collections.abc import Callable
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 
 class SGD(Optimizer):
     """SGD with momentum: `velocity = momentum velocity + gradient; variable -= learning_rate velocity`.
 
+    With `nesterov`, `variable -= learning_rate (gradient + momentum velocity)` with the new velocity: Nesterov's
+    accelerated gradient as in Sutskever et al. 2013 ("On the importance of initialization and momentum in deep
+    learning"), in the form of `tf.compat.v1.train.MomentumOptimizer(use_nesterov=True)`. `tf.keras.optimizers.SGD`
+    multiplies the gradients by the learning rate before it adds them to the velocity, so it computes the same as long
+    as the learning rate is constant.
+
+    With `weight_decay`, `gradient + weight_decay variable` takes the place of the gradient of each variable with at
+    least two dimensions: kernels, but not biases and norms. This is the gradient of a term
+    `weight_decay / 2 sum(variable^2)` in the loss (Krogh and Hertz 1992), which the reported loss does not include. The
+    decay passes through the velocity and the learning rate, in contrast to the decoupled decay of AdamW.
+
     mesh_tensorflow's momentum optimizer instead applies the velocity of the previous step.
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
       momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 stores no velocity.
+      nesterov: whether to apply the gradient that is expected after the next step along the velocity.
+      weight_decay: the fraction of each kernel that is added to its gradient, at least 0.
+
+    Raises:
+      ConfigError: `weight_decay` is not a number of at least 0.
     """
 
-    def __init__(self, learning_rate: float | Callable = 0.01, momentum: float = 0.9) -> None:
+    def __init__(
+        self,
+        learning_rate: float | Callable = 0.01,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
         super().__init__(learning_rate)
-        self._momentum = momentum
+        number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
+        if not (number and 0 <= weight_decay < math.inf):
+            raise ConfigError(
+                f"SGD: weight_decay = {weight_decay!r}: it must be a number of at least 0. Fix: use 0 for no decay."
+            )
+        self._momentum, self._nesterov, self._weight_decay = momentum, nesterov, weight_decay
 
     def update(self, gradient: mtf.Tensor, variable: mtf.Variable, step: mtf.Tensor) -> None:
-        velocity = gradient
+        if self._weight_decay and len(variable.shape.dims) > 1:
+            gradient += mtf.cast(variable.value, gradient.dtype) * self._weight_decay
+        change = gradient
         if self._momentum:
             slot = self.slot(variable, "velocity")
             velocity = slot * self._momentum + gradient
             mtf.assign(slot, velocity)
-        mtf.assign_sub(variable, velocity * mtf.cast(self.rate, velocity.dtype))
+            change = gradient + velocity * self._momentum if self._nesterov else velocity
+        mtf.assign_sub(variable, change * mtf.cast(self.rate, change.dtype))

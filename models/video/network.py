@@ -1,0 +1,170 @@
+"""R(2+1)D: a residual network over clips whose convolutions are split into a spatial and a temporal one."""
+
+import dataclasses
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.video import layers
+
+TIME_KERNEL = 3
+SPACE_KERNEL = 3
+
+
+@gin.configurable(module="video")
+@dataclasses.dataclass(frozen=True)
+class R2Plus1D:
+    """R(2+1)D (Tran et al. 2018, arXiv:1711.11248), which creates its weights when it is called on a tensor.
+
+    - A factorized convolution is a spatial convolution (1 x d x d), a norm, a ReLU, and a temporal convolution
+      (3 x 1 x 1). From N to F channels, it has `M = floor(3 d^2 N F / (d^2 N + 3 F))` channels in the middle, so that
+      it has about as many weights as a 3 x d x d convolution.
+    - The stem is a factorized convolution, a norm and a ReLU.
+    - A block computes a factorized convolution with d = 3, a norm, a ReLU, a second factorized convolution and a norm.
+      It adds its input and applies a ReLU. If the input has another shape, a 1 x 1 x 1 convolution and a norm convert
+      it first.
+    - Stage s has `base_filters 2^s` filters. Every stage but the first halves height and width and divides the time by
+      `time_stride`, and rounds the sizes up.
+    - The mean over all frames and pixels and a dense layer give the logits.
+
+    All paddings are explicit pairs. The default is R(2+1)D-18 with the 400 classes of Kinetics, with 33.4 million
+    weights (33.3 million in the paper). With `stem_middle=45` and `middle_per_block=True`, it has the 31,505,325
+    weights of torchvision's `r2plus1d_18`.
+
+    Attributes:
+      classes: number of classes.
+      blocks: number of residual blocks in each stage.
+      base_filters: number of filters of the stem and the first stage.
+      stem_kernel: kernel size of the stem's spatial convolution in pixels.
+      stem_stride: stride of the stem's spatial convolution in pixels.
+      stem_middle: number of filters of the stem's spatial convolution. None computes M.
+      middle_per_block: whether M of the first factorized convolution of a block is also that of the second.
+      time_stride: stride in frames of each stage but the first.
+      causal: whether temporal convolutions use the present frame and the two before it, instead of the present frame
+        and one on either side. Features then do not depend on later frames, except through the statistics that norms
+        use in training.
+      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      norm_epsilon: number that batch norms add to the variance.
+      gather_below: minimum size of a slice in frames or pixels. If a stage would have smaller slices along a dimension,
+        the dimension is gathered for this stage and all that follow. All processors along it then do the same work.
+        With 0, nothing is gathered, and in a stage with fewer frames or pixels than slices, some processors have no
+        work.
+    """
+
+    classes: int = 400
+    blocks: tuple[int, ...] = (2, 2, 2, 2)
+    base_filters: int = 64
+    stem_kernel: int = 7
+    stem_stride: int = 2
+    stem_middle: int | None = None
+    middle_per_block: bool = False
+    time_stride: int = 2
+    causal: bool = False
+    norm_momentum: float = 0.9
+    norm_epsilon: float = 1e-5
+    gather_below: int = 0
+
+    def __post_init__(self):
+        for name in ("classes", "base_filters", "stem_kernel", "stem_stride", "time_stride"):
+            if not _is_count(getattr(self, name)):
+                raise mi.ConfigError(f"R2Plus1D.{name} = {getattr(self, name)!r}: it must be an int of at least 1.")
+        if not (self.stem_middle is None or _is_count(self.stem_middle)):
+            raise mi.ConfigError(
+                f"R2Plus1D.stem_middle = {self.stem_middle!r}: it must be an int of at least 1. Fix: use None to "
+                "compute it from the sizes of the convolution."
+            )
+        if not (isinstance(self.blocks, list | tuple) and self.blocks and all(map(_is_count, self.blocks))):
+            raise mi.ConfigError(
+                f"R2Plus1D.blocks = {self.blocks!r}: it must be a tuple with the number of blocks of each stage, at "
+                "least 1. Fix: use a tuple such as (2, 2, 2, 2)."
+            )
+        for name in ("middle_per_block", "causal"):
+            if not isinstance(getattr(self, name), bool):
+                raise mi.ConfigError(f"R2Plus1D.{name} = {getattr(self, name)!r}: it must be True or False.")
+        if not 0 <= self.norm_momentum < 1:
+            raise mi.ConfigError(f"R2Plus1D.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
+        if not self.norm_epsilon > 0:
+            raise mi.ConfigError(f"R2Plus1D.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
+        if not (self.gather_below == 0 or _is_count(self.gather_below)):
+            raise mi.ConfigError(
+                f"R2Plus1D.gather_below = {self.gather_below!r}: it must be an int of at least 0 frames or pixels. "
+                "Fix: use 0 to gather nothing."
+            )
+
+    def __call__(self, clip, is_training):
+        """Computes the logits of all classes.
+
+        Args:
+          clip: Tensor[batch, time, height, width, channels]
+          is_training: whether norms use the statistics of the batch and update their moving statistics.
+
+        Returns:
+          logits Tensor[batch, classes]
+        """
+        x = self.features(clip, is_training)
+        with tf.compat.v1.variable_scope("r2plus1d"):
+            return layers.dense(layers.mean_over_clip(x), "classes", self.classes)
+
+    def features(self, clip, is_training):
+        """Computes the features of the last stage.
+
+        Args:
+          clip: Tensor[batch, time, height, width, channels]
+          is_training: see `__call__`.
+
+        Returns:
+          Tensor[batch, time', height', width', channels]. If `causal` is set, feature t' depends on the frames up to
+          t' times the product of all strides in time.
+        """
+        with tf.compat.v1.variable_scope("r2plus1d"):
+            x = self._stem(clip, is_training)
+            for stage, number in enumerate(self.blocks):
+                for block in range(number):
+                    strides = (self.time_stride, 2, 2) if stage and not block else (1, 1, 1)
+                    x = self._block(x, f"stage{stage}/block{block}", self.base_filters * 2**stage, strides, is_training)
+            return x
+
+    def _stem(self, x, is_training):
+        strides = (1, self.stem_stride, self.stem_stride)
+        x = self._gather(x, "stem", strides)
+        middle = self.stem_middle or _middle_filters(x, self.base_filters, self.stem_kernel)
+        return _relu(self._factorized(x, "stem", self.base_filters, middle, self.stem_kernel, strides, is_training))
+
+    def _block(self, x, name, filters, strides, is_training):
+        x = self._gather(x, name, strides)
+        with tf.compat.v1.variable_scope(name):
+            middle = _middle_filters(x, filters)
+            y = _relu(self._factorized(x, "conv0", filters, middle, SPACE_KERNEL, strides, is_training))
+            if not self.middle_per_block:
+                middle = _middle_filters(y, filters)
+            y = self._factorized(y, "conv1", filters, middle, SPACE_KERNEL, (1, 1, 1), is_training)
+            if x.shape != y.shape:
+                x = self._conv_norm(x, "shortcut", filters, (1, 1, 1), strides, is_training)
+            return _relu(x + y)
+
+    def _factorized(self, x, name, filters, middle, kernel_size, strides, is_training):
+        with tf.compat.v1.variable_scope(name):
+            x = self._conv_norm(x, "space", middle, (1, kernel_size, kernel_size), (1, *strides[1:]), is_training)
+            return self._conv_norm(_relu(x), "time", filters, (TIME_KERNEL, 1, 1), (strides[0], 1, 1), is_training)
+
+    def _conv_norm(self, x, name, filters, kernel_size, strides, is_training):
+        x = layers.conv(x, name, filters, kernel_size, strides, self.causal)
+        return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"{name}_norm")
+
+    def _gather(self, x, name, strides):
+        return layers.gather_small_slices(x, f"{name}_gather", strides, self.gather_below) if max(strides) > 1 else x
+
+
+def _middle_filters(x, filters, kernel_size=SPACE_KERNEL):
+    """Returns M, the number of channels between a spatial and a temporal convolution, and at least 1."""
+    channels, window = x.shape.dims[-1].size, kernel_size**2
+    return max(1, TIME_KERNEL * window * channels * filters // (window * channels + TIME_KERNEL * filters))
+
+
+def _relu(x):
+    return mi.ops.leaky_relu(x, 0.0)
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
