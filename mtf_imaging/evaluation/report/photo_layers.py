@@ -97,7 +97,7 @@ class WorstPhotos:
         reference: np.ndarray,
         description: PhotoDescription,
     ) -> None:
-        """Makes the pictures of a photo if it is among the worst so far, and drops those of the best one beyond the limit.
+        """Makes the pictures of a photo if it is among the worst so far; the best photo beyond the limit loses its own.
 
         Args:
           score: the scores of the photo.

@@ -60,7 +60,12 @@ def _figure(label: str, who: str, layers: PhotoLayers, pngs: Iterable[tuple[str,
     )
     photo = tag("div", class_="photo gray" if who == "difference" else "photo")
     frame = tag(
-        "div", join(photo, *pictures), class_="frame", role="img", aria_label=label, style=f"aspect-ratio:{width}/{height}"
+        "div",
+        join(photo, *pictures),
+        class_="frame",
+        role="img",
+        aria_label=label,
+        style=f"aspect-ratio:{width}/{height}",
     )
     return tag("figure", frame, tag("figcaption", tag("b", _CAPTIONS[who])), data_layer=who)
 
