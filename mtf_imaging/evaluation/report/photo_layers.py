@@ -121,5 +121,5 @@ def _png(mask: np.ndarray, color: tuple[int, int, int]) -> bytes:
     picture = Image.fromarray(mask.astype(np.uint8))
     picture.putpalette([0, 0, 0, *color])
     data = io.BytesIO()
-    picture.save(data, "PNG", bits=1, transparency=0, optimize=True)
+    picture.save(data, "PNG", bits=1, transparency=0)
     return data.getvalue()
