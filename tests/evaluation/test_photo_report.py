@@ -199,7 +199,7 @@ def test_each_class_has_a_swatch_a_box_and_layers(page, scored):
 def test_the_photo_is_stored_once_per_section(page):
     section = page.one("section", data_case="city/wrong")
     source = re.fullmatch(
-        r"--photo:url\((data:image/jpeg;base64,[\w+/=]+)\)", section.one("div", class_="views")["style"]
+        r"background-image:url\((data:image/jpeg;base64,[\w+/=]+)\)", section.one("div", class_="views")["style"]
     )
     photo = pixels_of(source[1])[..., :3].astype(int)
     assert np.abs(photo.mean(axis=(0, 1)) - PHOTO.mean(axis=(0, 1))).max() < 5
@@ -272,7 +272,7 @@ def test_the_page_sorts_in_a_browser(scored):
 @pytest.mark.skipif(
     test_report_browser.CHROMIUM is None, reason="there is no browser; install Debian's package chromium"
 )
-def test_boxes_hide_layers_in_a_browser(scored):
+def test_photos_are_drawn_and_boxes_hide_layers_in_a_browser(scored):
     look = """<script>
         const shown = (css) => [...document.querySelectorAll(".layer" + css)]
           .filter((layer) => getComputedStyle(layer).display !== "none").length;
@@ -283,9 +283,14 @@ def test_boxes_hide_layers_in_a_browser(scored):
           counts.push(count());
         }
         document.documentElement.dataset.counts = counts.join(" ");
+        const drawn = [...document.querySelectorAll(".photo")].map((photo) => getComputedStyle(photo)).filter((style) =>
+          style.backgroundImage.startsWith('url("data:image/jpeg') && style.backgroundSize === "100% 100%");
+        document.documentElement.dataset.drawn = drawn.length;
     </script></body>"""
     copy = scored / "boxes.html"
     copy.write_text((scored / "report.html").read_text().replace("</body>", look))
     text, _ = test_report_browser.browse(copy, "--dump-dom")
     # Of three photos: 3 + 3 + 2 predicted classes, 2 classes in each reference, and 2 + 2 + 1 layers of differences.
-    assert parse(text).one("html")["data-counts"] == "8,6,5,6 5,3,5,0 5,3,0,0 5,0,0,0"
+    root = parse(text).one("html")
+    assert root["data-drawn"] == "9"
+    assert root["data-counts"] == "8,6,5,6 5,3,5,0 5,3,0,0 5,0,0,0"
