@@ -3,6 +3,7 @@
 from mtf_imaging.data.cases.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.cells import TITLES, number_cell
 from mtf_imaging.evaluation.report.markup import Markup, tag
+from mtf_imaging.evaluation.report.sortable import Groups, left_edges, sortable_table
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES
 from mtf_imaging.evaluation.scoring.metrics import case_values, column_names
@@ -15,7 +16,6 @@ _COUNTS = {
     "false_negatives": ("missed", "reference lesions not detected at an intersection over union above 0.5"),
     "false_positives": ("false", "predicted lesions that do not detect a reference lesion"),
 }
-Groups = list[tuple[str, dict[str, tuple[str, str]]]]
 
 
 def case_rows(scores: list[CaseScore], metrics: dict, description: Description = LITS) -> list[dict]:
@@ -41,32 +41,18 @@ def case_table(scores: list[CaseScore], rows: list[dict], description: Descripti
     """Returns the table with one row per case, the worst case first; `report.js` changes the order."""
     groups = _lits_groups() if description.rules == LITS_RULES else _mask_groups(description)
     sorted_by = _SORTED_BY[description.rules][0]
-    head = tag("tr", *(tag("th", name, colspan=len(columns), scope="colgroup") for name, columns in groups))
-    columns = {key: column for _, group in groups for key, column in group.items()}
-    starts = {next(iter(group)) for _, group in groups}
-    buttons = (
-        tag(
-            "th",
-            tag("button", name, type="button", title=what),
-            data_key=key,
-            scope="col",
-            class_=_edge(key, starts),
-            aria_sort="ascending" if key == sorted_by else None,
-        )
-        for key, (name, what) in columns.items()
-    )
+    edges = left_edges(groups)
     masks = {f"{column}_{name}": mask for mask, column in column_names(description).items() for name in TITLES}
     body = []
     for number in worst_first(rows, description):
         values = rows[number]
         link = tag("a", values["case"], href=f"#c{number + 1}")
         cells = [tag("th", link, scope="row", data_value=number)]
-        for key in list(columns)[1:]:
+        for key in list(edges)[1:]:
             why = _why_undefined(key, masks.get(key), scores[number].overlaps)
-            cells.append(number_cell(values[key], key, why, data_key=key, class_=_edge(key, starts)))
+            cells.append(number_cell(values[key], key, why, data_key=key, class_=edges[key]))
         body.append(tag("tr", *cells, data_case=values["case"]))
-    parts = tag("thead", head, tag("tr", *buttons)), tag("tbody", *body)
-    return tag("table", *parts, id="cases", class_="numbers", data_sorted=sorted_by)
+    return sortable_table(groups, body, sorted_by)
 
 
 def _lits_groups() -> Groups:
@@ -120,10 +106,6 @@ def _lesion_prefixes(description: Description) -> dict[str, str]:
 
 def _largest_key(prefix: str) -> str:
     return f"{prefix}largest_mm"
-
-
-def _edge(key, starts):
-    return "edge" if key in starts and key != "case" else None
 
 
 def _why_undefined(key: str, mask: str | None, overlaps: dict[str, Overlap]) -> str:

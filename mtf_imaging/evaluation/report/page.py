@@ -1,19 +1,17 @@
-"""The report as one HTML page.
+"""The report of volumes as one HTML page.
 
 The page contains no times or paths, so equal scores produce equal bytes.
 """
 
-from importlib import resources
 from pathlib import Path
-from string import Template
 
-import mtf_imaging
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report import case_table, mask_tables, pictures, plots, summary_tables
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.overlay import Overlays
+from mtf_imaging.evaluation.report.shell import counted, fill, package_text, page_html
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.metrics import metrics_dict
 from mtf_imaging.files.atomic import write_bytes
@@ -34,9 +32,9 @@ def write_report(
 
 
 def report_html(scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS) -> str:
-    """Returns the text of the page: a template with its values, style and script.
+    """Returns the text of the page, which `shell.html` frames.
 
-    The template is `report.html` for the rules of LiTS, and `report_any.html` for any labels.
+    The contents are `report.html` for the rules of LiTS, and `report_any.html` for any labels.
 
     Args:
       scores: the scores of one or more cases.
@@ -51,19 +49,21 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
         tag("figure", plots.histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
         for mask in description.masks
     )
-    is_lits = description.rules == LITS_RULES
-    parts = _lits_parts(scores, metrics) if is_lits else _mask_parts(scores, metrics, description)
-    return Template(_package_text("report.html" if is_lits else "report_any.html")).substitute(
-        version=mtf_imaging.__version__,
-        style=_package_text("report.css"),
-        script=_package_text("report.js"),
-        count=f"{len(scores)} case{'s' * (len(scores) != 1)}",
-        histograms=join(*histograms),
-        cases=case_table.case_table(scores, rows, description),
-        without_ct=_without_image(overlays, "CT" if shows_ct(description) else "image"),
-        pictures=join(*sections),
-        **parts,
-    )
+    count = counted(len(scores), "case")
+    parts = {
+        "histograms": join(*histograms),
+        "cases": case_table.case_table(scores, rows, description),
+        "without_ct": _without_image(overlays, "CT" if shows_ct(description) else "image"),
+        "pictures": join(*sections),
+    }
+    if description.rules == LITS_RULES:
+        heading = "Liver and lesion segmentation"
+        lead = f"{count}. The figures below are the official scores of the LiTS challenge."
+        main = fill("report.html", **parts, **_lits_parts(scores, metrics))
+        return page_html(count=count, heading=heading, lead=lead, main=main)
+    main = fill("report_any.html", **parts, **_mask_parts(scores, metrics, description))
+    style = f"\n{package_text('report_any.css')}{mask_style(description)}"
+    return page_html(count=count, heading="Segmentation report", lead=f"{count}.", main=main, style=style)
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
@@ -87,7 +87,6 @@ def _mask_parts(scores: list[CaseScore], metrics: dict, description: Description
     gray_values = "windowed from -160 to 240 HU" if shows_ct(description) else "from the 0.5th percentile to the 99.5th"
     return {
         "masks": ", ".join(description.masks),
-        "mask_style": Markup(mask_style(description)),
         "overview": mask_tables.mask_overview(metrics, description),
         "tables": mask_tables.mask_tables(metrics, description),
         "tolerance": f"{metrics['surface_tolerance_mm']:g}",
@@ -116,7 +115,3 @@ def _without_image(overlays: list[Overlays], image: str) -> str:
         return ""
     which = "any case" if count == len(overlays) else f"{count} of {len(overlays)} cases"
     return tag("p", f"No {image} was found for {which}, so outlines are on plain gray.", class_="note", id="without_ct")
-
-
-def _package_text(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")

@@ -1,9 +1,10 @@
-"""SVG plots of the report: lesion Dice by size, and histograms of the Dice of the cases."""
+"""SVG plots of the report: lesion Dice by size, and histograms of a measure."""
 
 import itertools
 import math
 
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.report.shell import counted
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
 
@@ -86,12 +87,14 @@ def legend() -> Markup:
     return join(*marks)
 
 
-def histogram(values: list[float], name: str) -> Markup:
+def histogram(values: list[float], name: str, measure: str = "Dice", noun: str = "case") -> Markup:
     """Plots the number of cases by Dice, with the mean Dice.
 
     Args:
-      values: the Dice of each case.
+      values: the Dice of each case, or another measure from 0 to 1.
       name: the name of the mask.
+      measure: the name of the measure.
+      noun: what has a value.
     """
     lowest = min(values)
     width = next((w for w in _BIN_WIDTHS if (1 - lowest) / w <= _MAX_BINS), _BIN_WIDTHS[-1])
@@ -115,7 +118,7 @@ def histogram(values: list[float], name: str) -> Markup:
     for index, number in enumerate(bins):
         high = (bottom - _TOP) * number / top
         low, up = start + index * width, start + (index + 1) * width
-        title = tag("title", f"{number} case{'s' * (number != 1)} from {low:.2f} to {up:.2f}")
+        title = tag("title", f"{counted(number, noun)} from {low:.2f} to {up:.2f}")
         box = {"x": _n(_LEFT + index * each + 1), "y": _n(bottom - high), "width": _n(each - 2), "height": _n(high)}
         parts.append(tag("rect", title, **box, class_="bar"))
         if index % every == 0 and index + every <= count:  # leaves room for the label 1.00
@@ -124,8 +127,8 @@ def histogram(values: list[float], name: str) -> Markup:
     parts += [_text(WIDTH - _RIGHT, bottom + 24, "1.00", "end"), _line(x(mean), _TOP, x(mean), bottom, "limit")]
     left = x(mean) > WIDTH / 2
     parts.append(_text(x(mean) + (-6 if left else 6), _TOP - 8, f"mean {mean:.3f}", "end" if left else "start"))
-    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, f"{name} Dice per case"))
-    return _svg(f"{name} Dice: number of cases", *parts)
+    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, f"{name} {measure} per {noun}"))
+    return _svg(f"{name} {measure}: number of {noun}s", *parts)
 
 
 def _svg(name, *parts):

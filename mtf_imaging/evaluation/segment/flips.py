@@ -9,28 +9,34 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
 
 
-def check_flips(flips: Sequence[str], where: str = "flips") -> tuple[str, ...]:
+def check_flips(
+    flips: Sequence[str], where: str = "flips", axis_names: Sequence[str] = AXIS_NAMES
+) -> tuple[str, ...]:
     """Checks the axes of `flips` and returns them as a tuple.
 
     Args:
       flips: names of axes.
       where: the name of the parameter, for the message.
+      axis_names: the names of all axes that can be flipped.
 
     Raises:
       ConfigError: a name is not an axis, or is repeated.
     """
     axes = tuple(flips) if isinstance(flips, tuple | list | str) else (flips,)
-    wrong = [axis for axis in axes if axis not in AXIS_NAMES]
+    wrong = [axis for axis in axes if axis not in axis_names]
     if wrong or len(set(axes)) < len(axes):
         what = f"{wrong[0]!r} is not an axis" if wrong else "an axis is repeated"
         raise ConfigError(
-            f"{where} = {flips!r}: {what}. Fix: list each of {', '.join(AXIS_NAMES)} at most once, as in ('x', 'y').",
+            f"{where} = {flips!r}: {what}. "
+            f"Fix: list each of {', '.join(axis_names)} at most once, as in {tuple(axis_names[:2])!r}.",
             settings=["flips"],
         )
     return axes
 
 
-def over_flips(predict: Callable[[np.ndarray], np.ndarray], flips: Sequence[str]) -> Callable:
+def over_flips(
+    predict: Callable[[np.ndarray], np.ndarray], flips: Sequence[str], axis_names: Sequence[str] = AXIS_NAMES
+) -> Callable:
     """Returns a network that averages its probabilities over all combinations of flips of the image.
 
     `y = mean over subsets S of flips of flip_S(predict(flip_S(image)))`; the network runs `2^len(flips)` times. The
@@ -39,11 +45,12 @@ def over_flips(predict: Callable[[np.ndarray], np.ndarray], flips: Sequence[str]
     Args:
       predict: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
       flips: names of axes, such as ("x", "y", "z"); () returns `predict` itself.
+      axis_names: the names of the spatial axes of the image, in their order.
 
     Returns:
       A function with the same signature as `predict`.
     """
-    axes = [AXIS_NAMES.index(name) for name in flips]
+    axes = [axis_names.index(name) for name in flips]
     if not axes:
         return predict
     subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]

@@ -1,0 +1,129 @@
+"""Counts of pixels by class of the reference and of the prediction, and the measures that follow from them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtf_imaging.errors import DataError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Pixel counts `[classes, classes]`, reference x prediction; ignored pixels are not counted.
+
+    Confusions of several photos are added, and the measures are then computed once. An undefined value is NaN in an
+    array and None otherwise.
+
+    Attributes:
+      counts: int64 `[classes, classes]`; `counts[r, p]` is the number of pixels of class r that are predicted as p.
+    """
+
+    counts: np.ndarray
+
+    @classmethod
+    def empty(cls, num_classes: int) -> "Confusion":
+        """Returns the confusion of no pixels."""
+        return cls(np.zeros((num_classes, num_classes), np.int64))
+
+    def __add__(self, other: "Confusion") -> "Confusion":
+        return Confusion(self.counts + other.counts)
+
+    @property
+    def correct(self) -> np.ndarray:
+        """The number of correct pixels of each class, int64 `[classes]`."""
+        return np.diag(self.counts)
+
+    @property
+    def reference(self) -> np.ndarray:
+        """The number of pixels of each class in the reference, int64 `[classes]`."""
+        return self.counts.sum(axis=1)
+
+    @property
+    def prediction(self) -> np.ndarray:
+        """The number of pixels of each class in the prediction, int64 `[classes]`."""
+        return self.counts.sum(axis=0)
+
+    @property
+    def union(self) -> np.ndarray:
+        """The number of pixels of each class in the reference or in the prediction, int64 `[classes]`."""
+        return self.reference + self.prediction - self.correct
+
+    @property
+    def iou(self) -> np.ndarray:
+        """Intersection over union of each class, float64 `[classes]`; NaN if neither image has the class."""
+        return _ratio(self.correct, self.union)
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """Correct pixels / pixels of the reference for each class, float64 `[classes]`; NaN without a reference."""
+        return _ratio(self.correct, self.reference)
+
+    @property
+    def mean_iou(self) -> float | None:
+        """The mean IoU over the classes that the reference or the prediction has, as in `tf.keras.metrics.MeanIoU`.
+
+        >>> Confusion(np.array([[4, 0, 0], [2, 2, 0], [0, 0, 0]])).mean_iou  # (4 / 6 + 2 / 4) / 2
+        0.5833333333333333
+        """
+        return _mean(self.iou)
+
+    @property
+    def mean_class_accuracy(self) -> float | None:
+        """The mean accuracy over the classes of the reference."""
+        return _mean(self.accuracy)
+
+    @property
+    def pixel_accuracy(self) -> float | None:
+        """Correct pixels / all pixels."""
+        total = int(self.counts.sum())
+        return int(self.correct.sum()) / total if total else None
+
+    @property
+    def frequency_weighted_iou(self) -> float | None:
+        """The mean IoU over the classes, weighted by their pixels in the reference."""
+        total = int(self.counts.sum())
+        return float(np.nansum(self.reference * self.iou)) / total if total else None
+
+
+def confusion(prediction: np.ndarray, reference: np.ndarray, num_classes: int, ignore_label: int = 255) -> Confusion:
+    """Counts the pixels of a photo.
+
+    Args:
+      prediction: classes `[height, width]`.
+      reference: classes and the ignore label, `[height, width]`.
+      num_classes: the number of classes.
+      ignore_label: the label of the reference whose pixels do not count.
+
+    Raises:
+      ShapeError: the images have different sizes.
+      DataError: a label is not a class.
+    """
+    if prediction.shape != reference.shape:
+        raise ShapeError(
+            f"the prediction has {_size_text(prediction.shape)} pixels and the reference {_size_text(reference.shape)}. "
+            "Fix: score predictions at the size of their references."
+        )
+    counted = reference != ignore_label
+    pair = {"prediction": prediction[counted], "reference": reference[counted]}
+    for name, labels in pair.items():
+        if labels.size and not 0 <= labels.min() <= labels.max() < num_classes:
+            wrong = int(labels.max()) if labels.max() >= num_classes else int(labels.min())
+            raise DataError(
+                f"the {name} has the label {wrong}; the classes are 0 to {num_classes - 1}. "
+                "Fix: describe all labels in classes.json, or mark these pixels with the ignore label."
+            )
+    codes = pair["reference"].astype(np.int64) * num_classes + pair["prediction"]
+    return Confusion(np.bincount(codes, minlength=num_classes**2).reshape(num_classes, num_classes).astype(np.int64))
+
+
+def _ratio(numbers: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    return np.where(totals > 0, numbers / np.maximum(totals, 1), np.nan)
+
+
+def _mean(values: np.ndarray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
+
+
+def _size_text(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
