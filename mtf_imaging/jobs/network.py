@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-def task_for(task: "Task", description: Description | None) -> "Task":
+def task_for(task: "Task", description: Description | PhotoDescription | None) -> "Task":
     """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
 
     Args:
