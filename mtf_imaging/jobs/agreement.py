@@ -70,7 +70,7 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
         if data.eval_dir and data.evaluation is None:  # the cases of another evaluation may have any format
             texts.append(repr(open_records(data.eval_dir)))
     elif data.is_photos and data.eval_dir and data.evaluation is None:
-        texts.append(repr([photo.key for photo in data.data_set.held_out(data.eval_dir)]))
+        texts.append(repr([photo.key for photo in data.data_set.held_out_photos(data.eval_dir)]))
     group.agree({"the training data": "\n".join(texts)})
 
 

@@ -1,0 +1,56 @@
+"""Tells folders of photos from folders of volumes, for messages. Does not import TensorFlow."""
+
+from pathlib import Path
+
+from mtf_imaging.data.cases.dataset_json import FILE
+from mtf_imaging.data.cases.listing import nifti_stem
+from mtf_imaging.errors import DataError
+
+
+def holds_volumes(path: str | Path) -> bool:
+    """Returns whether a path is a NIfTI file, or a folder with one or with a `dataset.json`."""
+    path = Path(path)
+    if not path.is_dir():
+        return nifti_stem(path) is not None
+    return (path / FILE).is_file() or any(nifti_stem(file) for file in path.rglob("*.nii*"))
+
+
+def holds_photos(path: str | Path) -> bool:
+    """Returns whether a path is a photo, or a folder of photos without volumes."""
+    from mtf_imaging.data.photos.folders import find_photos
+
+    if not Path(path).exists() or holds_volumes(path):
+        return False
+    try:
+        return bool(find_photos(path, need_labels=False))
+    except (DataError, OSError):
+        return False
+
+
+def check_no_photos(path: str | Path, fix: str, setting: str) -> None:
+    """Checks that a path does not hold photos where volumes are needed.
+
+    Args:
+      path: a file or folder. It may be missing, which other functions report.
+      fix: what to do instead, a sentence without "Fix:".
+      setting: the name of the keyword argument.
+
+    Raises:
+      DataError: it holds photos.
+    """
+    if holds_photos(path):
+        raise DataError(f"{path}: holds photos, but volumes are needed here. Fix: {fix}", [setting])
+
+
+def check_no_volumes(path: str | Path, setting: str) -> None:
+    """Checks that a path does not hold volumes where photos are needed.
+
+    Raises:
+      DataError: it holds volumes.
+    """
+    if Path(path).exists() and holds_volumes(path):
+        raise DataError(
+            f"{path}: holds volumes, but the network was trained on photos. Fix: give photos as {setting}, or the "
+            "folder of a run on volumes as model_dir.",
+            [setting, "model_dir"],
+        )
