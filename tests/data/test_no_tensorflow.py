@@ -4,6 +4,7 @@ import sys
 LIGHT = (
     "mtf_imaging.data.cases.cases, mtf_imaging.data.nifti.images, mtf_imaging.data.sampling.resample, "
     "mtf_imaging.data.phantom, mtf_imaging.data.records.manifest, mtf_imaging.data.intensity, "
+    "mtf_imaging.data.photos.label_images, mtf_imaging.data.photos.native, mtf_imaging.data.photos.scenes, "
     "mtf_imaging.evaluation.evaluate"
 )
 

@@ -3,11 +3,15 @@
 import gin
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.photos.augmentation import PhotoAugmentation
+from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.training import optimizers
 
 for _class in (
     Augmentation,
+    PhotoAugmentation,
+    Photos,
     optimizers.SGD,
     optimizers.Adam,
     optimizers.Adafactor,

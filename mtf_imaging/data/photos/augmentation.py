@@ -1,0 +1,65 @@
+"""The random changes of photos and their labels during training."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.errors import DataError
+
+
+@dataclass(frozen=True)
+class PhotoAugmentation:
+    """Scales and flips photos and their labels.
+
+    The random numbers depend only on the seed of the run and the number of the sample.
+
+    Attributes:
+      min_scale, max_scale: bounds of the factor that multiplies the height and width of a photo.
+      scale_step: difference between the factors to draw from, which include both bounds; 0 for any factor between the
+        bounds.
+      flip: whether to mirror left and right with probability 1/2.
+    """
+
+    min_scale: float = 0.5
+    max_scale: float = 2.0
+    scale_step: float = 0.25
+    flip: bool = True
+
+    def __post_init__(self):
+        for name, low in (("min_scale", 0.01), ("max_scale", 0.01), ("scale_step", 0.0)):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not is_number or value < low:
+                raise DataError(
+                    f"PhotoAugmentation.{name} {value!r}: must be a number of at least {low:g}. Fix: choose one."
+                )
+        if self.min_scale > self.max_scale:
+            raise DataError(
+                f"PhotoAugmentation.min_scale {self.min_scale:g} is above max_scale {self.max_scale:g}. "
+                "Fix: exchange them."
+            )
+
+    @property
+    def scales(self) -> tuple[float, ...] | None:
+        """The factors to draw from; None for any factor between the bounds."""
+        if self.min_scale == self.max_scale:
+            return (self.min_scale,)
+        if not self.scale_step:
+            return None
+        count = math.floor((self.max_scale - self.min_scale) / self.scale_step + 1e-6) + 1
+        return tuple(np.linspace(self.min_scale, self.max_scale, max(2, count)).tolist())
+
+    def draw_scale(self, draws: Draws):
+        """Returns the factor of a sample, Tensor[] float32."""
+        scales = self.scales
+        if scales is None:
+            return draws.uniform("scale", self.min_scale, self.max_scale)
+        number = tf.cast(draws.uniform("scale") * len(scales), tf.int32)
+        return tf.constant(scales, tf.float32)[tf.minimum(number, len(scales) - 1)]
+
+    def draw_flip(self, draws: Draws):
+        """Returns whether to mirror a sample, Tensor[] bool."""
+        return draws.chance("flip", 0.5 if self.flip else 0.0)

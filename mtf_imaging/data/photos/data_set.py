@@ -1,0 +1,193 @@
+"""Photos with label images as a data set to train on."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.photos.augmentation import PhotoAugmentation
+from mtf_imaging.data.photos.crops import bilinear, crop_axis, nearest, pad_to
+from mtf_imaging.data.photos.description import SCALINGS, PhotoDescription
+from mtf_imaging.data.photos.folders import Photo, find_photos, photo_description
+from mtf_imaging.data.photos.label_images import photo_size, read_labeled_photo
+from mtf_imaging.data.records.pipeline import case_of_sample
+from mtf_imaging.errors import ConfigError, DataError, MtfImagingError
+from mtf_imaging.spelling import did_you_mean
+
+_PREFETCH = 2  # batches
+
+
+@dataclass(frozen=True)
+class Photos:
+    """A data set of photos with label images, in a folder as `find_photos` describes.
+
+    `mtf_imaging.training.data_set` describes the interface.
+
+    Attributes:
+      split: the photos to train on: the name of a list of the folder, or None for all photos.
+      held_out_split: the photos that are scored during training: the name of a list, or None for all photos.
+      augmentation: the random scales and flips; None for photos as they are. Crops are random in any case.
+      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet. None for the scaling that
+        `classes.json` names, which is "unit" by default.
+      size: height and width of the crops.
+    """
+
+    split: str | None = "train"
+    held_out_split: str | None = "val"
+    augmentation: PhotoAugmentation | None = None
+    scaling: str | None = None
+    size: tuple[int, int] = (513, 513)
+
+    def __post_init__(self):
+        if self.augmentation is not None and not isinstance(self.augmentation, PhotoAugmentation):
+            raise ConfigError(
+                f"Photos.augmentation is of the class {type(self.augmentation).__name__}, which does not change "
+                "photos. Fix: use a PhotoAugmentation."
+            )
+        if self.scaling is not None and self.scaling not in SCALINGS:
+            raise ConfigError(
+                f"Photos.scaling {self.scaling!r} is not known.{did_you_mean(str(self.scaling), SCALINGS)} "
+                f"Fix: choose one of {', '.join(SCALINGS)}."
+            )
+        object.__setattr__(self, "size", _size(self.size))
+
+    def description(self, data_dir: str | Path) -> PhotoDescription:
+        """Returns the classes of a folder, with the scaling of this data set."""
+        description = photo_description(data_dir)
+        return description if self.scaling is None else dataclasses.replace(description, scaling=self.scaling)
+
+    def photos(self, data_dir: str | Path) -> list[Photo]:
+        """Returns the photos to train on."""
+        return find_photos(data_dir, self.split)
+
+    def held_out_photos(self, data_dir: str | Path) -> list[Photo]:
+        """Returns the photos to score during training."""
+        return find_photos(data_dir, self.held_out_split)
+
+    def sizes(self, data_dir: str | Path) -> tuple[int, int]:
+        """Returns the height and width of the crops."""
+        return self.size
+
+    def batches(
+        self, data_dir: str | Path, *, batch_size: int, sizes: tuple[int, int], seed: int, start_step: int
+    ) -> Iterator[dict]:
+        """Yields shuffled batches of crops without end.
+
+        A photo is scaled by a random factor, padded to the size of a crop at the bottom and on the right, cropped at a
+        random position, and mirrored. Padding is 0 in the image and `ignore_label` in the labels. Only the pixels that
+        the crop needs are scaled; see `crops`.
+
+        Sample s of a run belongs to batch s // batch_size. As for records, it depends only on s and the seed, and each
+        photo occurs once per epoch.
+
+        Args:
+          data_dir: the folder.
+          batch_size: number of crops in a batch.
+          sizes: height and width of the crops.
+          seed: seed of the order and of the augmentation.
+          start_step: number of the first batch.
+
+        Yields:
+          `{"image": Tensor[batch, height, width, 3] float32, "labels": Tensor[batch, height, width] int32, "cases":
+          list of keys}`.
+
+        Raises:
+          DataError: the folder is invalid, `batch_size` is below 1, or `start_step` is below 0. The iterator raises it
+            if a photo or its label image is invalid.
+          ConfigError: `sizes` are not two positive integers.
+        """
+        if batch_size < 1 or start_step < 0:
+            raise DataError(
+                f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
+                "step at least 0. Fix: choose values in this range."
+            )
+        description, photos = self.description(data_dir), self.photos(data_dir)
+        reader = _CropReader(photos, description, _size(sizes))
+        dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
+        dataset = dataset.map(
+            lambda sample: self._load(sample, reader, seed), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
+        return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), reader)
+
+    def _load(self, sample, reader: "_CropReader", seed: int) -> dict:
+        """Returns one sample, without the dimension `batch`."""
+        at = case_of_sample(sample, len(reader.photos), seed)
+        draws = Draws(seed, sample)
+        scale, mirrored = tf.constant(1.0), tf.constant(False)
+        if self.augmentation is not None:
+            scale, mirrored = self.augmentation.draw_scale(draws), self.augmentation.draw_flip(draws)
+        image, labels = reader.crop(sample, at, scale, draws.uniform("crop", shape=(2,)))
+        image, labels = (tf.cond(mirrored, lambda x=x: tf.reverse(x, [1]), lambda x=x: x) for x in (image, labels))
+        return {"image": image, "labels": labels, "files": at, "samples": sample}
+
+
+class _CropReader:
+    """Reads crops of photos in a pipeline.
+
+    Attributes:
+      photos: the photos.
+      errors: {number of the sample: error} of the photos that could not be read.
+    """
+
+    def __init__(self, photos: Sequence[Photo], description: PhotoDescription, size: tuple[int, int]):
+        self.photos = photos
+        self.errors: dict[int, MtfImagingError] = {}
+        self._description, self._size = description, size
+
+    def crop(self, sample, at, scale, places) -> tuple:
+        """Returns the crop of a sample.
+
+        Args:
+          sample: Tensor[] int64, the number of the sample.
+          at: Tensor[] int64, the index of the photo.
+          scale: Tensor[] float32, the factor of the height and width.
+          places: Tensor[2] float32 in 0..1, the position of the crop.
+
+        Returns:
+          The image, Tensor[height, width, 3] float32, and the labels, Tensor[height, width] int32.
+        """
+        types = [tf.uint8, tf.uint8, tf.float32, tf.float32]
+        pixels, labels, rows, columns = tf.numpy_function(self._read, [sample, at, scale, places], types)
+        pixels.set_shape([None, None, 3])
+        labels.set_shape([None, None])
+        rows.set_shape([None])
+        columns.set_shape([None])
+        image = self._description.scale(bilinear(pixels, rows, columns))
+        labels = nearest(labels, rows, columns)
+        padded = pad_to(image, self._size, 0.0), pad_to(labels, self._size, self._description.ignore_label)
+        return padded[0], tf.cast(padded[1], tf.int32)
+
+    def _read(self, sample: int, at: int, scale: float, places: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Returns the region that a crop needs, its labels, and the centers of the crop's rows and columns."""
+        photo = self.photos[at]
+        try:
+            height, width = photo_size(photo.image)
+            rows = crop_axis(height, float(scale), self._size[0], float(places[0]))
+            columns = crop_axis(width, float(scale), self._size[1], float(places[1]))
+            pixels, labels = read_labeled_photo(photo, self._description, (rows.region, columns.region))
+        except MtfImagingError as error:
+            # The consumer raises it. If this function did, TensorFlow would log a traceback and replace the error.
+            self.errors[int(sample)] = error
+            half = np.full(1, 0.5, np.float32)
+            return np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1), np.uint8), half, half
+        return pixels, labels, rows.centers, columns.centers
+
+
+def _batches(dataset: tf.data.Dataset, reader: _CropReader) -> Iterator[dict]:
+    for batch in dataset:
+        for sample in batch.pop("samples").numpy():
+            if int(sample) in reader.errors:
+                raise reader.errors[int(sample)]
+        yield {**batch, "cases": [reader.photos[at].key for at in batch.pop("files").numpy()]}
+
+
+def _size(size) -> tuple[int, int]:
+    """Returns a height and a width as integers."""
+    is_pair = isinstance(size, Sequence) and not isinstance(size, str) and len(size) == 2
+    if not is_pair or any(not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1 for n in size):
+        raise ConfigError(f"Photos.size {size!r}: must be two positive integers. Fix: use, for example, (513, 513).")
+    return int(size[0]), int(size[1])
