@@ -82,7 +82,7 @@ class TrainingData:
         `data_set` applies to LiTS, so the description of LiTS does not contain it.
         """
         if isinstance(self.data_set, Photos):
-            return self.data_set.description(self.data_dir)
+            return self.data_set.description(Path(self.data_dir))
         if not isinstance(self.data_set, Records) or self._is_missing:
             return None
         manifest, window = open_records(self.data_dir), self.data_set.window

@@ -111,8 +111,8 @@ def evaluate(
         check_no_fold(ensemble, fold)
         cases = subject.find_labeled(input_dir, output_dir)
     devices = devices or Devices()
-    agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
-    agreed |= {"scales": scales, "resolution": resolution}
+    agreed: dict[str, Any] = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype}
+    agreed |= {"flips": flips, "scales": scales, "resolution": resolution}
     with devices.joined(layout) as group:
         check_same_cases(group, cases, task, **agreed)
         progress = progress and group.is_first

@@ -21,6 +21,7 @@ from mtf_imaging.evaluation.photos.held_out import MEASURES, HeldOutPhotos
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.network import prediction_multiple
+from mtf_imaging.jobs.subjects.folders import check_same_classes
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.buckets import batch_sizes
@@ -97,14 +98,13 @@ def _scores_training_cases(data: TrainingData) -> bool:
 
 
 def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> HeldOutRecords | HeldOutPhotos:
-    if isinstance(data.data_set, Photos):
-        photos = data.data_set
-        return HeldOutPhotos(
-            photos.held_out_split,
-            scaling=photos.scaling,
-            multiple=prediction_multiple(step.task),
-            progress=progress,
-        )
+    description = data.description
+    if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
+        photos, multiple = data.data_set, prediction_multiple(step.task)
+        evaluation = HeldOutPhotos(photos.held_out_split, scaling=photos.scaling, multiple=multiple, progress=progress)
+        assert isinstance(data.eval_dir, str | Path)  # only records have subsets
+        check_same_classes(data.eval_dir, evaluation.description(data.eval_dir), description)
+        return evaluation
     if not isinstance(data.data_set, Records):
         raise ConfigError(
             f"eval_dir: the data set is of class {type(data.data_set).__name__}, but the default evaluation "

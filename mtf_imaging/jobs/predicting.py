@@ -101,8 +101,8 @@ def predict(
     if planned is None:
         planned = subject.plan_predictions(input, output, overwrite)
     devices = devices or Devices()
-    agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
-    agreed |= {"scales": scales, "resolution": resolution}
+    agreed: dict[str, Any] = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype}
+    agreed |= {"flips": flips, "scales": scales, "resolution": resolution}
     with devices.joined(layout) as group:
         cases = [case for case, _ in planned]
         check_same_cases(group, cases, task, **agreed)

@@ -35,9 +35,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
 
 
-def parse_resolution(
-    resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES
-) -> tuple[int, ...]:
+def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:
     """Returns the voxels along each dimension; those of the largest grid if there are several.
 
     Args:

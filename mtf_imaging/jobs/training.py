@@ -9,6 +9,7 @@ from typing import Any
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.cases.description_fields import as_fields
 from mtf_imaging.data.photos.data_set import Photos
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
@@ -247,15 +248,15 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
 
 
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
-    if isinstance(data.data_set, Photos):
-        fields = data.data_set.description(data.data_dir).to_fields()
+    description = data.description
+    if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
         resolution = format_grid(sizes, data.axes)
-        return run.Facts(resolution, photos=fields, held_out_split=data.data_set.held_out_split)
+        return run.Facts(resolution, photos=description.to_fields(), held_out_split=data.data_set.held_out_split)
     records = data.data_set if isinstance(data.data_set, Records) else None
     sampling = records.sampling(data.data_dir) if records else None
     spacing = format_spacing(sampling.spacing) if sampling else None
     grids = sampling.grids if isinstance(sampling, Samplings) else [sizes]
-    description = data.description
-    has_fields = isinstance(description, Description) and not is_plain_lits(description)
-    fields = as_fields(description) if has_fields else None
+    fields = None
+    if isinstance(description, Description) and not is_plain_lits(description):
+        fields = as_fields(description)
     return run.Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)

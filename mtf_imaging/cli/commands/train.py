@@ -32,7 +32,8 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "eval_dir",
         None,
-        "Folder of held-out records to score during training; train.eval_every is the number of steps between scores.",
+        "Folder of held-out records or photos to score during training; train.eval_every is the number of steps "
+        "between scores. For photos, it can be --data_dir: Photos.split and Photos.held_out_split name the lists.",
         flag_values=values,
     )
     flags.DEFINE_integer(
@@ -123,7 +124,10 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.binds("train.data"):
         return
     from mtf_imaging.data.records.manifest import open_records
+    from mtf_imaging.jobs.subjects.folders import check_no_photos
 
+    fix = "choose a job with photos as its data set (train.data = @Photos())."
+    check_no_photos(values.data_dir, fix, "data")
     open_records(values.data_dir)
     has_own = (
         configuration.binds("train.evaluation") or values.fold is not None

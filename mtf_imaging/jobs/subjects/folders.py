@@ -1,10 +1,14 @@
 """Tells folders of photos from folders of volumes, for messages. Does not import TensorFlow."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtf_imaging.data.cases.dataset_json import FILE
 from mtf_imaging.data.cases.listing import nifti_stem
 from mtf_imaging.errors import DataError
+
+if TYPE_CHECKING:  # imports NumPy
+    from mtf_imaging.data.photos.description import PhotoDescription
 
 
 def holds_volumes(path: str | Path) -> bool:
@@ -40,6 +44,24 @@ def check_no_photos(path: str | Path, fix: str, setting: str) -> None:
     """
     if holds_photos(path):
         raise DataError(f"{path}: holds photos, but volumes are needed here. Fix: {fix}", [setting])
+
+
+def check_same_classes(path: str | Path, own: "PhotoDescription", expected: "PhotoDescription") -> None:
+    """Checks that a folder of photos has the classes of the training.
+
+    Args:
+      path: the folder.
+      own: its description.
+      expected: the description of the training data.
+
+    Raises:
+      DataError: the classes differ.
+    """
+    if own.classes != expected.classes:
+        raise DataError(
+            f"{path}: has the classes {', '.join(own.classes)}, but the network was trained with "
+            f"{', '.join(expected.classes)}. Fix: give data like those of the training."
+        )
 
 
 def check_no_volumes(path: str | Path, setting: str) -> None:

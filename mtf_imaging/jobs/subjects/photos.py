@@ -19,6 +19,7 @@ from mtf_imaging.evaluation.photos.infer import check_scales, most_probable, pre
 from mtf_imaging.evaluation.photos.pictures import comparison, overlay
 from mtf_imaging.evaluation.photos.scores import PhotoScore, score_photo
 from mtf_imaging.evaluation.photos.write import write_photo_scores
+from mtf_imaging.evaluation.report.photo_layers import WorstPhotos
 from mtf_imaging.evaluation.segment.flips import check_flips
 from mtf_imaging.evaluation.segment.predict import check_outside
 from mtf_imaging.files.output_folder import writing_to
@@ -27,7 +28,7 @@ from mtf_imaging.files.run_folder import FACTS, check_no_run
 from mtf_imaging.jobs.network import photo_network, prediction_multiple
 from mtf_imaging.jobs.run import Facts
 from mtf_imaging.jobs.settings import parse_resolution
-from mtf_imaging.jobs.subjects.folders import check_no_volumes
+from mtf_imaging.jobs.subjects.folders import check_no_volumes, check_same_classes
 from mtf_imaging.jobs.subjects.photo_output import (
     PICTURES,
     PREDICTIONS,
@@ -73,7 +74,8 @@ class PhotoImages:
         self._settings, self._held_out_split = settings, facts.held_out_split
         self._description = photo_description_from_fields(facts.photos, str(run / FACTS))
         resolution = facts.resolution if settings.resolution is None else settings.resolution
-        self._crop = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
+        height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
+        self._crop = height, width
         self._multiple = 1
 
     @property
@@ -130,7 +132,7 @@ class PhotoImages:
         progress: bool,
     ) -> list[PhotoScore]:
         output_dir, description = Path(output_dir), self._labels_description(input_dir)
-        scores = []
+        scores, worst = [], WorstPhotos()
         predictions = [output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images]
         pictures = [output_dir / PICTURES / f"{photo.key}.png" for photo in images[:num_pictures]]
         with writing_to(output_dir, *subfolders(output_dir, [*predictions, *pictures])):
@@ -141,7 +143,8 @@ class PhotoImages:
                 if number < num_pictures:
                     write_picture(pictures[number], comparison(pixels, labels, reference, description))
                 scores.append(score_photo(photo.key, labels, reference, description))
-            write_photo_scores(output_dir, scores, layers, description, progress)
+                worst.add(scores[-1], pixels, labels, reference, description)
+            write_photo_scores(output_dir, scores, worst.layers, description, progress)
         return scores
 
     def predict(
@@ -191,19 +194,10 @@ class PhotoImages:
             if (Path(input_dir) / CLASSES_FILE).exists():
                 raise
             return ours  # the folder does not name its classes
-        if own.classes != ours.classes:
-            raise DataError(
-                f"{input_dir}: has the classes {_shown(own.classes)}, but the network was trained with "
-                f"{_shown(ours.classes)}. Fix: give data like those of the training.",
-                ["input_dir", "model_dir"],
-            )
+        check_same_classes(input_dir, own, ours)
         return dataclasses.replace(own, scaling=ours.scaling)
 
 
 def _read(photo: Photo) -> np.ndarray:
     """Returns the pixels of a photo, upright unless it has a label image, which has the orientation of the file."""
     return read_photo(photo.image, upright=photo.labels is None)
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -1,13 +1,15 @@
 """Evaluation and prediction of volumes."""
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.scoring.case import CaseScore
@@ -16,6 +18,7 @@ from mtf_imaging.jobs.folds import held_out_keys
 from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.jobs.run import description_of_run
 from mtf_imaging.jobs.settings import sampling_of_run
+from mtf_imaging.jobs.subjects.folders import check_no_photos
 from mtf_imaging.jobs.subjects.subject import Inference
 
 if TYPE_CHECKING:
@@ -56,15 +59,16 @@ class Volumes:
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
         only = held_out_keys(own.fold, own.splits_file, self._run)
-        return cases_to_evaluate(input_dir, output_dir, only, own.spacing_table, self._description)
+        with _photos_explained(input_dir, "input_dir"):
+            return cases_to_evaluate(input_dir, output_dir, only, own.spacing_table, self._description)
 
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Case, Path]]:
         own = self._settings
-        return plan_predictions(
-            input_path, output_path, overwrite, own.submission, own.spacing_table, self._description
-        )
+        options = overwrite, own.submission, own.spacing_table, self._description
+        with _photos_explained(input_path, "input"):
+            return plan_predictions(input_path, output_path, *options)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
@@ -123,3 +127,14 @@ class Volumes:
             planned=planned,
             description=self._description,
         )
+
+
+@contextlib.contextmanager
+def _photos_explained(path: str | Path, setting: str) -> Iterator[None]:
+    """Explains errors about a path that holds photos; 2-D cases may be files of the same formats."""
+    try:
+        yield
+    except DataError:
+        fix = f"give volumes as {setting}, or the folder of a run on photos as model_dir."
+        check_no_photos(path, fix, setting)
+        raise
