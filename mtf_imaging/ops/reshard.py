@@ -92,16 +92,22 @@ class LayoutChange:
       whole: sizes of the tensor.
       before: sizes of a slice before the operation.
       after: sizes of a slice after it.
+      gathered: names of the dimensions that the operation gathers.
+      scattered: names of the dimensions that it splits again.
     """
 
     name: str
     whole: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    gathered: tuple[str, ...]
+    scattered: tuple[str, ...]
 
     def __str__(self) -> str:
+        verbs = {"gathers": self.gathered, "splits": self.scattered}
+        does = ", ".join(f"{verb} {' and '.join(names)}" for verb, names in verbs.items() if names)
         before, after = (" x ".join(map(str, sizes)) for sizes in (self.before, self.after))
-        return f"{self.name}: slices of {before} become {after}"
+        return f"{self.name} {does}: slices of {before} become {after}"
 
 
 def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
@@ -111,7 +117,11 @@ def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutCha
         if type(op) is Reshard:
             (x,), (y,) = op.inputs, op.outputs
             before, after = (tuple(mesh_impl.slice_shape(tensor.shape)) for tensor in (x, y))
-            changes[op.name] = LayoutChange(op.name, tuple(x.shape.to_integer_list), before, after)
+            names = list(zip(x.shape.dimension_names, y.shape.dimension_names, strict=True))
+            gathered = tuple(old for old, new in names if new == old + _SUFFIX)
+            scattered = tuple(new for old, new in names if old == new + _SUFFIX)
+            whole = tuple(x.shape.to_integer_list)
+            changes[op.name] = LayoutChange(op.name, whole, before, after, gathered, scattered)
     return list(changes.values())
 
 

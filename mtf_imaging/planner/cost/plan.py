@@ -11,6 +11,7 @@ from mtf_imaging.layout import Layout, UnevenSplit, format_shape, parse_shape, u
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
 from mtf_imaging.planner.cost.residence import Peak, peak
@@ -78,6 +79,7 @@ class Plan:
       state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
         device updates its own slice; otherwise only the device that keeps the variable updates it.
       peak: the peak of the temporary tensors on a device.
+      changes: the operations at which the layout changes within the network.
     """
 
     layout: Layout
@@ -91,6 +93,7 @@ class Plan:
     weights_read: int
     state_read: int
     peak: Peak
+    changes: tuple[LayoutChange, ...]
 
     @property
     def grid(self) -> ShardGrid:
@@ -215,6 +218,7 @@ def make_plan(
         sum(_slice_bytes(v, mesh) for v in variables if v.trainable),
         sum(_slice_bytes(v, mesh) for v in variables if not v.trainable and mesh.is_split(v.shape)),
         peak(step.phases, mesh, mesh.grid.stack_size),
+        tuple(layout_changes(step.traced.graph, mesh)),
     )
 
 

@@ -64,6 +64,7 @@ def as_dict(explained: Explained) -> dict:
             name: {**start._asdict(), "takes_too_long": start.takes_too_long}
             for name, start in explained.start_ups.items()
         },
+        "layout_changes": [dataclasses.asdict(change) for change in plan.changes],
         "uneven": {
             "wasted_share": plan.wasted,
             "slices": {f"{split.dim}:{split.slices.whole}": _slices_dict(split) for split in plan.uneven_splits},

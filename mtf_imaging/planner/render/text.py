@@ -56,6 +56,10 @@ def _summary(explained, paint):
     if explained.repeated:
         yield f"no rule uses {' or '.join(explained.repeated)}, so processors repeat the same work there"
     yield from _uneven_lines(explained, paint)
+    if plan.changes:
+        yield ""
+        yield "changes of the layout within the network"
+        yield from (f"  {change}" for change in plan.changes)
     yield ""
     yield "memory per device"
     for name, variant in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):

@@ -1,0 +1,63 @@
+"""The dimensions of a map that are gathered before dilated convolutions, whose halos may be as large as the map."""
+
+import mtf_imaging as mi
+
+
+def gather_small_slices(x, name, least, rates, filters, separable):
+    """Gathers dimensions of a map before dilated convolutions.
+
+    Args:
+      x: Tensor[batch, height, width, channels]
+      name: name of the operation.
+      least: minimum size of a slice in pixels. Dimensions with smaller slices are gathered. None gathers a dimension if
+        this moves fewer values than the halos do (`halos_exceed_map`).
+      rates: dilations of the convolutions, which have 3 taps along each dimension.
+      filters: number of channels of the results of the convolutions.
+      separable: whether the convolutions are depthwise separable.
+
+    Returns:
+      The tensor, in which gathered dimensions have the names of `mi.ops.gather_slices`.
+    """
+    slices, channels = mi.ops.slices_per_dimension(x), x.shape.dims[-1].size
+    small = []
+    for dim in x.shape.dims[-3:-1]:
+        parts = slices[dim.name]
+        if least is None:
+            is_small = halos_exceed_map(dim.size, parts, rates, channels, filters, separable)
+        else:
+            is_small = -(-dim.size // parts) < least
+        if parts > 1 and is_small:
+            small.append(dim.name)
+    return mi.ops.gather_slices(x, small, name)
+
+
+def halos_exceed_map(size, parts, rates, channels, filters, separable=False):
+    """Returns whether the halos of dilated convolutions along a dimension have more values than a gather moves.
+
+    Both numbers are sums over all processors along the dimension, per row of the map, and over the forward and the
+    backward pass:
+
+    - The forward pass moves the `channels` of the map, once for each rate, or once for the gather.
+    - The backward pass moves halos of the gradient of each convolution, which has `filters` channels, or `channels` if
+      the convolution is depthwise. After a gather, it moves only the gradient of the result, which has `filters`
+      channels.
+
+    Args:
+      size: number of pixels of the dimension.
+      parts: number of slices.
+      rates: dilations of the convolutions, which have 3 taps along the dimension.
+      channels: number of channels of the map.
+      filters: number of channels of each result.
+      separable: whether the convolutions are depthwise separable.
+    """
+    halos = sum(_received(size, parts, rate) for rate in rates) * (channels + (channels if separable else filters))
+    return halos > _received(size, parts, size) * (channels + filters)
+
+
+def _received(size, parts, reach):
+    """Returns the number of pixels that lie outside of a slice but within `reach` pixels of it, summed over slices."""
+    largest, received = -(-size // parts), 0
+    for begin in range(0, size, largest):
+        end = min(begin + largest, size)
+        received += min(reach, begin) + min(reach, size - end)
+    return received

@@ -1,0 +1,172 @@
+"""The network DeepLab v3+: a backbone, atrous spatial pyramid pooling, and a decoder."""
+
+import dataclasses
+from typing import Any
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.deeplab import layers
+from mtf_imaging.models.deeplab.gathering import gather_small_slices
+from mtf_imaging.models.deeplab.layers import Layers
+
+_CLASSES = 21  # those of PASCAL VOC
+_RATES, _RATES_STRIDE = (6, 12, 18), 16  # the rates of the paper, and the output stride that they belong to
+
+
+@gin.configurable(module="deeplab")
+@dataclasses.dataclass(frozen=True)
+class DeepLab:
+    """A network that classifies each pixel. It creates its weights when it is called on a tensor of a program.
+
+    - The backbone computes features at decreasing resolutions, the last ones at its output stride.
+    - Atrous spatial pyramid pooling (ASPP) computes five maps of the last features: a 1 x 1 convolution, three 3 x 3
+      convolutions with different dilations, and the mean over the whole map. It concatenates them, and reduces them with
+      a 1 x 1 convolution and a dropout.
+    - The decoder resizes the result to the features at stride 4, concatenates both, and applies 3 x 3 convolutions. A
+      1 x 1 convolution with a bias computes the logits, which are resized to the image.
+
+    Every convolution but the last one is followed by a batch norm over the whole batch and a ReLU. All resizes are
+    linear, and keep the centers of the pixels at the border (`align_corners`). Images may have any size.
+
+    The weights of the backbone have the names that they have without DeepLab.
+
+    Every layer can stay split: a halo may reach past the next slice. The rates of ASPP are large compared with its map,
+    however. A map of 33 x 33 in slices of 17 and 16 pixels has a rate of 18, and each of the three convolutions has a
+    halo of its own. `gather_below` gathers the map instead. All processors along a gathered dimension then compute the
+    same ASPP, which costs arithmetic and memory, and the layout splits its result again, so the decoder stays split.
+
+    Attributes:
+      backbone: an object with a method `features(image, is_training)`, which returns a tuple of
+        Tensors[batch, height, width, channels], the first one at stride 4 and the last one at `backbone.output_stride`,
+        an int.
+      classes: number of classes. None selects the number that the task needs, or 21 without a task.
+      filters: number of filters of each convolution of ASPP.
+      rates: dilations of the 3 x 3 convolutions of ASPP. None selects 6, 12 and 18 for an output stride of 16, and
+        twice as much for an output stride of 8.
+      low_level_filters: number of channels to which the decoder reduces the features at stride 4.
+      decoder_filters: number of filters of the 3 x 3 convolutions of the decoder.
+      decoder_convs: number of 3 x 3 convolutions of the decoder.
+      dropout_rate: fraction of the results of ASPP that training drops.
+      separable: whether the 3 x 3 convolutions of ASPP and of the decoder are depthwise separable. The published
+        networks with an Xception backbone are, those with a ResNet backbone are not.
+      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      norm_epsilon: number that batch norms add to the variance.
+      gather_below: minimum size of a slice of the map of ASPP in pixels. Dimensions with smaller slices are gathered for
+        ASPP. 0 gathers nothing. None chooses for each dimension: it gathers the dimension if this moves fewer values
+        between processors than the halos of all dilated convolutions (`gathering.halos_exceed_map`).
+      multiple: prediction pads images that are larger than the crops of the training to a multiple of this size in
+        pixels, so that images of similar sizes share a program.
+    """
+
+    backbone: Any = None
+    classes: int | None = None
+    filters: int = 256
+    rates: tuple[int, ...] | None = None
+    low_level_filters: int = 48
+    decoder_filters: int = 256
+    decoder_convs: int = 2
+    dropout_rate: float = 0.1
+    separable: bool = False
+    norm_momentum: float = 0.9997
+    norm_epsilon: float = 1e-5
+    gather_below: int | None = None
+    multiple: int = 64
+
+    def __post_init__(self):
+        _check_backbone(self.backbone)
+        counts = ["filters", "low_level_filters", "decoder_filters", "decoder_convs", "multiple"]
+        for name in counts + ["classes"] * (self.classes is not None):
+            if not _is_count(getattr(self, name)):
+                raise mi.ConfigError(f"DeepLab.{name} = {getattr(self, name)!r}: it must be an int of at least 1.")
+        if self.rates is not None and not (isinstance(self.rates, list | tuple) and all(map(_is_count, self.rates))):
+            raise mi.ConfigError(
+                f"DeepLab.rates = {self.rates!r}: it must be a tuple with the dilation of each 3 x 3 convolution of ASPP, "
+                "at least 1. Fix: use a tuple such as (6, 12, 18), or None for the rates of the paper."
+            )
+        if not 0 <= self.dropout_rate < 1:
+            raise mi.ConfigError(
+                f"DeepLab.dropout_rate = {self.dropout_rate!r}: it must be at least 0 (no dropout) and below 1."
+            )
+        if not 0 <= self.norm_momentum < 1:
+            raise mi.ConfigError(f"DeepLab.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
+        if not self.norm_epsilon > 0:
+            raise mi.ConfigError(f"DeepLab.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
+        if not (self.gather_below in (0, None) or _is_count(self.gather_below)):
+            raise mi.ConfigError(
+                f"DeepLab.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
+                "Fix: use 0 to gather nothing, or None to choose by the size of the halos."
+            )
+
+    def __call__(self, image, is_training):
+        """Computes the logits of all classes.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+          is_training: whether norms use the statistics of the batch and update their moving statistics, and whether the
+            dropout drops.
+
+        Returns:
+          logits Tensor[batch, height, width, classes], float32 or larger.
+        """
+        low_level, *_, deep = self.backbone.features(image, is_training)
+        block = Layers(is_training, self.separable, self.norm_momentum, self.norm_epsilon)
+        with tf.compat.v1.variable_scope("deeplab"):
+            low_level = layers.split_like(low_level, image, "low_level_scatter")
+            deep = layers.split_like(self._aspp(block, deep, is_training), image, "aspp_scatter")
+            x = self._decoder(block, low_level, deep)
+            return layers.resize(layers.classify(x, "classes", self.classes or _CLASSES), image, "logits_resize")
+
+    def with_classes(self, classes):
+        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
+        return dataclasses.replace(self, classes=classes) if self.classes is None else self
+
+    @property
+    def atrous_rates(self):
+        """The dilations of the 3 x 3 convolutions of ASPP."""
+        if self.rates is not None:
+            return tuple(self.rates)
+        return tuple(max(1, rate * _RATES_STRIDE // self.backbone.output_stride) for rate in _RATES)
+
+    def _aspp(self, block, x, is_training):
+        rates = self.atrous_rates
+        x = gather_small_slices(x, "aspp_gather", self.gather_below, rates, self.filters, self.separable)
+        with tf.compat.v1.variable_scope("aspp"):
+            maps = [
+                block.mean_over_map(x, "aspp_mean", self.filters),
+                block.pointwise(x, "aspp0", self.filters),
+                *(block.spatial(x, f"aspp{i}", self.filters, rate) for i, rate in enumerate(rates, 1)),
+            ]
+            x = block.pointwise(layers.concat_channels(maps), "aspp_join", self.filters)
+        if is_training and self.dropout_rate:
+            x = mi.ops.dropout(x, self.dropout_rate, name="deeplab/aspp/dropout")
+        return x
+
+    def _decoder(self, block, low_level, deep):
+        with tf.compat.v1.variable_scope("decoder"):
+            reduced = block.pointwise(low_level, "low_level", self.low_level_filters)
+            x = layers.concat_channels([layers.resize(deep, low_level, "aspp_resize"), reduced])
+            for i in range(self.decoder_convs):
+                x = block.spatial(x, f"decoder{i}", self.decoder_filters)
+        return x
+
+
+def _check_backbone(backbone):
+    if backbone is None:
+        raise mi.ConfigError("DeepLab.backbone is not set. Fix: use a backbone such as resnet.ResNetBackbone.")
+    name = type(backbone).__name__
+    if not callable(getattr(backbone, "features", None)) or not hasattr(backbone, "output_stride"):
+        raise mi.ConfigError(
+            f"DeepLab.backbone is of class {name}, which has no method features(image, is_training) or no output_stride. "
+            "Fix: use a backbone such as resnet.ResNetBackbone."
+        )
+    if not _is_count(backbone.output_stride):
+        raise mi.ConfigError(
+            f"DeepLab.backbone: {name}.output_stride = {backbone.output_stride!r}: DeepLab needs a backbone with a fixed "
+            f"output stride. Fix: use {name}.output_stride = 16, or 8 for finer features."
+        )
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

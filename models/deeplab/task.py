@@ -1,0 +1,160 @@
+"""Semantic segmentation of photos: the inputs, the loss, and the measures that training reports."""
+
+import copy
+from collections.abc import Callable
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+
+
+@gin.configurable(module="deeplab")
+class SemanticSegmentation:
+    """Semantic segmentation with the mean cross entropy of the pixels as the loss.
+
+    Pixels with the ignore label contribute neither to the loss nor to the measures.
+
+    `classes` and `ignore_label` make the task usable without a data set. `task.for_data(description)` replaces both by
+    those of a data set.
+
+    Attributes:
+      network: a function (image, is_training) -> logits Tensor[batch, height, width, classes]. If it has a method
+        `with_classes(number)`, the task calls this method to get a network with the number of classes that it needs.
+      classes: number of classes, with the background.
+      ignore_label: the label of pixels that do not count. It is not a class.
+      channels: number of channels of an image.
+    """
+
+    def __init__(self, network: Callable | None = None, classes=21, ignore_label=255, channels=3):
+        if network is None:
+            raise mi.ConfigError("SemanticSegmentation.network is not set. Fix: use a network such as deeplab.DeepLab.")
+        for name, value, least in (("classes", classes, 2), ("channels", channels, 1)):
+            if not _is_int(value) or value < least:
+                raise mi.ConfigError(
+                    f"SemanticSegmentation.{name} = {value!r}: it must be an int of at least {least}."
+                )
+        if not _is_int(ignore_label) or 0 <= ignore_label < classes:
+            raise mi.ConfigError(
+                f"SemanticSegmentation.ignore_label = {ignore_label!r}: it must be an int that is not a class, but the "
+                f"classes are 0 to {classes - 1}. Fix: use 255, or {classes} or more."
+            )
+        self.network = network
+        self.classes, self.ignore_label, self.channels = classes, ignore_label, channels
+
+    def for_data(self, description):
+        """Returns this task for a data set.
+
+        Args:
+          description: the classes of a data set of photos, with the attributes `classes`, a name for each class, and
+            `ignore_label`.
+
+        Returns:
+          A task with the classes of the data set.
+
+        Raises:
+          ConfigError: the description is not that of photos, or the network has another number of classes.
+        """
+        names = getattr(description, "classes", None)
+        if names is None:
+            raise mi.ConfigError(
+                f"SemanticSegmentation needs a data set of photos, whose description lists classes, but the data set has "
+                f"a {type(description).__name__}. Fix: use a data set of photos, or a task for volumes, such as "
+                "unet3d.Segmentation."
+            )
+        task = copy.copy(self)
+        task.classes, task.ignore_label = len(names), description.ignore_label
+        task._network()
+        return task
+
+    @property
+    def multiple(self):
+        """Prediction pads images that are larger than the crops of the training to a multiple of this size in pixels.
+
+        It is that of the network; 1 pads nothing.
+        """
+        return getattr(self.network, "multiple", 1)
+
+    def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
+        """Returns the inputs of a program, by name.
+
+        Args:
+          batch_size: number of images in a batch.
+          sizes: height and width of an image in pixels.
+          dtype: dtype of images and activations.
+          labels: whether to include the labels, which training needs and prediction does not.
+
+        Returns:
+          A dict {name: (shape, dtype)}.
+
+        Raises:
+          ConfigError: the network has another number of classes.
+          ShapeError: there are not 2 sizes.
+        """
+        if len(sizes) != 2:
+            raise mi.ShapeError(
+                f"SemanticSegmentation: an image must have 2 sizes, height and width, not {len(sizes)}: {tuple(sizes)}. "
+                "Fix: use a data set of photos."
+            )
+        self._network()
+        height, width = sizes
+        pixels = f"batch:{batch_size},height:{height},width:{width}"
+        inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
+        return {**inputs, "labels": (pixels, tf.int32)} if labels else inputs
+
+    def loss(self, image, labels):
+        """Computes the loss to minimize, and the pixel accuracy.
+
+        Both are means over all pixels of the batch that count, and 0 if there are none.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+          labels: int32 Tensor[batch, height, width], the class of each pixel or the ignore label.
+
+        Returns:
+          The loss, Tensor[], and a dict with "pixel_accuracy", Tensor[]: the fraction of the pixels that are classified
+          correctly. Both are float32 or larger.
+        """
+        logits = self._logits(image, is_training=True)
+        dim = logits.shape.dims[-1]
+        counted = mi.mtf.cast(mi.mtf.not_equal(labels, self.ignore_label), logits.dtype)
+        # The ignore label is not a class, and its pixels must not have a loss that is not finite.
+        classes = mi.mtf.cast(mi.mtf.cast(labels, counted.dtype) * counted, labels.dtype)
+        loss = mi.ops.weighted_cross_entropy(logits, classes, dim, mask=counted)
+        correct = mi.mtf.cast(mi.mtf.equal(mi.mtf.argmax(logits, dim), classes), logits.dtype)
+        return loss, {"pixel_accuracy": mi.ops.masked_mean(correct, counted)}
+
+    def predict(self, image):
+        """Predicts the classes of all pixels.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+
+        Returns:
+          probabilities Tensor[batch, height, width, classes], float32 or larger.
+        """
+        logits = self._logits(image, is_training=False)
+        return mi.ops.softmax(logits, logits.shape.dims[-1])
+
+    def _logits(self, image, is_training):
+        logits = self._network()(image, is_training=is_training)
+        self._check_classes(logits.shape.dims[-1].size)
+        return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
+
+    def _network(self):
+        """Returns the network, with the number of classes of this task if the network leaves it open."""
+        with_classes = getattr(self.network, "with_classes", None)
+        network = with_classes(self.classes) if with_classes else self.network
+        self._check_classes(getattr(network, "classes", self.classes))
+        return network
+
+    def _check_classes(self, classes):
+        if classes != self.classes:
+            raise mi.ConfigError(
+                f"SemanticSegmentation.network: the network has {classes} classes, but this task needs {self.classes}. "
+                f"Fix: use a network with {self.classes} classes, or leave DeepLab.classes out."
+            )
+
+
+def _is_int(value):
+    return isinstance(value, int) and not isinstance(value, bool)
