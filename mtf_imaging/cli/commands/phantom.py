@@ -1,29 +1,33 @@
-"""`mtf-imaging phantom`: writes synthetic cases in the formats of LiTS, nnU-Net and the Decathlon."""
+"""`mtf-imaging phantom`: writes synthetic cases in the formats of LiTS, nnU-Net and the Decathlon, and photos."""
 
 from absl import flags
 
-from mtf_imaging.cli.runtime.next_step import after_phantom
+from mtf_imaging.cli.runtime.next_step import after_phantom, after_scenes
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import check_no_run
 
-SUMMARY = "writes synthetic CTs or MR images, to try everything without patient data."
+SUMMARY = "writes synthetic CTs, MR images or photos, to try everything without patient data."
 EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
 REQUIRED = ("output_dir",)
 
+_SCENES = "scenes"
+
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("output_dir", None, "Folder for the cases.", flag_values=values)
-    flags.DEFINE_integer("num_cases", 12, "Number of cases to write.", flag_values=values)
+    flags.DEFINE_string("output_dir", None, "Folder for the cases or photos.", flag_values=values)
+    flags.DEFINE_integer("num_cases", 12, "Number of cases or photos to write.", flag_values=values)
     flags.DEFINE_integer(
         "seed", 0, "Seed of the random numbers; the same seed writes the same bytes.", lower_bound=0, flag_values=values
     )
     flags.DEFINE_enum(
         "kind",
         "large_lesions",
-        ["large_lesions", "small_lesions", "brain"],
+        ["large_lesions", "small_lesions", "brain", _SCENES],
         "large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels. "
         "small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. "
         "brain: a tumor with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about "
-        "108 x 122 x 99 voxels.",
+        "108 x 122 x 99 voxels. scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the "
+        "folders of PASCAL VOC; every fourth is in val.txt.",
         flag_values=values,
     )
     flags.DEFINE_enum(
@@ -32,14 +36,31 @@ def define_flags(values: flags.FlagValues) -> None:
         ["lits", "nnunet", "decathlon"],
         "lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for each "
         "channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels in "
-        "one file.",
+        "one file. Not for scenes.",
         flag_values=values,
     )
 
 
 def run(values: flags.FlagValues) -> str | None:
     check_no_run(values.output_dir)
+    if values.kind == _SCENES:
+        return _write_scenes(values)
     from mtf_imaging.data.phantom.phantom import write_phantom
 
     write_phantom(values.output_dir, values.num_cases, values.seed, kind=values.kind, file_format=values.format)
     return after_phantom(values)
+
+
+def _write_scenes(values: flags.FlagValues) -> str:
+    if values.format is not None:
+        raise ConfigError(
+            f"--format={values.format}: --kind={_SCENES} always writes the folders of PASCAL VOC. "
+            "Fix: leave out --format."
+        )
+    if values.num_cases < 1:
+        raise ConfigError(f"--num_cases={values.num_cases}: at least 1 photo is needed. Fix: set it to 1 or more.")
+    from mtf_imaging.data.photos.scenes import write_scenes
+
+    train, held_out = write_scenes(values.output_dir, values.num_cases, values.seed)
+    print(f"{values.output_dir}: {len(train)} photos in train.txt and {len(held_out)} in val.txt")
+    return after_scenes(values)

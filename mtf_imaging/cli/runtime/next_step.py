@@ -27,6 +27,7 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study r
 
 _DEMO_JOB = "unet3d_demo"
 _JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the data
+_JOB_OF_SCENES = "deeplab_scenes"
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
@@ -65,6 +66,12 @@ def after_phantom(values: flags.FlagValues) -> str | None:
         return None
     records = _free(_beside(values.output_dir, "records"))
     return _line("convert", input_dir=values.output_dir, output_dir=records, resolution=_DEMO_RESOLUTION)
+
+
+def after_scenes(values: flags.FlagValues) -> str:
+    """Suggests training on the photos."""
+    model_dir = _free(_beside(values.output_dir, "run"))
+    return _line("train", data_dir=values.output_dir, model_dir=model_dir, gin_file=_JOB_OF_SCENES)
 
 
 def after_convert(values: flags.FlagValues) -> str | None:

@@ -1,7 +1,7 @@
 """Writes scenes: synthetic photos of textured shapes that overlap, with label images, in the form of PASCAL VOC.
 
-The class of a shape is its outline and its texture. Colors, sizes, positions and lighting are random, so a color does not
-tell the class.
+The class of a shape is its outline and its texture. Colors, sizes, positions and lighting are random, so a color does
+not tell the class.
 """
 
 import io
@@ -96,7 +96,7 @@ def make_scene(seed: int, number: int, size: tuple[int, int] = DEFAULT_SIZE) -> 
     for _ in range(rng.integers(*_NUM_SHAPES)):
         label = int(rng.integers(1, len(SCENES.classes)))
         radius = rng.uniform(*_RADIUS) * min(height, width)
-        center = rng.uniform(0.5 * radius, (height, width) - 0.5 * radius)
+        center = rng.uniform(0.5 * radius, np.array((height, width)) - 0.5 * radius)
         rows, columns = _turned_grid(height, width, center, rng.uniform(0, 2 * np.pi))
         outline, texture = _SHAPES[label]
         inside = outline(rows / radius, columns / radius)
@@ -174,7 +174,7 @@ def _colored(rng: np.random.Generator, pattern: np.ndarray) -> np.ndarray:
 def _background(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     """Returns smooth blotches in two random colors, `[height, width, 3]`."""
     blotches = ndimage.gaussian_filter(rng.standard_normal((height, width)), rng.uniform(4, 7), mode="wrap")
-    return _colored(rng, 0.5 * blotches / blotches.std())
+    return _colored(rng, 0.4 * blotches / blotches.std())
 
 
 def _lighting(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
@@ -190,8 +190,8 @@ def _with_boundaries(labels: np.ndarray) -> np.ndarray:
 
 
 def _classes_json() -> str:
-    colors = {name: list(color) for name, color in zip(SCENES.classes, SCENES.colors)}
-    return json.dumps({"classes": colors, "ignore_label": SCENES.ignore_label}, indent=1) + "\n"
+    lines = [f"  {json.dumps(name)}: {list(color)}" for name, color in zip(SCENES.classes, SCENES.colors)]
+    return '{\n "classes": {\n' + ",\n".join(lines) + f'\n }},\n "ignore_label": {SCENES.ignore_label}\n}}\n'
 
 
 def _check_other_files(folder: Path, keys: list[str]) -> None:

@@ -83,6 +83,10 @@ def _class_style(description: PhotoDescription) -> str:
 
 
 def _shown_text(count: int, shown: int) -> str:
+    """Returns the sentence on photos without pictures, or "" if there are none."""
     if shown >= count:
         return ""
-    return f"Pictures are stored for {counted(shown, 'photo')} with the lowest mean IoU. "
+    if not shown:
+        return "No pictures are stored. "
+    which = "Only the photo" if shown == 1 else f"Only the {shown} photos"
+    return f"{which} with the lowest mean IoU {'has' if shown == 1 else 'have'} pictures. "

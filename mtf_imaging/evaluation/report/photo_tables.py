@@ -53,7 +53,7 @@ def class_table(metrics: dict, description: PhotoDescription) -> Markup:
         title = join(swatch(description, label), name)
         cells = (metric_cell(values[key], f"classes.{name}.{key}", why) for key in names)
         rows.append(tag("tr", tag("th", title, scope="row"), *cells))
-    return titled_table("Scores by class", ("class", *heads), rows)
+    return titled_table("All photos combined", ("class", *heads), rows)
 
 
 def swatch(description: PhotoDescription, label: int) -> Markup:
