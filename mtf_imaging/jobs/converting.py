@@ -50,9 +50,7 @@ def convert(
       ConfigError: another process is writing to the output folder, or `grids` or `multiple` is invalid.
     """
     check_no_run(output_dir)
-    check_no_photos(
-        input_dir, "photos need no conversion: train reads them directly, with the data set Photos.", "input_dir"
-    )
+    check_no_photos(input_dir, "photos need no conversion: train reads them directly, with the data set Photos.")
     return convert_cases(
         input_dir,
         output_dir,

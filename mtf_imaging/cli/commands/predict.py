@@ -3,7 +3,7 @@
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.runtime.next_step import after_predict
+from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_photos
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
@@ -47,7 +47,8 @@ def run(values: flags.FlagValues) -> str | None:
     settings = Inference(
         resolution=values.resolution, spacing=values.spacing, submission=values.submission, spacing_table=known
     )
-    planned = open_subject(saved, settings).plan_predictions(values.input, values.output, values.overwrite)
+    subject = open_subject(saved, settings)
+    planned = subject.plan_predictions(values.input, values.output, values.overwrite)
     import_tensorflow()
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.predicting import predict
@@ -66,4 +67,6 @@ def run(values: flags.FlagValues) -> str | None:
         spacing_table=known,
         planned=planned,
     )
+    if subject.has_photos:
+        return after_predict_photos(values, planned[0][0])
     return after_predict(values, planned)

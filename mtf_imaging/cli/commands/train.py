@@ -112,7 +112,8 @@ def run(values: flags.FlagValues) -> str:
     if values.dry_run:
         return after_dry_run(values)
     data = arguments["data"]
-    return after_train(values, data.fold, is_records=data.is_records and data.evaluation is None)
+    has_default = data.evaluation is None
+    return after_train(values, data.fold, data.is_records and has_default, data.is_photos and has_default)
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:

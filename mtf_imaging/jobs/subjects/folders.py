@@ -31,19 +31,19 @@ def holds_photos(path: str | Path) -> bool:
         return False
 
 
-def check_no_photos(path: str | Path, fix: str, setting: str) -> None:
+def check_no_photos(path: str | Path, fix: str, *settings: str) -> None:
     """Checks that a path does not hold photos where volumes are needed.
 
     Args:
       path: a file or folder. It may be missing, which other functions report.
       fix: what to do instead, a sentence without "Fix:".
-      setting: the name of the keyword argument.
+      *settings: names of the keyword arguments in the fix.
 
     Raises:
       DataError: it holds photos.
     """
     if holds_photos(path):
-        raise DataError(f"{path}: holds photos, but volumes are needed here. Fix: {fix}", [setting])
+        raise DataError(f"{path}: holds photos, but volumes are needed here. Fix: {fix}", settings)
 
 
 def check_same_classes(path: str | Path, own: "PhotoDescription", expected: "PhotoDescription") -> None:

@@ -67,6 +67,8 @@ class PhotoImages:
       DataError: the facts of the run are damaged.
     """
 
+    has_photos = True
+
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         settings.check_idle(_IDLE)
         self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)

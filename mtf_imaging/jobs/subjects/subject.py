@@ -78,7 +78,12 @@ class Subject(Protocol):
     """The images of one kind, with the settings of one run.
 
     An image is an object with a `key`: a `Case` of volumes, or a `Photo`.
+
+    Attributes:
+      has_photos: whether the images are photos.
     """
+
+    has_photos: bool
 
     @property
     def description(self) -> Any:

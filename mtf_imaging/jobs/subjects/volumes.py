@@ -43,6 +43,8 @@ class Volumes:
       DataError: the file of facts of the run is damaged.
     """
 
+    has_photos = False
+
     def __init__(self, run: Path, settings: Inference) -> None:
         settings.check_idle(_IDLE)
         self._run, self._settings = run, settings
