@@ -24,9 +24,7 @@ from mtf_imaging.evaluation.photos.scores import (
 )
 
 IGNORE = 255
-FOUR = PhotoDescription(
-    ("background", "tree", "road", "sky"), ((0, 0, 0), (0, 128, 0), (128, 64, 128), (70, 130, 180))
-)
+FOUR = PhotoDescription(("background", "tree", "road", "sky"), ((0, 0, 0), (0, 128, 0), (128, 64, 128), (70, 130, 180)))
 
 
 def random_pair(seed, num_classes, size=(9, 7)):
@@ -92,7 +90,7 @@ def test_a_photo_without_counted_pixels_has_no_values():
 
 
 def test_wrong_sizes_and_labels_are_refused():
-    with pytest.raises(ShapeError, match=r"the prediction has 2 x 3 pixels and the reference 3 x 2\. Fix: score"):
+    with pytest.raises(ShapeError, match=r"the prediction has 2 x 3 pixels, and the reference has 3 x 2\. Fix: score"):
         confusion(np.zeros((2, 3), np.uint8), np.zeros((3, 2), np.uint8), 4)
     with pytest.raises(DataError, match=r"the prediction has the label 4; the classes are 0 to 3\. Fix"):
         confusion(np.full((2, 2), 4, np.uint8), np.zeros((2, 2), np.uint8), 4)

@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
-from scipy import ndimage
+from scipy import spatial
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 
 TOLERANCE = 0.0075  # share of the image diagonal, as in the paper
 _ROUNDING = 1e-9  # bound on the rounding error of a distance in pixels
+_LOWER, _UPPER = slice(None, -1), slice(1, None)  # all pixels of an axis that have a next one, and those next ones
 
 
 def boundary_f(
@@ -37,11 +37,19 @@ def boundary_f(
       A value for each class; None if the reference does not have the class.
     """
     counted = reference != ignore_label
-    pixels = tolerance * math.hypot(*reference.shape) + _ROUNDING
-    present = np.unique(reference[counted])
+    pixels = tolerance * math.hypot(*reference.shape)
+    # Ignored pixels get a label that no class has.
+    images = [np.where(counted, labels, num_classes).astype(np.int64) for labels in (prediction, reference)]
+    first, second = (_boundary_points(labels, num_classes) for labels in images)
+    areas = [np.bincount(labels.ravel(), minlength=num_classes + 1) for labels in images]
     values: list[float | None] = [None] * num_classes
-    for label in present.tolist():
-        values[label] = _f((prediction == label) & counted, (reference == label) & counted, pixels)
+    for label in range(num_classes):
+        if not areas[1][label]:
+            continue
+        if len(first[label]) and len(second[label]):
+            values[label] = _f(first[label], second[label], pixels)
+        else:  # a class without a boundary is missing or fills the photo
+            values[label] = float(areas[0][label] == areas[1][label] == reference.size)
     return values
 
 
@@ -60,22 +68,26 @@ def check_boundary_tolerance(tolerance: float) -> float:
     return tolerance
 
 
-def class_boundary(mask: np.ndarray) -> np.ndarray:
-    """Returns the pixels of a mask with a neighbor outside the mask but inside the photo, bool `[height, width]`."""
-    return mask & ~ndimage.binary_erosion(mask, border_value=1)
+def _boundary_points(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
+    """Returns the boundary pixels of each class, `[points, 2]`: those whose label differs from that of a neighbor."""
+    is_boundary = np.zeros(labels.shape, bool)
+    for axis in range(2):
+        lower, upper = (tuple(part if a == axis else slice(None) for a in range(2)) for part in (_LOWER, _UPPER))
+        differs = labels[lower] != labels[upper]
+        is_boundary[lower] |= differs
+        is_boundary[upper] |= differs
+    points = np.argwhere(is_boundary)
+    of_points = labels[is_boundary]
+    return [points[of_points == label] for label in range(num_classes)]
 
 
 def _f(prediction: np.ndarray, reference: np.ndarray, pixels: float) -> float:
-    """Returns the boundary F of two masks; a mask without a boundary is empty or fills the photo."""
-    first, second = class_boundary(prediction), class_boundary(reference)
-    if not first.any() or not second.any():
-        return float(np.array_equal(prediction, reference))
-    box = around(bounding_box(first), bounding_box(second))
-    first, second = first[box], second[box]
-    precision, recall = _share_near(first, second, pixels), _share_near(second, first, pixels)
+    """Returns the boundary F of two boundaries `[points, 2]`."""
+    precision, recall = _share_near(prediction, reference, pixels), _share_near(reference, prediction, pixels)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def _share_near(points: np.ndarray, others: np.ndarray, pixels: float) -> float:
     """Returns the share of the points whose distance to the nearest other point is at most a number of pixels."""
-    return float((ndimage.distance_transform_edt(~others)[points] <= pixels).mean())
+    distances, _ = spatial.cKDTree(others).query(points, distance_upper_bound=pixels + 1)  # inf beyond this bound
+    return float((distances <= pixels + _ROUNDING).mean())

@@ -100,8 +100,8 @@ def confusion(prediction: np.ndarray, reference: np.ndarray, num_classes: int, i
     """
     if prediction.shape != reference.shape:
         raise ShapeError(
-            f"the prediction has {_size_text(prediction.shape)} pixels and the reference {_size_text(reference.shape)}. "
-            "Fix: score predictions at the size of their references."
+            f"the prediction has {_size_text(prediction.shape)} pixels, and the reference has "
+            f"{_size_text(reference.shape)}. Fix: score predictions at the size of their references."
         )
     counted = reference != ignore_label
     pair = {"prediction": prediction[counted], "reference": reference[counted]}

@@ -26,7 +26,7 @@ MEASURES = ("mean_iou", "pixel_accuracy")
 class HeldOutPhotos:
     """Mean IoU and pixel accuracy over the photos of a split, for `mtf_imaging.training.evaluation`.
 
-    Each photo is predicted as a whole, at its own size. The pixels of all photos are counted together, as in `evaluate`.
+    Each photo is predicted as a whole, at its own size. The pixels of all photos count together, as in `evaluate`.
 
     Attributes:
       split: the list of photos to score; None scores all photos with labels.
@@ -84,9 +84,7 @@ class HeldOutPhotos:
 
         return score
 
-    def loss_batches(
-        self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None
-    ) -> Iterator[dict]:
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None) -> Iterator[dict]:
         """Returns an iterator over all photos in batches, in their order; the first photos fill up the last batch.
 
         Each photo is cut to its central crop, or padded at its bottom and right.
@@ -122,8 +120,8 @@ class HeldOutPhotos:
         crop = self.crop or sizes
         if crop is None or len(crop) != 2:
             raise ConfigError(
-                f"crop = {self.crop!r}, and the training images have the sizes {sizes!r}; held-out photos need a height "
-                "and a width. Fix: set crop to the size of the crops in training, such as (513, 513).",
+                f"crop = {self.crop!r}, and the training images have the sizes {sizes!r}; held-out photos need a "
+                "height and a width. Fix: set crop to the size of the crops in training, such as (513, 513).",
                 settings=["crop"],
             )
         return crop[0], crop[1]

@@ -78,7 +78,7 @@ def score_photo(
 
 def worst_first(scores: Sequence[PhotoScore]) -> list[int]:
     """Returns the photo numbers in ascending order of the mean IoU; photos without scored pixels come last."""
-    return sorted(range(len(scores)), key=lambda n: (math.inf if scores[n].mean_iou is None else scores[n].mean_iou))
+    return sorted(range(len(scores)), key=lambda n: math.inf if scores[n].mean_iou is None else scores[n].mean_iou)
 
 
 def total_confusion(scores: Sequence[PhotoScore]) -> Confusion:
@@ -184,8 +184,7 @@ def _class_fields(
     )
     rows = zip(*columns, strict=True)
     return {
-        name: dict(zip(CLASS_MEASURES, row, strict=True))
-        for name, row in zip(description.classes, rows, strict=True)
+        name: dict(zip(CLASS_MEASURES, row, strict=True)) for name, row in zip(description.classes, rows, strict=True)
     }
 
 

@@ -97,7 +97,7 @@ class WorstPhotos:
         reference: np.ndarray,
         description: PhotoDescription,
     ) -> None:
-        """Makes the pictures of a photo if it is among the worst so far, and drops those of the best one beyond the limit.
+        """Makes the pictures of a photo if it is among the worst so far; the best photo beyond the limit loses its own.
 
         Args:
           score: the scores of the photo.
@@ -121,5 +121,5 @@ def _png(mask: np.ndarray, color: tuple[int, int, int]) -> bytes:
     picture = Image.fromarray(mask.astype(np.uint8))
     picture.putpalette([0, 0, 0, *color])
     data = io.BytesIO()
-    picture.save(data, "PNG", bits=1, transparency=0, optimize=True)
+    picture.save(data, "PNG", bits=1, transparency=0)
     return data.getvalue()

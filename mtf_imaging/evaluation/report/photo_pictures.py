@@ -40,7 +40,7 @@ def class_ious(score: PhotoScore, description: PhotoDescription) -> str:
 
 
 def _views(key: str, layers: PhotoLayers) -> Markup:
-    """Returns the three pictures, which share the photo through a CSS variable."""
+    """Returns the three pictures, which inherit the photo as their background, so that the page stores it once."""
     wrong = (("wrong", layers.wrong), ("ignored", layers.ignored))
     parts = {
         who: [(f"{who} class{label}", png) for (owner, label), png in layers.layers.items() if owner == who]
@@ -48,7 +48,7 @@ def _views(key: str, layers: PhotoLayers) -> Markup:
     }
     parts["difference"] = [(f"difference {name}", png) for name, png in wrong if png]
     figures = (_figure(f"photo {key}: {caption}", who, layers, parts[who]) for who, caption in _CAPTIONS.items())
-    photo = f"--photo:url({_data('jpeg', layers.photo)})"
+    photo = f"background-image:url({_data('jpeg', layers.photo)})"
     return tag("div", *figures, class_="views", style=photo)
 
 
@@ -58,9 +58,14 @@ def _figure(label: str, who: str, layers: PhotoLayers, pngs: Iterable[tuple[str,
         tag("img", src=_data("png", png), alt="", class_=f"layer {classes}", loading="lazy", decoding="async")
         for classes, png in pngs
     )
-    photo = tag("div", class_="photo gray" if who == "difference" else "photo")
+    photo = tag("div", class_="photo colorless" if who == "difference" else "photo")
     frame = tag(
-        "div", join(photo, *pictures), class_="frame", role="img", aria_label=label, style=f"aspect-ratio:{width}/{height}"
+        "div",
+        join(photo, *pictures),
+        class_="frame",
+        role="img",
+        aria_label=label,
+        style=f"aspect-ratio:{width}/{height}",
     )
     return tag("figure", frame, tag("figcaption", tag("b", _CAPTIONS[who])), data_layer=who)
 

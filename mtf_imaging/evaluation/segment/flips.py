@@ -9,9 +9,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
 
 
-def check_flips(
-    flips: Sequence[str], where: str = "flips", axis_names: Sequence[str] = AXIS_NAMES
-) -> tuple[str, ...]:
+def check_flips(flips: Sequence[str], where: str = "flips", axis_names: Sequence[str] = AXIS_NAMES) -> tuple[str, ...]:
     """Checks the axes of `flips` and returns them as a tuple.
 
     Args:
