@@ -60,6 +60,7 @@ class LiverTumorSegmentation(SegmentationTask):
         Raises:
           ConfigError: the data set does not have one channel and the labels of LiTS.
         """
+        self.check_channels(description)
         if _training_targets(description) != _training_targets(mi.data.LITS):
             raise mi.ConfigError(
                 f"{type(self).__name__}: this task trains on one channel with the {_labels(mi.data.LITS)}, but the "

@@ -68,12 +68,22 @@ class SegmentationTask:
           A task with the inputs, outputs and measures of the data set.
 
         Raises:
-          ConfigError: `class_weights` or `dice` do not fit the data set.
+          ConfigError: `class_weights` or `dice` do not fit the data set, or it has no volumes.
         """
+        self.check_channels(description)
         task = copy.copy(self)
         task.description = description
         task.check_description()
         return task
+
+    def check_channels(self, description):
+        """Raises ConfigError if a description has no channels, as that of photos."""
+        if not hasattr(description, "channels"):
+            raise mi.ConfigError(
+                f"{type(self).__name__}: this task trains on volumes, but the data set has a "
+                f"{type(description).__name__}. Fix: use a task for photos, such as deeplab.SemanticSegmentation, or "
+                "records of volumes."
+            )
 
     def check_description(self):
         """Raises ConfigError if `class_weights` or `dice` do not fit the description."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.records.manifest import Manifest, open_records
@@ -36,6 +36,7 @@ from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
 from mtf_imaging.jobs.run import Facts
 from mtf_imaging.jobs.settings import Resolution, check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.jobs.subjects.folders import check_no_photos
 from mtf_imaging.jobs.training import train
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.training.optimizers import Adam, Optimizer
@@ -139,6 +140,8 @@ def cross_validate(
         if handle_signals:
             stack.enter_context(StopSignals(STOPPED))
         _check_arguments(data, devices)
+        for name, folder in {"data_dir": Path(data.data_dir), "input_dir": input_dir}.items():
+            check_no_photos(folder, "hold out photos with a list of the folder, and call train and evaluate.", name)
         for name, value in {"num_steps": num_steps, "batch_size": batch_size, "micro_batches": micro_batches}.items():
             check_count(name, value)
         group = devices.join()
@@ -147,6 +150,7 @@ def cross_validate(
 
         manifest = open_records(data.data_dir)
         description = data.description or LITS
+        assert isinstance(description, Description)  # the data are records
         sizes, splits = data.sizes(resolution), resolve_splits(data, manifest, runs)
         selected = _selected(folds, len(splits))
         texts = {name: as_text(value) for name, value in settings.items()}
@@ -247,6 +251,12 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
 
 
 def _check_arguments(data: TrainingData, devices: Devices) -> None:
+    if data.is_photos:
+        raise ConfigError(
+            "cross_validate divides records into folds, but the data set is Photos. Fix: hold out photos with a list "
+            "of the folder, and call train and evaluate.",
+            ["data"],
+        )
     if not data.is_records:
         raise ConfigError(
             f"cross_validate divides records into folds, but the data set is of class {type(data.data_set).__name__}. "

@@ -6,11 +6,14 @@ from typing import Any
 
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.intensity import check_window
+from mtf_imaging.data.photos.data_set import Photos
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
 from mtf_imaging.training.data_set import DataSet, data_sizes
 from mtf_imaging.training.evaluation import Evaluation
@@ -22,9 +25,10 @@ class TrainingData:
 
     Attributes:
       data_dir: the folder that `data_set` reads; a folder of records, unless you give another data set.
-      data_set: `Records`, or a custom `DataSet`.
+      data_set: `Records`, `Photos`, or a custom `DataSet`.
       eval_dir: the folder of the held-out cases; None if there are none.
-      evaluation: the `Evaluation` that scores held-out cases; None for the Dice scores of records.
+      evaluation: the `Evaluation` that scores held-out cases; None for the Dice scores of records, and for the
+        intersection over union of photos.
       fold: the number of the fold of `data_dir` to hold out, from 0; an alternative to `eval_dir`.
       num_folds: number of folds; None for the number in `splits_file`, or 5 if there is no such file.
       splits_file: the folds in the format of nnU-Net's `splits_final.json`. The file is written if it does not exist.
@@ -45,8 +49,23 @@ class TrainingData:
 
     @property
     def is_records(self) -> bool:
-        """Whether the images are records, whose order does not depend on the batch size."""
+        """Whether the images are records."""
         return isinstance(self.data_set, Records)
+
+    @property
+    def is_photos(self) -> bool:
+        """Whether the images are photos."""
+        return isinstance(self.data_set, Photos)
+
+    @property
+    def has_fixed_order(self) -> bool:
+        """Whether the order of the images does not depend on the batch size; custom data sets may differ."""
+        return self.is_records or self.is_photos
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the spatial dimensions in a resolution."""
+        return PHOTO_AXES if self.is_photos else AXIS_NAMES
 
     @property
     def has_several_grids(self) -> bool:
@@ -56,12 +75,14 @@ class TrainingData:
         return isinstance(self.data_set.sampling(self.data_dir), Samplings)
 
     @property
-    def description(self) -> Description | None:
-        """The description of the records, with the intensity schemes of the training.
+    def description(self) -> Description | PhotoDescription | None:
+        """The description of the records, with the intensity schemes of the training, or of the photos.
 
         None for a custom data set, and for records that do not exist yet, which a dry run accepts. The window of
         `data_set` applies to LiTS, so the description of LiTS does not contain it.
         """
+        if isinstance(self.data_set, Photos):
+            return self.data_set.description(Path(self.data_dir))
         if not isinstance(self.data_set, Records) or self._is_missing:
             return None
         manifest, window = open_records(self.data_dir), self.data_set.window
@@ -84,7 +105,7 @@ class TrainingData:
         if not isinstance(resolution, str | int):
             return parse_resolution(resolution)
         dims = 3 if self.is_records else len(data_sizes(self.data_set, self.data_dir))
-        return parse_resolution(resolution, dims)
+        return parse_resolution(resolution, dims, self.axes)
 
 
 def as_training_data(data: "TrainingData | str | Path") -> TrainingData:

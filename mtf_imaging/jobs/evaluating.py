@@ -1,25 +1,20 @@
-"""Segments labeled cases with a trained network, and scores them."""
+"""Segments labeled images with a trained network, and scores them."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
-from mtf_imaging.evaluation.evaluate import cases_to_evaluate
-from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
-from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.predict import run_network
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import check_no_fold, ensemble_runs
-from mtf_imaging.jobs.folds import held_out_keys
-from mtf_imaging.jobs.network import task_for, trained_network
-from mtf_imaging.jobs.run import description_of_run
-from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
+from mtf_imaging.jobs.network import task_for
+from mtf_imaging.jobs.settings import Resolution, Spacing
+from mtf_imaging.jobs.subjects.opening import open_subject
+from mtf_imaging.jobs.subjects.subject import ONE_SCALE, Inference
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
 if TYPE_CHECKING:
@@ -42,14 +37,18 @@ def evaluate(
     dtype: str = "float32",
     cleanup: Cleanup = AS_FOUND,
     flips: Sequence[str] = (),
+    scales: Sequence[float] = ONE_SCALE,
     fold: int | None = None,
     splits_file: str | Path | None = None,
+    split: str | None = None,
     spacing_table: str | Path | SpacingTable | None = None,
-    cases: Sequence[Case] | None = None,
+    cases: Sequence[Any] | None = None,
     num_pictures: int = 3,
     progress: bool = True,
-) -> list[CaseScore]:
+) -> list:
     """Segments each case with the weights of a run, scores it at its original resolution, and writes a report.
+
+    The cases are volumes, or photos if the run was trained on `Photos`. Settings without effect on them are refused.
 
     The function writes `predictions/`, `pictures/`, `metrics.json`, `metrics.csv` and `report.html` to the output
     folder.
@@ -60,7 +59,7 @@ def evaluate(
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
-      input_dir: the folder of labeled cases.
+      input_dir: the folder of labeled cases, or of labeled photos.
       output_dir: the folder to write to.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       ensemble: whether `model_dir` is the output folder of `cross_validate`. The probabilities of its folds are then
@@ -74,8 +73,12 @@ def evaluate(
       dtype: the dtype of images and activations.
       cleanup: the postprocessing of the segmentation, which removes anatomically impossible components.
       flips: axes to flip at test time, such as ("x", "y"). Probabilities are averaged over all combinations of flips.
+        The axes of photos are "height" and "width".
+      scales: factors by which photos are enlarged, such as (0.5, 1.0, 1.5). Probabilities are averaged over all scales.
       fold: the fold whose held-out cases are evaluated; None for all cases.
       splits_file: the file of folds; None for the file in `model_dir`.
+      split: the list of photos to evaluate, such as "val"; None for the held-out list of the training, or for all
+        photos if the folder has no lists.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
       cases: the cases, as returned by `cases_to_evaluate`; None for all cases in `input_dir`, or those of the fold.
       num_pictures: number of cases to draw pictures of.
@@ -88,18 +91,28 @@ def evaluate(
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
       ConfigError, DataError, LayoutError: an argument or a folder is invalid.
     """
-    known = read_spacing_table(spacing_table)
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
+    settings = Inference(
+        resolution=resolution,
+        spacing=spacing,
+        window=window,
+        cleanup=cleanup,
+        flips=flips,
+        scales=scales,
+        fold=fold,
+        splits_file=splits_file,
+        split=split,
+        spacing_table=read_spacing_table(spacing_table),
+    )
     weights_folder(runs[0], checkpoint)
-    description = description_of_run(runs[0])
-    task = task_for(task, description)
+    subject = open_subject(runs[0], settings)
+    task = task_for(task, subject.description)
     if cases is None:
         check_no_fold(ensemble, fold)
-        only = held_out_keys(fold, splits_file, model_dir)
-        cases = cases_to_evaluate(input_dir, output_dir, only, known, description)
-    sampling = sampling_of_run(runs[0], resolution, spacing)
+        cases = subject.find_labeled(input_dir, output_dir)
     devices = devices or Devices()
-    agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
+    agreed: dict[str, Any] = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype}
+    agreed |= {"flips": flips, "scales": scales, "resolution": resolution}
     with devices.joined(layout) as group:
         check_same_cases(group, cases, task, **agreed)
         progress = progress and group.is_first
@@ -109,20 +122,8 @@ def evaluate(
             "dtype": dtype,
             "progress": progress,
         }
-        network = trained_network(task, sampling.grids, runs, checkpoint, flips, **options)
+        network = subject.network(task, runs, checkpoint, cases, **options)
         if not group.is_first:
-            run_network(cases, sampling, network, window, known, description)
+            subject.run_network(cases, network)
             return []
-        return evaluate_cases(
-            input_dir,
-            output_dir,
-            sampling,
-            network,
-            window,
-            num_pictures=num_pictures,
-            progress=progress,
-            cleanup=cleanup,
-            known=known,
-            cases=cases,
-            description=description,
-        )
+        return subject.evaluate(cases, network, input_dir, output_dir, num_pictures, progress)

@@ -9,14 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mtf_imaging.data.cases.description import LITS_RULES
+from mtf_imaging.data.photos.data_set import Photos
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import MEAN, HeldOutRecords
+from mtf_imaging.evaluation.photos.held_out import MEASURES, HeldOutPhotos
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.network import prediction_multiple
+from mtf_imaging.jobs.subjects.folders import check_same_classes
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.buckets import batch_sizes
@@ -32,6 +37,7 @@ from mtf_imaging.training.protocols import check_offers, check_takes
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
+MEAN_IOU = MEASURES[0]
 
 
 class HeldOut(NamedTuple):
@@ -41,11 +47,13 @@ class HeldOut(NamedTuple):
       evaluate: the function that `Evaluation.open` returns.
       batches: a function that returns the batches for the held-out loss; None to skip the held-out loss.
       sizes: voxels of the images along each spatial dimension; None if they have several sizes.
+      any_size: whether the network must accept images of any size, as it does if `sizes` is None.
     """
 
     evaluate: Callable
     batches: Callable | None
     sizes: tuple[int, ...] | None
+    any_size: bool = False
 
 
 def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True) -> HeldOut | None:
@@ -63,11 +71,11 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
     """
     if not data.eval_dir:
         return None
-    evaluation: Any = data.evaluation or _of_records(data, progress)
+    evaluation: Any = data.evaluation or _default_evaluation(data, step, progress)
     check_offers(evaluation, Evaluation, "evaluation")
     check_measure(monitor, getattr(evaluation, "measures", ()))
     eval_dir = data.eval_dir
-    if not isinstance(eval_dir, Subset) and Path(eval_dir).resolve() == Path(data.data_dir).resolve():
+    if _scores_training_cases(data):
         _logger.warning(
             "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
         )
@@ -76,10 +84,27 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
         options = {"batch_size": step.batch_size, "sizes": sizes}
         batches = functools.partial(evaluation.loss_batches, eval_dir, **options)
-    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes)
+    # Photos are scored at their own sizes.
+    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size=sizes is None or data.is_photos)
 
 
-def _of_records(data: TrainingData, progress: bool) -> HeldOutRecords:
+def _scores_training_cases(data: TrainingData) -> bool:
+    """Whether the held-out cases are those of the training; photos of one folder may be on different lists."""
+    if data.eval_dir is None or isinstance(data.eval_dir, Subset):
+        return False
+    if isinstance(data.data_set, Photos) and data.data_set.split != data.data_set.held_out_split:
+        return False
+    return Path(data.eval_dir).resolve() == Path(data.data_dir).resolve()
+
+
+def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> HeldOutRecords | HeldOutPhotos:
+    description = data.description
+    if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
+        photos, multiple = data.data_set, prediction_multiple(step.task)
+        evaluation = HeldOutPhotos(photos.held_out_split, scaling=photos.scaling, multiple=multiple, progress=progress)
+        assert isinstance(data.eval_dir, str | Path)  # only records have subsets
+        check_same_classes(data.eval_dir, evaluation.description(data.eval_dir), description)
+        return evaluation
     if not isinstance(data.data_set, Records):
         raise ConfigError(
             f"eval_dir: the data set is of class {type(data.data_set).__name__}, but the default evaluation "
@@ -93,8 +118,13 @@ def _of_records(data: TrainingData, progress: bool) -> HeldOutRecords:
 
 
 def default_measure(data: TrainingData) -> str:
-    """Returns the measure of held-out cases that selects the best checkpoint: lesion for LiTS, the mean for others."""
+    """Returns the measure of held-out cases that selects the best checkpoint.
+
+    It is the lesion for LiTS, the mean of all masks for other records, and the mean IoU for photos.
+    """
     description = data.description
+    if isinstance(description, PhotoDescription):
+        return MEAN_IOU
     return "lesion" if description is None or description.rules == LITS_RULES else MEAN
 
 
@@ -132,9 +162,10 @@ def make_evaluator(
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
     own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
-    if held_out.sizes is None:
+    if held_out.any_size:
         network = by_size(lambda sizes: predictor_of(program, sizes=sizes, **own))
     else:
+        assert held_out.sizes is not None
         network = predictor_of(program, sizes=held_out.sizes, **own)
     compute_loss = _held_out_loss if held_out.sizes else _held_out_loss_of_buckets
     return Evaluator(

@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
 from mtf_imaging.jobs.settings import DTYPES, check_choice
 from mtf_imaging.layout import Layout
 
+_MULTIPLE = 64  # pixels
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-def task_for(task: "Task", description: Description | None) -> "Task":
+def task_for(task: "Task", description: Description | PhotoDescription | None) -> "Task":
     """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
 
     Args:
@@ -27,6 +29,46 @@ def task_for(task: "Task", description: Description | None) -> "Task":
     """
     for_data = getattr(task, "for_data", None)
     return task if description is None or for_data is None else for_data(description)
+
+
+def prediction_multiple(task: "Task") -> int:
+    """Returns the number of pixels to whose multiples photos larger than the crops of the training are padded."""
+    return getattr(task, "multiple", _MULTIPLE)
+
+
+def photo_network(
+    task: "Task",
+    crop: tuple[int, ...],
+    model_dirs: Sequence[Path],
+    checkpoint: str,
+    *,
+    layout: Layout,
+    mesh_impl: str,
+    dtype: str,
+    progress: bool,
+) -> PredictProbabilities:
+    """Builds the network with the weights of a run on photos, as a function of images of any size.
+
+    Args:
+      task: the network that the run trained.
+      crop: height and width of the first program. There is a program for each size, built when an image of this size
+        first occurs; all of them have the same weights.
+      model_dirs: the folder of the run, or the folders of the runs of an ensemble, whose probabilities are averaged.
+      checkpoint: "last" or "best".
+      layout, mesh_impl, dtype, progress: the same as in `trained_network`.
+
+    Raises:
+      CheckpointError: there is no checkpoint, or it belongs to another network.
+      ConfigError: the dtype is unknown.
+    """
+    from mtf_imaging.training.prediction import predictors  # imported here because it imports TensorFlow
+
+    check_choice("dtype", dtype, DTYPES)
+    options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
+    networks = predictors(
+        task=task, sizes=crop, other_sizes=None, model_dirs=model_dirs, checkpoint=checkpoint, **options
+    )
+    return over_networks(networks)
 
 
 def trained_network(

@@ -1,21 +1,20 @@
-"""Segments volumes with a trained network."""
+"""Segments images with a trained network."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.predict import plan_predictions, predict_cases, run_network
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.jobs.network import task_for, trained_network
-from mtf_imaging.jobs.run import description_of_run
-from mtf_imaging.jobs.settings import Resolution, Spacing, sampling_of_run
+from mtf_imaging.jobs.network import task_for
+from mtf_imaging.jobs.settings import Resolution, Spacing
+from mtf_imaging.jobs.subjects.opening import open_subject
+from mtf_imaging.jobs.subjects.subject import ONE_SCALE, Inference
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
 if TYPE_CHECKING:
@@ -38,13 +37,16 @@ def predict(
     dtype: str = "float32",
     cleanup: Cleanup = AS_FOUND,
     flips: Sequence[str] = (),
+    scales: Sequence[float] = ONE_SCALE,
     submission: bool = False,
     overwrite: bool = False,
     spacing_table: str | Path | SpacingTable | None = None,
-    planned: list[tuple[Case, Path]] | None = None,
+    planned: list[tuple[Any, Path]] | None = None,
     progress: bool = True,
 ) -> list[Path]:
-    """Segments one volume or all volumes of a folder, each in its original geometry.
+    """Segments one image or all images of a folder, each in its original geometry.
+
+    The images are volumes, or photos if the run was trained on `Photos`. Settings without effect on them are refused.
 
     If the program runs as several processes, every process makes the same call. All of them compute the network, and
     process 0 writes the files.
@@ -52,7 +54,7 @@ def predict(
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
-      input: a NIfTI file, or a folder of cases.
+      input: a NIfTI file, or a folder of cases; for photos, an image file, or a folder of photos.
       output: the segmentation to write, or the folder for the segmentations.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       ensemble: whether `model_dir` is the output folder of `cross_validate`. The probabilities of its folds are then
@@ -66,6 +68,8 @@ def predict(
       dtype: the dtype of images and activations.
       cleanup: the postprocessing of the segmentation, which removes anatomically impossible components.
       flips: axes to flip at test time, such as ("x", "y"). Probabilities are averaged over all combinations of flips.
+        The axes of photos are "height" and "width".
+      scales: factors by which photos are enlarged, such as (0.5, 1.0, 1.5). Probabilities are averaged over all scales.
       submission: whether to use the file names and the storage format of the LiTS challenge.
       overwrite: whether to replace existing segmentations.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
@@ -80,16 +84,25 @@ def predict(
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
       ConfigError, DataError, LayoutError: an argument or a file is invalid.
     """
-    known = read_spacing_table(spacing_table)
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
+    settings = Inference(
+        resolution=resolution,
+        spacing=spacing,
+        window=window,
+        cleanup=cleanup,
+        flips=flips,
+        scales=scales,
+        submission=submission,
+        spacing_table=read_spacing_table(spacing_table),
+    )
     weights_folder(runs[0], checkpoint)
-    description = description_of_run(runs[0])
-    task = task_for(task, description)
+    subject = open_subject(runs[0], settings)
+    task = task_for(task, subject.description)
     if planned is None:
-        planned = plan_predictions(input, output, overwrite, submission, known, description)
-    sampling = sampling_of_run(runs[0], resolution, spacing)
+        planned = subject.plan_predictions(input, output, overwrite)
     devices = devices or Devices()
-    agreed = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype, "flips": flips}
+    agreed: dict[str, Any] = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype}
+    agreed |= {"flips": flips, "scales": scales, "resolution": resolution}
     with devices.joined(layout) as group:
         cases = [case for case, _ in planned]
         check_same_cases(group, cases, task, **agreed)
@@ -100,21 +113,8 @@ def predict(
             "dtype": dtype,
             "progress": progress,
         }
-        network = trained_network(task, sampling.grids, runs, checkpoint, flips, **options)
+        network = subject.network(task, runs, checkpoint, cases, **options)
         if not group.is_first:
-            run_network(cases, sampling, network, window, known, description)
+            subject.run_network(cases, network)
             return [path for _, path in planned]
-        return predict_cases(
-            input,
-            output,
-            sampling,
-            network,
-            window,
-            progress=progress,
-            overwrite=overwrite,
-            cleanup=cleanup,
-            submission=submission,
-            known=known,
-            planned=planned,
-            description=description,
-        )
+        return subject.predict(planned, network, input, output, overwrite, progress)

@@ -28,18 +28,23 @@ class Facts:
       fold_digest: a short hash of the keys of the fold's cases; None without a fold.
       description: the fields of the description of the data with the intensity schemes of the training, as in a
         `dataset.json`; None for LiTS and for a custom data set.
+      photos: the fields of the `PhotoDescription` of the training; None for other data than photos.
+      held_out_split: the list of held-out photos; None for other data than photos.
     """
 
     resolution: str
     spacing: str | None = None
     fold_digest: str | None = None
     description: dict[str, Any] | None = None
+    photos: dict[str, Any] | None = None
+    held_out_split: str | None = None
 
     def save(self, model_dir: str | Path) -> None:
         """Writes `run.json` to the folder of the run."""
         fields = dataclasses.asdict(self)
-        if self.description is None:
-            del fields["description"]  # as in earlier releases
+        for name in ("description", "photos", "held_out_split"):
+            if fields[name] is None:
+                del fields[name]  # as in earlier releases
         text = json.dumps(fields, indent=1) + "\n"
         write_bytes(Path(model_dir) / FACTS, text.encode())
 

@@ -149,6 +149,11 @@ def run_study(
 
     if held_out_dir and not input_dir:
         raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
+    for name, folder in {"input_dir": input_dir, "held_out_dir": held_out_dir}.items():
+        if folder:
+            from mtf_imaging.jobs.subjects.folders import check_no_photos  # imports NumPy
+
+            check_no_photos(folder, "a study resamples CT cases; train on photos once per size of the crops.", name)
     out = Path(output_dir)
     _keep_settings(out, settings)
     cases = Path(input_dir or out / "cases")

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.cases.description_fields import as_fields
+from mtf_imaging.data.photos.data_set import Photos
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
+from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
@@ -85,7 +89,8 @@ def train(
       layout: the mesh of processors and the dimensions to split over it. "auto" selects the layout with the shortest
         predicted step, with one processor for each process or device.
       devices: the devices that compute; None for the devices of this process, or of all processes of the program.
-      resolution: voxels along x, y and z; None for the resolution of the data.
+      resolution: voxels along x, y and z, or pixels along the height and width of the crops of photos; None for the
+        resolution of the data.
       batch_size: images in a step, summed over all processors.
       micro_batches: number of equal pieces of a batch. The pieces are computed one after the other, so a step needs the
         memory of one piece.
@@ -97,7 +102,7 @@ def train(
         for a copy of all variables.
       eval_every: number of steps between evaluations of held-out cases; None for `checkpoint_every`.
       monitor: the measure of held-out cases that selects the best checkpoint; higher is better. None for the Dice of
-        the lesion in LiTS, and for the mean Dice of all masks in other records.
+        the lesion in LiTS, for the mean Dice of all masks in other records, and for the mean IoU of photos.
       profile_steps: steps to trace for TensorBoard's profiler, such as "10:13" for steps 10, 11 and 12.
       dry_run: whether to print the cost of a step and the per-processor shape of every tensor instead of training.
       stop: a function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
@@ -239,15 +244,19 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
         }
         return data_batches(data.data_set, data.data_dir, inputs, **options)
 
-    # Only records guarantee an order that does not depend on the batch size.
-    return lambda start: step.batches(make, start, by_part=data.is_records)
+    return lambda start: step.batches(make, start, by_part=data.has_fixed_order)
 
 
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
+    description = data.description
+    if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
+        resolution = format_grid(sizes, data.axes)
+        return run.Facts(resolution, photos=description.to_fields(), held_out_split=data.data_set.held_out_split)
     records = data.data_set if isinstance(data.data_set, Records) else None
     sampling = records.sampling(data.data_dir) if records else None
     spacing = format_spacing(sampling.spacing) if sampling else None
     grids = sampling.grids if isinstance(sampling, Samplings) else [sizes]
-    description = data.description
-    fields = None if description is None or is_plain_lits(description) else as_fields(description)
+    fields = None
+    if isinstance(description, Description) and not is_plain_lits(description):
+        fields = as_fields(description)
     return run.Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)

@@ -30,7 +30,7 @@ def predictor(
     mesh_shape: str = "",
     mesh_impl: str = "auto",
     progress: bool = False,
-    other_sizes: Sequence[Sequence[int]] = (),
+    other_sizes: Sequence[Sequence[int]] | None = (),
 ) -> Predict:
     """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
@@ -44,8 +44,8 @@ def predictor(
       mesh_shape: the mesh of processors, as in `Program`.
       mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
-      other_sizes: further sizes of images. For each of them, a program with the same weights is built when an image of
-        this size first occurs.
+      other_sizes: further sizes of images, or None for any sizes. For each of them, a program with the same weights is
+        built when an image of this size first occurs.
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes].
@@ -77,7 +77,7 @@ def predictors(
     layout: Layout = ONE_PROCESSOR,
     mesh_impl: str = "auto",
     progress: bool = False,
-    other_sizes: Sequence[Sequence[int]] = (),
+    other_sizes: Sequence[Sequence[int]] | None = (),
 ) -> list[Predict]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
@@ -106,15 +106,16 @@ def predictors(
         if len(folders) > 1:
             weights.keep()
     predict = one_volume_at_a_time(program, progress)
-    if other_sizes:
-        others = {tuple(each) for each in other_sizes}
+    if other_sizes is None or other_sizes:
+        others = None if other_sizes is None else {tuple(each) for each in other_sizes}
         options: dict[str, Any] = {"task": task, "dtype": dtype, "layout": layout, "mesh_impl": mesh_impl}
 
         first = predict
 
         def build(own: tuple[int, ...]) -> Predict:
-            # The first program refuses images of unknown sizes.
-            return predictor_of(program, sizes=own, progress=progress, **options) if own in others else first
+            if own == tuple(sizes) or (others is not None and own not in others):
+                return first  # refuses images of unknown sizes
+            return predictor_of(program, sizes=own, progress=progress, **options)
 
         predict = by_size(build)
     if len(folders) == 1:

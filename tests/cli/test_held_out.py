@@ -9,9 +9,9 @@ import pytest
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import HeldOutRecords
-from mtf_imaging.jobs import evaluating
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out import open_held_out
+from mtf_imaging.jobs.subjects import volumes
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
 
@@ -114,7 +114,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     def on_the_grid(input_dir, output_dir, sampling, predict, window, **options):
         found.update(HeldOutRecords(window, progress=False).open(folder / "held_out", sampling.grid)(predict)[0])
 
-    monkeypatch.setattr(evaluating, "evaluate_cases", on_the_grid)
+    monkeypatch.setattr(volumes, "evaluate_cases", on_the_grid)
     arguments = [
         "evaluate",
         "--model_dir",

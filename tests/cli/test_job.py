@@ -10,6 +10,7 @@ from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import evaluating, predicting
+from mtf_imaging.jobs.subjects import volumes
 
 SETUP = JobSetup(resolution="16")
 
@@ -32,8 +33,8 @@ def labels():
 @pytest.fixture
 def cases(tmp_path, labels, monkeypatch):
     for module in (evaluating, predicting):
-        monkeypatch.setattr(module, "trained_network", lambda *arguments, **options: network)
         monkeypatch.setattr(module, "weights_folder", lambda *arguments: None)
+    monkeypatch.setattr(volumes, "trained_network", lambda *arguments, **options: network)
     folder = tmp_path / "cases"
     folder.mkdir()
     for name, array in (("volume", np.int16(labels) * 400 - 400), ("segmentation", labels)):

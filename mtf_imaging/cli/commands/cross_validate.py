@@ -66,7 +66,10 @@ def run(values: flags.FlagValues) -> str:
     with StopSignals("stopped before the first fold. Run the same command to start again."):
         if not configuration.binds("train.data"):
             from mtf_imaging.data.records.manifest import open_records
+            from mtf_imaging.jobs.subjects.folders import check_no_photos
 
+            fix = "hold out photos with a list of the folder, and run train and evaluate."
+            check_no_photos(values.data_dir, fix, "data_dir")
             open_records(values.data_dir)  # fails before TensorFlow is imported
         import_tensorflow()
         from mtf_imaging.cli.config.job import Job
@@ -74,6 +77,7 @@ def run(values: flags.FlagValues) -> str:
         from mtf_imaging.cli.config.training_settings import training_arguments
         from mtf_imaging.files.run_folder import fold_folder
         from mtf_imaging.jobs.cross_validating import cross_validate
+        from mtf_imaging.jobs.subjects.subject import Inference
 
         setup = configuration.bind_together()
 
@@ -83,8 +87,10 @@ def run(values: flags.FlagValues) -> str:
             return save_config(fold_folder(values.output_dir, fold), facts, setup, layout)
 
         arguments = training_arguments(setup, values.data_dir, None)
+        network = Job().network
+        Inference(scales=network.pop("scales")).check_idle({"scales": "cross_validate trains on volumes"})
         cross_validate(
-            **Job().network | arguments,
+            **network | arguments,
             input_dir=values.input_dir,
             output_dir=values.output_dir,
             folds=folds,

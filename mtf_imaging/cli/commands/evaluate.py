@@ -1,4 +1,4 @@
-"""`mtf-imaging evaluate`: segments labeled cases and scores the segmentations."""
+"""`mtf-imaging evaluate`: segments labeled volumes or photos and scores the segmentations."""
 
 from absl import flags
 
@@ -9,13 +9,11 @@ from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.records.splits import FILE
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.ensembles import check_no_fold
-from mtf_imaging.jobs.folds import held_out_keys
-from mtf_imaging.jobs.run import description_of_run
 
-SUMMARY = "segments labeled cases and scores the result: Dice tables, a report with pictures."
+SUMMARY = "segments labeled cases and scores the result: tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 REQUIRED = ("model_dir", "input_dir", "output_dir")
-IDLE = {"batch_size": "evaluate segments one volume at a time."}
+IDLE = {"batch_size": "evaluate segments one image at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -27,7 +25,18 @@ def define_flags(values: flags.FlagValues) -> None:
     )
     setup_flags.define_checkpoint(values)
     setup_flags.define_ensemble(values)
-    flags.DEFINE_string("input_dir", None, "Folder of cases with their segmentations.", flag_values=values)
+    flags.DEFINE_string(
+        "input_dir",
+        None,
+        "Folder of cases with their segmentations, or of photos with their label images.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "split",
+        None,
+        "List of photos to evaluate; default: the held-out list of the training, or all photos if there are no lists.",
+        flag_values=values,
+    )
     flags.DEFINE_string(
         "output_dir", None, "Folder for metrics.json, report.html, pictures and predictions.", flag_values=values
     )
@@ -51,13 +60,15 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> str:
     known = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
-    only = held_out_keys(values.fold, values.splits_file, values.model_dir)
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.evaluation.evaluate import cases_to_evaluate
+    from mtf_imaging.jobs.subjects.opening import open_subject
+    from mtf_imaging.jobs.subjects.subject import Inference
 
-    cases = cases_to_evaluate(values.input_dir, values.output_dir, only, known, description_of_run(saved))
+    same = ("resolution", "spacing", "fold", "splits_file", "split")
+    settings = Inference(**{name: values[name].value for name in same}, spacing_table=known)
+    cases = open_subject(saved, settings).find_labeled(values.input_dir, values.output_dir)
     import_tensorflow()
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.evaluating import evaluate

@@ -1,18 +1,17 @@
-"""`mtf-imaging predict`: segments volumes with a trained network."""
+"""`mtf-imaging predict`: segments volumes or photos with a trained network."""
 
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.runtime.next_step import after_predict
+from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_photos
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
-from mtf_imaging.jobs.run import description_of_run
 
-SUMMARY = "segments a volume or a folder of volumes, each in its own geometry."
+SUMMARY = "segments a volume, a photo, or a folder of them, each in its own geometry."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 REQUIRED = ("model_dir", "input", "output")
-IDLE = {"batch_size": "predict segments one volume at a time."}
+IDLE = {"batch_size": "predict segments one image at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -24,7 +23,7 @@ def define_flags(values: flags.FlagValues) -> None:
     )
     setup_flags.define_checkpoint(values)
     setup_flags.define_ensemble(values)
-    flags.DEFINE_string("input", None, "NIfTI volume, or folder of cases.", flag_values=values)
+    flags.DEFINE_string("input", None, "NIfTI volume, photo, or folder of cases or photos.", flag_values=values)
     flags.DEFINE_string("output", None, "Segmentation to write, or folder for the segmentations.", flag_values=values)
     flags.DEFINE_bool(
         "submission",
@@ -42,11 +41,14 @@ def run(values: flags.FlagValues) -> str | None:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.evaluation.segment.predict import plan_predictions
+    from mtf_imaging.jobs.subjects.opening import open_subject
+    from mtf_imaging.jobs.subjects.subject import Inference
 
-    description = description_of_run(saved)
-    paths = values.input, values.output
-    planned = plan_predictions(*paths, values.overwrite, values.submission, known, description)
+    settings = Inference(
+        resolution=values.resolution, spacing=values.spacing, submission=values.submission, spacing_table=known
+    )
+    subject = open_subject(saved, settings)
+    planned = subject.plan_predictions(values.input, values.output, values.overwrite)
     import_tensorflow()
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.predicting import predict
@@ -65,4 +67,6 @@ def run(values: flags.FlagValues) -> str | None:
         spacing_table=known,
         planned=planned,
     )
+    if subject.has_photos:
+        return after_predict_photos(values, planned[0][0])
     return after_predict(values, planned)

@@ -32,7 +32,8 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "eval_dir",
         None,
-        "Folder of held-out records to score during training; train.eval_every is the number of steps between scores.",
+        "Folder of held-out records or photos to score during training; train.eval_every is the number of steps "
+        "between scores. For photos, it can be --data_dir: Photos.split and Photos.held_out_split name the lists.",
         flag_values=values,
     )
     flags.DEFINE_integer(
@@ -111,7 +112,8 @@ def run(values: flags.FlagValues) -> str:
     if values.dry_run:
         return after_dry_run(values)
     data = arguments["data"]
-    return after_train(values, data.fold, is_records=data.is_records and data.evaluation is None)
+    has_default = data.evaluation is None
+    return after_train(values, data.fold, data.is_records and has_default, data.is_photos and has_default)
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
@@ -123,7 +125,10 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.binds("train.data"):
         return
     from mtf_imaging.data.records.manifest import open_records
+    from mtf_imaging.jobs.subjects.folders import check_no_photos
 
+    fix = "choose a job with photos as its data set (train.data = @Photos())."
+    check_no_photos(values.data_dir, fix, "data")
     open_records(values.data_dir)
     has_own = (
         configuration.binds("train.evaluation") or values.fold is not None

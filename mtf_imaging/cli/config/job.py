@@ -6,9 +6,12 @@ from typing import Any
 import gin
 
 from mtf_imaging.data.intensity import DEFAULT_WINDOW
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
+from mtf_imaging.evaluation.photos.infer import check_scales
 from mtf_imaging.evaluation.segment.cleanup import Cleanup
 from mtf_imaging.evaluation.segment.flips import check_flips
 from mtf_imaging.jobs.settings import DTYPES, check_choice
+from mtf_imaging.jobs.subjects.subject import ONE_SCALE
 from mtf_imaging.training.task import Task
 
 
@@ -24,8 +27,10 @@ class Job:
         the optimizer and losses still in float32; "float64" for everything, to compare runs digit by digit.
       largest_liver: whether evaluate and predict keep only the largest component of the liver, lesions included.
       lesions_in_liver: whether evaluate and predict drop lesions that do not touch the liver.
-      flips: axes, for instance ("x", "y", "z"). evaluate and predict average the probabilities over all combinations
-        of flips along these axes; n axes take 2^n times as long.
+      flips: axes, for instance ("x", "y", "z"), or ("width",) of photos. evaluate and predict average the probabilities
+        over all combinations of flips along these axes; n axes take 2^n times as long.
+      scales: factors of the size of photos, for instance (0.5, 1.0, 1.5). evaluate and predict average the
+        probabilities over all of them.
     """
 
     task: Task = gin.REQUIRED
@@ -34,10 +39,12 @@ class Job:
     largest_liver: bool = False
     lesions_in_liver: bool = False
     flips: tuple[str, ...] = ()
+    scales: tuple[float, ...] = ONE_SCALE
 
     def __post_init__(self):
         check_choice("dtype", self.dtype, DTYPES)
-        check_flips(self.flips)
+        check_flips(self.flips, axis_names=(*AXIS_NAMES, *PHOTO_AXES))
+        check_scales(self.scales)
         _ = self.cleanup  # checks largest_liver and lesions_in_liver
 
     @property
@@ -54,4 +61,5 @@ class Job:
             "dtype": self.dtype,
             "cleanup": self.cleanup,
             "flips": self.flips,
+            "scales": self.scales,
         }

@@ -25,7 +25,8 @@ class JobSetup:
       mesh_impl: "stacked", "placement", "collective" for several processes, or "auto" to choose by the available
         devices.
       resolution: voxels along x, y and z, for instance "64" or "x:192,y:192,z:96"; None for the resolution of the
-        records.
+        records. For photos, the size of the crops, for instance "513" or "height:513,width:1025"; None for
+        `Photos.size`.
       spacing: voxel size in mm along x, y and z, for instance "1.5,1.5,2"; "" for grids that span the whole field of
         view of each volume; None for the spacing of the records.
       batch_size: volumes in a step, over all processors.

@@ -17,6 +17,7 @@ from mtf_imaging.files.run_folder import CONFIG
 
 if TYPE_CHECKING:  # these import TensorFlow or NumPy
     from mtf_imaging.data.cases.cases import Case
+    from mtf_imaging.data.photos.folders import Photo
     from mtf_imaging.data.records.manifest import Manifest
     from mtf_imaging.layout import Layout
     from mtf_imaging.planner.bench.compare import Row
@@ -107,15 +108,16 @@ def after_dry_run(values: flags.FlagValues) -> str:
     return _line("train", **given)
 
 
-def after_train(values: flags.FlagValues, fold: int | None, is_records: bool) -> str:
+def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, is_photos: bool = False) -> str:
     """Suggests evaluating the held-out cases if their folder is found, and viewing the training curves otherwise.
 
     Args:
       values: the flags of train.
       fold: the held-out fold, or None.
       is_records: whether the data and the held-out cases are records.
+      is_photos: whether they are photos.
     """
-    cases = _folder_of_held_out_cases(values, fold) if is_records else None
+    cases = values.eval_dir if is_photos else _folder_of_held_out_cases(values, fold) if is_records else None
     if cases is None:
         return _tensorboard(values.model_dir)
     output_dir = _free(_beside(values.model_dir, "evaluation"))
@@ -143,6 +145,19 @@ def after_evaluate(values: flags.FlagValues) -> str:
     return (
         f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or run {_tensorboard(values.model_dir)}"
     )
+
+
+def after_predict_photos(values: flags.FlagValues, photo: "Photo") -> str:
+    """Names the picture of the first photo.
+
+    Args:
+      values: the flags of predict.
+      photo: the first photo.
+    """
+    from mtf_imaging.jobs.subjects.photo_output import output_files
+
+    files = output_files(photo, Path(values.input), Path(values.output))
+    return f"open {_quoted(files.overlay)}, the classes in color, or {_quoted(files.labels)}, their labels"
 
 
 def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") -> str | None:

@@ -23,6 +23,7 @@ PARAMETERS = {
     "largest_liver": "job.largest_liver=True",
     "lesions_in_liver": "job.lesions_in_liver=True",
     "optimizer": "train.optimizer='@NAME()'",
+    "scales": """job.scales='(0.75, 1.0, 1.25)'""",
 }
 # setting -> a note that replaces the flag
 NOTES = {

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import (
     BOX_MULTIPLE,
     Sampling,
@@ -97,14 +97,15 @@ def parse_any_sampling(resolution: str | int, spacing: str | float | Iterable[fl
     return make_sampling(parse_grids(resolution), parse_spacing(spacing))
 
 
-def parse_grids(resolution: str | int, dims: int = 3) -> tuple[Grid, ...]:
+def parse_grids(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[Grid, ...]:
     """Parses one or several grids separated by `|`; returns them in order of increasing number of voxels.
 
     Args:
       resolution: the grids, each in the format of `parse_grid`.
       dims: number of spatial dimensions.
+      names: the names of the dimensions.
     """
-    grids = {parse_grid(text, dims) for text in str(resolution).split(_SEPARATOR)}
+    grids = {parse_grid(text, dims, names) for text in str(resolution).split(_SEPARATOR)}
     return tuple(sorted(grids, key=lambda grid: (math.prod(grid), grid)))
 
 

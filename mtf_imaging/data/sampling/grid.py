@@ -1,34 +1,38 @@
 """Parses and formats the resolution of a grid of voxels, such as `64` or `x:192,y:192,z:96`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mtf_imaging.errors import DataError, LayoutError
 from mtf_imaging.layout import parse_shape
 
 AXIS_NAMES = ("x", "y", "z")
+PHOTO_AXES = ("height", "width")
 Grid = tuple[int, int, int]
 
 
-def parse_grid(resolution: str | int, dims: int = 3) -> Grid:
+def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> Grid:
     """Parses a resolution.
 
     >>> parse_grid("64")
     (64, 64, 64)
     >>> parse_grid("z:96, x:192, y:192")
     (192, 192, 96)
+    >>> parse_grid("height:512,width:1024", 2, PHOTO_AXES)
+    (512, 1024)
 
     Args:
       resolution: the side length of a cube in voxels, or the named sizes of x, y and z.
       dims: number of spatial dimensions; 2 for images, which have no z.
+      names: the names of the dimensions.
 
     Returns:
-      Number of voxels along x, y, z.
+      Number of voxels along x, y, z, or along the other dimensions of `names`.
 
     Raises:
       LayoutError: the string does not have the form of a shape.
       DataError: x, y and z do not each have a positive size.
     """
-    axes = AXIS_NAMES[:dims]
+    axes = tuple(names[:dims])
     text = str(resolution).strip()
     example = ",".join(f"{name}:{size}" for name, size in zip(axes, (192, 192, 96)))
     fix = f"Fix: give, for example, '64' or '{example}'."
@@ -43,10 +47,10 @@ def parse_grid(resolution: str | int, dims: int = 3) -> Grid:
     return tuple(sizes[name] for name in axes)
 
 
-def format_grid(grid: Iterable[int]) -> str:
+def format_grid(grid: Iterable[int], names: Sequence[str] = AXIS_NAMES) -> str:
     """Formats a grid as a string that `parse_grid` accepts.
 
     >>> format_grid((192, 192, 96))
     'x:192,y:192,z:96'
     """
-    return ",".join(f"{name}:{size}" for name, size in zip(AXIS_NAMES, grid))
+    return ",".join(f"{name}:{size}" for name, size in zip(names, grid))

@@ -1,0 +1,27 @@
+"""Chooses between volumes and photos by the facts of a run. Does not import TensorFlow."""
+
+from pathlib import Path
+
+from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.jobs.subjects.subject import Inference, Subject
+
+
+def open_subject(run: str | Path, settings: Inference) -> Subject:
+    """Returns the images that a trained network segments, with the settings of a job.
+
+    Args:
+      run: the folder of the run.
+      settings: the settings.
+
+    Raises:
+      ConfigError: a setting has no effect on these images.
+      DataError: the file of facts of the run is damaged.
+    """
+    facts = read_facts(run)
+    if facts is not None and facts.photos is not None:
+        from mtf_imaging.jobs.subjects.photos import PhotoImages
+
+        return PhotoImages(Path(run), facts, settings)
+    from mtf_imaging.jobs.subjects.volumes import Volumes
+
+    return Volumes(Path(run), settings)

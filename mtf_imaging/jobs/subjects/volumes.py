@@ -1,0 +1,142 @@
+"""Evaluation and prediction of volumes."""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.evaluate import cases_to_evaluate
+from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.segment.predict import plan_predictions, predict_cases, run_network
+from mtf_imaging.jobs.folds import held_out_keys
+from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.jobs.run import description_of_run
+from mtf_imaging.jobs.settings import sampling_of_run
+from mtf_imaging.jobs.subjects.folders import check_no_photos
+from mtf_imaging.jobs.subjects.subject import Inference
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+_IDLE = {
+    "scales": "volumes are resampled to the voxel size of the network",
+    "split": "only folders of photos have lists",
+}
+
+
+class Volumes:
+    """Cases that a network segments on the voxel grid of its training.
+
+    Args:
+      run: the folder of the run.
+      settings: the settings of the job.
+
+    Raises:
+      ConfigError: a setting has no effect on volumes.
+      DataError: the file of facts of the run is damaged.
+    """
+
+    has_photos = False
+
+    def __init__(self, run: Path, settings: Inference) -> None:
+        settings.check_idle(_IDLE)
+        self._run, self._settings = run, settings
+        self._description = description_of_run(run)
+
+    @property
+    def description(self) -> Description:
+        return self._description
+
+    @functools.cached_property
+    def _sampling(self) -> AnySampling:
+        return sampling_of_run(self._run, self._settings.resolution, self._settings.spacing)
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
+        own = self._settings
+        only = held_out_keys(own.fold, own.splits_file, self._run)
+        with _photos_explained(input_dir, "input_dir"):
+            return cases_to_evaluate(input_dir, output_dir, only, own.spacing_table, self._description)
+
+    def plan_predictions(
+        self, input_path: str | Path, output_path: str | Path, overwrite: bool
+    ) -> list[tuple[Case, Path]]:
+        own = self._settings
+        options = overwrite, own.submission, own.spacing_table, self._description
+        with _photos_explained(input_path, "input"):
+            return plan_predictions(input_path, output_path, *options)
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
+    ) -> "Predict":
+        return trained_network(task, self._sampling.grids, runs, checkpoint, self._settings.flips, **options)
+
+    def run_network(self, images: Sequence[Case], network: "Predict") -> None:
+        own = self._settings
+        run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
+
+    def evaluate(
+        self,
+        images: Sequence[Case],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list[CaseScore]:
+        own = self._settings
+        return evaluate_cases(
+            input_dir,
+            output_dir,
+            self._sampling,
+            network,
+            own.window,
+            num_pictures=num_pictures,
+            progress=progress,
+            cleanup=own.cleanup,
+            known=own.spacing_table,
+            cases=images,
+            description=self._description,
+        )
+
+    def predict(
+        self,
+        planned: list[tuple[Case, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        own = self._settings
+        return predict_cases(
+            input_path,
+            output_path,
+            self._sampling,
+            network,
+            own.window,
+            progress=progress,
+            overwrite=overwrite,
+            cleanup=own.cleanup,
+            submission=own.submission,
+            known=own.spacing_table,
+            planned=planned,
+            description=self._description,
+        )
+
+
+@contextlib.contextmanager
+def _photos_explained(path: str | Path, setting: str) -> Iterator[None]:
+    """Explains errors about a path that holds photos; 2-D cases may be files of the same formats."""
+    try:
+        yield
+    except DataError:
+        fix = f"give volumes as {setting}, or the folder of a run on photos as model_dir."
+        check_no_photos(path, fix, setting)
+        raise
