@@ -1,0 +1,313 @@
+"""The jobs on photos: training, evaluation and prediction, under any layout, with a tiny network."""
+
+import csv
+import dataclasses
+import functools
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mtf_imaging as mi
+from mtf_imaging.data.photos.augmentation import PhotoAugmentation
+from mtf_imaging.data.photos.data_set import Photos
+from mtf_imaging.data.photos.label_images import read_label_image
+from mtf_imaging.evaluation.segment.cleanup import Cleanup
+from mtf_imaging.jobs.held_out import open_held_out
+from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.models.deeplab import SemanticSegmentation
+from mtf_imaging.models.unet3d import Segmentation, UNet3D
+from mtf_imaging.training.optimizers import Adam
+from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
+
+SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
+STEPS = 4
+DATA = Photos(size=(16, 24), augmentation=PhotoAugmentation())
+COMMON = {"task": SemanticSegmentation(TwoConvs()), "dtype": "float64", "progress": False}
+
+
+def train(folder, model_dir, num_steps=STEPS, data_set=DATA, **options):
+    data = mi.jobs.TrainingData(folder / "photos", data_set, eval_dir=folder / "photos")
+    settings = {"optimizer": Adam(0.01), "batch_size": 2, "checkpoint_every": 2}
+    return mi.jobs.train(**COMMON | settings | options, data=data, model_dir=model_dir, num_steps=num_steps)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Six photos of three sizes, two of them larger than the crops, and a run."""
+    folder = tmp_path_factory.mktemp("photos")
+    write_photos(folder / "photos")
+    train(folder, folder / "run")
+    mi.jobs.evaluate(
+        **COMMON, model_dir=folder / "run", input_dir=folder / "photos", output_dir=folder / "scores", num_pictures=1
+    )
+    return folder
+
+
+@pytest.fixture
+def evaluate(folder, tmp_path):
+    shared = {**COMMON, "model_dir": folder / "run", "input_dir": folder / "photos"}
+    return lambda **options: mi.jobs.evaluate(**shared | {"output_dir": tmp_path / "scores"} | options)
+
+
+@pytest.fixture
+def predict(folder, tmp_path):
+    shared = {**COMMON, "model_dir": folder / "run", "input": folder / "photos"}
+    return lambda **options: mi.jobs.predict(**shared | {"output": tmp_path / "out"} | options)
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def losses(model_dir):
+    return [float(row["loss"]) for row in rows(model_dir / "losses.csv")]
+
+
+def labels(path):
+    return read_label_image(path, CLASSES)
+
+
+def picture(path):
+    """Returns the pixels of a photo, which are stored values if it is a label image."""
+    with Image.open(path) as opened:
+        return np.asarray(opened)
+
+
+def test_a_run_stores_the_crop_the_classes_and_the_held_out_list(folder):
+    facts = read_facts(folder / "run")
+    assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
+    assert facts.photos == CLASSES.to_fields()
+    assert json.loads((folder / "run/run.json").read_text()).keys() == {
+        *("resolution", "spacing", "fold_digest", "photos", "held_out_split")
+    }
+
+
+def test_held_out_photos_are_scored_at_their_own_sizes(folder):
+    scores = rows(folder / "run/eval/scores.csv")
+    assert [*scores[0]] == ["step", "loss", "mean_iou", "pixel_accuracy"]
+    assert [int(row["step"]) for row in scores] == [2, 4]
+    metrics = json.loads((folder / "scores/metrics.json").read_text())
+    for name in ("mean_iou", "pixel_accuracy"):
+        assert metrics[name] == pytest.approx(float(scores[-1][name]), rel=1e-12)
+    best = max(scores, key=lambda row: float(row["mean_iou"]))
+    assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best['step']}.index"]
+
+
+def test_only_the_same_list_of_one_folder_causes_a_warning(folder, caplog):
+    step = SimpleNamespace(task=COMMON["task"], sizes=(16, 24), batch_size=2)
+    for split, text in (("val", ""), ("train", "eval_dir is the same folder as data_dir")):
+        data_set = dataclasses.replace(DATA, held_out_split=split)
+        data = mi.jobs.TrainingData(folder / "photos", data_set, eval_dir=folder / "photos")
+        held_out = open_held_out(data, step, "mean_iou")
+        assert (held_out.sizes, held_out.any_size) == ((16, 24), True)
+        assert text in caplog.text if text else not caplog.text
+
+
+def test_evaluation_writes_every_photo_of_the_list(folder):
+    written = sorted(str(path.relative_to(folder / "scores")) for path in (folder / "scores").rglob("*.*"))
+    assert written == [
+        *("metrics.csv", "metrics.json", "pictures/photo_4.png", "predictions/photo_4.png", "predictions/photo_5.png"),
+        "report.html",
+    ]
+    for key, size in (("photo_4", (17, 23)), ("photo_5", (12, 40))):
+        with Image.open(folder / f"scores/predictions/{key}.png") as prediction:
+            assert (prediction.mode, prediction.size[::-1]) == ("P", size)
+
+
+@pytest.mark.slow
+def test_training_under_a_layout_equals_training_on_one_processor(folder, tmp_path):
+    train(folder, tmp_path / "split", layout=SPLIT)
+    found, expected = losses(tmp_path / "split"), losses(folder / "run")
+    assert len(expected) == STEPS
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    scores = [rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
+    assert [row["mean_iou"] for row in scores[0]] == [row["mean_iou"] for row in scores[1]]
+
+
+@pytest.mark.slow
+def test_micro_batches_read_the_same_crops(folder, tmp_path):
+    train(folder, tmp_path / "run", micro_batches=2)
+    assert [row["cases"] for row in rows(tmp_path / "run/losses.csv")] == [
+        row["cases"] for row in rows(folder / "run/losses.csv")
+    ]
+    # The mean over the pixels of each micro-batch differs from that over all pixels that count.
+    assert losses(tmp_path / "run")[0] == pytest.approx(losses(folder / "run")[0], rel=0.2)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
+    train(folder, tmp_path / "run", num_steps=2)
+    train(folder, tmp_path / "run")
+    for name in ("losses.csv", "eval/scores.csv"):
+        assert (tmp_path / "run" / name).read_text() == (folder / "run" / name).read_text()
+
+
+def test_prediction_agrees_with_evaluation_under_any_layout(folder, predict, tmp_path):
+    one, split = predict(), predict(output=tmp_path / "split", layout=SPLIT)
+    assert [path.name for path in one] == [f"photo_{n}.png" for n in range(6)]
+    for path, other in zip(one, split, strict=True):
+        assert path.read_bytes() == other.read_bytes()
+        photo = picture(folder / "photos/images" / path.name)
+        assert labels(path).shape == photo.shape[:2]
+        assert picture(tmp_path / "out/overlays" / path.name).shape == photo.shape
+    for name in ("photo_4.png", "photo_5.png"):
+        assert (tmp_path / "out" / name).read_bytes() == (folder / "scores/predictions" / name).read_bytes()
+    assert len({labels(path).tobytes() for path in one}) == 6
+
+
+def test_one_photo_without_labels_is_predicted(folder, predict, tmp_path):
+    photo = tmp_path / "holiday.jpg"
+    pixels = Image.fromarray(picture(folder / "photos/images/photo_1.png"))
+    pixels.save(photo, quality=95)
+    (path,) = predict(input=photo, output=tmp_path / "one.png")
+    assert labels(path).shape == (17, 23)
+    assert picture(tmp_path / "one_overlay.png").shape == (17, 23, 3)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned by 90 degrees
+    pixels.save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    (path,) = predict(input=tmp_path / "turned.jpg", output=tmp_path / "turned.png")
+    assert labels(path).shape == (23, 17)
+
+
+def test_existing_segmentations_are_replaced_only_on_request(predict, tmp_path):
+    first = {path: path.read_bytes() for path in predict()}
+    with pytest.raises(
+        mi.DataError, match=r"photo_0\.png \(and 5 more\): already exists\. Fix: .* set overwrite"
+    ) as error:
+        predict()
+    assert error.value.settings == ("overwrite",)
+    assert {path: path.read_bytes() for path in predict(overwrite=True)} == first
+
+
+def test_flips_and_scales_are_averaged(folder, predict, tmp_path):
+    """Mirrored photos give mirrored predictions with flips of the width, whatever the network."""
+    mirrored = tmp_path / "mirrored"
+    mirrored.mkdir()
+    for path in (folder / "photos/images").iterdir():
+        Image.fromarray(picture(path)[:, ::-1]).save(mirrored / path.name)
+    # Photos are padded on the right, so only photos of the size of a program have mirrored borders.
+    options = {"flips": ("width",), "resolution": "height:20,width:30"}
+    one, other = predict(**options, output=tmp_path / "a"), predict(**options, input=mirrored, output=tmp_path / "b")
+    assert labels(one[0]).shape == (20, 30)
+    np.testing.assert_array_equal(labels(one[0])[:, ::-1], labels(other[0]))
+    plain = predict(resolution="height:20,width:30", output=tmp_path / "c")
+    scaled = predict(scales=(0.5, 1.0, 2.0), output=tmp_path / "d")
+    assert any((labels(a) != labels(b)).any() for a, b in zip(one, plain, strict=True))
+    assert any((labels(a) != labels(b)).any() for a, b in zip(scaled, plain, strict=True))
+
+
+@pytest.mark.slow
+def test_an_ensemble_averages_its_runs(folder, predict, tmp_path):
+    for number in range(2):
+        train(folder, tmp_path / f"cv/fold_{number}", seed=number, num_steps=2)
+    written = predict(model_dir=tmp_path / "cv", ensemble=True)
+    alone = [predict(model_dir=tmp_path / f"cv/fold_{n}", output=tmp_path / str(n)) for n in range(2)]
+    assert all(any((labels(a) != labels(b)).any() for a, b in zip(written, other, strict=True)) for other in alone)
+
+
+def test_label_images_with_other_values_are_scored_alike(folder, evaluate, tmp_path):
+    other = write_photos(tmp_path / "photos")
+    fields = json.loads((other / "classes.json").read_text()) | {"values": [[7, 0], [8, 1], [11, 2]]}
+    (other / "classes.json").write_text(json.dumps(fields))
+    for path in (other / "labels").iterdir():
+        stored = np.array([7, 8, 11, *[0] * 253], np.uint8)[np.minimum(labels(path), 3)]
+        Image.fromarray(stored).save(path)
+    evaluate(input_dir=other)
+    assert (tmp_path / "scores/metrics.json").read_text() == (folder / "scores/metrics.json").read_text()
+    assert {*np.unique(picture(tmp_path / "scores/predictions/photo_4.png"))} <= {7, 8, 11}
+
+
+def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
+    scores = evaluate(input_dir=write_photos(tmp_path / "photos", number=3, lists=False))
+    assert [score.key for score in scores] == ["photo_0", "photo_1", "photo_2"]
+    scores = evaluate(split="train", output_dir=tmp_path / "train")
+    assert [score.key for score in scores] == [f"photo_{n}" for n in range(4)]
+
+
+IDLE = {
+    "spacing": "1,1,1",
+    "window": (0, 1),
+    "cleanup": Cleanup(largest_liver=True),
+    "fold": 0,
+    "splits_file": "splits.json",
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_settings_of_volumes_are_refused(evaluate, tmp_path, name):
+    with pytest.raises(mi.ConfigError, match=rf"^{name} = .* has no effect: .*\. Fix: leave {name} out\.$") as error:
+        evaluate(**{name: IDLE[name]})
+    assert error.value.settings == (name,)
+    assert not (tmp_path / "scores").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"flips": ("x",)}, "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once"),
+        ({"scales": (0,)}, "scales = (0,) must be one or more numbers above 0"),
+        ({"split": "vla"}, "has no split 'vla'. Did you mean 'val'? Fix: choose one of train, val."),
+        ({"resolution": "x:8,y:8"}, "resolution 'x:8,y:8': needs a positive size for height and width."),
+    ],
+)
+def test_invalid_settings_are_reported(evaluate, tmp_path, options, text):
+    with pytest.raises(mi.MtfImagingError, match=re.escape(text)):
+        evaluate(**options)
+    assert not (tmp_path / "scores").exists()
+
+
+def test_submissions_are_refused(predict):
+    with pytest.raises(mi.ConfigError, match="submission = True has no effect: the challenge has no photos"):
+        predict(submission=True)
+
+
+def test_photos_of_other_classes_are_refused(folder, evaluate, tmp_path):
+    other = write_photos(tmp_path / "photos")
+    text = (other / "classes.json").read_text().replace("sky", "cloud")
+    (other / "classes.json").write_text(text)
+    message = r"has the classes ground, box, cloud, but the network was trained with ground, box, sky\. Fix: give data"
+    with pytest.raises(mi.DataError, match=message):
+        evaluate(input_dir=other)
+    data = mi.jobs.TrainingData(folder / "photos", DATA, eval_dir=other)
+    with pytest.raises(mi.DataError, match=message):
+        mi.jobs.train(**COMMON, data=data, model_dir=tmp_path / "run", num_steps=1)
+
+
+def test_photos_without_labels_are_refused(folder, evaluate, tmp_path):
+    other = write_photos(tmp_path / "photos")
+    (other / "labels/photo_4.png").unlink()
+    with pytest.raises(mi.DataError, match=r"1 of 2 photos have no label image in labels: photo_4\. Fix: add"):
+        evaluate(input_dir=other)
+    with pytest.raises(mi.DataError, match=r"contains photos without label images\. Fix: give a folder that contains"):
+        evaluate(input_dir=folder / "photos/images")
+
+
+def test_results_of_other_photos_are_kept(folder, evaluate):
+    with pytest.raises(
+        mi.DataError, match=r"holds 2 prediction\(s\) for photos that are not evaluated, such as photo_4"
+    ):
+        evaluate(split="train", output_dir=folder / "scores")
+    with pytest.raises(mi.DataError, match="lies in the folder of the cases"):
+        evaluate(output_dir=folder / "photos/scores")
+    with pytest.raises(mi.DataError, match="training writes to this folder"):
+        evaluate(output_dir=folder / "run")
+
+
+def test_a_task_of_volumes_refuses_photos(folder, tmp_path):
+    task = Segmentation(UNet3D(base_filters=2, depth=1, convs=1))
+    with pytest.raises(mi.ConfigError, match=r"^Segmentation: this task trains on volumes, but .* a PhotoDescription"):
+        train(folder, tmp_path / "run", task=task)
+
+
+@functools.cache
+def explained(**options):
+    return mi.jobs.explain(task=SemanticSegmentation(TwoConvs(classes=3), classes=3), resolution=(16, 24), **options)
+
+
+def test_explain_takes_the_size_of_crops():
+    assert explained(layout=SPLIT).plan.memory < explained().plan.memory
