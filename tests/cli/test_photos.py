@@ -149,10 +149,14 @@ def test_gin_sets_flips_and_scales(trained):
 
 
 def test_explain_takes_the_size_of_the_crops(trained, capsys):
-    job = ["explain", "--gin_file", trained / "job.gin", "--mesh_shape", "rows:2", "--layout", "height:rows"]
-    for words, size in (([], "16"), (["--resolution", "height:32,width:40"], "32"), (["--resolution", "24"], "24")):
+    """A halo of a split height has the width of the crop."""
+    job = ["explain", "--gin_file", trained / "job.gin", "--mesh_shape", "rows:2", "--layout", "height:rows", "--json"]
+    halos = {}
+    for width, words in ((24, []), (40, ["--resolution", "height:32,width:40"]), (48, ["--resolution", "48"])):
         assert run(*job, "--gin.SemanticSegmentation.classes=3", *words) == 0
-        assert f"height:{size}" in capsys.readouterr().out
+        halos[width] = json.loads(capsys.readouterr().out)["step"]["forward"]["halo_bytes_sent"]["interior"]
+    assert halos[40] / halos[24] == 40 / 24
+    assert halos[48] / halos[24] == 2
 
 
 @pytest.mark.slow
