@@ -64,7 +64,7 @@ def test_fields_may_leave_colors_out():
     ("fields", "message"),
     [
         ([], "f: does not contain an object with the key 'classes'. Fix: write {"),
-        ({"clases": {}}, "f: does not contain an object with the key 'classes'"),
+        ({"klasses": {}}, "f: does not contain an object with the key 'classes'"),
         ({**TWO, "ignore_lable": 3}, "the key 'ignore_lable' is not known. Did you mean 'ignore_label'? Fix: use only"),
         ({"classes": 3}, "f: 'classes' is 3, not an object or a list of names"),
         ({"classes": {"a": [0, 0, 0]}, "colors": []}, "states the colors twice"),
