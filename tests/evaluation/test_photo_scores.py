@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.evaluation.photos.boundary import TOLERANCE, boundary_f, check_boundary_tolerance
+from mtf_imaging.evaluation.photos.boundary import TOLERANCE, boundary_f
 from mtf_imaging.evaluation.photos.confusion import Confusion, confusion
 from mtf_imaging.evaluation.photos.scores import (
     CLASS_MEASURES,
@@ -177,9 +177,8 @@ def test_a_missed_class_scores_0_and_an_absent_one_is_undefined():
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 2.0])
 def test_the_tolerance_is_a_share_of_the_diagonal(value):
-    with pytest.raises(ConfigError, match=r"boundary_tolerance = .* must be a share of the image diagonal") as error:
-        check_boundary_tolerance(value)
-    assert error.value.settings == ("boundary_tolerance",)
+    with pytest.raises(ConfigError, match=r"tolerance = .* must be a share of the image diagonal, above 0 and below 1"):
+        boundary_f(halves(20), halves(20), 2, tolerance=value)
 
 
 @pytest.fixture(scope="module")

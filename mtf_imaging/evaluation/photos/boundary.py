@@ -35,7 +35,15 @@ def boundary_f(
 
     Returns:
       A value for each class; None if the reference does not have the class.
+
+    Raises:
+      ConfigError: the tolerance is not above 0 and below 1.
     """
+    if not 0 < tolerance < 1:
+        raise ConfigError(
+            f"tolerance = {tolerance!r} must be a share of the image diagonal, above 0 and below 1. "
+            f"Fix: use {TOLERANCE}, the value of Csurka et al. 2013."
+        )
     counted = reference != ignore_label
     pixels = tolerance * math.hypot(*reference.shape)
     # Ignored pixels get a label that no class has.
@@ -51,21 +59,6 @@ def boundary_f(
         else:  # a class without a boundary is missing or fills the photo
             values[label] = float(areas[0][label] == areas[1][label] == reference.size)
     return values
-
-
-def check_boundary_tolerance(tolerance: float) -> float:
-    """Checks that a tolerance is a share of the diagonal and returns it.
-
-    Raises:
-      ConfigError: it is not above 0 and below 1.
-    """
-    if not 0 < tolerance < 1:
-        raise ConfigError(
-            f"boundary_tolerance = {tolerance!r} must be a share of the image diagonal, above 0 and below 1. "
-            f"Fix: use {TOLERANCE}, the value of Csurka et al. 2013.",
-            settings=["boundary_tolerance"],
-        )
-    return tolerance
 
 
 def _boundary_points(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:

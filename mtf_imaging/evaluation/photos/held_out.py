@@ -121,8 +121,7 @@ class HeldOutPhotos:
         if crop is None or len(crop) != 2:
             raise ConfigError(
                 f"crop = {self.crop!r}, and the training images have the sizes {sizes!r}; held-out photos need a "
-                "height and a width. Fix: set crop to the size of the crops in training, such as (513, 513).",
-                settings=["crop"],
+                "height and a width. Fix: set crop to the size of the crops in training, such as (513, 513)."
             )
         return crop[0], crop[1]
 
