@@ -22,8 +22,8 @@ class DeepLab:
 
     - The backbone computes features at decreasing resolutions, the last ones at its output stride.
     - Atrous spatial pyramid pooling (ASPP) computes five maps of the last features: a 1 x 1 convolution, three 3 x 3
-      convolutions with different dilations, and the mean over the whole map. It concatenates them, and reduces them with
-      a 1 x 1 convolution and a dropout.
+      convolutions with different dilations, and the mean over the whole map. It concatenates them, and reduces them
+      with a 1 x 1 convolution and a dropout.
     - The decoder resizes the result to the features at stride 4, concatenates both, and applies 3 x 3 convolutions. A
       1 x 1 convolution with a bias computes the logits, which are resized to the image.
 
@@ -35,7 +35,7 @@ class DeepLab:
     Every layer can stay split: a halo may reach past the next slice. The rates of ASPP are large compared with its map,
     however. A map of 33 x 33 in slices of 17 and 16 pixels has a rate of 18, and each of the three convolutions has a
     halo of its own. `gather_below` gathers the map instead. All processors along a gathered dimension then compute the
-    same ASPP, which costs arithmetic and memory, and the layout splits its result again, so the decoder stays split.
+    same ASPP, and its result is split again, so the decoder stays split.
 
     Attributes:
       backbone: an object with a method `features(image, is_training)`, which returns a tuple of
@@ -53,9 +53,12 @@ class DeepLab:
         networks with an Xception backbone are, those with a ResNet backbone are not.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice of the map of ASPP in pixels. Dimensions with smaller slices are gathered for
-        ASPP. 0 gathers nothing. None chooses for each dimension: it gathers the dimension if this moves fewer values
-        between processors than the halos of all dilated convolutions (`gathering.halos_exceed_map`).
+      gather_below: minimum size of a slice of the map of ASPP in pixels. Dimensions with smaller slices are gathered
+        for ASPP. 0 gathers nothing. None chooses for each dimension: it gathers the dimension if this moves fewer
+        values between processors than the halos of all dilated convolutions (`gathering.halos_exceed_map`). This rule
+        depends on shapes only, not on devices. It does not count the arithmetic that the processors along a gathered
+        dimension repeat. That arithmetic grows with the batch, so 0 may be faster for batches of several images.
+        `explain` estimates both.
       multiple: prediction pads images that are larger than the crops of the training to a multiple of this size in
         pixels, so that images of similar sizes share a program.
     """
@@ -82,8 +85,8 @@ class DeepLab:
                 raise mi.ConfigError(f"DeepLab.{name} = {getattr(self, name)!r}: it must be an int of at least 1.")
         if self.rates is not None and not (isinstance(self.rates, list | tuple) and all(map(_is_count, self.rates))):
             raise mi.ConfigError(
-                f"DeepLab.rates = {self.rates!r}: it must be a tuple with the dilation of each 3 x 3 convolution of ASPP, "
-                "at least 1. Fix: use a tuple such as (6, 12, 18), or None for the rates of the paper."
+                f"DeepLab.rates = {self.rates!r}: it must be a tuple with the dilation of each 3 x 3 convolution of "
+                "ASPP, at least 1. Fix: use a tuple such as (6, 12, 18), or None for the rates of the paper."
             )
         if not 0 <= self.dropout_rate < 1:
             raise mi.ConfigError(
@@ -158,13 +161,13 @@ def _check_backbone(backbone):
     name = type(backbone).__name__
     if not callable(getattr(backbone, "features", None)) or not hasattr(backbone, "output_stride"):
         raise mi.ConfigError(
-            f"DeepLab.backbone is of class {name}, which has no method features(image, is_training) or no output_stride. "
-            "Fix: use a backbone such as resnet.ResNetBackbone."
+            f"DeepLab.backbone is of class {name}, which has no method features(image, is_training) or no "
+            "output_stride. Fix: use a backbone such as resnet.ResNetBackbone."
         )
     if not _is_count(backbone.output_stride):
         raise mi.ConfigError(
-            f"DeepLab.backbone: {name}.output_stride = {backbone.output_stride!r}: DeepLab needs a backbone with a fixed "
-            f"output stride. Fix: use {name}.output_stride = 16, or 8 for finer features."
+            f"DeepLab.backbone: {name}.output_stride = {backbone.output_stride!r}: DeepLab needs a backbone with a "
+            f"fixed output stride. Fix: use {name}.output_stride = 16, or 8 for finer features."
         )
 
 

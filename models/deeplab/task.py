@@ -31,9 +31,7 @@ class SemanticSegmentation:
             raise mi.ConfigError("SemanticSegmentation.network is not set. Fix: use a network such as deeplab.DeepLab.")
         for name, value, least in (("classes", classes, 2), ("channels", channels, 1)):
             if not _is_int(value) or value < least:
-                raise mi.ConfigError(
-                    f"SemanticSegmentation.{name} = {value!r}: it must be an int of at least {least}."
-                )
+                raise mi.ConfigError(f"SemanticSegmentation.{name} = {value!r}: it must be an int of at least {least}.")
         if not _is_int(ignore_label) or 0 <= ignore_label < classes:
             raise mi.ConfigError(
                 f"SemanticSegmentation.ignore_label = {ignore_label!r}: it must be an int that is not a class, but the "
@@ -58,8 +56,8 @@ class SemanticSegmentation:
         names = getattr(description, "classes", None)
         if names is None:
             raise mi.ConfigError(
-                f"SemanticSegmentation needs a data set of photos, whose description lists classes, but the data set has "
-                f"a {type(description).__name__}. Fix: use a data set of photos, or a task for volumes, such as "
+                "SemanticSegmentation needs a data set of photos, whose description lists classes, but the data set "
+                f"has a {type(description).__name__}. Fix: use a data set of photos, or a task for volumes, such as "
                 "unet3d.Segmentation."
             )
         task = copy.copy(self)
@@ -93,8 +91,8 @@ class SemanticSegmentation:
         """
         if len(sizes) != 2:
             raise mi.ShapeError(
-                f"SemanticSegmentation: an image must have 2 sizes, height and width, not {len(sizes)}: {tuple(sizes)}. "
-                "Fix: use a data set of photos."
+                f"SemanticSegmentation: an image must have 2 sizes, height and width, not {len(sizes)}: "
+                f"{tuple(sizes)}. Fix: use a data set of photos."
             )
         self._network()
         height, width = sizes

@@ -1,7 +1,15 @@
-"""A residual network for image classification (He et al. 2016, "Deep Residual Learning for Image Recognition")."""
+"""Backbones for networks on images, and an image classifier.
 
+- Residual networks (He et al. 2016, "Deep Residual Learning for Image Recognition") and Xception-65 (Chollet 2017) as
+  backbones of segmentation networks and detectors.
+- A residual network for image classification, and generated images to train it.
+"""
+
+from mtf_imaging.models.resnet.backbone import Backbone
 from mtf_imaging.models.resnet.generated import GeneratedImages
 from mtf_imaging.models.resnet.network import ResNet
+from mtf_imaging.models.resnet.residual import ResNetBackbone
 from mtf_imaging.models.resnet.task import Classification
+from mtf_imaging.models.resnet.xception import Xception
 
-__all__ = ["Classification", "GeneratedImages", "ResNet"]
+__all__ = ["Backbone", "Classification", "GeneratedImages", "ResNet", "ResNetBackbone", "Xception"]

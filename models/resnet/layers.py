@@ -9,9 +9,10 @@ import tensorflow as tf
 import mtf_imaging as mi
 
 CHANNELS = "channels"
+PADDINGS = ("fixed", "same")
 
 
-def conv(x, name, filters, kernel_size, stride=1):
+def conv(x, name, filters, kernel_size, stride=1, dilation=1, padding="same"):
     """Computes `y = conv(x, filter)`, without a bias because a norm follows.
 
     Args:
@@ -20,17 +21,51 @@ def conv(x, name, filters, kernel_size, stride=1):
       filters: number of channels of the result.
       kernel_size: size of the kernel in pixels along each dimension.
       stride: distance between two windows in pixels.
+      dilation: distance between two pixels of a window.
+      padding: "fixed" or "same", see `window_padding`.
 
     Returns:
       Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
     """
-    window = [mi.mtf.Dimension(f"kernel_{axis}", kernel_size) for axis in ("height", "width")]
     outputs = mi.mtf.Dimension("filters", filters)
     with tf.compat.v1.variable_scope(name):
-        normal = tf.compat.v1.variance_scaling_initializer(2.0, "fan_in")  # He et al. 2015
-        kernel = _variable(x, "filter", [*window, x.shape.dims[-1], outputs], normal)
-        y = mi.ops.conv2d(x, kernel, strides=stride, name=name)
+        kernel = _variable(x, "filter", [*_kernel(kernel_size), x.shape.dims[-1], outputs], _he_normal())
+        pads = window_padding(padding, kernel_size, stride, dilation)
+        y = mi.ops.conv2d(x, kernel, strides=stride, padding=pads, dilations=dilation, name=name)
     return mi.mtf.rename_dimension(y, outputs.name, CHANNELS)
+
+
+def depthwise_conv(x, name, kernel_size, stride=1, dilation=1, padding="same"):
+    """Convolves each channel with a kernel of its own, without a bias because a norm follows.
+
+    Args:
+      x: Tensor[batch, height, width, channels]
+      name, kernel_size, stride, dilation, padding: see `conv`.
+
+    Returns:
+      Tensor[batch, height / stride, width / stride, channels], with sizes rounded up.
+    """
+    channels, one = x.shape.dims[-1], mi.mtf.Dimension("channels_per_group", 1)
+    with tf.compat.v1.variable_scope(name):
+        kernel = _variable(x, "filter", [*_kernel(kernel_size), one, channels], _he_normal())
+        pads = window_padding(padding, kernel_size, stride, dilation)
+        return mi.ops.conv2d(x, kernel, stride, pads, dilation, groups=channels.size, name=name)
+
+
+def window_padding(padding, kernel_size, stride, dilation=1):
+    """Returns the padding of a convolution, as `mi.ops.conv2d` takes it.
+
+    Args:
+      padding: "same" is TensorFlow's "SAME", which depends on the size of the image. "fixed" does not: windows with a
+        stride have `(extent - 1) // 2` zeros before the image and the rest after it, where `extent` is the size of the
+        dilated kernel. Published ResNets and Xceptions have this padding. With an even size and a stride of 2, it is
+        (1, 1) instead of (0, 1) for a 3 x 3 kernel. Without a stride, both are equal.
+      kernel_size, stride, dilation: see `conv`.
+    """
+    if padding == "same" or stride == 1:
+        return "SAME"
+    zeros = (kernel_size - 1) * dilation
+    return [(zeros // 2, zeros - zeros // 2)] * 2
 
 
 def dense(x, name, classes):
@@ -40,6 +75,11 @@ def dense(x, name, classes):
         weights = _variable(x, "weights", [x.shape.dims[-1], outputs], tf.compat.v1.glorot_uniform_initializer())
         y = mi.mtf.einsum([x, weights], output_shape=mi.mtf.Shape([*x.shape.dims[:-1], outputs]))
         return y + _variable(x, "bias", [outputs], tf.zeros_initializer())
+
+
+def relu(x):
+    """Computes `max(x, 0)`."""
+    return mi.ops.leaky_relu(x, 0.0)
 
 
 def mean_over_image(x):
@@ -69,6 +109,14 @@ def gather_small_slices(x, name, stride, least):
         if parts > 1 and -(-size // parts) < least:
             small.append(dim.name)
     return mi.ops.gather_slices(x, small, name)
+
+
+def _kernel(size):
+    return [mi.mtf.Dimension(f"kernel_{axis}", size) for axis in ("height", "width")]
+
+
+def _he_normal():
+    return tf.compat.v1.variance_scaling_initializer(2.0, "fan_in")  # He et al. 2015
 
 
 def _variable(x, name, dims, initializer):

@@ -27,27 +27,38 @@ def train_program(task, sizes, mesh_shape="", layout="", batch_size=2, **kwargs)
     return mi.Program(fn, task.inputs(batch_size, sizes, tf.float64), mesh_shape, layout, **kwargs)
 
 
-def evaluation_program(task, sizes, mesh_shape="", layout="", batch_size=2, **kwargs):
+def evaluation_program(task, sizes, mesh_shape="", layout="", batch_size=2, gradients=True, **kwargs):
     """Returns a program that predicts, and computes the gradients of the sum of the squared probabilities."""
 
     def fn(image):
         probabilities = task.predict(image)
-        return {"probabilities": probabilities, **_gradients(mi.mtf.reduce_sum(mi.mtf.square(probabilities)))}
+        loss = mi.mtf.reduce_sum(mi.mtf.square(probabilities))
+        return {"probabilities": probabilities, **(_gradients(loss) if gradients else {})}
 
     return mi.Program(fn, task.inputs(batch_size, sizes, tf.float64, labels=False), mesh_shape, layout, **kwargs)
 
 
-def values(task, sizes, *layout, seed=0, batch_size=2, **kwargs):
+def values(task, sizes, *layout, batch_size=2, evaluation_gradients=False, **kwargs):
     """Returns the results of a step in training, the moving statistics after it, and the results of evaluation.
+
+    Args:
+      task: a `SemanticSegmentation`.
+      sizes: height and width of an image in pixels.
+      *layout: the mesh shape and the layout.
+      batch_size: number of images.
+      evaluation_gradients: whether the evaluation computes gradients, which take as long to build as those of training.
+      **kwargs: options of the programs.
 
     Returns:
       {"train": ..., "moving": ..., "evaluation": ...}, dicts of arrays; and the program of the training.
     """
     train = train_program(task, sizes, *layout, batch_size=batch_size, **kwargs)
-    inputs = batch(task, sizes, batch_size, seed)
+    inputs = batch(task, sizes, batch_size)
     result = {"train": train(**inputs)}
     result["moving"] = {name: v for name, v in train.variables.items() if not v.trainable}
-    evaluation = evaluation_program(task, sizes, *layout, batch_size=batch_size, variables=train, **kwargs)
+    evaluation = evaluation_program(
+        task, sizes, *layout, batch_size=batch_size, gradients=evaluation_gradients, variables=train, **kwargs
+    )
     result["evaluation"] = evaluation(image=inputs["image"])
     return {key: {name: value.numpy() for name, value in part.items()} for key, part in result.items()}, train
 

@@ -1,7 +1,6 @@
 """A reference for `DeepLab` in plain TensorFlow, written from the description of the network.
 
-A dilated convolution is a sum over its taps, because TensorFlow's CPU kernels have no gradient of dilated convolutions in
-every dtype.
+A dilated convolution is a sum over its taps, so the reference shares no kernel with the network.
 """
 
 import tensorflow as tf

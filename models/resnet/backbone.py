@@ -1,0 +1,84 @@
+"""The interface of backbones: networks that compute features of an image at decreasing resolutions."""
+
+import abc
+import dataclasses
+
+import mtf_imaging as mi
+from mtf_imaging.models.resnet.checks import check_choice, check_count, is_count
+from mtf_imaging.models.resnet.conv_norm import ConvNorm
+from mtf_imaging.models.resnet.layers import PADDINGS
+
+_OUTPUT_STRIDES = (None, 8, 16, 32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Backbone(abc.ABC):
+    """A network that computes features of an image for a classifier, a segmentation network or a detector.
+
+    Images may have any size. Every operation can be split along height and width.
+
+    Attributes:
+      base_filters: number of filters of the first convolution. The numbers of all other filters are multiples of it.
+      padding: padding of strided convolutions, "fixed" or "same". See `layers.window_padding`.
+      output_stride: largest stride of a feature, 8, 16 or 32. Stages that would exceed it keep the resolution, and
+        dilate their convolutions instead. With None, no stage does so.
+      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      norm_epsilon: number that batch norms add to the variance.
+      gather_below: minimum size of a slice in pixels. If a strided operation would make smaller slices along a
+        dimension, the dimension is gathered for this operation and all that follow. With 0, nothing is gathered.
+      recompute: whether the backward pass recomputes the activations of the stem and of each block, which saves memory
+        at the cost of one more forward pass (`mi.ops.recompute`).
+    """
+
+    base_filters: int = 64
+    padding: str = "fixed"
+    output_stride: int | None = None
+    norm_momentum: float = 0.9997
+    norm_epsilon: float = 1e-5
+    gather_below: int = 0
+    recompute: bool = False
+
+    def __post_init__(self):
+        check_count(self, "base_filters")
+        check_choice(self, "padding", PADDINGS)
+        check_choice(self, "output_stride", _OUTPUT_STRIDES)
+        name = type(self).__name__
+        if not 0 <= self.norm_momentum < 1:
+            raise mi.ConfigError(f"{name}.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
+        if not self.norm_epsilon > 0:
+            raise mi.ConfigError(f"{name}.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
+        if not (self.gather_below == 0 or is_count(self.gather_below)):
+            raise mi.ConfigError(
+                f"{name}.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
+                "Fix: use 0 to gather nothing."
+            )
+
+    @abc.abstractmethod
+    def features(self, image, is_training):
+        """Computes features at increasing depth.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+          is_training: whether norms use the statistics of the batch and update their moving statistics.
+
+        Returns:
+          A tuple of Tensor[batch, height / stride, width / stride, channels] with sizes rounded up and the strides of
+          `strides`. A gathered dimension has the name of `mi.ops.gather_slices` from its first such feature on.
+        """
+
+    @property
+    @abc.abstractmethod
+    def strides(self):
+        """The stride of each feature: the first is 4, and the last is at most `output_stride`."""
+
+    def _conv_norm(self, is_training):
+        return ConvNorm(is_training, self.norm_momentum, self.norm_epsilon, self.padding, self.gather_below)
+
+    def _run(self, is_training, fn, *inputs):
+        """Calls a part of the network. With `recompute`, the backward pass computes its activations again."""
+        return mi.ops.recompute(fn, *inputs) if self.recompute and is_training else fn(*inputs)
+
+    def _limited(self, stride):
+        """Returns the stride of a stage, and the dilation that replaces the rest of a larger stride."""
+        limited = min(stride, self.output_stride or stride)
+        return limited, stride // limited

@@ -1,0 +1,51 @@
+"""Residual blocks (He et al. 2016). Every convolution is followed by a batch norm.
+
+If the result of a block has another shape than its input, a 1 x 1 convolution and a norm convert the input before the
+sum.
+"""
+
+from mtf_imaging.models.resnet.layers import relu
+
+
+def basic_block(conv_norm, x, filters, stride=1, dilation=1):
+    """Computes two 3 x 3 convolutions with a ReLU between them, adds the input, and applies a ReLU.
+
+    Args:
+      conv_norm: a `ConvNorm`.
+      x: Tensor[batch, height, width, channels]
+      filters: number of filters of both convolutions.
+      stride: stride of the first convolution.
+      dilation: dilation of both convolutions.
+
+    Returns:
+      Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
+    """
+    y = relu(conv_norm(x, "conv0", filters, 3, stride, dilation))
+    return _add_and_relu(conv_norm, x, conv_norm(y, "conv1", filters, 3, 1, dilation), stride)
+
+
+def bottleneck_block(conv_norm, x, filters, stride=1, dilation=1):
+    """Computes a 1 x 1, a 3 x 3 and a 1 x 1 convolution with ReLUs between them, adds the input, and applies a ReLU.
+
+    Args:
+      conv_norm: a `ConvNorm`.
+      x: Tensor[batch, height, width, channels]
+      filters: number of filters of the first two convolutions. The third has four times as many.
+      stride: stride of the 3 x 3 convolution.
+      dilation: dilation of the 3 x 3 convolution.
+
+    Returns:
+      Tensor[batch, height / stride, width / stride, channels=4 filters], with sizes rounded up.
+    """
+    y = relu(conv_norm(x, "conv0", filters, 1))
+    y = relu(conv_norm(y, "conv1", filters, 3, stride, dilation))
+    return _add_and_relu(conv_norm, x, conv_norm(y, "conv2", EXPANSION * filters, 1), stride)
+
+
+EXPANSION = 4
+
+
+def _add_and_relu(conv_norm, x, y, stride):
+    if x.shape != y.shape:
+        x = conv_norm(x, "shortcut", y.shape.dims[-1].size, 1, stride)
+    return relu(x + y)

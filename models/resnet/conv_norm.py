@@ -1,0 +1,65 @@
+"""Convolutions that a batch norm follows, and the settings that all of them share in a network."""
+
+import dataclasses
+
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.resnet import layers
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvNorm:
+    """A convolution and a batch norm, which are created at each call.
+
+    Attributes:
+      is_training: whether norms use the statistics of the batch and update their moving statistics.
+      momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      epsilon: number that batch norms add to the variance.
+      padding: "fixed" or "same", see `layers.window_padding`.
+      gather_below: minimum size of a slice in pixels, see `gather`.
+    """
+
+    is_training: bool
+    momentum: float
+    epsilon: float
+    padding: str = "fixed"
+    gather_below: int = 0
+
+    def __call__(self, x, name, filters, kernel_size, stride=1, dilation=1):
+        """Computes `norm(conv(x))`. The weights are in the scopes `name` and `{name}_norm`.
+
+        Args:
+          x: Tensor[batch, height, width, channels]
+          name, filters, kernel_size, stride, dilation: see `layers.conv`.
+
+        Returns:
+          Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
+        """
+        return self._norm(layers.conv(x, name, filters, kernel_size, stride, dilation, self.padding), name)
+
+    def separable(self, x, name, filters, stride=1, dilation=1, use_relu=False):
+        """Computes `norm(pointwise(norm(depthwise(x))))`: a 3 x 3 depthwise convolution, and a 1 x 1 convolution.
+
+        Args:
+          x: Tensor[batch, height, width, channels]
+          name: scope of the weights.
+          filters: number of channels of the result.
+          stride, dilation: stride and dilation of the depthwise convolution, see `layers.conv`.
+          use_relu: whether to apply a ReLU after each of the two norms.
+
+        Returns:
+          Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
+        """
+        with tf.compat.v1.variable_scope(name):
+            x = layers.depthwise_conv(x, "depthwise", 3, stride, dilation, self.padding)
+            x = self._norm(x, "depthwise")
+            x = self(layers.relu(x) if use_relu else x, "pointwise", filters, 1)
+            return layers.relu(x) if use_relu else x
+
+    def gather(self, x, name, stride):
+        """Gathers the dimensions whose slices would have fewer than `gather_below` pixels after a strided operation."""
+        return layers.gather_small_slices(x, f"{name}_gather", stride, self.gather_below) if stride > 1 else x
+
+    def _norm(self, x, name):
+        return mi.ops.batch_norm(x, self.is_training, self.momentum, self.epsilon, name=f"{name}_norm")
