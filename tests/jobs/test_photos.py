@@ -208,6 +208,12 @@ def test_an_ensemble_averages_its_runs(folder, predict, tmp_path):
     written = predict(model_dir=tmp_path / "cv", ensemble=True)
     alone = [predict(model_dir=tmp_path / f"cv/fold_{n}", output=tmp_path / str(n)) for n in range(2)]
     assert all(any((labels(a) != labels(b)).any() for a, b in zip(written, other, strict=True)) for other in alone)
+    facts = read_facts(tmp_path / "cv/fold_1")
+    dataclasses.replace(facts, photos=facts.photos | {"scaling": "mean"}).save(tmp_path / "cv/fold_1")
+    with pytest.raises(
+        mi.ConfigError, match="fold_1: was trained on photos with other classes or another scaling than"
+    ):
+        predict(model_dir=tmp_path / "cv", ensemble=True, output=tmp_path / "other")
 
 
 def test_label_images_with_other_values_are_scored_alike(folder, evaluate, tmp_path):
