@@ -21,6 +21,7 @@ from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.photos.description import PhotoDescription, palette_color
 from mtf_imaging.data.photos.folders import Photo
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.training.data_set import data_batches, data_sizes
 
 IGNORED = 255
 NUM_PHOTOS = 5
@@ -68,6 +69,7 @@ def assert_equal(first, second):
 
 def test_a_resumed_stream_continues_exactly(folder):
     whole = batches(folder, 6, augmentation=PhotoAugmentation())
+    assert whole[0].keys() == {"image", "labels", "cases"}
     assert whole[0]["image"].shape == (2, 12, 14, 3)
     assert (whole[0]["image"].dtype, whole[0]["labels"].dtype) == (np.float32, np.int32)
     for expected, resumed in zip(whole[3:], batches(folder, 3, start_step=3, augmentation=PhotoAugmentation())):
@@ -291,3 +293,17 @@ def test_gin_files_set_the_crops_and_the_augmentation():
     gin.clear_config()
     assert (data.sizes("anywhere"), data.split, data.held_out_split) == ((33, 65), "train", "val")
     assert data.augmentation == PhotoAugmentation(min_scale=0.75)
+
+
+def test_batches_fit_the_inputs_of_a_task(folder):
+    inputs = {
+        "image": ("batch:2,height:12,width:14,channels:3", tf.bfloat16),
+        "labels": ("batch:2,height:12,width:14", tf.int32),
+    }
+    data = Photos(None, size=(12, 14))
+    sizes = data_sizes(data, folder)
+    batch = next(data_batches(data, folder, inputs, batch_size=2, sizes=sizes, seed=3, start_step=0))
+    (expected,) = batches(folder, 1)
+    np.testing.assert_array_equal(batch["labels"], expected["labels"])
+    np.testing.assert_allclose(tf.cast(batch["image"], tf.float32), expected["image"], atol=0.01)
+    assert batch["cases"] == expected["cases"]

@@ -92,6 +92,7 @@ def test_fields_may_leave_colors_out():
         ),
         ({**TWO, "values": [[255, 0]]}, "maps the ignore_label 255 to a class"),
         ({**TWO, "values": [[7, 0], [7, 1]]}, "maps the value 7 twice"),
+        ({**TWO, "values": [[7, 1], [8, 1]]}, "no value has the label 0. Fix: add a pair for this class"),
     ],
 )
 def test_wrong_fields_are_refused(fields, message):

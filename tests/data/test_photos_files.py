@@ -45,6 +45,16 @@ def write_png(path, rows, bits, color_type):
     return path
 
 
+def write_tiff_of_16_bits(path):
+    """Writes a TIFF file of 4 x 2 pixels with 3 channels of 16 bits, which Pillow cannot write."""
+    fields = [(256, 3, 1, 4), (257, 3, 1, 2), (258, 3, 3, 134), (259, 3, 1, 1), (262, 3, 1, 2), (273, 4, 1, 140)]
+    fields += [(277, 3, 1, 3), (278, 3, 1, 2), (279, 4, 1, 48), (284, 3, 1, 1)]
+    header = struct.pack("<2sHIH", b"II", 42, 8, len(fields))
+    table = b"".join(struct.pack("<HHII", *field) for field in fields) + struct.pack("<I", 0)
+    path.write_bytes((header + table).ljust(134, b"\0") + struct.pack("<3H", 16, 16, 16) + bytes(48))
+    return path
+
+
 @pytest.mark.parametrize("name", ["a.png", "a.tif", "a.jpg"])
 def test_photos_are_red_green_and_blue(tmp_path, name):
     path = save(tmp_path / name, pixels())
@@ -83,6 +93,7 @@ def test_16_bits_are_refused(tmp_path):
         save(tmp_path / "a.png", pixels(channels=0, high=60_000, dtype=np.uint16)),
         save(tmp_path / "b.tif", pixels(channels=0, high=60_000, dtype=np.uint16)),
         write_png(tmp_path / "c.png", [bytes(range(24))] * 2, bits=16, color_type=2),  # Pillow drops 8 bits of each
+        write_tiff_of_16_bits(tmp_path / "d.tif"),
     ]
     for path in paths:
         with pytest.raises(DataError, match=rf"{path.name}: has more than 8 bits per channel .* Fix: convert it"):

@@ -129,8 +129,8 @@ def _batches(dataset: tf.data.Dataset, reader: CropReader) -> Iterator[dict]:
         for sample in batch.pop("samples").numpy():
             if int(sample) in reader.errors:
                 raise reader.errors[int(sample)]
-        keys = [reader.photos[at].key for at in batch.pop("files").numpy()]
-        yield {**batch, "cases": keys}
+        batch["cases"] = [reader.photos[at].key for at in batch.pop("files").numpy()]
+        yield batch
 
 
 def _size(size) -> tuple[int, int]:

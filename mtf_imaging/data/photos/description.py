@@ -46,8 +46,8 @@ class PhotoDescription:
       colors: the color of each class, (red, green, blue) in 0..255.
       ignore_label: the label of pixels without a class. Losses and scores leave these pixels out.
       scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the mean of ImageNet.
-      values: pairs of a value in label images and the label of its class. All other values become `ignore_label`. Empty
-        if label images store labels.
+      values: pairs of a value in label images and the label of its class, at least one for each class. All other values
+        become `ignore_label`. Empty if label images store labels.
     """
 
     classes: tuple[str, ...]
@@ -84,7 +84,7 @@ class PhotoDescription:
 
     def stored_value(self, label: int) -> int:
         """Returns the value of a label in label images."""
-        return next((value for value, of in self.values if of == label), label)
+        return next((value for value, mapped in self.values if mapped == label), label)
 
     def to_fields(self) -> dict[str, Any]:
         """Returns the description as JSON values, which `photo_description_from_fields` reads."""
@@ -213,6 +213,9 @@ def _fault_of_values(values: Any, ignore_label: int, num_classes: int) -> str | 
     twice = sorted({value for value in stored if stored.count(value) > 1})
     if twice:
         return f"values: maps the value {twice[0]} twice. Fix: keep one of its pairs."
+    missing = sorted({*range(num_classes)} - {label for _, label in values}) if values else []
+    if missing:
+        return f"values: no value has the label {missing[0]}. Fix: add a pair for this class, or remove the class."
     return None
 
 

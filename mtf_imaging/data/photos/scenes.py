@@ -30,12 +30,14 @@ DEFAULT_SIZE = (112, 161)
 _IMAGES, _LABELS, _LISTS = "JPEGImages", "SegmentationClass", "ImageSets/Segmentation"
 _HELD_OUT = 4  # one of so many photos is held out
 _JPEG_QUALITY = 90
-_NUM_SHAPES = (4, 8)
-_RADIUS = (0.12, 0.24)  # in units of the shorter side
-_PERIOD = (5.0, 7.5)  # of a texture, in pixels
-_CONTRAST = (0.45, 0.8)  # of a texture, from black to white
+_NUM_SHAPES = (3, 7)  # without the upper bound
+_RADIUS = (0.14, 0.26)  # in units of the shorter side
+_STRIPES_PERIOD, _CHECKS_PERIOD = (5.0, 6.5), (9.0, 12.0)  # in pixels
+_SPECKLE = 0.8  # in pixels
+_CONTRAST = (0.35, 0.6)  # of a texture, from black to white
+_TINT = 0.15  # of the difference between the two colors of a texture
 _LIGHTING = 0.25
-_NOISE = 6.0
+_NOISE = 5.0
 
 
 def write_scenes(
@@ -124,18 +126,18 @@ def _square(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _triangle(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """An equilateral triangle: three half planes with a distance of 0.6 from the center."""
+    """An equilateral triangle: three half planes with a distance of 0.65 from the center."""
     height = np.sqrt(3) / 2
-    return np.maximum.reduce([rows, -rows / 2 + height * columns, -rows / 2 - height * columns]) < 0.6
+    return np.maximum.reduce([rows, -rows / 2 + height * columns, -rows / 2 - height * columns]) < 0.65
 
 
 def _ring(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return abs(np.hypot(rows, columns) - 0.78) < 0.28
 
 
-def _wave(rng: np.random.Generator, positions: np.ndarray) -> np.ndarray:
+def _wave(rng: np.random.Generator, positions: np.ndarray, period: tuple[float, float]) -> np.ndarray:
     """Returns a wave in -1..1 with a random period and phase."""
-    return np.sin(2 * np.pi * (positions / rng.uniform(*_PERIOD) + rng.uniform()))
+    return np.sin(2 * np.pi * (positions / rng.uniform(*period) + rng.uniform()))
 
 
 def _plain(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -143,15 +145,15 @@ def _plain(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> n
 
 
 def _checks(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.sign(_wave(rng, rows / 1.4) * _wave(rng, columns / 1.4))
+    return np.sign(_wave(rng, rows, _CHECKS_PERIOD) * _wave(rng, columns, _CHECKS_PERIOD))
 
 
 def _stripes(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.sign(_wave(rng, rows))
+    return np.sign(_wave(rng, rows, _STRIPES_PERIOD))
 
 
 def _speckles(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.sign(ndimage.gaussian_filter(rng.standard_normal(rows.shape), 1.0))
+    return np.sign(ndimage.gaussian_filter(rng.standard_normal(rows.shape), _SPECKLE))
 
 
 # {label: (outline in units of the radius, texture in -1..1)}
@@ -164,17 +166,16 @@ _SHAPES: dict[int, tuple[Callable, Callable]] = {
 
 
 def _colored(rng: np.random.Generator, pattern: np.ndarray) -> np.ndarray:
-    """Returns a pattern in two random colors, `[height, width, 3]`."""
-    color = rng.uniform(50, 205, 3)
-    difference = rng.normal(size=3)
-    difference *= rng.uniform(*_CONTRAST) * 127.5 * np.sqrt(3) / np.linalg.norm(difference)
+    """Returns a pattern in two random colors, a darker and a lighter one, `[height, width, 3]`."""
+    color = rng.uniform(60, 195, 3)
+    difference = 127.5 * (rng.uniform(*_CONTRAST) + rng.uniform(-_TINT, _TINT, 3))
     return color + pattern[..., np.newaxis] * difference
 
 
 def _background(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     """Returns smooth blotches in two random colors, `[height, width, 3]`."""
     blotches = ndimage.gaussian_filter(rng.standard_normal((height, width)), rng.uniform(4, 7), mode="wrap")
-    return _colored(rng, 0.4 * blotches / blotches.std())
+    return _colored(rng, 0.5 * blotches / blotches.std())
 
 
 def _lighting(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
