@@ -62,8 +62,14 @@ class SemanticSegmentation:
             )
         task = copy.copy(self)
         task.classes, task.ignore_label = len(names), description.ignore_label
-        task._network()
+        task.check_network()
         return task
+
+    def check_network(self):
+        """Raises ConfigError if the network has another number of classes than the task."""
+        classes = getattr(self._network(), "classes", None)
+        if classes is not None:
+            self._check_classes(classes)
 
     @property
     def multiple(self):
@@ -94,7 +100,7 @@ class SemanticSegmentation:
                 f"SemanticSegmentation: an image must have 2 sizes, height and width, not {len(sizes)}: "
                 f"{tuple(sizes)}. Fix: use a data set of photos."
             )
-        self._network()
+        self.check_network()
         height, width = sizes
         pixels = f"batch:{batch_size},height:{height},width:{width}"
         inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
@@ -142,9 +148,7 @@ class SemanticSegmentation:
     def _network(self):
         """Returns the network, with the number of classes of this task if the network leaves it open."""
         with_classes = getattr(self.network, "with_classes", None)
-        network = with_classes(self.classes) if with_classes else self.network
-        self._check_classes(getattr(network, "classes", self.classes))
-        return network
+        return with_classes(self.classes) if with_classes else self.network
 
     def _check_classes(self, classes):
         if classes != self.classes:

@@ -8,6 +8,7 @@ from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.intensity import check_window
 from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.photos.description import PhotoDescription
+from mtf_imaging.data.photos.folders import splits
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
@@ -94,6 +95,17 @@ class TrainingData:
     @property
     def _is_missing(self) -> bool:
         return read_manifest(Path(self.data_dir)) is None
+
+    @property
+    def held_out_split(self) -> str | None:
+        """The list of the held-out photos in `eval_dir`; None for all photos, as in a folder without lists.
+
+        Raises:
+          DataError: `eval_dir` is not a folder of photos.
+        """
+        if not isinstance(self.data_set, Photos) or not self.eval_dir or not splits(Path(self.eval_dir)):
+            return None
+        return self.data_set.held_out_split
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
         """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None.

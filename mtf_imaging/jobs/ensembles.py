@@ -59,7 +59,7 @@ def check_no_fold(ensemble: bool, fold: int | None) -> None:
 
 
 def _check_facts(runs: Sequence[Path]) -> None:
-    """Raises ConfigError if runs were trained at different resolutions or spacings."""
+    """Raises ConfigError if runs were trained at different resolutions or spacings, or on other classes of photos."""
     read = [(run, facts) for run in runs if (facts := read_facts(run)) is not None]
     for run, facts in read[1:]:
         for name in ("resolution", "spacing"):
@@ -71,3 +71,9 @@ def _check_facts(runs: Sequence[Path]) -> None:
                     "remove the folders of the others.",
                     ["model_dir", "ensemble"],
                 )
+        if facts.photos != read[0][1].photos:
+            raise ConfigError(
+                f"{run}: was trained on photos with other classes or another scaling than {read[0][0]}; both are in "
+                "their run.json. Fix: train all runs on the same photos, or remove the folders of the others.",
+                ["model_dir", "ensemble"],
+            )

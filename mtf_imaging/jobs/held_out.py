@@ -92,7 +92,7 @@ def _scores_training_cases(data: TrainingData) -> bool:
     """Whether the held-out cases are those of the training; photos of one folder may be on different lists."""
     if data.eval_dir is None or isinstance(data.eval_dir, Subset):
         return False
-    if isinstance(data.data_set, Photos) and data.data_set.split != data.data_set.held_out_split:
+    if isinstance(data.data_set, Photos) and data.data_set.split != data.held_out_split:
         return False
     return Path(data.eval_dir).resolve() == Path(data.data_dir).resolve()
 
@@ -100,8 +100,10 @@ def _scores_training_cases(data: TrainingData) -> bool:
 def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> HeldOutRecords | HeldOutPhotos:
     description = data.description
     if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
-        photos, multiple = data.data_set, prediction_multiple(step.task)
-        evaluation = HeldOutPhotos(photos.held_out_split, scaling=photos.scaling, multiple=multiple, progress=progress)
+        multiple = prediction_multiple(step.task)
+        evaluation = HeldOutPhotos(
+            data.held_out_split, scaling=description.scaling, multiple=multiple, progress=progress
+        )
         assert isinstance(data.eval_dir, str | Path)  # only records have subsets
         check_same_classes(data.eval_dir, evaluation.description(data.eval_dir), description)
         return evaluation

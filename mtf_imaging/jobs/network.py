@@ -38,7 +38,7 @@ def prediction_multiple(task: "Task") -> int:
 
 def photo_network(
     task: "Task",
-    crop: tuple[int, ...],
+    sizes: tuple[int, ...],
     model_dirs: Sequence[Path],
     checkpoint: str,
     *,
@@ -51,7 +51,7 @@ def photo_network(
 
     Args:
       task: the network that the run trained.
-      crop: height and width of the first program. There is a program for each size, built when an image of this size
+      sizes: height and width of the first program. There is a program for each size, built when an image of this size
         first occurs; all of them have the same weights.
       model_dirs: the folder of the run, or the folders of the runs of an ensemble, whose probabilities are averaged.
       checkpoint: "last" or "best".
@@ -66,7 +66,7 @@ def photo_network(
     check_choice("dtype", dtype, DTYPES)
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
     networks = predictors(
-        task=task, sizes=crop, other_sizes=None, model_dirs=model_dirs, checkpoint=checkpoint, **options
+        task=task, sizes=sizes, other_sizes=None, model_dirs=model_dirs, checkpoint=checkpoint, **options
     )
     return over_networks(networks)
 

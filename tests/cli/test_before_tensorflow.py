@@ -10,7 +10,7 @@ from mtf_imaging.cli.main import main
 from tests.evaluation.test_evaluate import store
 
 # Runs several command lines and prints their exit codes, stderr and seconds, and whether TensorFlow was imported.
-_PROGRAM = """
+PROGRAM = """
 import contextlib, io, json, sys, time
 from mtf_imaging.cli.main import main
 results = []
@@ -111,7 +111,7 @@ def results(folder):
     """Returns {command line: its results}; one process runs them all."""
     before = _files(folder)
     lines = json.dumps([line.split() for line, _ in ERRORS])
-    done = subprocess.run([sys.executable, "-c", _PROGRAM, lines], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, lines], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert _files(folder) == before, "a command wrote files"
     return dict(zip([line for line, _ in ERRORS], json.loads(done.stdout), strict=True))

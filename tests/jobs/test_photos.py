@@ -98,14 +98,21 @@ def test_held_out_photos_are_scored_at_their_own_sizes(folder):
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best['step']}.index"]
 
 
-def test_only_the_same_list_of_one_folder_causes_a_warning(folder, caplog):
+def test_held_out_photos_are_those_of_a_list_or_of_a_folder_without_lists(folder, tmp_path, caplog):
     step = SimpleNamespace(task=COMMON["task"], sizes=(16, 24), batch_size=2)
-    for split, text in (("val", ""), ("train", "eval_dir is the same folder as data_dir")):
+    warning = "eval_dir is the same folder as data_dir"
+    for split, text in (("val", ""), ("train", warning)):
         data_set = dataclasses.replace(DATA, held_out_split=split)
         data = mi.jobs.TrainingData(folder / "photos", data_set, eval_dir=folder / "photos")
         held_out = open_held_out(data, step, "mean_iou")
         assert (held_out.sizes, held_out.any_size) == ((16, 24), True)
         assert text in caplog.text if text else not caplog.text
+    caplog.clear()
+    other = write_photos(tmp_path / "photos", number=3, lists=False)
+    data = mi.jobs.TrainingData(folder / "photos", DATA, eval_dir=other)
+    batches = open_held_out(data, step, "mean_iou").batches()
+    assert [key for batch in batches for key in batch["cases"]][:3] == ["photo_0", "photo_1", "photo_2"]
+    assert not caplog.text
 
 
 def test_evaluation_writes_every_photo_of_the_list(folder):
@@ -208,6 +215,12 @@ def test_an_ensemble_averages_its_runs(folder, predict, tmp_path):
     written = predict(model_dir=tmp_path / "cv", ensemble=True)
     alone = [predict(model_dir=tmp_path / f"cv/fold_{n}", output=tmp_path / str(n)) for n in range(2)]
     assert all(any((labels(a) != labels(b)).any() for a, b in zip(written, other, strict=True)) for other in alone)
+    facts = read_facts(tmp_path / "cv/fold_1")
+    dataclasses.replace(facts, photos=facts.photos | {"scaling": "mean"}).save(tmp_path / "cv/fold_1")
+    with pytest.raises(
+        mi.ConfigError, match="fold_1: was trained on photos with other classes or another scaling than"
+    ):
+        predict(model_dir=tmp_path / "cv", ensemble=True, output=tmp_path / "other")
 
 
 def test_label_images_with_other_values_are_scored_alike(folder, evaluate, tmp_path):

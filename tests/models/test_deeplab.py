@@ -85,29 +85,34 @@ def whole(sizes, **options):
 GATHERED = ["deeplab/aspp_gather", "deeplab/aspp_scatter"]
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+_2X2, _4X2 = ("rows:2,cols:2", "height:rows,width:cols"), ("rows:4,cols:2", "height:rows,width:cols")
+# Maps of 9 x 9 pixels for 33 x 33: slices of 5 and 4, of 3, and of 3, 3, 3 and 0; maps of 8 x 8 pixels for 32 x 32.
+QUICK = [
+    ((33, 33), {}, *_2X2, "stacked", []),
+    ((33, 33), {"gather_below": None}, "rows:3,cores:2", "width:rows,batch:cores", "placement", GATHERED),
+]
+SLOW = [
+    ((33, 33), {}, *_2X2, "placement", []),
+    ((33, 33), {}, *_4X2, "stacked", []),
+    ((33, 33), {}, "rows:3", "height:rows", "placement", []),
+    ((33, 33), {"gather_below": None}, *_2X2, "stacked", GATHERED),
+    ((33, 33), {"gather_below": 4}, *_4X2, "placement", GATHERED),
+    ((32, 32), {}, *_2X2, "placement", []),
+    ((32, 32), {}, *_4X2, "stacked", []),
+    ((32, 32), {"gather_below": None}, "rows:3,model:2", "height:rows,channels:model", "stacked", GATHERED),
+    ((32, 33), {"separable": True}, *_2X2, "stacked", []),
+    ((32, 33), {"separable": True}, "rows:3,model:2", "width:rows,channels:model", "placement", []),
+]
+
+
 @pytest.mark.parametrize(
     ("sizes", "options", "mesh_shape", "layout", "mesh_impl", "changes"),
-    [
-        # Maps of 9 x 9 pixels: slices of 5 and 4, of 3, and of 3, 3, 3 and 0.
-        ((33, 33), {}, "rows:2,cols:2", "height:rows,width:cols", "stacked", []),
-        ((33, 33), {}, "rows:2,cols:2", "height:rows,width:cols", "placement", []),
-        ((33, 33), {}, "rows:4,cols:2", "height:rows,width:cols", "stacked", []),
-        ((33, 33), {}, "rows:3", "height:rows", "placement", []),
-        ((33, 33), {"gather_below": None}, "rows:2,cols:2", "height:rows,width:cols", "stacked", GATHERED),
-        ((33, 33), {"gather_below": 4}, "rows:4,cols:2", "height:rows,width:cols", "placement", GATHERED),
-        ((33, 33), {"gather_below": None}, "rows:3,cores:2", "width:rows,batch:cores", "placement", GATHERED),
-        # Maps of 8 x 8 pixels.
-        ((32, 32), {}, "rows:2,cols:2", "height:rows,width:cols", "placement", []),
-        ((32, 32), {}, "rows:4,cols:2", "height:rows,width:cols", "stacked", []),
-        ((32, 32), {"gather_below": None}, "rows:3,model:2", "height:rows,channels:model", "stacked", GATHERED),
-        ((32, 33), {"separable": True}, "rows:2,cols:2", "height:rows,width:cols", "stacked", []),
-        ((32, 33), {"separable": True}, "rows:3,model:2", "width:rows,channels:model", "placement", []),
-    ],
+    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 def test_results_do_not_depend_on_the_layout(sizes, options, mesh_shape, layout, mesh_impl, changes):
     """Compares training with dropout, moving statistics, and evaluation."""
-    got, program = values(small_task(**options), sizes, mesh_shape, layout, mesh_impl=mesh_impl)
+    task = small_task(**options)
+    got, program = values(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
     assert [change.name for change in program.changes] == changes
     separable = {key: value for key, value in options.items() if key == "separable"}
     assert_equal(got, whole(sizes, **separable))

@@ -8,9 +8,8 @@ from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from mtf_imaging.models.resnet import ResNetBackbone
 from tests.models.deeplab_programs import assert_equal, values
 
-BACKBONE = ResNetBackbone(
-    blocks=(1, 1, 1, 1), base_filters=1, bottleneck=False, stem="v1-beta", output_stride=16, norm_momentum=0.5
-)
+# Strides 4, 8 and 16. Almost all the time of these tests is spent on building graphs, so the network has few layers.
+BACKBONE = ResNetBackbone(blocks=(1, 1, 1), base_filters=1, bottleneck=False, output_stride=16, norm_momentum=0.5)
 
 
 def task(**kwargs):
@@ -35,7 +34,7 @@ def whole(size):
     return results(size)[0]
 
 
-# 33 cells: slices of 17 and 16, of 11, and of 9, 9, 9 and 6. 32 cells: slices of 16, and of 11, 11 and 10.
+# Maps of 33 x 33 pixels: slices of 17 and 16, of 11, and of 9, 9, 9 and 6. Maps of 32 x 32 pixels: slices of 16.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "mesh_shape", "layout", "gather_below"),
@@ -43,12 +42,10 @@ def whole(size):
         (513, "rows:2,cols:2", "height:rows,width:cols", 0),
         (513, "rows:4,cols:2", "height:rows,width:cols", 0),
         (513, "rows:3", "height:rows", 0),
-        (513, "rows:4,cols:2", "height:rows,width:cols", None),
-        (512, "rows:2,cols:2", "height:rows,width:cols", 0),
-        (512, "rows:3", "height:rows", None),
+        (512, "rows:2,cols:2", "height:rows,width:cols", None),
     ],
 )
 def test_crops_of_the_reference(size, mesh_shape, layout, gather_below):
     got, program = results(size, mesh_shape, layout, gather_below=gather_below)
-    assert bool(program.changes) == (gather_below is None), "the rule gathers maps of 33 and 32 cells"
+    assert bool(program.changes) == (gather_below is None), "the rule gathers a map of 32 x 32 pixels"
     assert_equal(got, whole(size))

@@ -12,10 +12,11 @@ from tqdm import tqdm
 
 from mtf_imaging.data.photos.description import PhotoDescription, photo_description_from_fields
 from mtf_imaging.data.photos.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
-from mtf_imaging.data.photos.label_images import read_labeled_photo, read_photo, write_label_image
+from mtf_imaging.data.photos.label_images import photo_size, read_labeled_photo, read_photo, write_label_image
+from mtf_imaging.data.photos.native import padded_size
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.photos.infer import check_scales, most_probable, predict_photo
+from mtf_imaging.evaluation.photos.infer import check_scales, most_probable, predict_photo, scaled_size
 from mtf_imaging.evaluation.photos.pictures import comparison, overlay
 from mtf_imaging.evaluation.photos.scores import PhotoScore, score_photo
 from mtf_imaging.evaluation.photos.write import write_photo_scores
@@ -118,7 +119,10 @@ class PhotoImages:
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Photo], **options: Any
     ) -> "Predict":
         self._multiple = prediction_multiple(task)
-        return photo_network(task, self._crop, runs, checkpoint, **options)
+        # The size of the first photo that is predicted, so that its program is the first one.
+        height, width = scaled_size(photo_size(images[0].image), self._scales[0])
+        sizes = padded_size(height, width, self._crop, self._multiple)
+        return photo_network(task, sizes, runs, checkpoint, **options)
 
     def run_network(self, images: Sequence[Photo], network: "Predict") -> None:
         for photo in images:

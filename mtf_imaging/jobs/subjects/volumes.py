@@ -138,5 +138,5 @@ def _photos_explained(path: str | Path, setting: str) -> Iterator[None]:
         yield
     except DataError:
         fix = f"give volumes as {setting}, or the folder of a run on photos as model_dir."
-        check_no_photos(path, fix, setting)
+        check_no_photos(path, fix, setting, "model_dir")
         raise
