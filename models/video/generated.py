@@ -30,7 +30,7 @@ class GeneratedClips:
         for name, value in (("frames", frames), ("height", height), ("width", width)):
             if not isinstance(value, int) or isinstance(value, bool) or value < LEAST[name]:
                 raise mi.ConfigError(f"GeneratedClips.{name} = {value!r}: it must be an int of at least {LEAST[name]}.")
-        if not noise >= 0:
+        if not (isinstance(noise, int | float) and noise >= 0):
             raise mi.ConfigError(f"GeneratedClips.noise = {noise!r}: it must be at least 0 (no noise).")
         self.frames, self.height, self.width, self.noise = frames, height, width, noise
 

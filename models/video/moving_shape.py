@@ -25,8 +25,8 @@ def poses(numbers, label, sizes):
       sizes: frames, height and width of the clip.
 
     Returns:
-      float32 [frames, 3]: the position (down, right) in pixels and the angle in radians. The position is at least 0 and
-      below the size, and the angle is at least 0 and below a full turn.
+      float32 [frames, 3]: the position (down, right) in pixels, modulo the size, and the angle in radians, modulo a
+      full turn.
     """
     frames, height, width = sizes
     period = tf.constant([height, width, 2 * math.pi], tf.float32)

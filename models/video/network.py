@@ -82,9 +82,9 @@ class R2Plus1D:
         for name in ("middle_per_block", "causal"):
             if not isinstance(getattr(self, name), bool):
                 raise mi.ConfigError(f"R2Plus1D.{name} = {getattr(self, name)!r}: it must be True or False.")
-        if not 0 <= self.norm_momentum < 1:
+        if not (_is_number(self.norm_momentum) and 0 <= self.norm_momentum < 1):
             raise mi.ConfigError(f"R2Plus1D.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
-        if not self.norm_epsilon > 0:
+        if not (_is_number(self.norm_epsilon) and self.norm_epsilon > 0):
             raise mi.ConfigError(f"R2Plus1D.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
         if not (self.gather_below == 0 or _is_count(self.gather_below)):
             raise mi.ConfigError(
@@ -168,3 +168,7 @@ def _relu(x):
 
 def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -237,6 +237,7 @@ def test_the_network_of_torchvision_has_the_published_number_of_weights():
         ({"causal": 1}, "R2Plus1D.causal = 1: it must be True or False."),
         ({"middle_per_block": None}, "R2Plus1D.middle_per_block = None: it must be True or False."),
         ({"norm_momentum": 1}, "R2Plus1D.norm_momentum = 1: it must be at least 0 and below 1."),
+        ({"norm_momentum": "0.9"}, "R2Plus1D.norm_momentum = '0.9': it must be at least 0 and below 1."),
         ({"norm_epsilon": 0}, "R2Plus1D.norm_epsilon = 0: it must be above 0."),
         (
             {"gather_below": -1},
@@ -257,6 +258,7 @@ def test_invalid_settings(settings, message):
         ({"frames": 1}, "GeneratedClips.frames = 1: it must be an int of at least 2."),
         ({"height": 8}, "GeneratedClips.height = 8: it must be an int of at least 16."),
         ({"width": 32.0}, "GeneratedClips.width = 32.0: it must be an int of at least 16."),
+        ({"noise": "low"}, "GeneratedClips.noise = 'low': it must be at least 0 (no noise)."),
         ({"noise": -1}, "GeneratedClips.noise = -1: it must be at least 0 (no noise)."),
     ],
     ids=str,

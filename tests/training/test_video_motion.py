@@ -1,5 +1,6 @@
 """The job gin/video_motion learns, under a split of the time; docs/guides/video.md works without changes."""
 
+import importlib
 import runpy
 import sys
 from pathlib import Path
@@ -61,15 +62,17 @@ def test_a_dry_run_shows_the_slices_of_the_page(capsys):
     assert out.startswith("mesh frames:2,rows:2, layout time:frames,height:rows: 4 processors")
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Writes the files and the clips of the page to a folder, which becomes the working directory."""
-    pages.write_files(PAGE, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    runpy.run_path("make_clips.py")
-    yield tmp_path
-    sys.modules.pop("my_clips", None)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Writes the files and the clips of the page to a folder, which is the working directory of the tests of clips."""
+    folder = tmp_path_factory.mktemp("own_clips")
+    pages.write_files(PAGE, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        runpy.run_path("make_clips.py")
+        yield folder
+        sys.modules.pop("my_clips", None)
 
 
 @pytest.mark.slow
@@ -84,7 +87,7 @@ def test_own_clips_are_learned_and_classified(folder, capsys):
 
 @pytest.mark.slow
 def test_sample_n_of_own_clips_depends_only_on_n(folder):
-    clips = runpy.run_path("my_clips.py")["Clips"]()
+    clips = importlib.import_module("my_clips").Clips()
     sizes = clips.sizes("clips")
     assert sizes == (8, 24, 24)
 

@@ -27,7 +27,7 @@ class SGD(Optimizer):
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
       momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 stores no velocity.
-      nesterov: whether to apply the gradient that is expected after the next step along the velocity.
+      nesterov: whether to use Nesterov momentum, which adds the gradient to the next step along the velocity.
       weight_decay: the fraction of each kernel that is added to its gradient, at least 0.
 
     Raises:
