@@ -162,6 +162,6 @@ def _report(
         f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.3f}" for name, value in measures.items()
     )
     bar.update()
-    rate = f", {len(cases) / seconds:.2f} volumes/s" if cases else ""  # a data set may omit the names of its cases
+    rate = f", {len(cases) / seconds:.2f} images/s" if cases else ""  # a data set may omit the names of its cases
     bar.set_postfix_str(f"{shown}{rate}", refresh=False)
     return measures

@@ -1,15 +1,21 @@
-"""The demo: the held-out cases, the commands that it runs, and the report."""
+"""The demo: the held-out cases, the commands that it runs, and the summary."""
 
 import json
 import re
 
+import gin
 import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
+from mtf_imaging.cli.config import gin_config
+from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.cli.runtime import next_step, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
-from mtf_imaging.cli.runtime import usage
+from mtf_imaging.cli.runtime.demo import photos, volumes
+from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.data.cases.hold_out import hold_out
+from mtf_imaging.data.photos.scenes import write_scenes
 from mtf_imaging.errors import DataError, MtfImagingError
 
 
@@ -18,6 +24,11 @@ def make_cases(folder, number):
     for n in range(number):
         for kind in ("volume", "segmentation"):
             (folder / f"{kind}-{n}.nii.gz").touch()
+    return folder
+
+
+def make_photos(folder):
+    write_scenes(folder, 4, seed=1, size=(16, 20), progress=False)
     return folder
 
 
@@ -41,58 +52,147 @@ def test_cases_of_another_run_are_not_mixed_in(tmp_path):
         hold_out(make_cases(tmp_path / "b", 5), tmp_path / "train", tmp_path / "held_out")
 
 
-def fake_run(out):
-    """Returns a replacement for `run_command` that writes the files of the report, and the list of its calls."""
+DICE = {
+    "cases": {"3": {"liver": {"dice": 0.9}, "lesion": {"dice": 0.5}}},
+    "liver": {"dice_per_case": 0.9, "dice_global": 0.8},
+    "lesion": {"dice_per_case": 0.9, "dice_global": 0.8},
+}
+IOU = {
+    "mean_iou": 0.85,
+    "classes": {"background": {"iou": 0.95}, "disc": {"iou": 0.75}, "ring": {"iou": None}},
+    "photos": {"scene_0003": {}},
+}
+
+
+def fake_run(out, metrics):
+    """Returns a replacement for `run_command` that writes the files of the summary, and the list of its calls."""
     lines = []
 
     def run(command, **values):
         lines.append((command, values))
         if command == "phantom":
-            make_cases(values["output_dir"], 4)
+            make_photos(values["output_dir"]) if "kind" in values else make_cases(values["output_dir"], 4)
         if command == "train":
-            values["model_dir"].mkdir()
+            values["model_dir"].mkdir(parents=True)
             (values["model_dir"] / "losses.csv").write_text("step,loss\n1,0.5\n2,0.25\n")
         if command == "evaluate":
-            (out / "evaluation" / "pictures").mkdir(parents=True)
-            (out / "evaluation" / "pictures" / "case-3.png").touch()
-            dice = {"liver": {"dice": 0.9}, "lesion": {"dice": 0.5}}
-            total = {"dice_per_case": 0.9, "dice_global": 0.8}
-            metrics = {"cases": {"3": dice}, "liver": total, "lesion": total}
+            (out / "evaluation").mkdir()
             (out / "evaluation" / "metrics.json").write_text(json.dumps(metrics))
 
     return run, lines
 
 
-@pytest.mark.parametrize("own_data", [False, True])
-def test_the_demo_runs_commands_with_flags_that_exist(tmp_path, monkeypatch, capsys, own_data):
+def run_demo(tmp_path, monkeypatch, capsys, metrics, *argv):
+    """Runs the demo without its commands, and returns their command lines and what the demo prints.
+
+    Every command line is parsed.
+    """
     out = tmp_path / "demo"
-    run, lines = fake_run(out)
-    monkeypatch.setattr(demo, "run_command", run)
-    argv = [f"--output_dir={out}"]
-    if own_data:
-        argv.append(f"--input_dir={make_cases(tmp_path / 'data', 4)}")
-    assert main.main(["demo", *argv]) == 0
-    commands = [command for command, _ in lines]
-    expected = ["phantom", "convert", "convert", "train", "evaluate", "predict", "train", "train"]
-    assert commands == expected[own_data:]
+    run, lines = fake_run(out, metrics)
+    for module in (demo, volumes, photos):
+        monkeypatch.setattr(module, "run_command", run)
+    assert main.main(["demo", f"--output_dir={out}", *argv]) == 0
     for command, values in lines:
-        words = [f"--gin_file={name}" for name in values.pop("gin_file", [])]
-        words += [f"--{name}={value}" for name, value in values.items()]
+        words = next_step.command_words(command, values)[1:]
         usage.parse_flags(command, all_commands.load(command), words)
-    report = capsys.readouterr().out
-    assert "step 2           0.250000000000   0.250000000000\n" in report
-    assert "case 3                         0.900   0.500\n" in report
-    assert f"Picture: {out / 'evaluation' / 'pictures' / 'case-3.png'}" in report
-    total = 6 if own_data else 7
-    assert re.findall(r"^# Step (\d+) of (\d+): .* \(about .*\)\.$", report, re.MULTILINE) == [
+    text = capsys.readouterr().out
+    total = len(re.findall("^# Step", text, re.MULTILINE))
+    assert re.findall(r"^# Step (\d+) of (\d+): .* \(about .*\)\.$", text, re.MULTILINE) == [
         (str(number + 1), str(total)) for number in range(total)
     ]
-    assert report.endswith(
+    assert "step 2           0.250000000000   0.250000000000\n" in text
+    return lines, text
+
+
+@pytest.mark.parametrize("own_data", [False, True])
+def test_the_demo_on_volumes(tmp_path, monkeypatch, capsys, own_data):
+    out = tmp_path / "demo"
+    argv = [f"--input_dir={make_cases(tmp_path / 'data', 4)}"] if own_data else []
+    lines, text = run_demo(tmp_path, monkeypatch, capsys, DICE, *argv)
+    expected = ["phantom", "convert", "convert", "train", "evaluate", "predict", "train", "train"]
+    assert [command for command, _ in lines] == expected[own_data:]
+    assert f"# Step 1 of {7 - own_data}: " in text
+    assert "\nLosses            16 processors      1 processor\n" in text
+    assert "case 3                         0.900   0.500\n" in text
+    assert f"Picture: {out / 'evaluation' / 'pictures' / 'case-3.png'}" in text
+    assert text.endswith(
         f"tensorboard --logdir {out / 'model'}\n"
         f"Next: mtf-imaging explain --model_dir {out / 'model'} --data_dir {out / 'records'}\n"
     )
-    (train, *_) = (values for command, values in lines if command == "train")
+    train, *compared = (values for command, values in lines if command == "train")
     assert (train["data_dir"], train["eval_dir"]) == (out / "records", out / "held_out_records")
+    assert [values["gin_file"] for values in compared] == [["unet3d_demo", "4x4"], ["unet3d_demo", "single"]]
+    assert [values["model_dir"] for values in compared] == [out / "compared_16", out / "compared_1"]
+    (predict,) = (values for command, values in lines if command == "predict")
+    assert predict["input"].name == "volume-3.nii.gz"
+
+
+@pytest.mark.parametrize("own_data", [False, True])
+def test_the_demo_on_photos(tmp_path, monkeypatch, capsys, own_data):
+    out, data = tmp_path / "demo", tmp_path / "demo" / "scenes"
+    argv = ["--kind=scenes"]
+    if own_data:
+        data = make_photos(tmp_path / "data")
+        argv = [f"--input_dir={data}"]
+    lines, text = run_demo(tmp_path, monkeypatch, capsys, IOU, *argv)
+    expected = ["phantom", "train", "evaluate", "predict", "train", "train"]
+    assert [command for command, _ in lines] == expected[own_data:]
+    assert f"# Step 1 of {5 - own_data}: " in text
+    assert "\nLosses             4 processors      1 processor\n" in text
+    table = ["IoU of the held-out photos       IoU", "background                     0.950"]
+    table += ["disc                           0.750", "ring                               -"]
+    assert "\n".join([*table, "mean                           0.850\n"]) in text
+    assert f"Picture: {out / 'evaluation' / 'pictures' / 'scene_0003.png'}" in text
+    assert text.endswith(f"Next: mtf-imaging explain --model_dir {out / 'model'} --data_dir {data}\n")
+    train, *compared = (values for command, values in lines if command == "train")
+    assert (train["data_dir"], train["eval_dir"]) == (data, data)
+    assert [values["gin_file"] for values in compared] == [["deeplab_scenes"], ["deeplab_scenes", "single"]]
+    (predict,) = (values for command, values in lines if command == "predict")
+    assert predict["input"] == data / "JPEGImages" / "scene_0003.jpg"
+    assert predict["output"] == out / "scene_0003.png"
+
+
+def test_the_summary_states_the_processors_of_the_layout(tmp_path):
+    for workflow in (choose_workflow(tmp_path, None, kind) for kind in KINDS):
+        for job, number in ((workflow.job, workflow.processors), (workflow.job_of_one, 1)):
+            gin.clear_config()
+            try:
+                gin_config.bind([gin_config.find_gin_file(name) for name in job], [], {})
+                assert JobSetup().parsed_layout.processors == number
+            finally:
+                gin.clear_config()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda folder: (folder / "ImageSets/Segmentation/val.txt").unlink(),
+            r"has no list 'val'\. The demo trains on the photos of the list 'train', and scores those of 'val'\. Fix: ",
+        ),
+        (lambda folder: (folder / "SegmentationClass/scene_0003.png").unlink(), r"photos have no label image"),
+        (lambda folder: (folder / "classes.json").write_text("{"), r"classes\.json: not a JSON file"),
+    ],
+)
+def test_photos_that_the_demo_cannot_use(tmp_path, change, message, capsys):
+    folder = make_photos(tmp_path / "data")
+    change(folder)
+    assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={folder}"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert re.search(message, err)
+
+
+def test_photos_without_label_images(tmp_path, capsys):
+    folder = make_photos(tmp_path / "data") / "JPEGImages"
+    assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={folder}"]) == 1
+    assert "contains photos without label images. Fix: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_for_synthetic_data(tmp_path, kind, capsys):
+    assert main.main(["demo", f"--output_dir={tmp_path}", f"--input_dir={tmp_path}", f"--kind={kind}"]) == 2
+    assert f"--kind {kind} is for synthetic data, but --input_dir is {tmp_path}. Fix: " in capsys.readouterr().err
 
 
 def test_a_command_is_printed_as_typed_and_its_failure_ends_the_demo(tmp_path, capfd):

@@ -192,7 +192,7 @@ def test_after_bench(tmp_path, monkeypatch):
 
 
 def test_the_other_commands_name_a_command_that_parses(tmp_path):
-    flags_of(next_step.after_demo(tmp_path / "my demo"))
+    flags_of(next_step.after_demo(tmp_path / "my demo" / "model", tmp_path / "my data"))
     flags_of(next_step.after_parameters(["unet3d.UNet3D.base_filters"]))
     assert next_step.after_parameters(["train.seed"]) == "mtf-imaging train --help"
     values = flags_of("mtf-imaging study --output_dir 'a study'")

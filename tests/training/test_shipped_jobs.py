@@ -10,6 +10,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS
+from mtf_imaging.data.photos.scenes import SCENES, write_scenes
 from mtf_imaging.layout import format_rules, parse_layout
 from mtf_imaging.training.optimizers import Adafactor
 
@@ -26,8 +27,12 @@ OWN_LAYOUT = {
 }
 LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
 # Jobs for images and clips, which are built under the same layouts with their own names for x and y: the resolution and
-# the number of variables. Their networks halve the image four times and twice, so each of 16 slices keeps a pixel.
-OF_IMAGES = {"gin/classify_4way.gin": ("256", 29), "gin/video_motion.gin": ("x:4,y:64,z:64", 35)}
+# the number of variables. Their networks halve the image two to four times, so each of 16 slices keeps a pixel.
+OF_IMAGES = {
+    "gin/classify_4way.gin": ("256", 29),
+    "gin/deeplab_scenes.gin": ("256", 0),
+    "gin/video_motion.gin": ("x:4,y:64,z:64", 35),
+}
 IMAGE_NAMES = {"x": "height", "y": "width"}
 OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
@@ -42,8 +47,16 @@ def run(*words):
         gin.clear_config()
 
 
-def dry_run(*words):
-    return run("train", "--data_dir", "none", "--model_dir", "none", *words, "--dry_run")
+def dry_run(*words, data_dir="none"):
+    return run("train", "--data_dir", str(data_dir), "--model_dir", "none", *words, "--dry_run")
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """A folder of photos, which tell the number of classes."""
+    folder = tmp_path_factory.mktemp("scenes")
+    write_scenes(folder, 4, seed=1, size=(16, 20), progress=False)
+    return folder
 
 
 def test_there_are_jobs_and_layouts():
@@ -78,7 +91,7 @@ def test_it_builds(job, layout, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("job", OF_IMAGES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_it_builds_for_images(job, layout, capsys):
+def test_it_builds_for_images(job, layout, scenes, capsys):
     resolution, variables = OF_IMAGES[job]
     gin.clear_config()
     gin_config.bind([gin_config.find_gin_file(layout)], [], {})
@@ -88,10 +101,10 @@ def test_it_builds_for_images(job, layout, capsys):
     mesh = layout_of_images.mesh_string
     rules = format_rules((IMAGE_NAMES.get(dim, dim), onto) for dim, onto in layout_of_images.rules)
     words = ["--resolution", resolution, "--batch_size", "2", f"--mesh_shape={mesh}", f"--layout={rules}"]
-    assert dry_run("--gin_file", job, *words) == 0
+    assert dry_run("--gin_file", job, *words, data_dir=scenes) == 0
     assert f"weights in {variables} variables" in capsys.readouterr().out
     if rules:
-        assert dry_run("--gin_file", job, "--gin_file", layout) == 2
+        assert dry_run("--gin_file", job, "--gin_file", layout, data_dir=scenes) == 2
         assert "no tensor dimension is called 'x'" in capsys.readouterr().err
 
 
@@ -125,6 +138,16 @@ def test_the_job_of_brains_has_the_channels_and_regions_of_the_phantoms():
         gin.clear_config()
     for name in ("channels", "labels", "masks", "region_order"):
         assert getattr(stated, name) == getattr(BRAIN_TUMORS, name)
+
+
+def test_the_job_of_scenes_has_their_classes():
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file("deeplab_scenes")], [], {})
+        task = Job().task
+    finally:
+        gin.clear_config()
+    assert (task.classes, task.ignore_label) == (len(SCENES.classes), SCENES.ignore_label)
 
 
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])

@@ -188,9 +188,14 @@ def after_study(values: flags.FlagValues) -> str:
     return _tensorboard(values.output_dir)
 
 
-def after_demo(output_dir: Path) -> str:
-    """Suggests estimating the costs of the layout of the demo."""
-    return _line("explain", model_dir=output_dir / "model", data_dir=output_dir / "records")
+def after_demo(model_dir: Path, data_dir: Path) -> str:
+    """Suggests estimating the costs of the layout of the demo.
+
+    Args:
+      model_dir: the folder of the run.
+      data_dir: the folder that it was trained on.
+    """
+    return _line("explain", model_dir=model_dir, data_dir=data_dir)
 
 
 def after_explain(values: flags.FlagValues, explained: "Explained") -> str:

@@ -1,0 +1,1 @@
+"""The steps of the demo for each kind of data, and its summary. Does not import TensorFlow."""

@@ -1,0 +1,41 @@
+"""Chooses the workflow by the kind of data."""
+
+from pathlib import Path
+
+from mtf_imaging.cli.runtime.demo import photos, volumes
+from mtf_imaging.cli.runtime.demo.workflow import Workflow
+from mtf_imaging.errors import ConfigError
+
+KINDS = (*volumes.KINDS, photos.KIND)
+_DEFAULT, _ANY_LABELS = "liver", "brain"  # the job of brains takes the channels and labels of the data
+
+
+def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) -> Workflow:
+    """Returns the steps for synthetic data of a kind, or for the data of a folder.
+
+    Args:
+      output_dir: the folder for all files of the demo.
+      input_dir: a folder of cases or photos; None for synthetic data.
+      kind: the kind of synthetic data, of `KINDS`; None for livers.
+
+    Raises:
+      ConfigError: both a folder and a kind are given.
+      DataError: the description of the cases is malformed.
+    """
+    if input_dir is None:
+        if kind == photos.KIND:
+            return photos.PhotoWorkflow(output_dir, None)
+        return volumes.VolumeWorkflow(output_dir, None, kind or _DEFAULT)
+    if kind:
+        raise ConfigError(
+            f"--kind {kind} is for synthetic data, but --input_dir is {input_dir}. Fix: leave one of them out."
+        )
+    from mtf_imaging.data.cases.dataset_json import find_description
+    from mtf_imaging.data.cases.description import LITS_RULES
+    from mtf_imaging.jobs.subjects.folders import holds_photos
+
+    if holds_photos(input_dir):
+        return photos.PhotoWorkflow(output_dir, input_dir)
+    description = find_description(input_dir)[0]
+    is_lits = description is None or description.rules == LITS_RULES
+    return volumes.VolumeWorkflow(output_dir, input_dir, _DEFAULT if is_lits else _ANY_LABELS)
