@@ -30,7 +30,7 @@ LAYOUTS = [name for name in SHIPPED if name.startswith("layouts/")]
 # the number of variables. Their networks halve the image two to four times, so each of 16 slices keeps a pixel.
 OF_IMAGES = {
     "gin/classify_4way.gin": ("256", 29),
-    "gin/deeplab_scenes.gin": ("256", 0),
+    "gin/deeplab_scenes.gin": ("256", 68),
     "gin/video_motion.gin": ("x:4,y:64,z:64", 35),
 }
 IMAGE_NAMES = {"x": "height", "y": "width"}

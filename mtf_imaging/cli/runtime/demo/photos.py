@@ -33,16 +33,14 @@ class PhotoWorkflow:
     def steps(self) -> list[Step]:
         if not self._is_synthetic:
             _check_lists(self.data_dir)
-        phantom = Step(
-            "write scenes, which are photos of textured shapes that overlap", "5 seconds", self._write_scenes
-        )
+        phantom = Step("write scenes, which are synthetic photos of textured shapes", "5 seconds", self._write_scenes)
         return [
             *([phantom] if self._is_synthetic else []),
             Step(
-                "train with every photo split 2 x 2, on 4 processors simulated by 1 device",
+                "train on crops that are split 2 x 2, on 4 processors simulated by 1 device",
                 "3 minutes",
                 self._train_network,
-                f"The photos of {_TRAIN}.txt are trained on. Those of {_HELD_OUT}.txt are scored, for TensorBoard.",
+                f"Training reads the photos of the list {_TRAIN}, and scores those of the list {_HELD_OUT} for TensorBoard.",
             ),
             Step(
                 "segment and score the held-out photos with the last checkpoint, each photo at its own size",

@@ -35,7 +35,7 @@ def summarize(output_dir: Path, workflow: Workflow) -> str:
             "",
             *workflow.scores_table(metrics),
             "",
-            f"Report with tables, plots and outlines on the images, for a browser: {evaluation / 'report.html'}",
+            f"Report with tables, plots and pictures, for a browser: {evaluation / 'report.html'}",
             f"Picture: {workflow.picture(metrics)}",
             f"Training curves and pictures: tensorboard --logdir {shlex.quote(str(output_dir / 'model'))}",
         ]
