@@ -10,7 +10,7 @@ from mtf_imaging.cli.runtime.demo.workflow import Step, Workflow
 from mtf_imaging.cli.runtime.next_step import after_demo
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 
-SUMMARY = "runs the whole workflow, from data to predictions, on synthetic or your own images."
+SUMMARY = "runs the whole workflow, from data to predictions, on synthetic or on your images."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 REQUIRED = ("output_dir",)
 NOTES = (

@@ -40,7 +40,7 @@ class PhotoWorkflow:
                 "train on crops that are split 2 x 2, on 4 processors simulated by 1 device",
                 "3 minutes",
                 self._train_network,
-                f"Training reads the photos of the list {_TRAIN}, and scores those of the list {_HELD_OUT} for TensorBoard.",
+                f"The photos of the list {_HELD_OUT} are scored during training, for TensorBoard.",
             ),
             Step(
                 "segment and score the held-out photos with the last checkpoint, each photo at its own size",
