@@ -12,19 +12,28 @@ class Layers:
     Args:
       weights: {name: tensor}, trained weights and moving statistics.
       is_training: whether norms use the statistics of the batch.
+      momentum: fraction of the moving statistics that a call in training keeps.
       epsilon: number that norms add to the variance.
       padding: "fixed" or "same".
+
+    Attributes:
+      moving_statistics: {name: tensor} after the call.
     """
 
-    def __init__(self, weights, is_training, epsilon, padding="fixed"):
-        self.weights, self.is_training, self.epsilon, self.padding = weights, is_training, epsilon, padding
+    def __init__(self, weights, is_training, momentum, epsilon, padding):
+        self.weights, self.is_training, self.momentum = weights, is_training, momentum
+        self.epsilon, self.padding = epsilon, padding
+        self.moving_statistics = {name: value for name, value in weights.items() if "/moving_" in name}
 
     def norm(self, x, name):
         scale, offset, mean, variance = (
             self.weights[f"{name}_norm/{key}"] for key in ("scale", "offset", "moving_mean", "moving_variance")
         )
         if self.is_training:
-            mean, variance = tf.nn.moments(x, [0, 1, 2])
+            statistics = tf.nn.moments(x, [0, 1, 2])
+            for key, old, new in zip(("moving_mean", "moving_variance"), (mean, variance), statistics):
+                self.moving_statistics[f"{name}_norm/{key}"] = self.momentum * old + (1 - self.momentum) * new
+            mean, variance = statistics
         return tf.nn.batch_normalization(x, mean, variance, offset, scale, self.epsilon)
 
     def conv(self, x, name, stride=1, dilation=1):

@@ -1,0 +1,78 @@
+"""Xception-65: equal to plain TensorFlow under every layout, and of the published size."""
+
+import functools
+
+import pytest
+
+from mtf_imaging.models.resnet import Xception
+from tests.models import backbones, reference_backbones
+
+NETWORKS = {
+    stride: Xception(base_filters=1, middle_blocks=1, norm_momentum=0.9, output_stride=stride)
+    for stride in (None, 8, 16)
+}
+REFERENCES = {
+    stride: functools.partial(reference_backbones.xception, middle_blocks=1, output_stride=stride)
+    for stride in NETWORKS
+}
+# Output stride, size of the image, layout, and whether norms use the statistics of the batch.
+FAST = [(16, (33, 33), "2x2", True)]
+SLOW = [
+    (8, (32, 32), "4x2", True),
+    (8, (33, 33), "3x1", True),
+    (8, (33, 33), "2x2 placement", False),
+    (16, (33, 33), "4x2", False),
+    (16, (32, 32), "3x1 placement", True),
+    (None, (32, 35), "whole", True),
+]
+
+
+@pytest.mark.parametrize(
+    ("output_stride", "size", "layout", "is_training"),
+    [
+        *(pytest.param(*row, id=" ".join(map(str, row))) for row in FAST),
+        *(pytest.param(*row, id=" ".join(map(str, row)), marks=pytest.mark.slow) for row in SLOW),
+    ],
+)
+def test_values_and_gradients_equal_plain_tensorflow(output_stride, size, layout, is_training):
+    backbones.check(NETWORKS[output_stride], size, is_training, REFERENCES[output_stride], layout)
+
+
+def conv(size, inputs, outputs):
+    """Returns the number of weights of a convolution and its norm, which has a scale and an offset."""
+    return size * size * inputs * outputs + 2 * outputs
+
+
+def block(inputs, *filters, shortcut=0):
+    """Returns the number of weights of three separable convolutions, and of a shortcut if it has filters."""
+    total = conv(1, inputs, shortcut) if shortcut else 0
+    for outputs in filters:
+        total += (9 * inputs + 2 * inputs) + conv(1, inputs, outputs)
+        inputs = outputs
+    return total
+
+
+def test_number_of_weights():
+    """Trained weights: filters, scales and offsets, without moving statistics."""
+    weights = (
+        (conv(3, 3, 32) + conv(3, 32, 64))
+        + block(64, 128, 128, 128, shortcut=128)
+        + block(128, 256, 256, 256, shortcut=256)
+        + block(256, 728, 728, 728, shortcut=728)
+        + 16 * block(728, 728, 728, 728)
+        + block(728, 728, 1024, 1024, shortcut=1024)
+        + block(1024, 1536, 1536, 2048)
+    )
+    assert weights == 37_867_312  # published as 37.87 million
+    backbone = Xception(output_stride=16)
+    assert backbones.count_weights(functools.partial(backbone.features, is_training=True)) == weights
+
+
+@pytest.mark.slow
+def test_gathered_and_recomputed_features():
+    backbone = Xception(
+        base_filters=1, middle_blocks=1, norm_momentum=0.9, output_stride=8, gather_below=5, recompute=True
+    )
+    program = backbones.check(backbone, (33, 32), True, REFERENCES[8], "2x2")
+    # Slices of 17 and 16 pixels, 9 and 8 after the stem, 5 and 4 after the first entry block.
+    assert [change.name for change in program.changes] == ["xception/entry0_gather", "xception/entry1_gather"]
