@@ -189,6 +189,12 @@ def test_photos_without_label_images(tmp_path, capsys):
     assert "contains photos without label images. Fix: " in capsys.readouterr().err
 
 
+def test_a_file_is_not_a_folder_of_data(tmp_path, capsys):
+    file = make_photos(tmp_path / "data") / "JPEGImages" / "scene_0000.jpg"
+    assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={file}"]) == 2
+    assert f"--input_dir {file}: is a file. Fix: give the folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_for_synthetic_data(tmp_path, kind, capsys):
     assert main.main(["demo", f"--output_dir={tmp_path}", f"--input_dir={tmp_path}", f"--kind={kind}"]) == 2

@@ -19,7 +19,7 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
       kind: the kind of synthetic data, of `KINDS`; None for livers.
 
     Raises:
-      ConfigError: both a folder and a kind are given.
+      ConfigError: both a folder and a kind are given, or the folder is a file.
       DataError: the description of the cases is malformed.
     """
     if input_dir is None:
@@ -30,6 +30,8 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
         raise ConfigError(
             f"--kind {kind} is for synthetic data, but --input_dir is {input_dir}. Fix: leave one of them out."
         )
+    if input_dir.is_file():
+        raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or photos.")
     from mtf_imaging.data.cases.dataset_json import find_description
     from mtf_imaging.data.cases.description import LITS_RULES
     from mtf_imaging.jobs.subjects.folders import holds_photos
