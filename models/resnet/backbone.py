@@ -19,7 +19,8 @@ class Backbone(abc.ABC):
 
     Attributes:
       base_filters: number of filters of the first convolution. The numbers of all other filters are multiples of it.
-      padding: padding of strided convolutions, "fixed" or "same". See `layers.window_padding`.
+      padding: padding of strided convolutions. "fixed" does not depend on the size of the image, as in published
+        networks; "same" is TensorFlow's "SAME".
       output_stride: largest stride of a feature, 8, 16 or 32. Stages that would exceed it keep the resolution, and
         dilate their convolutions instead. With None, no stage does so.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.

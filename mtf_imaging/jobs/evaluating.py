@@ -91,6 +91,7 @@ def evaluate(
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
       ConfigError, DataError, LayoutError: an argument or a folder is invalid.
     """
+    check_no_fold(ensemble, fold)
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
     settings = Inference(
         resolution=resolution,
@@ -108,7 +109,6 @@ def evaluate(
     subject = open_subject(runs[0], settings)
     task = task_for(task, subject.description)
     if cases is None:
-        check_no_fold(ensemble, fold)
         cases = subject.find_labeled(input_dir, output_dir)
     devices = devices or Devices()
     agreed: dict[str, Any] = {"model_dir": [*map(str, runs)], "checkpoint": checkpoint, "dtype": dtype}

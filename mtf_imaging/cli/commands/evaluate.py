@@ -61,14 +61,15 @@ def run(values: flags.FlagValues) -> str:
     known = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
     saved = setup_flags.saved_run(values)
-    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
-    weights_folder(saved, values.checkpoint)
     from mtf_imaging.jobs.subjects.opening import open_subject
     from mtf_imaging.jobs.subjects.subject import Inference
 
     same = ("resolution", "spacing", "fold", "splits_file", "split")
     settings = Inference(**{name: values[name].value for name in same}, spacing_table=known)
-    cases = open_subject(saved, settings).find_labeled(values.input_dir, values.output_dir)
+    subject = open_subject(saved, settings)
+    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
+    weights_folder(saved, values.checkpoint)
+    cases = subject.find_labeled(values.input_dir, values.output_dir)
     import_tensorflow()
     from mtf_imaging.cli.config.job import Job
     from mtf_imaging.jobs.evaluating import evaluate

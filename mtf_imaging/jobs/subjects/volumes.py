@@ -39,8 +39,8 @@ class Volumes:
       settings: the settings of the job.
 
     Raises:
-      ConfigError: a setting has no effect on volumes.
-      DataError: the file of facts of the run is damaged.
+      ConfigError: a setting has no effect on volumes, or there is a file of folds but no fold.
+      DataError: the file of facts of the run is damaged, or the fold does not exist.
     """
 
     has_photos = False
@@ -49,6 +49,7 @@ class Volumes:
         settings.check_idle(_IDLE)
         self._run, self._settings = run, settings
         self._description = description_of_run(run)
+        self._only = held_out_keys(settings.fold, settings.splits_file, run)
 
     @property
     def description(self) -> Description:
@@ -60,9 +61,8 @@ class Volumes:
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
-        only = held_out_keys(own.fold, own.splits_file, self._run)
         with _photos_explained(input_dir, "input_dir"):
-            return cases_to_evaluate(input_dir, output_dir, only, own.spacing_table, self._description)
+            return cases_to_evaluate(input_dir, output_dir, self._only, own.spacing_table, self._description)
 
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
