@@ -1,7 +1,6 @@
 """The network DeepLab v3+: a backbone, atrous spatial pyramid pooling, and a decoder."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import gin
@@ -64,9 +63,6 @@ class DeepLab:
         `explain` estimates both.
       multiple: prediction pads images that are larger than the crops of the training to a multiple of this size in
         pixels, so that images of similar sizes share a program.
-      recompute: whether the backward pass recomputes the activations of ASPP and of each convolution of the decoder,
-        which saves memory at the cost of computing them twice (`mi.ops.recompute`). A backbone has a setting of its
-        own.
     """
 
     backbone: Any = None
@@ -82,7 +78,6 @@ class DeepLab:
     norm_epsilon: float = 1e-5
     gather_below: int | None = None
     multiple: int = 64
-    recompute: bool = False
 
     def __post_init__(self):
         _check_backbone(self.backbone)
@@ -120,8 +115,7 @@ class DeepLab:
         block = Layers(ConvNorm(is_training, self.norm_momentum, self.norm_epsilon), self.separable)
         with tf.compat.v1.variable_scope("deeplab"):
             low_level = layers.split_like(low_level, image, "low_level_scatter")
-            deep = self._run(is_training, functools.partial(self._aspp, block), deep)
-            deep = layers.split_like(deep, image, "aspp_scatter")
+            deep = layers.split_like(self._aspp(block, deep), image, "aspp_scatter")
             x = self._decoder(block, low_level, deep)
             return layers.resize(layers.classify(x, "classes", self.classes or _CLASSES), image, "logits_resize")
 
@@ -135,10 +129,6 @@ class DeepLab:
         if self.rates is not None:
             return tuple(self.rates)
         return tuple(max(1, rate * _RATES_STRIDE // self.backbone.output_stride) for rate in _RATES)
-
-    def _run(self, is_training, fn, *inputs):
-        """Calls a part of the network. With `recompute`, the backward pass computes its activations again."""
-        return mi.ops.recompute(fn, *inputs) if self.recompute and is_training else fn(*inputs)
 
     def _aspp(self, block, x):
         rates = self.atrous_rates
@@ -156,16 +146,11 @@ class DeepLab:
 
     def _decoder(self, block, low_level, deep):
         with tf.compat.v1.variable_scope("decoder"):
-            x = self._run(block.is_training, functools.partial(self._first_decoder_conv, block), low_level, deep)
-            for i in range(1, self.decoder_convs):
-                fn = functools.partial(block.spatial, name=f"decoder{i}", filters=self.decoder_filters)
-                x = self._run(block.is_training, fn, x)
+            reduced = block.pointwise(low_level, "low_level", self.low_level_filters)
+            x = layers.concat_channels([layers.resize(deep, low_level, "aspp_resize"), reduced])
+            for i in range(self.decoder_convs):
+                x = block.spatial(x, f"decoder{i}", self.decoder_filters)
         return x
-
-    def _first_decoder_conv(self, block, low_level, deep):
-        reduced = block.pointwise(low_level, "low_level", self.low_level_filters)
-        x = layers.concat_channels([layers.resize(deep, low_level, "aspp_resize"), reduced])
-        return block.spatial(x, "decoder0", self.decoder_filters)
 
 
 def _check_backbone(backbone):
