@@ -202,9 +202,11 @@ def test_explain_shows_the_gathered_dimensions(sizes, gather_below, gathered):
 
 def test_explain_compares_recomputation_in_the_backbone():
     backbone = ResNetBackbone(blocks=(1, 1, 1), base_filters=4, output_stride=8, recompute=True)
-    step = TrainingStep(SemanticSegmentation(DeepLab(backbone, filters=4, decoder_filters=4)), SGD(), 1, (33, 33))
+    step = TrainingStep(
+        SemanticSegmentation(DeepLab(backbone, filters=4, decoder_filters=4)), SGD(), (33, 33), 1, 1, "float32", 0
+    )
     explained = explain_step(step, Layout.parse("rows:2", "height:rows"))
-    assert explained.recompute
+    assert explained.recomputes
     assert explained.recomputed.peak.nbytes < explained.kept.peak.nbytes
     assert recompute_setting(step.task) == "ResNetBackbone.recompute"
     assert recompute_setting(pixel_task()) is None
