@@ -1,7 +1,6 @@
-"""Layers with their weights: convolutions, plain or depthwise separable, each with a batch norm and a ReLU.
+"""The layers of DeepLab: convolutions, plain or depthwise separable, each with a batch norm and a ReLU; and resizes.
 
 The channel dimension is called `channels` before and after each layer. The spatial dimensions may have any names.
-Weights are float32 or larger, and are cast to the dtype of the activations when they are used.
 """
 
 import dataclasses
@@ -9,8 +8,8 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-
-CHANNELS = "channels"
+from mtf_imaging.models.resnet.conv_norm import ConvNorm
+from mtf_imaging.models.resnet.layers import CHANNELS, kernel_dims, mean_over_image, relu, variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,16 +17,17 @@ class Layers:
     """Layers with common settings.
 
     Attributes:
-      is_training: whether batch norms use the statistics of the batch and update their moving statistics.
+      conv_norm: a `ConvNorm`, which computes the convolutions and the batch norms.
       separable: whether convolutions with a kernel of 3 x 3 are depthwise separable.
-      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
-      norm_epsilon: number that batch norms add to the variance.
     """
 
-    is_training: bool
+    conv_norm: ConvNorm
     separable: bool
-    norm_momentum: float
-    norm_epsilon: float
+
+    @property
+    def is_training(self):
+        """Whether norms use the statistics of the batch."""
+        return self.conv_norm.is_training
 
     def pointwise(self, x, name, filters):
         """Computes a 1 x 1 convolution, a norm and a ReLU.
@@ -40,7 +40,7 @@ class Layers:
         Returns:
           Tensor[batch, height, width, channels=filters]
         """
-        return self._norm_relu(_conv(x, name, filters, 1), name)
+        return relu(self.conv_norm(x, name, filters, 1))
 
     def spatial(self, x, name, filters, rate=1):
         """Computes a 3 x 3 convolution, a norm and a ReLU, or the same depthwise and then pointwise.
@@ -54,10 +54,9 @@ class Layers:
         Returns:
           Tensor[batch, height, width, channels=filters]
         """
-        if not self.separable:
-            return self._norm_relu(_conv(x, name, filters, 3, rate), name)
-        x = self._norm_relu(_depthwise_conv(x, f"{name}_depthwise", rate), f"{name}_depthwise")
-        return self.pointwise(x, f"{name}_pointwise", filters)
+        if self.separable:
+            return self.conv_norm.separable(x, name, filters, dilation=rate, use_relu=True)
+        return relu(self.conv_norm(x, name, filters, 3, dilation=rate))
 
     def mean_over_map(self, x, name, filters):
         """Computes the mean over the whole map, a 1 x 1 convolution, a norm and a ReLU, and broadcasts the result.
@@ -72,21 +71,13 @@ class Layers:
         Returns:
           Tensor[batch, height, width, channels=filters]
         """
-        *dims, channels = x.shape.dims
-        batch = dims[:-2]
-        mean = mi.mtf.reduce_mean(
-            mi.mtf.cast(x, mi.ops.master_dtype(x.dtype)), output_shape=mi.mtf.Shape([*batch, channels])
-        )
+        batch, height, width, channels = x.shape.dims
         pixel = [mi.mtf.Dimension(f"mean_{axis}", 1) for axis in ("height", "width")]
-        mean = mi.mtf.reshape(mi.mtf.cast(mean, x.dtype), mi.mtf.Shape([*batch, *pixel, channels]))
-        mean = self.pointwise(mean, name, filters)
+        mean = mi.mtf.cast(mean_over_image(x), x.dtype)
+        mean = self.pointwise(mi.mtf.reshape(mean, mi.mtf.Shape([batch, *pixel, channels])), name, filters)
         channels = mean.shape.dims[-1]
-        mean = mi.mtf.reshape(mean, mi.mtf.Shape([*batch, channels]))
-        return mi.mtf.broadcast(mean, mi.mtf.Shape([*dims, channels]))
-
-    def _norm_relu(self, x, name):
-        norm = mi.ops.batch_norm(x, self.is_training, self.norm_momentum, self.norm_epsilon, name=f"{name}_norm")
-        return mi.ops.leaky_relu(norm, 0.0)
+        mean = mi.mtf.reshape(mean, mi.mtf.Shape([batch, channels]))
+        return mi.mtf.broadcast(mean, mi.mtf.Shape([batch, height, width, channels]))
 
 
 def classify(x, name, classes):
@@ -94,9 +85,12 @@ def classify(x, name, classes):
 
     Tensor[batch, height, width, channels] -> Tensor[batch, height, width, classes], float32 or larger.
     """
-    y = _conv(x, name, classes, 1, initializer=tf.compat.v1.truncated_normal_initializer(stddev=0.01), output="classes")
+    outputs = mi.mtf.Dimension("classes", classes)
     with tf.compat.v1.variable_scope(name):
-        y = mi.ops.add_bias(y, _variable(y, "bias", y.shape.dims[-1:], tf.zeros_initializer()))
+        normal = tf.compat.v1.truncated_normal_initializer(stddev=0.01)
+        kernel = variable(x, "filter", [*kernel_dims(x, 1), x.shape.dims[-1], outputs], normal)
+        y = mi.ops.conv2d(x, kernel, name=name)
+        y = mi.ops.add_bias(y, variable(y, "bias", [outputs], tf.zeros_initializer()))
     return mi.mtf.cast(y, mi.ops.master_dtype(y.dtype))
 
 
@@ -125,36 +119,3 @@ def split_like(x, like, name):
     """
     pairs = zip(x.shape.dims[-3:-1], like.shape.dims[-3:-1])
     return mi.ops.scatter_slices(x, [want.name for have, want in pairs if have.name != want.name], name)
-
-
-def _conv(x, name, filters, kernel_size, rate=1, initializer=None, output=CHANNELS):
-    """Computes `y = conv(x, filter)`, without a bias: Tensor[batch, height, width, `output`=filters]."""
-    outputs = mi.mtf.Dimension("filters", filters)
-    with tf.compat.v1.variable_scope(name):
-        kernel = _variable(x, "filter", [*_kernel(kernel_size), x.shape.dims[-1], outputs], initializer or _he_normal())
-        y = mi.ops.conv2d(x, kernel, dilations=rate, name=name)
-    return mi.mtf.rename_dimension(y, outputs.name, output)
-
-
-def _depthwise_conv(x, name, rate):
-    """Computes a 3 x 3 convolution of each channel: Tensor[batch, height, width, channels] of the same shape."""
-    channels = x.shape.dims[-1]
-    with tf.compat.v1.variable_scope(name):
-        one = mi.mtf.Dimension("inputs_per_group", 1)
-        kernel = _variable(x, "filter", [*_kernel(3), one, channels], _he_normal())
-        return mi.ops.conv2d(x, kernel, dilations=rate, groups=channels.size, name=name)
-
-
-def _he_normal():
-    return tf.compat.v1.variance_scaling_initializer(2.0, "fan_in")  # He et al. 2015
-
-
-def _kernel(size):
-    return [mi.mtf.Dimension(f"kernel_{axis}", size) for axis in ("height", "width")]
-
-
-def _variable(x, name, dims, initializer):
-    """Creates a variable, and casts it to the dtype of the activations `x`."""
-    dtype = mi.ops.master_dtype(x.dtype)
-    variable = mi.mtf.get_variable(x.mesh, name, mi.mtf.Shape(dims), dtype=dtype, initializer=initializer)
-    return mi.mtf.cast(variable, x.dtype)

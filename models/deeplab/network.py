@@ -10,6 +10,8 @@ import mtf_imaging as mi
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
+from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
+from mtf_imaging.models.resnet.conv_norm import ConvNorm
 
 _CLASSES = 21  # those of PASCAL VOC
 _RATES, _RATES_STRIDE = (6, 12, 18), 16  # the rates of the paper, and the output stride that they belong to
@@ -81,9 +83,8 @@ class DeepLab:
         _check_backbone(self.backbone)
         counts = ["filters", "low_level_filters", "decoder_filters", "decoder_convs", "multiple"]
         for name in counts + ["classes"] * (self.classes is not None):
-            if not _is_count(getattr(self, name)):
-                raise mi.ConfigError(f"DeepLab.{name} = {getattr(self, name)!r}: it must be an int of at least 1.")
-        if self.rates is not None and not (isinstance(self.rates, list | tuple) and all(map(_is_count, self.rates))):
+            check_count(self, name)
+        if self.rates is not None and not (isinstance(self.rates, list | tuple) and all(map(is_count, self.rates))):
             raise mi.ConfigError(
                 f"DeepLab.rates = {self.rates!r}: it must be a tuple with the dilation of each 3 x 3 convolution of "
                 "ASPP, at least 1. Fix: use a tuple such as (6, 12, 18), or None for the rates of the paper."
@@ -92,11 +93,8 @@ class DeepLab:
             raise mi.ConfigError(
                 f"DeepLab.dropout_rate = {self.dropout_rate!r}: it must be at least 0 (no dropout) and below 1."
             )
-        if not 0 <= self.norm_momentum < 1:
-            raise mi.ConfigError(f"DeepLab.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
-        if not self.norm_epsilon > 0:
-            raise mi.ConfigError(f"DeepLab.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
-        if not (self.gather_below in (0, None) or _is_count(self.gather_below)):
+        check_norm(self)
+        if not (self.gather_below in (0, None) or is_count(self.gather_below)):
             raise mi.ConfigError(
                 f"DeepLab.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
                 "Fix: use 0 to gather nothing, or None to choose by the size of the halos."
@@ -114,10 +112,10 @@ class DeepLab:
           logits Tensor[batch, height, width, classes], float32 or larger.
         """
         low_level, *_, deep = self.backbone.features(image, is_training)
-        block = Layers(is_training, self.separable, self.norm_momentum, self.norm_epsilon)
+        block = Layers(ConvNorm(is_training, self.norm_momentum, self.norm_epsilon), self.separable)
         with tf.compat.v1.variable_scope("deeplab"):
             low_level = layers.split_like(low_level, image, "low_level_scatter")
-            deep = layers.split_like(self._aspp(block, deep, is_training), image, "aspp_scatter")
+            deep = layers.split_like(self._aspp(block, deep), image, "aspp_scatter")
             x = self._decoder(block, low_level, deep)
             return layers.resize(layers.classify(x, "classes", self.classes or _CLASSES), image, "logits_resize")
 
@@ -132,7 +130,7 @@ class DeepLab:
             return tuple(self.rates)
         return tuple(max(1, rate * _RATES_STRIDE // self.backbone.output_stride) for rate in _RATES)
 
-    def _aspp(self, block, x, is_training):
+    def _aspp(self, block, x):
         rates = self.atrous_rates
         x = gather_small_slices(x, "aspp_gather", self.gather_below, rates, self.filters, self.separable)
         with tf.compat.v1.variable_scope("aspp"):
@@ -142,7 +140,7 @@ class DeepLab:
                 *(block.spatial(x, f"aspp{i}", self.filters, rate) for i, rate in enumerate(rates, 1)),
             ]
             x = block.pointwise(layers.concat_channels(maps), "aspp_join", self.filters)
-        if is_training and self.dropout_rate:
+        if block.is_training and self.dropout_rate:
             x = mi.ops.dropout(x, self.dropout_rate, name="deeplab/aspp/dropout")
         return x
 
@@ -164,12 +162,8 @@ def _check_backbone(backbone):
             f"DeepLab.backbone is of class {name}, which has no method features(image, is_training) or no "
             "output_stride. Fix: use a backbone such as resnet.ResNetBackbone."
         )
-    if not _is_count(backbone.output_stride):
+    if not is_count(backbone.output_stride):
         raise mi.ConfigError(
             f"DeepLab.backbone: {name}.output_stride = {backbone.output_stride!r}: DeepLab needs a backbone with a "
             f"fixed output stride. Fix: use {name}.output_stride = 16, or 8 for finer features."
         )
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.checks import check_choice, check_count, is_count
+from mtf_imaging.models.resnet.checks import check_choice, check_count, check_norm, is_count
 from mtf_imaging.models.resnet.conv_norm import ConvNorm
 from mtf_imaging.models.resnet.layers import PADDINGS
 
@@ -43,11 +43,8 @@ class Backbone(abc.ABC):
         check_count(self, "base_filters")
         check_choice(self, "padding", PADDINGS)
         check_choice(self, "output_stride", _OUTPUT_STRIDES)
+        check_norm(self)
         name = type(self).__name__
-        if not 0 <= self.norm_momentum < 1:
-            raise mi.ConfigError(f"{name}.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
-        if not self.norm_epsilon > 0:
-            raise mi.ConfigError(f"{name}.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
         if not (self.gather_below == 0 or is_count(self.gather_below)):
             raise mi.ConfigError(
                 f"{name}.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "

@@ -59,7 +59,7 @@ class ConvNorm:
 
     def gather(self, x, name, stride):
         """Gathers the dimensions whose slices would have fewer than `gather_below` pixels after a strided operation."""
-        return layers.gather_small_slices(x, f"{name}_gather", stride, self.gather_below) if stride > 1 else x
+        return layers.gather_small_slices(x, f"{name}_gather", stride, self.gather_below)
 
     def _norm(self, x, name):
         return mi.ops.batch_norm(x, self.is_training, self.momentum, self.epsilon, name=f"{name}_norm")

@@ -6,7 +6,10 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.video import layers
+from mtf_imaging.models.resnet import layers
+from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
+from mtf_imaging.models.resnet.layers import relu
+from mtf_imaging.models.video.layers import conv
 
 TIME_KERNEL = 3
 SPACE_KERNEL = 3
@@ -67,14 +70,13 @@ class R2Plus1D:
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "stem_kernel", "stem_stride", "time_stride"):
-            if not _is_count(getattr(self, name)):
-                raise mi.ConfigError(f"R2Plus1D.{name} = {getattr(self, name)!r}: it must be an int of at least 1.")
-        if not (self.stem_middle is None or _is_count(self.stem_middle)):
+            check_count(self, name)
+        if not (self.stem_middle is None or is_count(self.stem_middle)):
             raise mi.ConfigError(
                 f"R2Plus1D.stem_middle = {self.stem_middle!r}: it must be an int of at least 1. Fix: use None to "
                 "compute it from the sizes of the convolution."
             )
-        if not (isinstance(self.blocks, list | tuple) and self.blocks and all(map(_is_count, self.blocks))):
+        if not (isinstance(self.blocks, list | tuple) and self.blocks and all(map(is_count, self.blocks))):
             raise mi.ConfigError(
                 f"R2Plus1D.blocks = {self.blocks!r}: it must be a tuple with the number of blocks of each stage, at "
                 "least 1. Fix: use a tuple such as (2, 2, 2, 2)."
@@ -82,11 +84,8 @@ class R2Plus1D:
         for name in ("middle_per_block", "causal"):
             if not isinstance(getattr(self, name), bool):
                 raise mi.ConfigError(f"R2Plus1D.{name} = {getattr(self, name)!r}: it must be True or False.")
-        if not (_is_number(self.norm_momentum) and 0 <= self.norm_momentum < 1):
-            raise mi.ConfigError(f"R2Plus1D.norm_momentum = {self.norm_momentum!r}: it must be at least 0 and below 1.")
-        if not (_is_number(self.norm_epsilon) and self.norm_epsilon > 0):
-            raise mi.ConfigError(f"R2Plus1D.norm_epsilon = {self.norm_epsilon!r}: it must be above 0.")
-        if not (self.gather_below == 0 or _is_count(self.gather_below)):
+        check_norm(self)
+        if not (self.gather_below == 0 or is_count(self.gather_below)):
             raise mi.ConfigError(
                 f"R2Plus1D.gather_below = {self.gather_below!r}: it must be an int of at least 0 frames or pixels. "
                 "Fix: use 0 to gather nothing."
@@ -104,7 +103,7 @@ class R2Plus1D:
         """
         x = self.features(clip, is_training)
         with tf.compat.v1.variable_scope("r2plus1d"):
-            return layers.dense(layers.mean_over_clip(x), "classes", self.classes)
+            return layers.dense(layers.mean_over_image(x), "classes", self.classes)
 
     def features(self, clip, is_training):
         """Computes the features of the last stage.
@@ -129,46 +128,34 @@ class R2Plus1D:
         strides = (1, self.stem_stride, self.stem_stride)
         x = self._gather(x, "stem", strides)
         middle = self.stem_middle or _middle_filters(x, self.base_filters, self.stem_kernel)
-        return _relu(self._factorized(x, "stem", self.base_filters, middle, self.stem_kernel, strides, is_training))
+        return relu(self._factorized(x, "stem", self.base_filters, middle, self.stem_kernel, strides, is_training))
 
     def _block(self, x, name, filters, strides, is_training):
         x = self._gather(x, name, strides)
         with tf.compat.v1.variable_scope(name):
             middle = _middle_filters(x, filters)
-            y = _relu(self._factorized(x, "conv0", filters, middle, SPACE_KERNEL, strides, is_training))
+            y = relu(self._factorized(x, "conv0", filters, middle, SPACE_KERNEL, strides, is_training))
             if not self.middle_per_block:
                 middle = _middle_filters(y, filters)
             y = self._factorized(y, "conv1", filters, middle, SPACE_KERNEL, (1, 1, 1), is_training)
             if x.shape != y.shape:
                 x = self._conv_norm(x, "shortcut", filters, (1, 1, 1), strides, is_training)
-            return _relu(x + y)
+            return relu(x + y)
 
     def _factorized(self, x, name, filters, middle, kernel_size, strides, is_training):
         with tf.compat.v1.variable_scope(name):
             x = self._conv_norm(x, "space", middle, (1, kernel_size, kernel_size), (1, *strides[1:]), is_training)
-            return self._conv_norm(_relu(x), "time", filters, (TIME_KERNEL, 1, 1), (strides[0], 1, 1), is_training)
+            return self._conv_norm(relu(x), "time", filters, (TIME_KERNEL, 1, 1), (strides[0], 1, 1), is_training)
 
     def _conv_norm(self, x, name, filters, kernel_size, strides, is_training):
-        x = layers.conv(x, name, filters, kernel_size, strides, self.causal)
+        x = conv(x, name, filters, kernel_size, strides, self.causal)
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"{name}_norm")
 
     def _gather(self, x, name, strides):
-        return layers.gather_small_slices(x, f"{name}_gather", strides, self.gather_below) if max(strides) > 1 else x
+        return layers.gather_small_slices(x, f"{name}_gather", strides, self.gather_below)
 
 
 def _middle_filters(x, filters, kernel_size=SPACE_KERNEL):
     """Returns M, the number of channels between a spatial and a temporal convolution, and at least 1."""
     channels, window = x.shape.dims[-1].size, kernel_size**2
     return max(1, TIME_KERNEL * window * channels * filters // (window * channels + TIME_KERNEL * filters))
-
-
-def _relu(x):
-    return mi.ops.leaky_relu(x, 0.0)
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _is_number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool)

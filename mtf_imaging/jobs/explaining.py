@@ -185,18 +185,34 @@ def _with_faults_of_inputs(error: ShapeError, step: TrainingStep, layout: Layout
 
 
 def recomputes_activations(task: Task) -> bool:
-    """Whether a task's network recomputes activations in the backward pass."""
-    return bool(getattr(getattr(task, "network", None), "recompute", False))
+    """Whether a task's network, or its backbone, recomputes activations in the backward pass."""
+    return bool(getattr(_recomputing_part(task), "recompute", False))
+
+
+def recompute_setting(task: Task) -> str | None:
+    """Returns the gin parameter that turns recomputation on, such as "UNet3D.recompute"; None if there is none."""
+    part = _recomputing_part(task)
+    return None if part is None else f"{type(part).__name__}.recompute"
 
 
 def with_recomputation(step: TrainingStep, recompute: bool) -> TrainingStep | None:
     """Returns the step with recomputation of activations on or off; None if the network has no such option."""
-    network = getattr(step.task, "network", None)
-    if not dataclasses.is_dataclass(network) or not hasattr(network, "recompute"):
+    part = _recomputing_part(step.task)
+    if part is None:
         return None
     task: Any = copy.copy(step.task)
-    task.network = dataclasses.replace(task.network, recompute=recompute)
+    replaced = dataclasses.replace(part, recompute=recompute)
+    task.network = replaced if part is task.network else dataclasses.replace(task.network, backbone=replaced)
     return dataclasses.replace(step, task=task)
+
+
+def _recomputing_part(task: Task) -> Any:
+    """Returns a task's network or its backbone, whichever has a setting `recompute`; None if neither has one."""
+    network = getattr(task, "network", None)
+    for part in (network, getattr(network, "backbone", None)):
+        if dataclasses.is_dataclass(network) and dataclasses.is_dataclass(part) and hasattr(part, "recompute"):
+            return part
+    return None
 
 
 def volume_of(step: TrainingStep) -> tuple[tuple[str, int], ...]:

@@ -152,18 +152,18 @@ def test_after_explain(monkeypatch, line, free, expected):
     [
         (
             "--data_dir records",
-            False,
+            None,
             None,
             "train --data_dir records --model_dir run --mesh_shape rows:2 --layout x:rows",
         ),
         (
             "--resolution 32 --batch_size 2 --gin_file unet3d_lits",
-            True,
+            "UNet3D.recompute",
             None,
             "explain --hardware h200 --gin_file unet3d_lits --resolution 32 --batch_size 2 --gin_param "
             "UNet3D.recompute=True --mesh_shape rows:2 --layout x:rows",
         ),
-        ("--max_resolution", False, 48, "explain --hardware h200 --resolution 48 --mesh_shape rows:2 --layout x:rows"),
+        ("--max_resolution", None, 48, "explain --hardware h200 --resolution 48 --mesh_shape rows:2 --layout x:rows"),
     ],
 )
 def test_after_search(line, recompute, size, expected, tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_after_search(line, recompute, size, expected, tmp_path, monkeypatch):
     found = next_step.after_search(values, SimpleNamespace(layout=TWO), recompute, size)
     flags_of(found)
     assert found == f"mtf-imaging {expected}"
-    assert next_step.after_search(values, None, False) is None
+    assert next_step.after_search(values, None, None) is None
 
 
 def test_after_bench(tmp_path, monkeypatch):

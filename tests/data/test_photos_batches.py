@@ -307,3 +307,13 @@ def test_batches_fit_the_inputs_of_a_task(folder):
     np.testing.assert_array_equal(batch["labels"], expected["labels"])
     np.testing.assert_allclose(tf.cast(batch["image"], tf.float32), expected["image"], atol=0.01)
     assert batch["cases"] == expected["cases"]
+
+
+def test_large_crops_are_the_same(folder, monkeypatch):
+    options = {"augmentation": PhotoAugmentation(0.5, 2.0, 0)}
+    want = batches(folder, 3, **options)
+    monkeypatch.setattr("mtf_imaging.data.photos.data_set._LARGE", 0)
+    for got, expected in zip(batches(folder, 3, **options), want, strict=True):
+        assert got["cases"] == expected["cases"]
+        np.testing.assert_array_equal(got["image"], expected["image"])
+        np.testing.assert_array_equal(got["labels"], expected["labels"])

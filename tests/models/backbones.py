@@ -17,7 +17,6 @@ LAYOUTS = {
     "4x2": ("rows:4,cols:2", "height:rows,width:cols", "stacked"),
     "3x1": ("rows:3,cols:1", "height:rows,width:cols", "stacked"),
     "2x2 placement": ("rows:2,cols:2", "height:rows,width:cols", "placement"),
-    "4x2 placement": ("rows:4,cols:2", "height:rows,width:cols", "placement"),
     "3x1 placement": ("rows:3,cols:1", "height:rows,width:cols", "placement"),
 }
 

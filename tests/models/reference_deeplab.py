@@ -67,9 +67,9 @@ class Reference:
     def spatial(self, x, name, rate=1):
         if not self.separable:
             return self.norm_relu(dilated(x, self.weights[f"{name}/filter"], rate, tf.matmul), name)
-        kernel = self.weights[f"{name}_depthwise/filter"]
-        x = self.norm_relu(dilated(x, kernel, rate, tf.multiply), f"{name}_depthwise")
-        return self.pointwise(x, f"{name}_pointwise")
+        kernel = self.weights[f"{name}/depthwise/filter"]
+        x = self.norm_relu(dilated(x, kernel, rate, tf.multiply), f"{name}/depthwise")
+        return self.pointwise(x, f"{name}/pointwise")
 
     def logits(self, image, low_level, deep):
         """Computes the logits, without dropout, from the features of a backbone."""

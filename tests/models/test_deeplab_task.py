@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.jobs.explaining import explain_step
+from mtf_imaging.jobs.explaining import explain_step, recompute_setting
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from mtf_imaging.models.deeplab.gathering import halos_exceed_map
+from mtf_imaging.models.resnet import ResNetBackbone
 from mtf_imaging.planner.render.text import text
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.optimizers import SGD
@@ -197,3 +198,15 @@ def test_explain_shows_the_gathered_dimensions(sizes, gather_below, gathered):
     step = TrainingStep(SemanticSegmentation(network), SGD(0.1), sizes, 1, 1, "float32", 0)
     out = text(explain_step(step, Layout.parse("rows:2,cols:2", "height:rows,width:cols")))
     assert re.findall("deeplab/aspp_gather gathers (.*)", out) == [gathered] * bool(gathered)
+
+
+def test_explain_compares_recomputation_in_the_backbone():
+    backbone = ResNetBackbone(blocks=(1, 1, 1), base_filters=4, output_stride=8, recompute=True)
+    step = TrainingStep(
+        SemanticSegmentation(DeepLab(backbone, filters=4, decoder_filters=4)), SGD(), (33, 33), 1, 1, "float32", 0
+    )
+    explained = explain_step(step, Layout.parse("rows:2", "height:rows"))
+    assert explained.recomputes
+    assert explained.recomputed.peak.nbytes < explained.kept.peak.nbytes
+    assert recompute_setting(step.task) == "ResNetBackbone.recompute"
+    assert recompute_setting(pixel_task()) is None

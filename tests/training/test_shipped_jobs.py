@@ -34,7 +34,12 @@ OF_IMAGES = {
     "gin/video_motion.gin": ("x:4,y:64,z:64", 35),
 }
 IMAGE_NAMES = {"x": "height", "y": "width"}
-OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES}]
+# Jobs for photos of a fixed size, which are planned with their own layout: the size, and the first and the last slice.
+OF_LARGE_PHOTOS = {
+    "gin/deeplab_voc.gin": ("513", "64 x 129 x 129 x 64", "64 x 65 x 65 x 256"),
+    "gin/deeplab_aerial.gin": ("8192", "1 x 1024 x 1024 x 64", "1 x 512 x 512 x 256"),
+}
+OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS}]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
@@ -73,6 +78,17 @@ def test_it_can_be_planned(job, layout, capsys):
     out = capsys.readouterr().out
     assert out.startswith("one processor" if layout == "layouts/single.gin" else "mesh rows:")
     assert "\nunet3d/down3/conv1/conv1 " in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", OF_LARGE_PHOTOS)
+def test_jobs_of_large_photos_can_be_planned(job, capsys):
+    size, first, last = OF_LARGE_PHOTOS[job]
+    assert run("explain", "--gin_file", job, "--resolution", size) == 0
+    rows = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert first in rows["resnet/stem0/stem0"]
+    assert last in rows["deeplab/decoder/decoder1/decoder1"]
+    assert not [name for name in rows if "gather" in name]
 
 
 # Every job and every layout at least once.
@@ -148,6 +164,22 @@ def test_the_job_of_scenes_has_their_classes():
     finally:
         gin.clear_config()
     assert (task.classes, task.ignore_label) == (len(SCENES.classes), SCENES.ignore_label)
+
+
+def test_the_recipe_of_deeplab_has_its_settings():
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file("deeplab_voc")], [], {})
+        setup, training, network = JobSetup(), Training(), Job().task.network
+        rates = [training.optimizer.learning_rate(step) for step in (0, 25_000, 50_000)]
+    finally:
+        gin.clear_config()
+    assert (setup.batch_size, training.num_steps, training.data.size) == (64, 50_000, (513, 513))
+    assert (training.data.scaling, training.data.augmentation.scale_step) == ("mean", 0.25)
+    assert (network.backbone.blocks, network.backbone.stem) == ((3, 4, 23, 3), "v1-beta")
+    assert (network.backbone.strides, network.backbone.multigrid) == ((4, 8, 16, 16), (1, 2, 4))
+    assert (network.dropout_rate, network.norm_momentum, network.backbone.norm_momentum) == (0.1, 0.9997, 0.9997)
+    np.testing.assert_allclose(rates, [0.01, 0.01 * 0.5**0.9, 0], atol=1e-9)
 
 
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])

@@ -39,7 +39,7 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
-    from mtf_imaging.jobs.explaining import recomputes_activations
+    from mtf_imaging.jobs.explaining import recompute_setting, recomputes_activations
     from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
 
     setup = configuration.bind()
@@ -57,5 +57,5 @@ def run(values: flags.FlagValues) -> str | None:
         searched = search_step(step, *devices)
         print(ranking_text(searched, step, *on, values.top))
         size, best = None, searched.best
-    recompute = best is not None and best.recompute and not recomputes_activations(step.task)
-    return after_search(values, best, recompute, size)
+    needed = best is not None and best.recompute and not recomputes_activations(step.task)
+    return after_search(values, best, recompute_setting(step.task) if needed else None, size)

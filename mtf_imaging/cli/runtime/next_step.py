@@ -217,21 +217,22 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
 
 
 def after_search(
-    values: flags.FlagValues, best: "Found | None", recompute: bool, size: int | None = None
+    values: flags.FlagValues, best: "Found | None", recompute: str | None, size: int | None = None
 ) -> str | None:
     """Suggests training under the best layout if the data are known, and estimating its costs otherwise.
 
     Args:
       values: the flags of search.
       best: the best layout that fits, or None.
-      recompute: whether the best layout needs recomputation that the job does not have.
+      recompute: the gin parameter to turn on if the best layout needs recomputation that the job does not have, such
+        as "UNet3D.recompute", else None.
       size: the side of the largest cube, for --max_resolution.
     """
     if best is None:
         return None
     job = _given(values, *_JOB_FLAGS)
     if recompute:
-        job["gin_param"] = [*job.get("gin_param", []), "UNet3D.recompute=True"]
+        job["gin_param"] = [*job.get("gin_param", []), f"{recompute}=True"]
     if size is not None:
         planning = {"hardware": values.hardware, **_given(values, *_HOST_FLAGS)}
         return _line("explain", **planning, **job | {"resolution": size}, **_layout_flags(best.layout))

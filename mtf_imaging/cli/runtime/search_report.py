@@ -1,6 +1,6 @@
 """The output of `mtf-imaging search`, with the flags that use its result."""
 
-from mtf_imaging.jobs.explaining import recomputes_activations
+from mtf_imaging.jobs.explaining import recompute_setting, recomputes_activations
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.render.text import format_seconds
@@ -70,5 +70,6 @@ def _on(number: int, hardware: Hardware, memory: float) -> str:
 
 def _flags(found: Found, step: TrainingStep) -> str:
     mesh_shape, layout = (text or repr("") for text in (found.layout.mesh_string, found.layout.rules_string))
-    again = " --gin.UNet3D.recompute=True" if found.recompute and not recomputes_activations(step.task) else ""
+    needed = found.recompute and not recomputes_activations(step.task)
+    again = f" --gin.{recompute_setting(step.task)}=True" if needed else ""
     return f"--mesh_shape {mesh_shape} --layout {layout}{again}"

@@ -71,7 +71,9 @@ def bilinear(pixels, rows, columns):
         return left + (tf.cast(tf.gather(line, right_column, axis=1), tf.float32) - left) * right[:, tf.newaxis]
 
     above = row(upper_row)
-    return above + (row(lower_row) - above) * down[:, tf.newaxis, tf.newaxis]
+    with tf.control_dependencies([above]):  # both at once would need twice the memory
+        below = row(lower_row)
+    return above + (below - above) * down[:, tf.newaxis, tf.newaxis]
 
 
 def nearest(labels, rows, columns):

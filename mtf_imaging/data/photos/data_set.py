@@ -18,6 +18,7 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.spelling import did_you_mean
 
 _PREFETCH = 2  # batches
+_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,15 @@ class Photos:
         description, photos = self.description(data_dir), self.photos(data_dir)
         reader = CropReader(photos, description, _size(sizes))
         dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
+        height, width = _size(sizes)
+        large = height * width > _LARGE
         dataset = dataset.map(
-            lambda sample: self._load(sample, reader, seed), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+            lambda sample: self._load(sample, reader, seed),
+            num_parallel_calls=None if large else tf.data.AUTOTUNE,
+            deterministic=None if large else True,
         )
-        return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), reader)
+        dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(1 if large else _PREFETCH)
+        return _batches(dataset, reader)
 
     def _load(self, sample, reader: CropReader, seed: int) -> dict:
         """Returns one sample, without the dimension `batch`."""
