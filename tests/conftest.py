@@ -31,7 +31,7 @@ importing.poison_tails()
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(items):
-    """Marks all but a reproducible part of the cases of `mostly_slow` tests as slow."""
+    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them."""
     tables = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("mostly_slow")
