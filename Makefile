@@ -19,7 +19,8 @@ INSTALLED := .venv/installed
 demo: $(INSTALLED)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
-# Three processes of up to 2 GiB each, because tests of several processes wait for each other. The tests of one file share fixtures, so they run in the same process.
+# Three processes of up to 2 GiB each, because tests of several processes wait for each other. The tests of one file
+# share fixtures, so they run in the same process.
 PYTEST := .venv/bin/python -m pytest --numprocesses 3 --dist loadfile
 
 test: $(INSTALLED)

@@ -65,6 +65,7 @@ def test_a_fold_is_a_run_that_other_commands_use(folder, tmp_path):
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_folds_segments_a_folder(folder, tmp_path, capsys):
     words = ["predict", "--input", folder / "cases", "--output", tmp_path / "out", "--model_dir"]
     assert run(*words, folder / "cv", "--ensemble") == 0

@@ -85,6 +85,7 @@ def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tm
     assert [step for step, _ in read(tmp_path / "run/eval")["loss"]] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_texts_describe_the_run(folder):
     ((_, layout),) = read_texts(folder / "run/train", "layout")
     assert "- mesh `rows:2,cols:2,cores:2`: 8 processors, on " in layout

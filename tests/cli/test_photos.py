@@ -120,6 +120,7 @@ def evaluate(folder, output, *more):
     return ["evaluate", *words, *more]
 
 
+@pytest.mark.slow
 def test_photos_pass_the_whole_workflow(trained, capsys, monkeypatch):
     monkeypatch.delenv("MTF_IMAGING_NO_NEXT_STEP", raising=False)
     assert run(*train(trained), "--num_steps", 3) == 0  # with the saved configuration

@@ -176,6 +176,7 @@ def test_held_out_cases_of_several_grids_are_scored(folder, tmp_path):
     assert np.isfinite(float(row["loss"]))
 
 
+@pytest.mark.slow
 def test_the_batches_of_the_held_out_loss_have_one_grid_each(folder):
     batches = list(HeldOutRecords(progress=False).loss_batches(folder / "records", batch_size=2, sizes=None))
     assert [batch["cases"] for batch in batches] == [["0", "1"], ["3", "0"], ["2", "2"]]

@@ -20,10 +20,10 @@ NETWORKS = {
 }
 # Network, size of the image, layout, and whether norms use the statistics of the batch.
 FAST = [
-    ("7x7 8", (32, 32), "whole", False),
     ("v1-beta 8 basic", (33, 33), "3x1 placement", False),
 ]
 SLOW = [
+    ("7x7 8", (32, 32), "whole", False),
     ("v1-beta 16", (33, 33), "2x2", True),
     ("v1-beta 16", (32, 32), "4x2", False),
     ("v1-beta 16", (33, 33), "3x1", True),

@@ -182,7 +182,7 @@ def test_a_batch_without_counted_voxels_has_no_loss_and_no_gradient(name):
         np.testing.assert_array_equal(gradient, np.zeros_like(gradient), err_msg=key)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_images_of_two_dimensions(name):
     sizes, task = (8, 6), create_task(name, UNet3D(base_filters=2, depth=3, dropout_rate=0.0, deep_supervision=True))

@@ -16,8 +16,8 @@ REFERENCES = {
     for stride in NETWORKS
 }
 # Output stride, size of the image, layout, and whether norms use the statistics of the batch.
-FAST = [(None, (32, 35), "whole", True)]
-SLOW = [
+ROWS = [
+    (None, (32, 35), "whole", True),
     (16, (33, 33), "2x2", True),
     (8, (32, 32), "4x2", True),
     (8, (33, 33), "3x1", True),
@@ -27,12 +27,10 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output_stride", "size", "layout", "is_training"),
-    [
-        *(pytest.param(*row, id=" ".join(map(str, row))) for row in FAST),
-        *(pytest.param(*row, id=" ".join(map(str, row)), marks=pytest.mark.slow) for row in SLOW),
-    ],
+    [pytest.param(*row, id=" ".join(map(str, row))) for row in ROWS],
 )
 def test_values_and_gradients_equal_plain_tensorflow(output_stride, size, layout, is_training):
     backbones.check(NETWORKS[output_stride], size, is_training, REFERENCES[output_stride], layout)

@@ -66,7 +66,7 @@ def losses(folder):
     return np.loadtxt(folder / "losses.csv", delimiter=",", skiprows=1, usecols=(0, 1), ndmin=2)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stacked", "placement"])
 def test_losses_equal_those_of_a_resumed_run_without_a_layout(runs, name):
     whole = losses(runs / "whole")

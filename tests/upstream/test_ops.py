@@ -107,7 +107,7 @@ def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
     assert_all_pairs(ROWS, TABLE)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.15)
 @pytest.mark.parametrize(("name", "layout", "mesh_impl"), ROWS, ids=str)
 def test_equals_one_processor(name, layout, mesh_impl):
     if name not in _whole:
