@@ -200,7 +200,7 @@ def test_folders_of_no_known_form(tmp_path, voc):
     with pytest.raises(DataError, match=r"is not a folder of photos in a known form\. Fix: give .*/VOC2012\.$"):
         find_photos(tmp_path)
     (tmp_path / "empty").mkdir()
-    message = r"empty: is not .* Fix: give a folder that contains JPEGImages, .*leftImg8bit.* images and labels; or"
+    message = r"empty: is not .* Fix: give .* JPEGImages, .*gtFine.* or images and labels; for"
     with pytest.raises(DataError, match=message):
         splits(tmp_path / "empty")
 

@@ -24,9 +24,9 @@ from mtf_imaging.spelling import did_you_mean
 CLASSES_FILE = "classes.json"
 _ENDINGS = (".jpeg", ".jpg", ".png", ".tiff", ".tif")
 PHOTOS = ImageFormat("photo", (*_ENDINGS, *map(str.upper, _ENDINGS)), ".jpg, .png or .tif")
-_SHAPES = (
+_LABELED = (
     "JPEGImages, SegmentationClass and ImageSets/Segmentation, as in PASCAL VOC; leftImg8bit and gtFine, as in "
-    "Cityscapes; images and labels; or, for prediction, photos (.jpg, .png or .tif)"
+    "Cityscapes; or images and labels"
 )
 _CITYSCAPES_PHOTO = "_leftImg8bit.png"
 _LABEL_IDS, _TRAIN_IDS = "_gtFine_labelIds.png", "_gtFine_labelTrainIds.png"
@@ -231,8 +231,7 @@ class _PhotosOnly:
         """Lists the photos."""
         if need_labels:
             raise DataError(
-                f"{folder}: contains photos without label images. "
-                f"Fix: give a folder that contains {_SHAPES.partition('; or')[0]}."
+                f"{folder}: contains photos without label images. Fix: give a folder that contains {_LABELED}."
             )
         return [Photo(key, path, None) for key, path in sorted(_by_stem(folder, PHOTOS).items())]
 
@@ -254,7 +253,11 @@ def _layout(folder: Path) -> _Layout:
     if image_files(folder, PHOTOS, subfolders=False):
         return _PhotosOnly()
     inside = [path for path in _subfolders(folder, depth=2) if _layout_or_none(path)]
-    fix = f"give {inside[0]}" if inside else f"give a folder that contains {_SHAPES}"
+    fix = (
+        f"give {inside[0]}"
+        if inside
+        else f"give a folder that contains {_LABELED}; for prediction, photos (.jpg, .png or .tif)"
+    )
     raise DataError(f"{folder}: is not a folder of photos in a known form. Fix: {fix}.")
 
 
