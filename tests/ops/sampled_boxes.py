@@ -2,18 +2,14 @@
 
 import numpy as np
 import tensorflow as tf
+from hypothesis import strategies as st
 
 import mtf_imaging as mi
 from tests.harness import Case
 
 mtf = mi.mtf
-MAPS = {
-    "fine": "batch:2,height:12,width:9,channels:3",
-    "medium": "batch:2,height:6,width:5,channels:3",
-    "coarse": "batch:2,height_whole:3,width_whole:3,channels:3",
-}
+NAMES = ("height", "width")
 STRIDES = (4, 8, 16)
-BOXES = {"boxes": "batch:2,rois_whole:7,coords:4", "levels": "batch:2,rois_whole:7"}
 
 
 def weights(low, high, stride, pixels, bins):
@@ -37,31 +33,72 @@ def reference(maps, boxes, levels, strides, size):
     return result
 
 
-def boxes_from_integers(x):
-    """Returns boxes of the integers 0..399 in eighths of pixels; some are empty, inverted or outside of the image."""
-    return x / 6 - 9
+def _coordinates(integers):
+    """Returns coordinates of integers below 500. Some boxes are inverted, or reach beyond an image of 48 pixels."""
+    return integers / 8 - 8
 
 
-def case(name="", size=(2, 3), maps=("fine", "medium", "coarse")):
-    strides = STRIDES[: len(maps)]
+def case(name, size, sizes, gathered=0, batch=2, rois=7, channels=3, dtype="float64"):
+    """Returns a case whose boxes are random.
+
+    Args:
+      name: name of the case, without the operation.
+      size: the bins.
+      sizes: (height, width) of each level.
+      gathered: the number of levels, from the last, whose dimensions have the names of gathered dimensions.
+      batch, rois, channels: the sizes of these dimensions.
+      dtype: dtype of the boxes.
+    """
+    maps = {}
+    for level, both in enumerate(sizes):
+        names = [f"{key}_whole" if level >= len(sizes) - gathered else key for key in NAMES]
+        spatial = ",".join(f"{key}:{n}" for key, n in zip(names, both, strict=True))
+        maps[f"level{level}"] = f"batch:{batch},{spatial},channels:{channels}"
+    strides = STRIDES[: len(sizes)]
 
     def fn(boxes, levels, **features):
-        boxes = boxes_from_integers(mtf.cast(boxes, tf.float64))
+        boxes = _coordinates(mtf.cast(boxes, tf.as_dtype(dtype)))
         return mi.ops.roi_align(list(features.values()), boxes, levels, strides, size)
 
     def expected(*tensors):
         *features, boxes, levels = tensors
         boxes, levels = (tf.get_static_value(x) for x in (boxes, levels))
-        return reference(features, boxes_from_integers(boxes), levels, strides, size)
+        return reference(features, _coordinates(boxes), levels, strides, size)
 
     return Case(
-        f"roi_align {name}".strip(),
+        f"roi_align {name}",
         fn,
         expected,
-        {**{key: MAPS[key] for key in maps}, **BOXES},
-        integers={"boxes": 400, "levels": len(maps)},
+        {**maps, "boxes": f"batch:{batch},rois_whole:{rois},coords:4", "levels": f"batch:{batch},rois_whole:{rois}"},
+        integers={"boxes": 500, "levels": len(sizes)},
         labels=("boxes", "levels"),
     )
 
 
-CASES = [case(), case("of one level", 2, ("fine",)), case("of two levels", (1, 4), ("fine", "medium"))]
+CASES = [
+    case("of three levels", (2, 3), [(12, 9), (6, 5), (3, 3)], gathered=1),
+    case("of one level", 3, [(12, 9)]),
+    # Every weight is exact in float32 and bfloat16.
+    case("in float32", (4, 2), [(12, 9), (6, 5)], dtype="float32"),
+]
+
+
+@st.composite
+def any_case(draw):
+    """Draws a case and a layout (mesh shape, rules) for it."""
+    few, many = st.integers(1, 3), st.integers(1, 9)
+    sizes = draw(st.lists(st.tuples(many, many), min_size=1, max_size=3))
+    dims = {
+        "size": draw(st.tuples(few, few)),
+        "sizes": sizes,
+        "gathered": draw(st.integers(0, len(sizes) - 1)),
+        "batch": draw(few),
+        "rois": draw(st.integers(1, 5)),
+        "channels": draw(few),
+    }
+    meshes = {"a": draw(st.integers(1, 4)), "b": draw(st.integers(1, 4)), "c": draw(few)}
+    third = draw(
+        st.sampled_from(["batch:c", "channels:c", "rois_whole:c", "rois_whole:a", "crop_width:b", "crop_height:c"])
+    )
+    rules = ["height:a", "width:b", third]
+    return case(repr(dims), **dims), ",".join(f"{k}:{n}" for k, n in meshes.items()), ",".join(rules)

@@ -143,7 +143,8 @@ class _BoxOperation(mtf.Operation):
     def _samples(
         self, mesh: ShardMeshImpl, boxes: tf.Tensor, levels: tf.Tensor, extents: tf.Tensor, stacks: Sequence[int]
     ) -> list[bins.Corner]:
-        sizes = [tuple(mesh.slice_shape(shape)[1:3]) for shape in self._maps]
+        shapes = [mesh.slice_shape(shape) for shape in self._maps]
+        sizes = [(rows, columns) for _, rows, columns, _ in shapes]
         pieces = bins.Pieces(extents, sizes, stacks, self._strides)
         return bins.corners(tf.cast(boxes, self._dtype), levels, pieces, self._bins)
 
