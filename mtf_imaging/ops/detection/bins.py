@@ -11,19 +11,21 @@ import tensorflow as tf
 
 
 class Pieces(NamedTuple):
-    """The slices of the feature maps of all levels, as they are stored on one device.
+    """The slices of the feature maps of all levels, and their places in the table of a device.
 
     Attributes:
       extents: int64 [processors, levels, 2, 3], for the rows and the columns of a level: the size of the whole
         dimension, the first element of a slice, and the number of its elements.
       sizes: (rows, columns) of the stored slices of each level.
-      stacks: the number of slices that the device stores of each level: one for each processor, or 1 for all.
+      starts: the place of the first slice of each level.
+      steps: the distance between the slices of two processors for each level; 0 if all processors share one.
       strides: the pixels of the image for each pixel of a level.
     """
 
     extents: tf.Tensor
     sizes: Sequence[tuple[int, int]]
-    stacks: Sequence[int]
+    starts: Sequence[int]
+    steps: Sequence[int]
     strides: Sequence[int]
 
 
@@ -82,10 +84,8 @@ def corners(boxes: tf.Tensor, levels: tf.Tensor, pieces: Pieces, size: tuple[int
     along_x = _taps(x0, x1, stride, extents[..., 1, :], size[1])
 
     areas = [rows * columns for rows, columns in pieces.sizes]
-    starts = [sum(s * batch * a for s, a in zip(pieces.stacks[:i], areas)) for i in range(len(areas))]
-    steps = [batch * area if stack > 1 else 0 for stack, area in zip(pieces.stacks, areas)]
-    row = by_level(starts, tf.int64)
-    row += by_level(steps, tf.int64) * tf.range(n, dtype=tf.int64)[:, tf.newaxis, tf.newaxis]
+    row = by_level(pieces.starts, tf.int64)
+    row += by_level(pieces.steps, tf.int64) * tf.range(n, dtype=tf.int64)[:, tf.newaxis, tf.newaxis]
     row += by_level(areas, tf.int64) * tf.range(batch, dtype=tf.int64)[:, tf.newaxis]
     row = row[..., tf.newaxis, tf.newaxis]
     columns = by_level([columns for _, columns in pieces.sizes], tf.int64)[..., tf.newaxis, tf.newaxis]
@@ -101,16 +101,14 @@ def corners(boxes: tf.Tensor, levels: tf.Tensor, pieces: Pieces, size: tuple[int
     return result
 
 
-def table(maps: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the maps of all levels, `[slices, batch, height, width, channels]`, as one matrix [pixels, channels]."""
-    flat = [tf.reshape(x, [-1, x.shape[-1]]) for x in maps]
-    return tf.concat(flat, 0) if len(flat) > 1 else flat[0]
-
-
 def weighted_sum(pixels: tf.Tensor, samples: Sequence[Corner]) -> tf.Tensor:
     """Returns the samples: `[processors, batch, rois, bins along y, bins along x, channels]`.
 
     Pixels with a weight of 0 do not count, even if they are NaN: they may be the tails of a slice.
+
+    Args:
+      pixels: the table, [pixels, channels].
+      samples: the result of `corners`.
     """
     dtype = samples[0].weights.dtype
     terms = [
@@ -121,12 +119,7 @@ def weighted_sum(pixels: tf.Tensor, samples: Sequence[Corner]) -> tf.Tensor:
 
 
 def scattered_sum(dy: tf.Tensor, samples: Sequence[Corner], num_pixels: int) -> tf.Tensor:
-    """Returns the adjoint of `weighted_sum`: a matrix [num_pixels, channels]."""
-    channels = dy.shape[-1]
-    sums = [
-        tf.math.unsorted_segment_sum(
-            tf.reshape(dy * c.weights[..., tf.newaxis], [-1, channels]), tf.reshape(c.rows, [-1]), num_pixels
-        )
-        for c in samples
-    ]
-    return tf.add_n(sums)
+    """Returns the adjoint of `weighted_sum`: a table [num_pixels, channels]. Rows of -1 are dropped."""
+    terms = [tf.reshape(dy * c.weights[..., tf.newaxis], [-1, dy.shape[-1]]) for c in samples]
+    rows = [tf.reshape(c.rows, [-1]) for c in samples]
+    return tf.math.unsorted_segment_sum(tf.concat(terms, 0), tf.concat(rows, 0), num_pixels)

@@ -5,6 +5,7 @@ Each processor sums over the pixels of its own slices, and one sum over the proc
 gradient adds each sample to the pixels of the own slice, so it needs no exchange.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +22,11 @@ from mtf_imaging.ops.detection import bins
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
 
 _CORNERS = 4  # pixels around a sample
+
+
+def _offsets(sizes: Sequence[int]) -> list[int]:
+    """Returns the places of consecutive parts of these sizes."""
+    return [0, *itertools.accumulate(sizes)][:-1]
 
 
 class _Division:
@@ -124,7 +130,7 @@ class _BoxOperation(mtf.Operation):
         self._maps, self._crops, self._strides = list(maps), crops, tuple(strides)
 
     @property
-    def _dtype(self) -> tf.DType:
+    def sum_dtype(self) -> tf.DType:
         """The dtype of weights and sums."""
         wide = tf.float64 in (self.inputs[0].dtype, self.inputs[-2].dtype)
         return tf.float64 if wide else tf.float32
@@ -141,16 +147,29 @@ class _BoxOperation(mtf.Operation):
         return division.gather_boxes([(x, lowering.masked(x)) for x in self.inputs[-2:]])
 
     def _samples(
-        self, mesh: ShardMeshImpl, boxes: tf.Tensor, levels: tf.Tensor, extents: tf.Tensor, stacks: Sequence[int]
+        self,
+        mesh: ShardMeshImpl,
+        boxes: tf.Tensor,
+        levels: tf.Tensor,
+        extents: tf.Tensor,
+        starts: Sequence[int],
+        steps: Sequence[int],
     ) -> list[bins.Corner]:
-        shapes = [mesh.slice_shape(shape) for shape in self._maps]
-        sizes = [(rows, columns) for _, rows, columns, _ in shapes]
-        pieces = bins.Pieces(extents, sizes, stacks, self._strides)
-        return bins.corners(tf.cast(boxes, self._dtype), levels, pieces, self._bins)
+        sizes = [(rows, columns) for _, rows, columns, _ in map(mesh.slice_shape, self._maps)]
+        pieces = bins.Pieces(extents, sizes, starts, steps, self._strides)
+        return bins.corners(tf.cast(boxes, self.sum_dtype), levels, pieces, self._bins)
+
+    def _pixels(self, mesh: ShardMeshImpl) -> list[int]:
+        """Returns the number of pixels in a slice of each map."""
+        return [math.prod(mesh.slice_shape(shape)[:3]) for shape in self._maps]
+
+    def crops_size(self, mesh: ShardMeshImpl) -> int:
+        """Returns the number of values in the crops that a processor computes."""
+        return math.prod(self._division(mesh).crops_shape())
 
     def flops(self, mesh: ShardMeshImpl) -> int:
         """Returns the multiplications and additions of one processor."""
-        return 2 * _CORNERS * math.prod(self._division(mesh).crops_shape())
+        return 2 * _CORNERS * self.crops_size(mesh)
 
     def layout_faults(self, mesh_sizes: Mapping[str, int], rules: Mapping[str, str]) -> list[LayoutFault]:
         dim = self.inputs[-2].shape.dims[-1]
@@ -188,11 +207,13 @@ class RoiAlign(_BoxOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         division = self._division(mesh)
-        maps = [lowering.tensors[x].to_laid_out_tensor() for x in self.inputs[:-2]]
+        maps, pixels = [lowering.tensors[x].to_laid_out_tensor() for x in self.inputs[:-2]], self._pixels(mesh)
+        starts = _offsets([x.stack_size * number for x, number in zip(maps, pixels, strict=True)])
+        steps = [number if x.stack_size > 1 else 0 for x, number in zip(maps, pixels, strict=True)]
 
         def local(boxes: tf.Tensor, levels: tf.Tensor, extents: tf.Tensor, *maps: tf.Tensor) -> tf.Tensor:
-            samples = self._samples(mesh, boxes, levels, extents, [x.shape[0] for x in maps])
-            return bins.weighted_sum(bins.table(maps), samples)
+            samples = self._samples(mesh, boxes, levels, extents, starts, steps)
+            return bins.weighted_sum(tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x in maps], 0), samples)
 
         y = mesh.map_stacks(local, *self._boxes(lowering, division), division.extents(counted_once=True), *maps)
         if division.summed:
@@ -202,7 +223,7 @@ class RoiAlign(_BoxOperation):
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         division = self._division(mesh)
-        sums = sum_over(division.summed, division.crops_shape(), self._dtype.size)
+        sums = sum_over(division.summed, division.crops_shape(), self.sum_dtype.size)
         return division.box_exchanges(self.inputs[-2:]) + sums
 
 
@@ -230,22 +251,19 @@ class RoiAlignGrad(_BoxOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
         division = self._division(mesh)
-        shapes, n = [mesh.slice_shape(shape) for shape in self._maps], division.num_slices
-        pixels = [math.prod(shape[:3]) for shape in shapes]
-        crops = dict(enumerate(self._crops.to_integer_list))
+        n, pixels, crops = division.num_slices, self._pixels(mesh), dict(enumerate(self._crops.to_integer_list))
         dy = tails.gather(mesh, lowering.masked(self.inputs[0]), division.gathered, crops)
 
         def local(dy: tf.Tensor, boxes: tf.Tensor, levels: tf.Tensor, extents: tf.Tensor) -> tf.Tensor:
-            samples = self._samples(mesh, boxes, levels, extents, [n] * len(shapes))
-            dy = tf.broadcast_to(tf.cast(dy, self._dtype), [n, *dy.shape[1:]])
-            total = bins.scattered_sum(dy, samples, n * sum(pixels))
-            # The table has all slices of a level one after the other.
-            parts = tf.split(total, [n * number for number in pixels])
-            return tf.concat([tf.reshape(part, [n, -1]) for part in parts], 1)
+            samples = self._samples(mesh, boxes, levels, extents, _offsets(pixels), [sum(pixels)] * len(pixels))
+            dy = tf.broadcast_to(tf.cast(dy, self.sum_dtype), [n, *dy.shape[1:]])
+            return tf.reshape(bins.scattered_sum(dy, samples, n * sum(pixels)), [n, -1])
 
         dx = mesh.map_stacks(local, dy, *self._boxes(lowering, division), division.extents(counted_once=False))
         if division.over_rois is not None:
             dx = mesh.allreduce(dx, [division.over_rois], "SUM")
+
+        shapes = [mesh.slice_shape(shape) for shape in self._maps]
 
         def divided(dx: tf.Tensor) -> tuple[tf.Tensor, ...]:
             parts = tf.split(tf.cast(dx, self.outputs[0].dtype), [math.prod(shape) for shape in shapes], 1)
@@ -262,7 +280,7 @@ class RoiAlignGrad(_BoxOperation):
             rounds.append(Round([Exchange("gather", tuple(sorted(division.gathered)), nbytes)]))
         axes = [] if division.over_rois is None else [division.over_rois]
         elements = sum(math.prod(mesh.slice_shape(shape)) for shape in self._maps)
-        return rounds + sum_over(axes, [elements], self._dtype.size)
+        return rounds + sum_over(axes, [elements], self.sum_dtype.size)
 
 
 def roi_align(
@@ -290,7 +308,8 @@ def roi_align(
     Args:
       features: Tensor[batch, height, width, channels] for each level. Sizes and names of height and width may differ.
       boxes: Tensor[batch, rois, coords], with the coordinates y0, x0, y1, x1 in pixels of the image.
-      levels: int32 Tensor[batch, rois], the index in `features` of the level of each box.
+      levels: int32 Tensor[batch, rois], the index in `features` of the level of each box. Lower numbers stand for the
+        first level, higher numbers for the last.
       strides: pixels of the image for each pixel of a level, for each level.
       size: the number of bins along y and along x: an int for both, or a pair.
       name: name of the operation.
