@@ -131,3 +131,61 @@ def test_a_function_with_several_results_of_whole_examples(mesh, layout, impl):
     for value, wanted in zip(results, expected, strict=True):
         np.testing.assert_array_equal(value, wanted)
     np.testing.assert_allclose(total, np.sum(expected[1]) + image.sum(), rtol=1e-5)
+
+
+MATCHED = {
+    "quality": ("batch:3,height:5,width:7,anchors:2,boxes:4", "float64"),
+    "boxes": ("batch:3,boxes:4,coords:4", "float64"),
+}
+
+
+def _match(quality, boxes):
+    """Returns the best box of each anchor, the first best anchor of each box, and extreme values."""
+    batch, *anchors, box = quality.shape.dims
+    best = mtf.argmax(quality, box)
+    of_boxes = mtf.Shape([batch, box])
+    most = mtf.reduce_max(quality, output_shape=of_boxes)
+    place = mtf.zeros(quality.mesh, mtf.Shape(anchors), tf.int32)
+    for dim in anchors:
+        place = place * dim.size + mtf.range(quality.mesh, dim, tf.int32)
+    is_best = mtf.equal(quality, most)
+    numbers = mtf.where(
+        is_best, mtf.broadcast(place, quality.shape), mtf.constant(quality.mesh, 999, quality.shape, tf.int32)
+    )
+    first = mtf.reduce_min(numbers, output_shape=of_boxes)
+    chosen = mtf.reduce_any(mtf.equal(place, first, output_shape=quality.shape), reduced_dim=box)
+    return {
+        "best": best,
+        "first": first,
+        "chosen": chosen,
+        "coordinates": mtf.gather(boxes, best, box),
+        "one_hot": mtf.one_hot(best, box, dtype=tf.float64),
+        "least": mtf.reduce_min(quality, output_shape=of_boxes),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout"),
+    [
+        ("rows:2,cols:2", "height:rows,width:cols"),
+        ("rows:4,cols:5", "height:rows,width:cols"),
+        ("cores:2,cols:3", "batch:cores,width:cols"),
+    ],
+)
+def test_the_best_anchor_and_the_best_box_under_a_layout_equal_those_of_numpy(mesh, layout):
+    rng = np.random.default_rng(0)
+    quality, boxes = rng.integers(-9, -3, (3, 5, 7, 2, 4)).astype(float), rng.standard_normal((3, 4, 4))  # many ties
+    found = mi.Program(_match, MATCHED, mesh, layout)(quality=quality, boxes=boxes)
+    best, flat = quality.argmax(-1), quality.reshape(3, -1, 4)
+    first, chosen = flat.argmax(1), np.zeros([3, 70], bool)
+    np.put_along_axis(chosen, first, True, 1)
+    expected = {
+        "best": best,
+        "first": first,
+        "chosen": chosen.reshape(best.shape),
+        "coordinates": np.take_along_axis(boxes, best.reshape(3, -1, 1), 1).reshape(*best.shape, 4),
+        "one_hot": np.eye(4)[best],
+        "least": flat.min(1),
+    }
+    for name, wanted in expected.items():
+        np.testing.assert_array_equal(found[name], wanted, err_msg=name)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 import mtf_imaging as mi
 from mtf_imaging.meshes.exchange import Exchange
+from mtf_imaging.planner.cost.memory_traffic import memory_traffic
 from mtf_imaging.program.tracing import trace_only
 from tests.exchanges import check_exchanges, stacked_mesh
 from tests.harness import TOLERANCES, check, difference, pairwise
@@ -176,12 +177,15 @@ def test_its_cost_is_that_of_four_pixels_a_sample():
     shapes = CASES[1].shapes
     specs = {key: (shape, "int32" if key in CASES[1].labels else "float32") for key, shape in shapes.items()}
     (op,) = [op for op in trace_only(fn, specs).needed if type(op).__name__ == "RoiAlign"]
-    for mesh, layout, rois in [
-        ("rows:4", "height:rows", 7),
-        ("rows:4", "height:rows,rois_whole:rows", 7),
-        ("rows:4", "rois_whole:rows", 2),
+    for mesh, layout, height, rois, own in [
+        ("rows:1", "", 12, 7, 7),
+        ("rows:4", "height:rows", 3, 7, 7),
+        ("rows:4", "height:rows,rois_whole:rows", 3, 7, 2),  # all samples are summed before they are split
+        ("rows:4", "rois_whole:rows", 12, 2, 2),
     ]:
-        assert op.flops(stacked_mesh(mesh, layout)) == 8 * 2 * rois * 3 * 3 * 3, layout
+        samples, tensors = 2 * rois * 3 * 3 * 3, 2 * (height * 9 * 3 + own * (3 * 3 * 3 + 1)) * 4 + 2 * own * 4 * 8
+        assert op.flops(stacked_mesh(mesh, layout)) == 8 * samples, layout
+        assert memory_traffic(op, stacked_mesh(mesh, layout), 1) == tensors + 20 * samples * 8, layout
 
 
 FEATURES, OTHER, BOXES, LEVELS = (
