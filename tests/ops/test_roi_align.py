@@ -225,7 +225,7 @@ FEATURES, OTHER, BOXES, LEVELS = (
         ),
         (
             lambda x, other, boxes, levels: mi.ops.roi_align([x], boxes, levels, [4], (2, 0)),
-            "size must be one or two positive numbers of bins, not (2, 0)",
+            "size must be at least 1 bin along y and along x, not (2, 0)",
         ),
     ],
 )

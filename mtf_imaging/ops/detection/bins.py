@@ -63,7 +63,7 @@ def _taps(
 def corners(boxes: tf.Tensor, levels: tf.Tensor, pieces: Pieces, size: tuple[int, int]) -> list[Corner]:
     """Returns the four pixels around the samples of all bins.
 
-    The arithmetic is in int64, because TensorFlow computes int32 on the host of a GPU.
+    The arithmetic is in int64, because TensorFlow computes many operations on int32 on the host of a GPU.
 
     Args:
       boxes: [processors, batch, rois, 4], as y0, x0, y1, x1 in pixels of the image.

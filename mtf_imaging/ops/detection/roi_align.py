@@ -20,6 +20,7 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.detection import bins
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
+from mtf_imaging.ops.window_op import Ints, per_dimension
 
 _CORNERS = 4  # pixels around a sample
 
@@ -288,7 +289,7 @@ def roi_align(
     boxes: mtf.Tensor,
     levels: mtf.Tensor,
     strides: Sequence[int],
-    size: int | Sequence[int],
+    size: Ints,
     name: str | None = None,
 ) -> mtf.Tensor:
     """Samples the features of boxes (RoIAlign, He et al. 2017, arXiv:1703.06870).
@@ -320,7 +321,8 @@ def roi_align(
     Raises:
       ShapeError: the shapes or dtypes of the features, the boxes and the levels do not fit.
     """
-    title, sizes = f"roi_align '{name or 'roi_align'}'", [size] * 2 if isinstance(size, int) else list(size)
+    title = f"roi_align '{name or 'roi_align'}'"
+    sizes = per_dimension(title, "size", size, 2)
     _check_features(title, features, strides)
     batch, channels = features[0].shape.dims[0], features[0].shape.dims[-1]
     if len(boxes.shape.dims) != 3 or boxes.shape.dims[0] != batch or boxes.shape.dims[2].size != 4:
@@ -333,8 +335,8 @@ def roi_align(
             f"{title}: there must be a floating-point box and an integer level for each RoI, but the boxes have "
             f"{boxes.shape} of {boxes.dtype.name} and the levels {levels.shape} of {levels.dtype.name}"
         )
-    if len(sizes) != 2 or min(sizes) < 1:
-        raise ShapeError(f"{title}: size must be one or two positive numbers of bins, not {size}")
+    if min(sizes) < 1:
+        raise ShapeError(f"{title}: size must be at least 1 bin along y and along x, not {size}")
     rows, columns = mtf.Dimension("crop_height", sizes[0]), mtf.Dimension("crop_width", sizes[1])
     crops = mtf.Shape([batch, boxes.shape.dims[1], rows, columns, channels])
     return RoiAlign(features, boxes, levels, strides, crops, name).outputs[0]

@@ -29,7 +29,7 @@ def _keys(scores: tf.Tensor) -> tf.Tensor:
 
     The tails of slices get the smallest integer, so that they come after scores of minus infinity. The bits of positive
     numbers are in their order, those of negative numbers in the reverse order. Only bitwise operations are used,
-    because TensorFlow computes other operations on int32 on the host of a GPU.
+    because TensorFlow computes many other operations on int32 on the host of a GPU.
     """
     scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
     scores = tf.where(scores == 0, tf.zeros([], scores.dtype), scores)  # -0 equals 0
