@@ -206,8 +206,9 @@ def test_random_values_do_not_depend_on_the_layout(mesh_impl):
     for run in runs[1:]:
         for value, expected in zip(run, runs[0], strict=True):
             np.testing.assert_array_equal(value, expected)
-    first, _, second, _ = runs[0]
+    first, numbers, second, others = runs[0]
     assert not np.array_equal(first, second), "two steps draw two masks"
+    assert not np.isclose(numbers, others).any(), "two steps draw other numbers"
     assert set(np.unique(first)) == {0, 2, 4}, "two operations draw two masks"
 
 

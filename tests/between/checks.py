@@ -21,15 +21,17 @@ from tests.models import test_unet3d
 from tests.ops import (
     differentiated,
     padded,
+    sampled_boxes,
     test_ops_equal_whole,
     test_recompute,
     test_reshard,
     test_second_derivatives,
+    test_top_k,
 )
 from tests.upstream import test_ops, uneven
 
 mtf = mi.mtf
-CASES = {case.name: case for case in [*test_ops_equal_whole.CASES, *padded.CASES, *padded.MORE]}
+CASES = {case.name: case for case in [*test_ops_equal_whole.CASES, *padded.CASES, *padded.MORE, *sampled_boxes.CASES]}
 ROWS = {str(row): row for row in differentiated.ROWS}
 
 
@@ -56,6 +58,11 @@ def check_setting(setting, dtype):
 def check_resharded(names, mesh_shape, layout):
     """Compares a program with `gather_slices` and `scatter_slices` with TensorFlow."""
     harness.check(test_reshard.case(names), "float64", mesh_shape, layout, "collective")
+
+
+def check_top_k(k, mesh_shape, layout):
+    """Compares the highest scores and their rows with TensorFlow."""
+    test_top_k.assert_equal_reference(k, test_top_k.results(k, mesh_shape, layout, "collective"))
 
 
 def check_second_derivatives(name, mesh_shape, layout):

@@ -56,6 +56,9 @@ _FEW = [
     (4, "group_norm", "rows:2,model:2", "x:rows,channels:model"),
     (4, "weighted_cross_entropy", "rows:2,cols:2", "x:rows,y:cols"),
     (4, "dice_loss", "rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"),
+    (4, "roi_align of three levels", "rows:2,cols:2", "height:rows,width:cols"),
+    (4, "roi_align of one level", "rows:8,cols:4", "height:rows,width:cols,rois_whole:rows"),
+    (4, "roi_align in float32", "rows:2,cols:2", "height:rows,rois_whole:cols"),
 ]
 
 
@@ -92,6 +95,18 @@ def test_bfloat16(groups):
 )
 def test_gathered_dimensions(groups, names, mesh, layout):
     groups.get(4).run(checks.check_resharded, names, mesh, layout)
+
+
+@pytest.mark.parametrize(
+    ("k", "mesh", "layout"),
+    [
+        (9, "rows:2,cols:2", "x:rows,y:cols"),
+        pytest.param(100, "rows:8,cols:4", "x:rows,y:cols,top:cols", marks=pytest.mark.slow),
+        pytest.param(5, "cores:4,model:2", "batch:cores,anchors:model", marks=pytest.mark.slow),
+    ],
+)
+def test_the_highest_scores(groups, k, mesh, layout):
+    groups.get(4).run(checks.check_top_k, k, mesh, layout)
 
 
 def _derived():

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
-from tests.ops import grouped_convolutions, padded, resizing
+from tests.ops import grouped_convolutions, padded, resizing, sampled_boxes
 
 mtf = mi.mtf
 
@@ -18,6 +18,9 @@ KERNELS = {1: "fx:3", 2: "fx:3,fy:2", 3: "fx:3,fy:2,fz:1"}
 LOGITS, LABELS = "batch:2,x:8,y:4,z:4,classes:3", "batch:2,x:8,y:4,z:4"
 CLASSES = mtf.Dimension("classes", 3)
 WEIGHTS = (1, 8, 0.5)
+# The coordinates of an image of 32 x 16 pixels.
+BOXES = np.random.default_rng(0).uniform([-4, -4, 8, 4], [24, 12, 36, 20], (2, 5, 4))
+LEVELS = np.array([[0, 1, 1, 0, 0], [1, 0, 1, 0, 1]], np.int32)
 CONSTANTS = ("labels", "mask")
 
 
@@ -172,6 +175,12 @@ def _tf_adaptive_dice(p, labels):
     return 1 - tf.reduce_mean(dice * tf.exp(1 - dice))
 
 
+def _boxes(mesh):
+    shape = mtf.Shape([mtf.Dimension("batch", 2), mtf.Dimension("rois", 5)])
+    boxes = mtf.import_tf_tensor(mesh, tf.constant(BOXES), shape + mtf.Shape([mtf.Dimension("coords", 4)]))
+    return boxes, mtf.import_tf_tensor(mesh, tf.constant(LEVELS), shape)
+
+
 def _network(x, f, labels):
     y = mi.ops.instance_norm(mi.ops.conv2d(x, f), 1e-3, name="norm")
     y = mi.ops.max_pool2d(mi.ops.leaky_relu(y, 0.1), 2, 2)
@@ -302,6 +311,14 @@ ROWS = [
     resize(2, (12, 2), "linear", align_corners=True),
     resize(3, (12, 8, 2), "linear"),
     resize(3, (4, 8, 6), "nearest"),
+    resize(2, (15, 7), "repeat"),
+    Row(
+        "roi_align",
+        "",
+        lambda **maps: mi.ops.roi_align(list(maps.values()), *_boxes(maps["x"].mesh), (4, 8), 2),
+        lambda *maps: sampled_boxes.reference(maps, BOXES, LEVELS, (4, 8), 2),
+        {"x": PLANE, "coarse": "batch:2,x:4,y:2,channels:4"},
+    ),
     pad([(5, 1), (0, 2)], "constant"),
     pad([(1, 5), (0, 2), (1, 2)], "reflect"),
 ]

@@ -44,6 +44,18 @@ def test_nearest_equals_tensorflow_even_if_a_center_is_on_a_border(align_corners
             np.testing.assert_array_equal(np.eye(size)[got], want)
 
 
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_repeated_voxels_equal_the_reference(size, outputs):
+    weights = dense(Interpolation(size, outputs, "repeat").taps(), size)
+    np.testing.assert_array_equal(weights, resizing.matrix(size, outputs, "repeat"))
+
+
+@given(st.integers(1, 64))
+def test_a_map_of_half_the_size_is_repeated_twice(outputs):
+    (sources,) = Interpolation(-(-outputs // 2), outputs, "repeat").taps().positions
+    np.testing.assert_array_equal(sources, np.arange(outputs) // 2)
+
+
 @given(paddings())
 def test_padding_equals_tensorflow(line):
     x, after = np.arange(1, line.size + 1), line.outputs - line.size - line.before

@@ -342,6 +342,7 @@ RESIZES = [
     resize("other ratios", (36, 8, 4)),
     resize("to one voxel a slice", (2, 2, 2)),
     resize("nearest", (8, 20, 2), "nearest"),
+    resize("repeat", (23, 7, 12), "repeat"),
 ]
 CASES = CONVS + TRANSPOSED + POOLS + RESIZES + two_dimensional() + OTHERS
 

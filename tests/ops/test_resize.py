@@ -80,7 +80,11 @@ def test_equal_sizes_return_the_tensor():
         (lambda x: mi.ops.resize3d(x, (2, 2)), r"resize3d 'resize3d': sizes must be an int or 3 of them, not \(2, 2\)"),
         (lambda x: mi.ops.resize3d(x, 2.5), "sizes must be an int or 3 of them, not 2.5"),
         (lambda x: mi.ops.resize3d(x, 0), r"sizes must be at least 1, not \(0, 0, 0\)"),
-        (lambda x: mi.ops.resize3d(x, 2, "cubic"), "method must be 'linear' or 'nearest', not 'cubic'"),
+        (lambda x: mi.ops.resize3d(x, 2, "cubic"), "method must be 'linear', 'nearest' or 'repeat', not 'cubic'"),
+        (
+            lambda x: mi.ops.resize3d(x, 2, "repeat", True),
+            "method 'repeat' has no align_corners. Fix: drop align_corners",
+        ),
         (
             lambda x: mi.ops.resize3d(mi.mtf.cast(x, tf.int32), 2),
             "needs a floating-point input, but the input is int32. Fix: use method=",

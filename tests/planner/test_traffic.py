@@ -223,9 +223,24 @@ def test_a_sum_over_micro_batches():
     check_exchanges(mi.Program(_in_parts, IN_PARTS, "cores:2", "batch:cores", "stacked"), _in_parts, IN_PARTS)
 
 
+def _chosen(scores, boxes):
+    values, (chosen,) = mi.ops.top_k(scores, [boxes], 5)
+    return values, chosen
+
+
+CHOSEN = {"scores": "batch:2,x:7,y:5", "boxes": "batch:2,x:7,y:5,coords:4"}
+
+
+@pytest.mark.parametrize("split", [("rows:2,cols:3", "x:rows,y:cols"), ("cores:2,cols:2", "batch:cores,y:cols")])
+def test_the_choices_of_processors(split):
+    assert moved(_chosen, CHOSEN, *split) == modeled(_chosen, CHOSEN, *split)
+
+
 def test_every_operation_class_is_compared():
     """`test_second_derivatives` compares the classes of its rows under all of its layouts."""
-    compared = {type(op) for op in trace_only(_in_parts, IN_PARTS).needed}
+    compared = {
+        type(op) for fn, inputs in [(_in_parts, IN_PARTS), (_chosen, CHOSEN)] for op in trace_only(fn, inputs).needed
+    }
     for row in ROWS:
         compared |= {type(op) for op in trace_only(*two_derivatives(row)).needed}
     bases = {base for cls in operation_classes() for base in cls.__bases__}

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtf_imaging.ops.resize.taps import Resampling, Taps
 
-METHODS = ("linear", "nearest")
+METHODS = ("linear", "nearest", "repeat")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +19,13 @@ class Interpolation(Resampling):
 
     "linear" weights the two voxels around the center by their proximity, and repeats the border voxel beyond the
     border. "nearest" takes the voxel whose cell contains the center; on the border of two cells, it takes the second.
-    It is computed in float32, as in TensorFlow, so that rounding decides such borders in the same way.
+    It is computed in float32, as in TensorFlow, so that rounding decides such borders in the same way. "repeat" copies
+    every voxel as often as needed, `ceil(outputs / size)` times, and cuts off the end.
 
     Attributes:
       size: number of voxels in the input.
       outputs: number of voxels in the result.
-      method: "linear" or "nearest".
+      method: "linear", "nearest" or "repeat".
       align_corners: whether to keep the centers of the first and last voxels instead of the borders of their cells.
     """
 
@@ -32,8 +33,10 @@ class Interpolation(Resampling):
     align_corners: bool = False
 
     def taps(self) -> Taps:
-        if self.method == "nearest":
-            positions = np.minimum(self._nearest(), self.size - 1).astype(np.int32)[np.newaxis]
+        if self.method in ("nearest", "repeat"):
+            rows = np.arange(self.outputs)
+            sources = self._nearest() if self.method == "nearest" else rows // -(-self.outputs // self.size)
+            positions = np.minimum(sources, self.size - 1).astype(np.int32)[np.newaxis]
             return Taps(positions, np.ones(positions.shape))
         numerators, denominator = self._centers()
         below, rest = np.divmod(numerators, denominator)

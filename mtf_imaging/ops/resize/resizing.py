@@ -1,4 +1,4 @@
-"""Linear and nearest resizing of 1, 2 or 3 spatial dimensions by any ratio. Any dimension may be split."""
+"""Linear, nearest and repeating resizing of 1, 2 or 3 spatial dimensions by any ratio. Any dimension may be split."""
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
@@ -19,7 +19,9 @@ def _resize(
             f"but its input has {len(dims)}: {x.shape}"
         )
     if method not in METHODS:
-        raise ShapeError(f"{title}: method must be 'linear' or 'nearest', not {method!r}")
+        raise ShapeError(f"{title}: method must be 'linear', 'nearest' or 'repeat', not {method!r}")
+    if method == "repeat" and align_corners:
+        raise ShapeError(f"{title}: method 'repeat' has no align_corners. Fix: drop align_corners, or use 'nearest'.")
     if method == "linear" and not x.dtype.is_floating:
         raise ShapeError(
             f"{title}: method 'linear' needs a floating-point input, but the input is {x.dtype.name}. "
@@ -62,7 +64,7 @@ def resize2d(
     Args:
       x: Tensor[batch..., x, y, channels]
       sizes: voxels of x' and y': an int, or one for each spatial dimension.
-      method: "linear" or "nearest".
+      method: "linear", "nearest" or "repeat".
       align_corners: whether to keep the centers of the border voxels instead of their borders; see `resize3d`.
       name: name of the operation.
 
@@ -88,7 +90,9 @@ def resize3d(
     do not move: the center of output i lies at `i (n - 1) / (o - 1)`, or at 0 if o is 1.
 
     The method "linear" weights the two voxels around each new center, and needs a floating-point dtype. The method
-    "nearest" copies the voxel that contains the center, and takes any dtype.
+    "nearest" copies the voxel that contains the center, and takes any dtype. The method "repeat" takes any dtype as
+    well: it copies every voxel `r = ceil(o / n)` times and cuts off the end, so output i is voxel `floor(i / r)`. It
+    equals "nearest" if n divides o.
 
     Every dimension may be split. If the number of slices divides both sizes of a dimension, a slice needs at most one
     voxel of each neighbor. With other sizes or `align_corners`, it may need more, because the centers move relative to
@@ -97,7 +101,7 @@ def resize3d(
     Args:
       x: Tensor[batch..., x, y, z, channels]
       sizes: voxels of x', y' and z': an int, or one for each spatial dimension.
-      method: "linear" or "nearest".
+      method: "linear", "nearest" or "repeat".
       align_corners: whether to keep the centers of the border voxels instead of their borders.
       name: name of the operation.
 

@@ -10,6 +10,8 @@ from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.ops.activation import Dropout
+from mtf_imaging.ops.detection.roi_align import RoiAlign, RoiAlignGrad
+from mtf_imaging.ops.detection.top_k import TopK
 from mtf_imaging.ops.losses.cross_entropy import Softmax, SparseSoftmaxCrossEntropy
 from mtf_imaging.ops.losses.sigmoid import SigmoidCrossEntropy
 from mtf_imaging.ops.norm.normalization import Normalize, NormalizeGrad
@@ -30,6 +32,10 @@ _PASSES = {
 }
 _HASH_PASSES = 9  # elementwise kernels over uint32 that draw the mask of a dropout: see `meshes.random.positions`
 _UINT32 = 4
+# Passes over the crops: for each of four pixels around a sample, the gather and the product, and then the sum. The
+# gradient joins the products of all four pixels before it adds them to the map.
+_CROP_PASSES = {RoiAlign: 20, RoiAlignGrad: 28}
+_KEY_PASSES = 12  # elementwise kernels that turn scores into integers in the same order, and the choice
 
 
 def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int:
@@ -45,10 +51,15 @@ def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int
     tensors = [*upstream.reads(op), *op.outputs]
     if isinstance(op, mtf.Assign):
         tensors += op.inputs  # the variable, which has the shape of its new value
+    if isinstance(op, TopK):  # of its rows, it reads only those that it chooses
+        tensors = [op.inputs[0]] * _KEY_PASSES + op.outputs * 2
     nbytes = sum(stored_bytes(tensor, mesh, together) for tensor in tensors) * _PASSES.get(type(op), 1)
     if isinstance(op, Dropout):
         (x,) = op.inputs
         nbytes += _HASH_PASSES * 2 * _UINT32 * stored_bytes(x, mesh, together) // x.dtype.size
+    elif isinstance(op, RoiAlign | RoiAlignGrad):
+        copies = together if any(mesh.is_split(tensor.shape) for tensor in tensors) else 1
+        nbytes += _CROP_PASSES[type(op)] * op.crops_size(mesh) * copies * op.sum_dtype.size
     elif isinstance(op, mtf.EinsumOperation):
         nbytes += 2 * _product_bytes(op, mesh, together)
     return int(nbytes)
