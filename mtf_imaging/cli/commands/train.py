@@ -125,10 +125,10 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.binds("train.data"):
         return
     from mtf_imaging.data.records.manifest import open_records
-    from mtf_imaging.jobs.subjects.folders import check_no_photos
+    from mtf_imaging.jobs.subjects.folders import check_volumes
 
-    fix = "choose a job with photos as its data set (train.data = @Photos())."
-    check_no_photos(values.data_dir, fix, "data")
+    fix = "choose a job with {kind} as its data set (train.data = @{data_set}())."
+    check_volumes(values.data_dir, fix, "data")
     open_records(values.data_dir)
     has_own = (
         configuration.binds("train.evaluation") or values.fold is not None

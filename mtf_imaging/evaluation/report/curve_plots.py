@@ -1,0 +1,52 @@
+"""SVG plots of precision by recall."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, number_text, svg, text
+
+_TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1)
+
+
+def precision_recall(curves: Mapping[str, np.ndarray], title: str) -> Markup:
+    """Plots precision by recall.
+
+    Args:
+      curves: the precision at evenly spaced recalls from 0 to 1, by the CSS class of the curve, such as "ap50".
+      title: the title of the plot.
+    """
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+
+    def x(recall: float) -> float:
+        return LEFT + (right - LEFT) * recall
+
+    def y(precision: float) -> float:
+        return bottom - (bottom - TOP) * precision
+
+    parts = []
+    for tick in _TICKS:
+        parts += [line(x(tick), TOP, x(tick), bottom), text(x(tick), bottom + 24, f"{tick:g}")]
+        parts += [line(LEFT, y(tick), right, y(tick)), text(LEFT - 8, y(tick) + 5, f"{tick:g}", "end")]
+    parts += [text((LEFT + right) / 2, HEIGHT - 8, "recall"), text(LEFT, TOP - 10, f"precision, {title}", "start")]
+    for name, values in curves.items():
+        recalls = np.linspace(0, 1, len(values))
+        points = [(recall, float(value)) for recall, value in zip(recalls, values, strict=True)]
+        shown = [p for n, p in enumerate(points) if n in (0, len(points) - 1) or points[n - 1][1] != p[1] != points[n + 1][1]
+                 or points[n - 1][1] != p[1] or p[1] != points[n + 1][1]]
+        path = "L".join(f"{number_text(x(recall))} {number_text(y(value))}" for recall, value in shown)
+        parts.append(tag("path", d=f"M{path}", class_=f"curve {name}"))
+    return svg(f"Precision by recall: {title}", *parts)
+
+
+def curve_legend(names: Mapping[str, str]) -> Markup:
+    """Returns the legend of the curves.
+
+    Args:
+      names: the text of each curve by its CSS class.
+    """
+    sample = {"viewBox": "0 0 24 16", "width": 24, "height": 16, "class_": "plot"}
+    return join(
+        *(tag("span", tag("svg", tag("path", d="M0 8h24", class_=f"curve {name}"), **sample), what) for name, what in names.items())
+    )
