@@ -45,6 +45,7 @@ setup(
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
         "numpy>=1.26,<3",
+        "pycocotools>=2.0.10,<3",  # masks and scores of objects; older versions have no wheels for Python 3.13
         "scipy>=1.12,<2",
         "tensorboard>=2.19,<2.23",  # versions below 2.21 need setuptools below 82; old TensorFlow versions pin them
         "tensorflow>=2.19,<2.23",

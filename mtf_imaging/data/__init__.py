@@ -1,4 +1,4 @@
-"""Reads NIfTI cases, converts them to records and augments training samples; reads photos with label images."""
+"""Reads NIfTI cases, converts them to records and augments training samples; reads photos with labels or objects."""
 
 import importlib
 
@@ -6,13 +6,27 @@ _MODULES = {
     "LITS": "mtf_imaging.data.cases.description",
     "Augmentation": "mtf_imaging.data.augmentation",
     "Description": "mtf_imaging.data.cases.description",
+    "ObjectAugmentation": "mtf_imaging.data.objects.augmentation",
+    "ObjectDescription": "mtf_imaging.data.objects.description",
+    "Objects": "mtf_imaging.data.objects.data_set",
     "PhotoAugmentation": "mtf_imaging.data.photos.augmentation",
     "PhotoDescription": "mtf_imaging.data.photos.description",
     "Photos": "mtf_imaging.data.photos.data_set",
     "Records": "mtf_imaging.data.records.data_set",
 }
 
-__all__ = ["LITS", "Augmentation", "Description", "PhotoAugmentation", "PhotoDescription", "Photos", "Records"]
+__all__ = [
+    "LITS",
+    "Augmentation",
+    "Description",
+    "ObjectAugmentation",
+    "ObjectDescription",
+    "Objects",
+    "PhotoAugmentation",
+    "PhotoDescription",
+    "Photos",
+    "Records",
+]
 
 
 def __getattr__(name: str):

@@ -15,8 +15,9 @@ from mtf_imaging.cli.config import names  # noqa: F401
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.photos.augmentation import PhotoAugmentation
+from mtf_imaging.data.photos.crop_axis import crop_axis, scaled_length
 from mtf_imaging.data.photos.crop_reader import CropReader
-from mtf_imaging.data.photos.crops import bilinear, crop_axis, nearest, scaled_length
+from mtf_imaging.data.photos.crops import bilinear, nearest
 from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.photos.description import PhotoDescription, palette_color
 from mtf_imaging.data.photos.folders import Photo

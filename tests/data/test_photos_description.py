@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from mtf_imaging.data.photos.description import (
     CITYSCAPES,
-    MEAN,
     VOC,
     PhotoDescription,
     palette_color,
     photo_description_from_fields,
 )
+from mtf_imaging.data.photos.scaling import MEAN
 from mtf_imaging.errors import DataError
 
 ROADS = PhotoDescription(("ground", "road"), ((0, 0, 0), (128, 64, 128)), scaling=MEAN, values=((7, 1), (9, 0)))

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from mtf_imaging.data.photos.description import MEAN, PhotoDescription
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.photos.label_images import write_label_image
+from mtf_imaging.data.photos.scaling import MEAN
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
 from mtf_imaging.evaluation.photos.confusion import Confusion, confusion
 from mtf_imaging.evaluation.photos.held_out import HeldOutPhotos

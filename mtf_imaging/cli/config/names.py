@@ -3,6 +3,8 @@
 import gin
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.objects.augmentation import ObjectAugmentation
+from mtf_imaging.data.objects.data_set import Objects
 from mtf_imaging.data.photos.augmentation import PhotoAugmentation
 from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.records.data_set import Records
@@ -10,6 +12,8 @@ from mtf_imaging.training import optimizers
 
 for _class in (
     Augmentation,
+    ObjectAugmentation,
+    Objects,
     PhotoAugmentation,
     Photos,
     optimizers.SGD,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.photos.crops import bilinear, crop_axis, nearest, pad_to
+from mtf_imaging.data.photos.crop_axis import crop_axis
+from mtf_imaging.data.photos.crops import bilinear, nearest, pad_to
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.photos.folders import Photo
 from mtf_imaging.data.photos.label_images import photo_size, read_labeled_photo

@@ -6,49 +6,7 @@ makes of the whole photo, cropped afterward: exactly for labels, up to the last 
 of a large photo needs no scaled copy of the photo.
 """
 
-import math
-from typing import NamedTuple
-
-import numpy as np
 import tensorflow as tf
-
-
-class CropAxis(NamedTuple):
-    """One axis of a crop.
-
-    Attributes:
-      region: the pixels of the photo that the crop needs.
-      centers: float32 `[pixels of the crop]`, the centers of the crop's pixels, in pixels of the photo from the start
-        of the region. The first pixel of the region spans 0..1.
-    """
-
-    region: slice
-    centers: np.ndarray
-
-
-def scaled_length(length: int, scale: float) -> int:
-    """Returns the number of pixels of a scaled axis, at least 1."""
-    return max(1, round(length * scale))
-
-
-def crop_axis(length: int, scale: float, size: int, place: float) -> CropAxis:
-    """Places a crop on one axis of a scaled photo.
-
-    Args:
-      length: pixels of the photo.
-      scale: the factor that multiplies `length`.
-      size: pixels of the crop. If the scaled photo has fewer, the crop contains all of them.
-      place: a number in 0..1 that selects the position, 0 for the first one and 1 for the last one.
-    """
-    scaled = scaled_length(length, scale)
-    count = min(scaled, size)
-    first = min(int(place * (scaled - count + 1)), scaled - count)
-    # In float32 and in this order, as in tf.image.resize, so that the nearest pixels are the same.
-    ratio = np.float32(length) / np.float32(scaled)
-    centers = (np.arange(first, first + count, dtype=np.float32) + np.float32(0.5)) * ratio
-    start = max(0, math.floor(centers[0] - 0.5))
-    stop = min(length, math.floor(centers[-1] - 0.5) + 2)
-    return CropAxis(slice(start, stop), centers - np.float32(start))
 
 
 def bilinear(pixels, rows, columns):

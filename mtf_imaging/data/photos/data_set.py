@@ -1,21 +1,21 @@
 """Photos with label images as a data set to train on."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.photos.augmentation import PhotoAugmentation
+from mtf_imaging.data.photos.crop_axis import check_size
 from mtf_imaging.data.photos.crop_reader import CropReader
-from mtf_imaging.data.photos.description import SCALINGS, PhotoDescription
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.photos.folders import Photo, find_photos, photo_description
+from mtf_imaging.data.photos.scaling import fault_of_scaling
 from mtf_imaging.data.records.pipeline import case_of_sample
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.spelling import did_you_mean
 
 _PREFETCH = 2  # batches
 _LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
@@ -31,8 +31,8 @@ class Photos:
       split: the photos to train on: the name of a list of the folder, or None for all photos.
       held_out_split: the photos that are scored during training: the name of a list, or None for all photos.
       augmentation: the random scales and flips; None for photos as they are. Crops are random in any case.
-      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet. None for the scaling that
-        `classes.json` names, which is "unit" by default.
+      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+        standard deviation. None for the scaling that `classes.json` names, which is "unit" by default.
       size: height and width of the crops.
     """
 
@@ -48,12 +48,10 @@ class Photos:
                 f"Photos.augmentation is of the class {type(self.augmentation).__name__}, which does not change "
                 "photos. Fix: use a PhotoAugmentation."
             )
-        if self.scaling is not None and self.scaling not in SCALINGS:
-            raise ConfigError(
-                f"Photos.scaling {self.scaling!r} is not known.{did_you_mean(str(self.scaling), SCALINGS)} "
-                f"Fix: choose one of {', '.join(SCALINGS)}."
-            )
-        object.__setattr__(self, "size", _size(self.size))
+        fault = self.scaling is not None and fault_of_scaling(self.scaling)
+        if fault:
+            raise ConfigError(f"Photos.{fault}")
+        object.__setattr__(self, "size", check_size("Photos.size", self.size))
 
     def description(self, data_dir: str | Path) -> PhotoDescription:
         """Returns the classes of a folder, with the scaling of this data set."""
@@ -106,9 +104,9 @@ class Photos:
                 "step at least 0. Fix: choose values in this range."
             )
         description, photos = self.description(data_dir), self.photos(data_dir)
-        reader = CropReader(photos, description, _size(sizes))
+        height, width = check_size("Photos.size", sizes)
+        reader = CropReader(photos, description, (height, width))
         dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
-        height, width = _size(sizes)
         large = height * width > _LARGE
         dataset = dataset.map(
             lambda sample: self._load(sample, reader, seed),
@@ -137,11 +135,3 @@ def _batches(dataset: tf.data.Dataset, reader: CropReader) -> Iterator[dict]:
                 raise reader.errors[int(sample)]
         batch["cases"] = [reader.photos[at].key for at in batch.pop("files").numpy()]
         yield batch
-
-
-def _size(size) -> tuple[int, int]:
-    """Returns a height and a width as integers."""
-    is_pair = isinstance(size, Sequence) and not isinstance(size, str) and len(size) == 2
-    if not is_pair or any(not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1 for n in size):
-        raise ConfigError(f"Photos.size {size!r}: must be two positive integers. Fix: use, for example, (513, 513).")
-    return int(size[0]), int(size[1])

@@ -6,18 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.photos.scaling import UNIT, fault_of_scaling, padding_value, scale_pixels
 from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
 
 Color = tuple[int, int, int]
 
-UNIT, MEAN = "unit", "mean"
-SCALINGS = (UNIT, MEAN)
 NUM_VALUES = 256  # label images store 8 bits
-# The mean of the photos of ImageNet, which DeepLab subtracts in front of ResNets.
-_IMAGENET_MEAN = (123.68, 116.779, 103.939)
-# {scaling: (the value that becomes 0, the difference that becomes 1)}
-_SCALES = {UNIT: ((127.5,) * 3, 127.5), MEAN: (_IMAGENET_MEAN, 1.0)}
 _KEYS = ("classes", "colors", "ignore_label", "scaling", "values")
 _EXAMPLE = '{"classes": {"background": [0, 0, 0], "road": [128, 64, 128]}, "ignore_label": 255}'
 
@@ -45,7 +40,8 @@ class PhotoDescription:
       classes: the name of each class; `classes[i]` has the label i.
       colors: the color of each class, (red, green, blue) in 0..255.
       ignore_label: the label of pixels without a class. Losses and scores leave these pixels out.
-      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the mean of ImageNet.
+      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+        standard deviation.
       values: pairs of a value in label images and the label of its class, at least one for each class. All other values
         become `ignore_label`. Empty if label images store labels.
     """
@@ -61,7 +57,7 @@ class PhotoDescription:
             _fault_of_classes(self.classes)
             or _fault_of_colors(self.classes, self.colors)
             or _fault_of_ignore_label(self.ignore_label, len(self.classes))
-            or _fault_of_scaling(self.scaling)
+            or fault_of_scaling(self.scaling)
             or _fault_of_values(self.values, self.ignore_label, len(self.classes))
         )
         if fault:
@@ -70,7 +66,7 @@ class PhotoDescription:
     @property
     def padding(self) -> np.ndarray:
         """The pixel value, float32 `[3]`, beyond the borders of a photo; `scale` maps it to 0."""
-        return np.array(_SCALES[self.scaling][0], np.float32)
+        return padding_value(self.scaling)
 
     def scale(self, pixels):
         """Returns the input of a network, float32 `[..., 3]`.
@@ -78,9 +74,7 @@ class PhotoDescription:
         Args:
           pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
         """
-        if isinstance(pixels, np.ndarray):
-            pixels = pixels.astype(np.float32)
-        return (pixels - self.padding) / np.float32(_SCALES[self.scaling][1])
+        return scale_pixels(pixels, self.scaling)
 
     def stored_value(self, label: int) -> int:
         """Returns the value of a label in label images."""
@@ -185,13 +179,6 @@ def _fault_of_ignore_label(ignore_label: Any, num_classes: int) -> str | None:
         return f"ignore_label {ignore_label!r} is not an integer in 0..255. Fix: use 255."
     if ignore_label < num_classes:
         return f"ignore_label {ignore_label} is the label of one of the {num_classes} classes. Fix: use 255."
-    return None
-
-
-def _fault_of_scaling(scaling: Any) -> str | None:
-    if scaling not in SCALINGS:
-        suggestion = did_you_mean(str(scaling), SCALINGS)
-        return f"scaling {scaling!r} is not known.{suggestion} Fix: choose one of {', '.join(SCALINGS)}."
     return None
 
 

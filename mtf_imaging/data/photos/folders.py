@@ -147,11 +147,11 @@ class _Lists:
 
     def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
         """Lists the photos of a split."""
-        images = _by_stem(folder / self.image_folder, PHOTOS)
+        images = files_by_stem(folder / self.image_folder, PHOTOS)
         if need_labels:
             _check_folder(folder, self.label_folder)
         has_labels = (folder / self.label_folder).is_dir()
-        labels = _by_stem(folder / self.label_folder, PNG) if has_labels else {}
+        labels = files_by_stem(folder / self.label_folder, PNG) if has_labels else {}
         if split is not None:
             keys = self._listed(folder, split, images)
         elif need_labels and self.labels_select:
@@ -234,7 +234,7 @@ class _PhotosOnly:
                 f"{folder}: contains photos without label images. "
                 f"Fix: give a folder that contains {_SHAPES.partition('; or')[0]}."
             )
-        return [Photo(key, path, None) for key, path in sorted(_by_stem(folder, PHOTOS).items())]
+        return [Photo(key, path, None) for key, path in sorted(files_by_stem(folder, PHOTOS).items())]
 
 
 # In the order in which they are recognized: {subfolder: form of the folder}
@@ -309,7 +309,7 @@ def _repeated(names: Sequence[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def _by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
+def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
     """Returns the files of a folder by their names without endings."""
     files: dict[str, Path] = {}
     for path in image_files(folder, image_format, subfolders=False):

@@ -1,0 +1,46 @@
+"""The random changes of images and their objects during training."""
+
+import math
+from dataclasses import dataclass
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.errors import DataError
+
+
+@dataclass(frozen=True)
+class ObjectAugmentation:
+    """Scales and flips images and their objects.
+
+    The random numbers depend only on the seed of the run and the number of the sample.
+
+    Attributes:
+      min_scale, max_scale: bounds of the factor that multiplies the size of an image that fits the input of the
+        network. The reference recipes of RetinaNet and Mask R-CNN use 0.8 to 1.2; long schedules use 0.1 to 2.
+      flip: whether to mirror left and right with probability 1/2.
+    """
+
+    min_scale: float = 0.8
+    max_scale: float = 1.2
+    flip: bool = True
+
+    def __post_init__(self):
+        for name in ("min_scale", "max_scale"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not is_number or value < 0.01:
+                raise DataError(
+                    f"ObjectAugmentation.{name} {value!r}: must be a number of at least 0.01. Fix: choose one."
+                )
+        if self.min_scale > self.max_scale:
+            raise DataError(
+                f"ObjectAugmentation.min_scale {self.min_scale:g} is above max_scale {self.max_scale:g}. "
+                "Fix: exchange them."
+            )
+
+    def draw_scale(self, draws: Draws):
+        """Returns the factor of a sample, Tensor[] float32."""
+        return draws.uniform("scale", self.min_scale, self.max_scale)
+
+    def draw_flip(self, draws: Draws):
+        """Returns whether to mirror a sample, Tensor[] bool."""
+        return draws.chance("flip", 0.5 if self.flip else 0.0)

@@ -1,0 +1,48 @@
+"""The scalings of pixel values: how red, green and blue in 0..255 become the input of a network."""
+
+from typing import Any
+
+import numpy as np
+
+from mtf_imaging.spelling import did_you_mean
+
+UNIT, MEAN, IMAGENET = "unit", "mean", "imagenet"
+SCALINGS = (UNIT, MEAN, IMAGENET)
+# The mean of the photos of ImageNet, which DeepLab subtracts in front of ResNets.
+_MEAN_OF_IMAGENET = (123.68, 116.779, 103.939)
+# The mean and the standard deviation, in units of 255, that detectors use in front of ResNets.
+_DETECTORS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# {scaling: (the value that becomes 0, the difference that becomes 1)}
+_SCALES: dict[str, tuple[Any, Any]] = {
+    UNIT: ((127.5,) * 3, 127.5),
+    MEAN: (_MEAN_OF_IMAGENET, 1.0),
+    IMAGENET: tuple(tuple(255 * value for value in values) for values in _DETECTORS),  # type: ignore[dict-item]
+}
+
+
+def padding_value(scaling: str) -> np.ndarray:
+    """Returns the pixel value, float32 `[3]`, that becomes 0."""
+    return np.array(_SCALES[scaling][0], np.float32)
+
+
+def scale_pixels(pixels, scaling: str):
+    """Returns the input of a network, float32 `[..., 3]`.
+
+    Args:
+      pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
+      scaling: one of `SCALINGS`. "unit" maps 0..255 to -1..1. "mean" subtracts the mean of ImageNet. "imagenet" also
+        divides by the standard deviation.
+    """
+    if isinstance(pixels, np.ndarray):
+        pixels = pixels.astype(np.float32)
+    return (pixels - padding_value(scaling)) / np.array(_SCALES[scaling][1], np.float32)
+
+
+def fault_of_scaling(scaling: Any) -> str | None:
+    """Returns what is wrong with the name of a scaling, or None."""
+    if scaling in SCALINGS:
+        return None
+    return (
+        f"scaling {scaling!r} is not known.{did_you_mean(str(scaling), SCALINGS)} "
+        f"Fix: choose one of {', '.join(SCALINGS)}."
+    )
