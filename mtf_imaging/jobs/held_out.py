@@ -91,7 +91,7 @@ def _scores_training_cases(data: TrainingData) -> bool:
     return Path(data.eval_dir).resolve() == Path(data.data_dir).resolve()
 
 
-def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> Evaluation:
+def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> Any:
     if data.kind is not None:
         assert isinstance(data.eval_dir, str | Path)  # only records have subsets
         return data.kind.evaluation(data.eval_dir, data.description, step.task, progress)

@@ -8,6 +8,8 @@ from typing import Any
 
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.cases.description_fields import as_fields
+from mtf_imaging.data.objects.description import ObjectDescription
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
@@ -249,9 +251,9 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
     description = data.description
     if data.kind is not None:
-        assert description is not None and not isinstance(description, Description)
-        resolution, held_out_split = format_grid(sizes, data.axes), data.data_set.held_out_split
-        return run.Facts(resolution, **{data.kind.name: description.to_fields()}, held_out_split=held_out_split)
+        assert isinstance(description, PhotoDescription | ObjectDescription)
+        own: dict[str, Any] = {data.kind.name: description.to_fields()}
+        return run.Facts(format_grid(sizes, data.axes), held_out_split=data.kind.held_out, **own)
     records = data.data_set if isinstance(data.data_set, Records) else None
     sampling = records.sampling(data.data_dir) if records else None
     spacing = format_spacing(sampling.spacing) if sampling else None

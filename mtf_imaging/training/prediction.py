@@ -49,8 +49,8 @@ def predictor(
         built when an image of this size first occurs.
 
     Returns:
-      A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to another
-      prediction of the task; see `training.evaluation.Predict`.
+      A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
+      arrays of another prediction; see `training.evaluation.Prediction`.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.

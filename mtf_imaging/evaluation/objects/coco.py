@@ -187,9 +187,7 @@ def _category_measures(evaluation: COCOeval, category: int) -> dict[str, float |
         *(recall[..., area, _MAX_DETECTIONS] for area in (small, medium, large)),
     )
     values = (part[part > -1] for part in parts)
-    return {
-        name: float(value.mean()) if value.size else None for name, value in zip(MEASURES, values, strict=True)
-    }
+    return {name: float(value.mean()) if value.size else None for name, value in zip(MEASURES, values, strict=True)}
 
 
 def _curves(evaluation: COCOeval, columns: Mapping[str, int]) -> dict[str, dict[str, np.ndarray]]:
@@ -236,9 +234,7 @@ def _matches(
         for number, score, is_ignored in zip(one["dtIds"], one["dtScores"], ignored, strict=True):
             if not is_ignored:
                 own.scores[places[number - 1]] = float(score)
-        for number, detection, is_ignored in zip(
-            one["gtIds"], one["gtMatches"][_IOU_50], one["gtIgnore"], strict=True
-        ):
+        for number, detection, is_ignored in zip(one["gtIds"], one["gtMatches"][_IOU_50], one["gtIgnore"], strict=True):
             if not is_ignored:
                 own.objects[positions[number - 1]] = places[int(detection) - 1] if detection else None
     return tuple(pairs[image.image_id] for image in images)

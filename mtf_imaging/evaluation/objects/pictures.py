@@ -53,7 +53,9 @@ def drawn_objects(image: ObjectImage, description: ObjectDescription, masks: boo
             tuple(one.box),
             one.category,
             description.names[one.category] + (" (crowd)" if one.is_crowd else ""),
-            run_lengths(one.segmentation, image.height, image.width) if masks and one.segmentation is not None else None,
+            run_lengths(one.segmentation, image.height, image.width)
+            if masks and one.segmentation is not None
+            else None,
             one.is_crowd,
         )
         for one in image.objects or ()
@@ -145,7 +147,9 @@ def shrink_mask(mask: np.ndarray, size: Sequence[int]) -> np.ndarray:
     return np.asarray(small).astype(bool)
 
 
-def _draw_box(canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, float], right_border: int, width: int, font: Any) -> None:
+def _draw_box(
+    canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, float], right_border: int, width: int, font: Any
+) -> None:
     y0, x0, y1, x1 = (value * factors[axis % 2] for axis, value in enumerate(one.box))
     color = category_rgb(one.category)
     if one.is_crowd:
@@ -158,7 +162,9 @@ def _draw_box(canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, flo
     at_y = max(0, y0 - (bottom - top) - 4)
     canvas.rectangle((at_x, at_y, at_x + right - left + 4, at_y + bottom - top + 4), fill=color)
     dark_text = 0.3 * color[0] + 0.59 * color[1] + 0.11 * color[2] > 128
-    canvas.text((at_x + 2 - left, at_y + 2 - top), one.label, fill=(0, 0, 0) if dark_text else (255, 255, 255), font=font)
+    canvas.text(
+        (at_x + 2 - left, at_y + 2 - top), one.label, fill=(0, 0, 0) if dark_text else (255, 255, 255), font=font
+    )
 
 
 def _draw_dashes(canvas: ImageDraw.ImageDraw, start, end, color, width: int) -> None:

@@ -109,7 +109,11 @@ def best_threshold(matches: Sequence[Matches]) -> float:
     0.9
     """
     paired = [{*own.objects.values()} for own in matches]
-    rows = [(score, place in pairs) for own, pairs in zip(matches, paired, strict=True) for place, score in own.scores.items()]
+    rows = [
+        (score, place in pairs)
+        for own, pairs in zip(matches, paired, strict=True)
+        for place, score in own.scores.items()
+    ]
     rows.sort(key=lambda row: -row[0])
     if not any(is_found for _, is_found in rows):
         return 0.0

@@ -33,8 +33,14 @@ def precision_recall(curves: Mapping[str, np.ndarray], title: str) -> Markup:
     for name, values in curves.items():
         recalls = np.linspace(0, 1, len(values))
         points = [(recall, float(value)) for recall, value in zip(recalls, values, strict=True)]
-        shown = [p for n, p in enumerate(points) if n in (0, len(points) - 1) or points[n - 1][1] != p[1] != points[n + 1][1]
-                 or points[n - 1][1] != p[1] or p[1] != points[n + 1][1]]
+        shown = [
+            p
+            for n, p in enumerate(points)
+            if n in (0, len(points) - 1)
+            or points[n - 1][1] != p[1] != points[n + 1][1]
+            or points[n - 1][1] != p[1]
+            or p[1] != points[n + 1][1]
+        ]
         path = "L".join(f"{number_text(x(recall))} {number_text(y(value))}" for recall, value in shown)
         parts.append(tag("path", d=f"M{path}", class_=f"curve {name}"))
     return svg(f"Precision by recall: {title}", *parts)
@@ -48,5 +54,8 @@ def curve_legend(names: Mapping[str, str]) -> Markup:
     """
     sample = {"viewBox": "0 0 24 16", "width": 24, "height": 16, "class_": "plot"}
     return join(
-        *(tag("span", tag("svg", tag("path", d="M0 8h24", class_=f"curve {name}"), **sample), what) for name, what in names.items())
+        *(
+            tag("span", tag("svg", tag("path", d="M0 8h24", class_=f"curve {name}"), **sample), what)
+            for name, what in names.items()
+        )
     )

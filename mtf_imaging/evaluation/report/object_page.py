@@ -44,9 +44,7 @@ def write_object_report(
     write_bytes(Path(output_dir) / "report.html", object_report_html(scores, layers, description).encode())
 
 
-def object_report_html(
-    scores: ObjectScores, layers: Mapping[str, ObjectLayers], description: ObjectDescription
-) -> str:
+def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers], description: ObjectDescription) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
     Args:

@@ -29,9 +29,7 @@ def object_section(number: int, score: ObjectScore, layers: ObjectLayers | None)
       score: the scores of the image.
       layers: its pictures, or None.
     """
-    head = tag(
-        "h3", tag("a", f"Image {score.key}", href=f"#c{number}"), " ", tag("small", f"F1 {shown(score.f1)}")
-    )
+    head = tag("h3", tag("a", f"Image {score.key}", href=f"#c{number}"), " ", tag("small", f"F1 {shown(score.f1)}"))
     height, width = score.size
     counts = f"{score.objects} objects: {score.found} found, {score.missed} missed. {score.false} wrong detections. "
     notes = tag("p", counts, f"{width} x {height} pixels.", class_="note")
@@ -84,6 +82,9 @@ def _shape(who: str, one: ObjectShape, size: tuple[int, int]) -> Markup:
     )
     title = tag("title", f"{one.label}: {_WHY[who, one.state]}")
     return tag(
-        "g", title, join(mask, tag("rect", **numbers, stroke=color, class_="box")), words,
+        "g",
+        title,
+        join(mask, tag("rect", **numbers, stroke=color, class_="box")),
+        words,
         class_=f"{one.state} category{one.category}",
     )

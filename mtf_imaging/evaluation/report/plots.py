@@ -118,7 +118,12 @@ def histogram(values: list[float], name: str, measure: str = "Dice", noun: str =
         high = (bottom - TOP) * number / top
         low, up = start + index * width, start + (index + 1) * width
         title = tag("title", f"{counted(number, noun)} from {low:.2f} to {up:.2f}")
-        box = {"x": number_text(LEFT + index * each + 1), "y": number_text(bottom - high), "width": number_text(each - 2), "height": number_text(high)}
+        box = {
+            "x": number_text(LEFT + index * each + 1),
+            "y": number_text(bottom - high),
+            "width": number_text(each - 2),
+            "height": number_text(high),
+        }
         parts.append(tag("rect", title, **box, class_="bar"))
         if index % every == 0 and index + every <= count:  # leaves room for the label 1.00
             parts.append(text(LEFT + index * each, bottom + 24, f"{low:.2f}"))

@@ -13,9 +13,7 @@ def svg(name: str, *parts: object) -> Markup:
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> Markup:
     """Returns a line with a CSS class."""
-    return tag(
-        "line", x1=number_text(x1), y1=number_text(y1), x2=number_text(x2), y2=number_text(y2), class_=kind
-    )
+    return tag("line", x1=number_text(x1), y1=number_text(y1), x2=number_text(x2), y2=number_text(y2), class_=kind)
 
 
 def text(x: float, y: float, content: object, anchor: str = "middle") -> Markup:

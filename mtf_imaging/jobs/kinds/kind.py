@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mtf_imaging.training.evaluation import Evaluation
-
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
@@ -17,12 +15,14 @@ class ImageKind(Protocol):
       any_size: whether held-out images are predicted at their own sizes, not at the size of the training images.
       measure: the measure of held-out images that selects the best checkpoint.
       split: the split to train on; None for all images, or for the only split.
+      held_out: the split of the held-out images that the data set names, as `run.json` stores it.
     """
 
     name: str
     any_size: bool
     measure: str
     split: str | None
+    held_out: str | None
 
     def description(self, data_dir: str | Path) -> Any:
         """Returns the description of the images of a folder."""
@@ -33,8 +33,8 @@ class ImageKind(Protocol):
     def held_out_keys(self, eval_dir: str | Path) -> list[str]:
         """Returns the keys of the held-out images of a folder."""
 
-    def evaluation(self, eval_dir: str | Path, description: Any, task: "Task", progress: bool) -> Evaluation:
-        """Returns the default evaluation of held-out images.
+    def evaluation(self, eval_dir: str | Path, description: Any, task: "Task", progress: bool) -> Any:
+        """Returns the default `Evaluation` of held-out images.
 
         Args:
           eval_dir: the folder of the held-out images.

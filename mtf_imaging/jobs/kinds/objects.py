@@ -25,7 +25,7 @@ class ObjectKind:
 
     def __init__(self, data_set: Objects) -> None:
         self._data_set = data_set
-        self.split = data_set.split
+        self.split, self.held_out = data_set.split, data_set.held_out_split
         self.measure = (MASK_MEASURES if data_set.masks else BOX_MEASURES)[0]
 
     def description(self, data_dir: str | Path) -> ObjectDescription:

@@ -27,7 +27,7 @@ class PhotoKind:
 
     def __init__(self, data_set: Photos) -> None:
         self._data_set = data_set
-        self.split = data_set.split
+        self.split, self.held_out = data_set.split, data_set.held_out_split
 
     def description(self, data_dir: str | Path) -> PhotoDescription:
         with explained(data_dir, PHOTOS, "data_dir", "data"):

@@ -92,7 +92,9 @@ def explained(path: str | Path, needed: str, *settings: str) -> Iterator[None]:
         own, other = _NAMES[needed], _NAMES[kind]
         fix = f"the folder of a run on {other} as model_dir"
         if "data" in settings:
-            fix = f"choose {_DATA_SETS[kind]} as the data set" if kind in _DATA_SETS else "convert the volumes to records"
+            fix = (
+                f"choose {_DATA_SETS[kind]} as the data set" if kind in _DATA_SETS else "convert the volumes to records"
+            )
             raise DataError(
                 f"{path}: holds {other}, but the data set is of {own}. Fix: give {own} as {settings[0]}, or {fix}.",
                 settings,

@@ -207,9 +207,7 @@ def _images_of_all_splits(path: Path) -> list[ObjectImage]:
       DataError: two splits have the same image.
     """
     names = splits(path) if path.is_dir() else ()
-    images = [
-        image for split in names or (None,) for image in find_object_images(path, split, need_annotations=False)
-    ]
+    images = [image for split in names or (None,) for image in find_object_images(path, split, need_annotations=False)]
     for values in ([image.key for image in images], [image.image_id for image in images]):
         if len({*values}) < len(images):
             twice = next(value for at, value in enumerate(values) if value in values[:at])
