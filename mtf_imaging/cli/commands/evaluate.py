@@ -34,8 +34,8 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "split",
         None,
-        "List of photos or split of objects to evaluate; default: the held-out one of the training, or all photos if there "
-        "are no lists.",
+        "List of photos or split of objects to evaluate; default: the held-out one of the training, or all photos if "
+        "there are no lists.",
         flag_values=values,
     )
     flags.DEFINE_string(

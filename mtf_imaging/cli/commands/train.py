@@ -33,8 +33,8 @@ def define_flags(values: flags.FlagValues) -> None:
         "eval_dir",
         None,
         "Folder of held-out records, photos or objects to score during training; train.eval_every is the number of "
-        "steps between scores. For photos and objects, it can be --data_dir: Photos.split and Photos.held_out_split, or "
-        "Objects.split and Objects.held_out_split, name their parts.",
+        "steps between scores. For photos and objects, it can be --data_dir: Photos.split and Photos.held_out_split, "
+        "or Objects.split and Objects.held_out_split, name the images.",
         flag_values=values,
     )
     flags.DEFINE_integer(
