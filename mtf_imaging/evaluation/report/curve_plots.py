@@ -32,16 +32,10 @@ def precision_recall(curves: Mapping[str, np.ndarray], title: str) -> Markup:
     parts += [text((LEFT + right) / 2, HEIGHT - 8, "recall"), text(LEFT, TOP - 10, f"precision, {title}", "start")]
     for name, values in curves.items():
         recalls = np.linspace(0, 1, len(values))
-        points = [(recall, float(value)) for recall, value in zip(recalls, values, strict=True)]
-        shown = [
-            p
-            for n, p in enumerate(points)
-            if n in (0, len(points) - 1)
-            or points[n - 1][1] != p[1] != points[n + 1][1]
-            or points[n - 1][1] != p[1]
-            or p[1] != points[n + 1][1]
-        ]
-        path = "L".join(f"{number_text(x(recall))} {number_text(y(value))}" for recall, value in shown)
+        changes = np.diff(values) != 0
+        is_corner = np.concatenate([[True], changes]) | np.concatenate([changes, [True]])  # the others are on a line
+        points = zip(recalls[is_corner], values[is_corner], strict=True)
+        path = "L".join(f"{number_text(x(recall))} {number_text(y(value))}" for recall, value in points)
         parts.append(tag("path", d=f"M{path}", class_=f"curve {name}"))
     return svg(f"Precision by recall: {title}", *parts)
 

@@ -8,6 +8,7 @@ from mtf_imaging.evaluation.objects.scores import ObjectScore
 from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.object_layers import ObjectLayers, ObjectShape
+from mtf_imaging.evaluation.report.shell import counted
 from mtf_imaging.evaluation.report.svg import number_text
 
 _CAPTIONS = {"reference": "objects", "prediction": "detections"}
@@ -31,7 +32,10 @@ def object_section(number: int, score: ObjectScore, layers: ObjectLayers | None)
     """
     head = tag("h3", tag("a", f"Image {score.key}", href=f"#c{number}"), " ", tag("small", f"F1 {shown(score.f1)}"))
     height, width = score.size
-    counts = f"{score.objects} objects: {score.found} found, {score.missed} missed. {score.false} wrong detections. "
+    counts = (
+        f"{counted(score.objects, 'object')}: {score.found} found, {score.missed} missed. "
+        f"{counted(score.false, 'wrong detection')}. "
+    )
     notes = tag("p", counts, f"{width} x {height} pixels.", class_="note")
     views = _views(score.key, layers) if layers else ""
     return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
