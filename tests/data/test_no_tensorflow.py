@@ -6,6 +6,7 @@ LIGHT = (
     "mtf_imaging.data.phantom, mtf_imaging.data.records.manifest, mtf_imaging.data.intensity, "
     "mtf_imaging.data.photos.label_images, mtf_imaging.data.photos.native, mtf_imaging.data.photos.scenes, "
     "mtf_imaging.data.objects.annotations, mtf_imaging.data.objects.targets, mtf_imaging.data.objects.native, "
+    "mtf_imaging.data.objects.generator, "
     "mtf_imaging.evaluation.evaluate"
 )
 

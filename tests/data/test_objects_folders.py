@@ -59,7 +59,6 @@ def test_the_images_of_a_split(tmp_path, fields):
     assert [one.box for one in last] == [(4, -2.5, 13, 3.5)]
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_masks_are_those_of_pycocotools(tmp_path, fields):
     write_folder(tmp_path, fields)
     coco = COCO(annotation_file(tmp_path, "train"))

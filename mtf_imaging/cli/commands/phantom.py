@@ -1,4 +1,7 @@
-"""`mtf-imaging phantom`: writes synthetic cases in the formats of LiTS, nnU-Net and the Decathlon, and photos."""
+"""`mtf-imaging phantom`: writes synthetic cases in the formats of LiTS, nnU-Net and the Decathlon, and photos.
+
+Photos have label images, or the boxes and masks of objects.
+"""
 
 from absl import flags
 
@@ -10,7 +13,7 @@ SUMMARY = "writes synthetic CTs, MR images or photos, to try everything without 
 EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
 REQUIRED = ("output_dir",)
 
-_SCENES = "scenes"
+_SCENES, _OBJECTS = "scenes", "objects"
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -22,12 +25,13 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "kind",
         "large_lesions",
-        ["large_lesions", "small_lesions", "brain", _SCENES],
+        ["large_lesions", "small_lesions", "brain", _SCENES, _OBJECTS],
         "large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels. "
         "small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. "
         "brain: a tumor with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about "
         "108 x 122 x 99 voxels. scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the "
-        "folders of PASCAL VOC; every fourth is in val.txt.",
+        "folders of PASCAL VOC; every fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 "
+        "shapes, crowd regions and empty photos, in the layout of COCO; every fourth is in val.",
         flag_values=values,
     )
     flags.DEFINE_enum(
@@ -36,29 +40,35 @@ def define_flags(values: flags.FlagValues) -> None:
         ["lits", "nnunet", "decathlon"],
         "lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for each "
         "channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels in "
-        "one file. Not for scenes.",
+        "one file. Not for scenes and objects.",
         flag_values=values,
     )
 
 
 def run(values: flags.FlagValues) -> str | None:
     check_no_run(values.output_dir)
-    if values.kind == _SCENES:
-        return _write_scenes(values)
+    if values.kind in (_SCENES, _OBJECTS):
+        return _write_photos(values)
     from mtf_imaging.data.phantom.phantom import write_phantom
 
     write_phantom(values.output_dir, values.num_cases, values.seed, kind=values.kind, file_format=values.format)
     return after_phantom(values)
 
 
-def _write_scenes(values: flags.FlagValues) -> str:
+def _write_photos(values: flags.FlagValues) -> str | None:
     if values.format is not None:
+        layout = "the folders of PASCAL VOC" if values.kind == _SCENES else "the layout of COCO"
         raise ConfigError(
-            f"--format={values.format}: --kind={_SCENES} always writes the folders of PASCAL VOC. "
-            "Fix: leave out --format."
+            f"--format={values.format}: --kind={values.kind} always writes {layout}. Fix: leave out --format."
         )
     if values.num_cases < 1:
         raise ConfigError(f"--num_cases={values.num_cases}: at least 1 photo is needed. Fix: set it to 1 or more.")
+    if values.kind == _OBJECTS:
+        from mtf_imaging.data.objects.generator import write_objects
+
+        train, held_out = write_objects(values.output_dir, values.num_cases, values.seed)
+        print(f"{values.output_dir}: {len(train)} photos in train and {len(held_out)} in val")
+        return None
     from mtf_imaging.data.photos.scenes import write_scenes
 
     train, held_out = write_scenes(values.output_dir, values.num_cases, values.seed)

@@ -14,6 +14,7 @@ from PIL import Image
 from scipy import ndimage
 from tqdm import tqdm
 
+from mtf_imaging.data.photos import painting
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.photos.folders import CLASSES_FILE
 from mtf_imaging.data.photos.label_images import read_label_image, read_photo, write_label_image
@@ -32,12 +33,6 @@ _HELD_OUT = 4  # one of so many photos is held out
 _JPEG_QUALITY = 90
 _NUM_SHAPES = (3, 7)  # without the upper bound
 _RADIUS = (0.14, 0.26)  # in units of the shorter side
-_STRIPES_PERIOD, _CHECKS_PERIOD = (5.0, 6.5), (9.0, 12.0)  # in pixels
-_SPECKLE = 0.8  # in pixels
-_CONTRAST = (0.35, 0.6)  # of a texture, from black to white
-_TINT = 0.15  # of the difference between the two colors of a texture
-_LIGHTING = 0.25
-_NOISE = 5.0
 
 
 def write_scenes(
@@ -94,94 +89,27 @@ def make_scene(seed: int, number: int, size: tuple[int, int] = DEFAULT_SIZE) -> 
     """
     rng = np.random.default_rng([seed, number])
     height, width = (int(n) for n in rng.integers(*size, 2))
-    pixels, labels = _background(rng, height, width), np.zeros((height, width), np.uint8)
+    pixels, labels = painting.background(rng, height, width), np.zeros((height, width), np.uint8)
     for _ in range(rng.integers(*_NUM_SHAPES)):
         label = int(rng.integers(1, len(SCENES.classes)))
         radius = rng.uniform(*_RADIUS) * min(height, width)
         center = rng.uniform(0.5 * radius, np.array((height, width)) - 0.5 * radius)
-        rows, columns = _turned_grid(height, width, center, rng.uniform(0, 2 * np.pi))
+        rows, columns = painting.turned_grid(height, width, center, rng.uniform(0, 2 * np.pi))
         outline, texture = _SHAPES[label]
         inside = outline(rows / radius, columns / radius)
         pattern = texture(rng, rows, columns)
-        pixels = np.where(inside[..., np.newaxis], _colored(rng, pattern), pixels)
+        pixels = np.where(inside[..., np.newaxis], painting.colored(rng, pattern), pixels)
         labels[inside] = label
-    pixels = ndimage.gaussian_filter(pixels, (0.5, 0.5, 0)) * _lighting(rng, height, width)[..., np.newaxis]
-    pixels += rng.normal(0, _NOISE, pixels.shape)
-    return np.clip(np.rint(pixels), 0, 255).astype(np.uint8), _with_boundaries(labels)
-
-
-def _turned_grid(height: int, width: int, center: np.ndarray, angle: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the position of each pixel relative to a center, along two turned axes."""
-    rows, columns = np.arange(height)[:, np.newaxis] - center[0], np.arange(width)[np.newaxis] - center[1]
-    sin, cos = np.sin(angle), np.cos(angle)
-    return cos * rows + sin * columns, cos * columns - sin * rows
-
-
-def _disc(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return rows**2 + columns**2 < 1
-
-
-def _square(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.maximum(abs(rows), abs(columns)) < 0.9
-
-
-def _triangle(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """An equilateral triangle: three half planes with a distance of 0.65 from the center."""
-    height = np.sqrt(3) / 2
-    return np.maximum.reduce([rows, -rows / 2 + height * columns, -rows / 2 - height * columns]) < 0.65
-
-
-def _ring(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return abs(np.hypot(rows, columns) - 0.78) < 0.28
-
-
-def _wave(rng: np.random.Generator, positions: np.ndarray, period: tuple[float, float]) -> np.ndarray:
-    """Returns a wave in -1..1 with a random period and phase."""
-    return np.sin(2 * np.pi * (positions / rng.uniform(*period) + rng.uniform()))
-
-
-def _plain(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.zeros_like(rows)
-
-
-def _checks(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.sign(_wave(rng, rows, _CHECKS_PERIOD) * _wave(rng, columns, _CHECKS_PERIOD))
-
-
-def _stripes(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.sign(_wave(rng, rows, _STRIPES_PERIOD))
-
-
-def _speckles(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return np.sign(ndimage.gaussian_filter(rng.standard_normal(rows.shape), _SPECKLE))
+    return painting.photographed(rng, pixels), _with_boundaries(labels)
 
 
 # {label: (outline in units of the radius, texture in -1..1)}
 _SHAPES: dict[int, tuple[Callable, Callable]] = {
-    1: (_disc, _plain),
-    2: (_square, _checks),
-    3: (_triangle, _stripes),
-    4: (_ring, _speckles),
+    1: (painting.disc, painting.plain),
+    2: (painting.square, painting.checks),
+    3: (painting.triangle, painting.stripes),
+    4: (painting.ring, painting.speckles),
 }
-
-
-def _colored(rng: np.random.Generator, pattern: np.ndarray) -> np.ndarray:
-    """Returns a pattern in two random colors, a darker and a lighter one, `[height, width, 3]`."""
-    color = rng.uniform(60, 195, 3)
-    difference = 127.5 * (rng.uniform(*_CONTRAST) + rng.uniform(-_TINT, _TINT, 3))
-    return color + pattern[..., np.newaxis] * difference
-
-
-def _background(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """Returns smooth blotches in two random colors, `[height, width, 3]`."""
-    blotches = ndimage.gaussian_filter(rng.standard_normal((height, width)), rng.uniform(4, 7), mode="wrap")
-    return _colored(rng, 0.5 * blotches / blotches.std())
-
-
-def _lighting(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """Returns brightness that changes linearly over the photo in a random direction."""
-    along, _ = _turned_grid(height, width, np.array([height / 2, width / 2]), rng.uniform(0, 2 * np.pi))
-    return 1 + rng.uniform(0, _LIGHTING) * along / abs(along).max()
 
 
 def _with_boundaries(labels: np.ndarray) -> np.ndarray:
