@@ -2,16 +2,18 @@
 
 import math
 import os
-import re
-import shlex
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.command_lines import as_typed as _as_typed
+from mtf_imaging.cli.runtime.command_lines import beside as _beside
+from mtf_imaging.cli.runtime.command_lines import command_line as _line
+from mtf_imaging.cli.runtime.command_lines import quoted as _quoted
+from mtf_imaging.cli.runtime.command_lines import unused as _free
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
 
@@ -29,6 +31,7 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study r
 _DEMO_JOB = "unet3d_demo"
 _JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the data
 _JOB_OF_SCENES = "deeplab_scenes"
+_JOB_OF_WEIGHTS = "deeplab_voc"
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
@@ -41,24 +44,6 @@ def show(line: str | None) -> None:
     """Prints the line, unless another command started this one."""
     if line and QUIET not in os.environ:
         print(f"Next: {line}", flush=True)
-
-
-def command_words(command: str, values: dict[str, Any]) -> list[str]:
-    """Returns the words of a command line after the name of the program.
-
-    Args:
-      command: the name of the command.
-      values: {flag: value}. A list repeats its flag, True stands for a flag without a value, and None is left out.
-
-    >>> command_words("train", {"data_dir": "records", "fold": None, "gin_file": ["unet3d_demo", "4x4"]})
-    ['train', '--data_dir', 'records', '--gin_file', 'unet3d_demo', '--gin_file', '4x4']
-    """
-    words = [command]
-    for name, value in values.items():
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if one is not None and one is not False:
-                words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
-    return words
 
 
 def after_phantom(values: flags.FlagValues) -> str | None:
@@ -181,6 +166,17 @@ def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") 
 def after_score(values: flags.FlagValues) -> str:
     """Names the report."""
     return f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser"
+
+
+def after_import_weights(values: flags.FlagValues, gin_params: list[str]) -> str:
+    """Suggests training on photos from the weights.
+
+    Args:
+      values: the flags of import_weights.
+      gin_params: gin parameters of the backbone that agree with the weights.
+    """
+    folders = {"data_dir": "photos", "model_dir": _free(_beside(values.output_dir, "run"))}
+    return _line("train", **folders, initial_weights=values.output_dir, gin_file=_JOB_OF_WEIGHTS, gin_param=gin_params)
 
 
 def after_study(values: flags.FlagValues) -> str:
@@ -355,18 +351,6 @@ def _siblings(folder: Path) -> Iterator[Path]:
     yield from (path for _, path in zip(range(_SIBLINGS), others))
 
 
-def _beside(path: str, name: str) -> Path:
-    return Path(path).parent / name
-
-
-def _free(path: Path) -> Path:
-    """Returns the path, or the first of path_2, path_3, ... that does not exist."""
-    stem, number = re.sub(r"_\d+$", "", path.name), 2
-    while path.exists():
-        path, number = path.with_name(f"{stem}_{number}"), number + 1
-    return path
-
-
 def _free_memory() -> float:
     """Returns the bytes of memory that are free; infinity if the system does not report them."""
     try:
@@ -375,22 +359,5 @@ def _free_memory() -> float:
         return math.inf
 
 
-def _line(command: str, **values: Any) -> str:
-    return shlex.join([_as_typed(PROGRAM), *command_words(command, values)])
-
-
 def _tensorboard(folder: str) -> str:
     return f"{_as_typed('tensorboard')} --logdir {_quoted(folder)}"
-
-
-def _quoted(path: str | Path) -> str:
-    return shlex.quote(str(path))
-
-
-def _as_typed(program: str) -> str:
-    """Returns how a shell starts a program of this environment: by its name if it is on the path, else by its file."""
-    this = Path(sys.argv[0])
-    beside = this.with_name(program)
-    if this.name == PROGRAM and shutil.which(program) is None and beside.is_file():
-        return str(beside)
-    return program
