@@ -132,7 +132,9 @@ def import_weights(
         (one for one in formats if one.name == file_format or (not file_format and one.matches(shapes))), None
     )
     if chosen is None or not chosen.matches(shapes):
-        what = f"this format: {chosen.title}" if chosen else f"a known format: {'; '.join(one.title for one in formats)}"
+        what = (
+            f"this format: {chosen.title}" if chosen else f"a known format: {'; '.join(one.title for one in formats)}"
+        )
         raise CheckpointError(
             f"{path}: this checkpoint has the variables {_examples(shapes)}, which are not names of "
             f"{what}. Fix: use a checkpoint of one of these programs.",

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def train(
     dtype: str = "float32",
     seed: int = 0,
     initial_weights: str | Path | None = None,
-    initial_scope: str | None = None,
+    initial_weights_except: str | Sequence[str] = (),
     checkpoint_every: int = 100,
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
@@ -103,7 +103,8 @@ def train(
       seed: the seed of weights, data order and random operations.
       initial_weights: the weights to start from if the run has no checkpoint: a folder that `import_weights` wrote, the
         folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
-      initial_scope: the scope of the variables to set, such as "resnet"; None for all that both networks have.
+      initial_weights_except: the scopes, or the scope, whose variables are not set, such as "deeplab/classes" for a
+        network with other classes.
       checkpoint_every: number of steps between checkpoints.
       checkpoints_kept: number of most recent checkpoints to keep.
       checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
@@ -137,10 +138,15 @@ def train(
     check_choice("dtype", dtype, DTYPES)
     devices = devices or Devices()
     traced = None if profile_steps is None else parse_steps(profile_steps, num_steps)
-    arguments = {"optimizer": optimizer, "num_steps": num_steps, "devices": devices, "resolution": resolution}
+    arguments: dict[str, Any] = {
+        "optimizer": optimizer,
+        "num_steps": num_steps,
+        "devices": devices,
+        "resolution": resolution,
+    }
     arguments |= {"batch_size": batch_size, "micro_batches": micro_batches, "dtype": dtype, "seed": seed}
     arguments |= {"checkpoint_every": checkpoint_every, "checkpoint_async": checkpoint_async, "eval_every": eval_every}
-    arguments |= {"initial_weights": str(initial_weights), "initial_scope": initial_scope}
+    arguments |= {"initial_weights": str(initial_weights), "initial_weights_except": initial_weights_except}
     arguments |= {"monitor": monitor, "dry_run": dry_run, "model_dir": str(model_dir)}
     with contextlib.ExitStack() as stack:
         if handle_signals:
@@ -153,7 +159,7 @@ def train(
         if not dry_run:  # a dry run writes nothing, so it needs no lock
             group.first(lambda: _lock(stack, model_dir))
 
-        initial = _initial_weights(group, model_dir, initial_weights, initial_scope)
+        initial = _initial_weights(group, model_dir, initial_weights, initial_weights_except)
         data = as_training_data(data)
         fold = folds.resolve_fold(data, model_dir)
         data = fold.data if fold else data
@@ -246,18 +252,18 @@ def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
 
 
 def _initial_weights(
-    group: Group, model_dir: str | Path, path: str | Path | None, scope: str | None
+    group: Group, model_dir: str | Path, path: str | Path | None, excluded: str | Sequence[str]
 ) -> InitialWeights | None:
     """Returns the weights to start from, after checking that they exist; None if the run resumes from a checkpoint."""
-    if path is None and scope is not None:
+    if path is None and excluded:
         raise ConfigError(
-            f"initial_scope = {scope!r} has no effect without initial_weights. Fix: give both, or leave out "
-            "initial_scope.",
+            f"initial_weights_except = {excluded!r} has no effect without initial_weights. Fix: give both, or "
+            "leave out initial_weights_except.",
             ["initial_weights"],
         )
     if path is None or group.first(lambda: last_checkpoint(model_dir)) is not None:
         return None
-    initial = InitialWeights(path, scope)
+    initial = InitialWeights(path, (excluded,) if isinstance(excluded, str) else tuple(excluded))
     group.first(initial.check_exists)
     return initial
 

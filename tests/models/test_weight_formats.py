@@ -124,6 +124,7 @@ def test_checkpoints_of_savers_and_folders_are_read(tmp_path):
     arrays, _ = reference.tf_slim(image(), (1,), 4)
     for number, version in enumerate((tf.compat.v1.train.SaverDef.V1, tf.compat.v1.train.SaverDef.V2)):
         folder = tmp_path / f"saved{number}"
+        folder.mkdir()
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             for name, value in arrays.items():
                 tf.compat.v1.get_variable(name, initializer=value)

@@ -83,7 +83,7 @@ def define_initial_weights(values: flags.FlagValues) -> None:
     text = (
         "Weights to start from if the run has no checkpoint: a folder that import_weights wrote, the folder of another "
         "run, or the path of a checkpoint. Variables that both networks have are set, by name; "
-        "--gin.train.initial_scope='\"resnet\"' limits them to a scope."
+        "train.initial_weights_except lists scopes to leave out."
     )
     flags.DEFINE_string("initial_weights", None, text, flag_values=values)
 

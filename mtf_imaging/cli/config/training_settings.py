@@ -31,7 +31,8 @@ class Training:
       seed: seed of the initial weights, the data order and random operations.
       initial_weights: weights to start from if the run has no checkpoint: a folder that import_weights wrote, the
         folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
-      initial_scope: scope of the variables that `initial_weights` sets, such as "resnet"; default: all.
+      initial_weights_except: scopes, or one scope, whose variables `initial_weights` does not set, such as
+        "deeplab/classes" for a network with other classes.
       data: the data set, a `training.data_set.DataSet`; None for records. `job.window` and `augmentation` apply only to
         records.
       augmentation: a function like a `data.augmentation.Augmentation`, or None.
@@ -55,7 +56,7 @@ class Training:
     optimizer: Optimizer = gin.REQUIRED
     seed: int = 0
     initial_weights: str | None = None
-    initial_scope: str | None = None
+    initial_weights_except: str | tuple[str, ...] = ()
     data: DataSet | None = None
     augmentation: Callable | None = None
     checkpoint_every: int = 100
@@ -105,7 +106,7 @@ def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> 
         "batch_size": setup.batch_size,
         "micro_batches": setup.micro_batches,
         "dtype": job.dtype,
-        **{name: getattr(training, name) for name in (*same, "monitor", "initial_weights", "initial_scope")},
+        **{name: getattr(training, name) for name in (*same, "monitor", "initial_weights", "initial_weights_except")},
     }
 
 

@@ -3,17 +3,18 @@
 import dataclasses
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from mtf_imaging.errors import CheckpointError, MtfImagingError, reason
+from mtf_imaging.errors import CheckpointError, ConfigError, MtfImagingError, reason
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.program.program import Program
+from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
 
 _logger = logging.getLogger(__name__)
 _SHOWN = 3
-_SETTINGS = ("initial_weights", "initial_scope")
+_SETTINGS = ("initial_weights", "initial_weights_except")
 _NUMBERED = re.compile(r"(.*\D)(\d+)")
 _Shapes = Mapping[str, tuple[int, ...]]
 
@@ -27,11 +28,11 @@ class InitialWeights:
 
     Attributes:
       path: the folder of imported weights, the folder of a run, or the path of a checkpoint; see `find_weights`.
-      scope: the scope of the variables to set, such as "resnet"; None for all that both networks have.
+      excluded: scopes whose variables are not set, such as "deeplab/classes" for a network with other classes.
     """
 
     path: str | Path
-    scope: str | None = None
+    excluded: tuple[str, ...] = ()
 
     def check_exists(self) -> None:
         """Checks that the weights exist, before a network is built.
@@ -49,6 +50,7 @@ class InitialWeights:
 
         Raises:
           CheckpointError: there are no weights, or they belong to another network.
+          ConfigError: an excluded scope has no variables.
         """
         groups.current().first(lambda: self._match(program)[1])
 
@@ -63,6 +65,7 @@ class InitialWeights:
 
         Raises:
           CheckpointError: there are no weights, they belong to another network, or a process cannot read them.
+          ConfigError: an excluded scope has no variables.
         """
         group = groups.current()
         found: list[Weights] = []
@@ -86,15 +89,16 @@ class InitialWeights:
         """Returns the weights, and the names of the variables that they and a program have."""
         weights = Weights(find_weights(self.path))
         wanted = {name: tuple(variable.shape.as_list()) for name, variable in program.variables.items()}
-        own, saved = (self._in_scope(_without_slots(shapes)) for shapes in (wanted, weights.shapes))
+        own, saved = (_without_slots(shapes) for shapes in (wanted, weights.shapes))
+        self._check_excluded([*own, *saved])
+        own, saved = self._selected(own), self._selected(saved)
         names = [name for name in own if name in saved]
         where = f"{weights.path}{f' ({weights.title})' if weights.title else ''}"
-        within = f" in the scope '{self.scope}'" if self.scope else ""
         if not names:
             raise CheckpointError(
-                f"{where}: these weights have {_number(saved)}{within}{_example(saved)}, the network has "
+                f"{where}: these weights have {_number(saved)}{_example(saved)}, the network has "
                 f"{_number(own)}{_example(own)}, and no name is in both. Fix: use the weights of another network as "
-                "initial_weights, or another initial_scope.",
+                "initial_weights, or exclude fewer scopes with initial_weights_except.",
                 settings=_SETTINGS,
             )
         faults = [
@@ -114,19 +118,29 @@ class InitialWeights:
             raise CheckpointError(
                 f"{where}: these weights belong to another network: {'; '.join(faults[:_SHOWN])}{more}. Fix: build the "
                 "network with the number of blocks, the stem and the filters of the weights, use other "
-                "initial_weights, or set initial_scope to a scope in which both agree.",
+                "initial_weights, or exclude the scopes that differ with initial_weights_except.",
                 settings=_SETTINGS,
             )
         absent = {name: shape for name, shape in own.items() if name not in saved}
         unused = {name: shape for name, shape in saved.items() if name not in own}
         rest = f"; {_number(absent)}{_example(absent)}, begin as usual" if absent else ""
         rest += f"; {_number(unused)} of the weights{_example(unused)}, have no place in the network" if unused else ""
-        _logger.info("initial weights: %d of %d variables%s from %s%s", len(names), len(own), within, where, rest)
+        _logger.info("initial weights: %d of %d variables from %s%s", len(names), len(own), where, rest)
         return weights, names
 
-    def _in_scope(self, shapes: _Shapes) -> dict[str, tuple[int, ...]]:
-        scope = f"{self.scope.strip('/')}/" if self.scope else ""
-        return {name: shapes[name] for name in shapes if name.startswith(scope)}
+    def _check_excluded(self, names: Sequence[str]) -> None:
+        for scope in self.excluded:
+            if not any(name.startswith(f"{scope.strip('/')}/") for name in names):
+                scopes = sorted({parent for name in names for parent in _parents(name)})
+                raise ConfigError(
+                    f"initial_weights_except: neither the weights nor the network have variables in the scope "
+                    f"'{scope}'.{did_you_mean(scope, scopes)} Fix: use a scope such as '{scopes[0]}'.",
+                    ["initial_weights_except"],
+                )
+
+    def _selected(self, shapes: _Shapes) -> dict[str, tuple[int, ...]]:
+        scopes = tuple(f"{scope.strip('/')}/" for scope in self.excluded)
+        return {name: shapes[name] for name in shapes if not name.startswith(scopes)}
 
 
 def _assign(program: Program, weights: Weights | str, names: list[str]) -> str:
@@ -171,6 +185,12 @@ def _range(scope: str, numbers: set[int]) -> str:
     first, last = min(numbers), max(numbers)
     name = scope.rpartition("/")[2]
     return f"'{scope}{first}'" if first == last else f"'{scope}{first}' to '{name}{last}'"
+
+
+def _parents(name: str) -> list[str]:
+    """Returns the scopes of a variable, such as ["a", "a/b"] for "a/b/c"."""
+    scopes = name.split("/")[:-1]
+    return ["/".join(scopes[: depth + 1]) for depth in range(len(scopes))]
 
 
 def _number(shapes: _Shapes) -> str:

@@ -67,7 +67,7 @@ class Weights:
             ) from error
         shapes = self._reader.get_variable_to_shape_map()
         self._keys = variable_keys(shapes)
-        self.shapes = {name: tuple(shapes[key]) for name, key in self._keys.items()}
+        self.shapes = {name: tuple(shapes[key]) for name, key in sorted(self._keys.items())}
         self.title = _title(Path(path).parent / FACTS)
         if not self._keys:
             raise CheckpointError(
