@@ -15,7 +15,7 @@ from tests.models import reference_checkpoints as reference
 from tests.models.backbones import trace_features
 
 SIZE = (32, 44)  # even, so that paddings differ
-BLOCKS = (2, 1, 2)
+BLOCKS = (1, 2)
 # name -> (the network, settings of the backbone)
 FORMATS = {
     "tpu": (functools.partial(reference.tpu, blocks=BLOCKS), {}),
@@ -57,6 +57,7 @@ def program(backbone, layout="one"):
     return mi.Program(fn, {"image": (shape, tf.float32)}, *LAYOUTS[layout], mesh_impl="stacked")
 
 
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize(
     ("name", "layout"), [*((name, "one") for name in FORMATS), ("tpu", "2x2")], ids=lambda value: value
 )

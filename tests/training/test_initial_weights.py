@@ -7,6 +7,8 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.deeplab import DeepLab
+from mtf_imaging.models.resnet import ResNet, ResNetBackbone
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.checkpoints.weights_folder import write_weights
@@ -159,8 +161,8 @@ def test_excluded_scopes_begin_as_usual(trained):
     InitialWeights(folder, ("head/classes",)).apply(built)
     np.testing.assert_array_equal(built.variables["net/block1/filter"], weights["net/block1/filter"])
     np.testing.assert_array_equal(built.variables["head/classes/weights"], before["head/classes/weights"])
-    with pytest.raises(mi.ConfigError, match=r"in the scope 'head/clases'\. Did you mean 'head/classes'\?"):
-        InitialWeights(folder, ("head/clases",)).apply(built)
+    with pytest.raises(mi.ConfigError, match=r"in the scope 'head/classe'\. Did you mean 'head/classes'\?"):
+        InitialWeights(folder, ("head/classe",)).apply(built)
 
 
 def test_all_imported_weights_need_a_place(tmp_path):
@@ -192,6 +194,35 @@ def test_missing_damaged_and_foreign_checkpoints_are_refused(trained, tmp_path):
     (tmp_path / "run/ckpt-2.index").write_bytes(b"damaged")
     with pytest.raises(mi.CheckpointError, match="this checkpoint is damaged: "):
         InitialWeights(trained[0]).check_exists()
+
+
+@pytest.mark.slow
+def test_a_classifier_gives_its_backbone_to_a_segmentation_network(tmp_path, caplog):
+    backbone = {"blocks": (1, 1), "base_filters": 4, "bottleneck": True}
+    classifier = ResNet(classes=3, **backbone)
+    decoder = {"filters": 4, "low_level_filters": 4, "decoder_filters": 4, "rates": (1,), "classes": 2}
+    segmentation = DeepLab(backbone=ResNetBackbone(**backbone, output_stride=8), **decoder)
+
+    def build(network):
+        def call(image):
+            return network(image, is_training=False)
+
+        return mi.Program(call, {"image": ("batch:1,height:16,width:16,channels:3", tf.float32)}, seed=3)
+
+    source, target = build(classifier), build(segmentation)
+    for variable in source.variables.values():
+        variable.assign_add(tf.fill(variable.shape, 0.125))
+    Checkpoints(tmp_path, source).save()
+    caplog.set_level(logging.INFO)
+    InitialWeights(tmp_path).apply(target)
+    shared = [name for name in target.variables if name.startswith("resnet/")]
+    assert len(shared) == 5 * 9  # a convolution of the stem, and four of each block
+    for name in shared:
+        np.testing.assert_array_equal(target.variables[name], source.variables[name], err_msg=name)
+    rest = len(target.variables) - len(shared)
+    assert f"initial weights: 45 of {len(target.variables)} variables" in caplog.text
+    assert f"; {rest} variables, such as 'deeplab/" in caplog.text
+    assert "; 2 variables of the weights, such as 'resnet/classes/bias', have no place in the network" in caplog.text
 
 
 class LinearData:
