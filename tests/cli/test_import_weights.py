@@ -61,7 +61,11 @@ def test_it_prints_the_settings_and_the_next_command(checkpoint, capsys):
     (line,) = re.findall(r"^Next: mtf-imaging train (.*)$", output, re.MULTILINE)
     values = usage.parse_flags("train", load("train"), shlex.split(line))
     assert values.initial_weights == "weights"
-    assert "resnet.ResNetBackbone.stem='7x7'" in values.gin_param
+    assert values.gin_param == [
+        "resnet.ResNetBackbone.blocks=(1, 1)",
+        "resnet.ResNetBackbone.base_filters=4",
+        'resnet.ResNetBackbone.stem="7x7"',
+    ]
 
 
 @pytest.mark.slow

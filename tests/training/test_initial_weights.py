@@ -161,8 +161,8 @@ def test_excluded_scopes_begin_as_usual(trained):
     InitialWeights(folder, ("head/classes",)).apply(built)
     np.testing.assert_array_equal(built.variables["net/block1/filter"], weights["net/block1/filter"])
     np.testing.assert_array_equal(built.variables["head/classes/weights"], before["head/classes/weights"])
-    with pytest.raises(mi.ConfigError, match=r"in the scope 'head/classe'\. Did you mean 'head/classes'\?"):
-        InitialWeights(folder, ("head/classe",)).apply(built)
+    with pytest.raises(mi.ConfigError, match=r"in the scope 'had/classes'\. Did you mean 'head/classes'\?"):
+        InitialWeights(folder, ("had/classes",)).apply(built)
 
 
 def test_all_imported_weights_need_a_place(tmp_path):

@@ -1,5 +1,6 @@
 """`mtf-imaging import_weights`: reads pretrained weights from a TensorFlow checkpoint of another program."""
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -10,7 +11,7 @@ from mtf_imaging.cli.runtime.quiet import import_tensorflow
 if TYPE_CHECKING:
     from mtf_imaging.jobs.importing import ImportedWeights
 
-SUMMARY = "reads the weights of a ResNet from a TensorFlow checkpoint, for train to start from."
+SUMMARY = "reads the weights of a pretrained ResNet from a TensorFlow checkpoint."
 EXAMPLE = "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50"
 REQUIRED = ("checkpoint", "output_dir")
 NOTES = (
@@ -24,7 +25,10 @@ NOTES = (
 # A copy of the names in a module that imports TensorFlow, which --help does without; a test compares them.
 _FORMATS = ("tpu", "tf_slim", "tf_vision")
 _SHOWN = 4
+_WIDTH = 100
 _BACKBONE = "resnet.ResNetBackbone"
+# The settings of the backbone of the job that the last line suggests. The momentum has no effect on features.
+_SUGGESTED = {"blocks": (3, 4, 23, 3), "base_filters": 64, "stem": "v1-beta", "padding": "fixed", "norm_epsilon": 1e-5}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -56,7 +60,8 @@ def run(values: flags.FlagValues) -> str:
         checkpoint=values.checkpoint, output_dir=values.output_dir, formats=WEIGHT_FORMATS, file_format=values.format
     )
     print(_text(values.output_dir, imported))
-    return after_import_weights(values, [f"{_BACKBONE}.{name}={value!r}" for name, value in imported.settings.items()])
+    params = {name: value for name, value in imported.settings.items() if _SUGGESTED.get(name, value) != value}
+    return after_import_weights(values, [f"{_BACKBONE}.{name}={_gin_value(value)}" for name, value in params.items()])
 
 
 def _text(output_dir: str, imported: "ImportedWeights") -> str:
@@ -66,9 +71,9 @@ def _text(output_dir: str, imported: "ImportedWeights") -> str:
         "Not imported:",
         f"  optimizer slots and moving averages of weights: {len(imported.slots)}",
         f"  other variables: {_listed(imported.others)}",
-        "The weights do not contain these settings, with which they compute the same features:",
-        *(f"  {_BACKBONE}.{name} = {value!r}" for name, value in imported.settings.items()),
-        *imported.notes,
+        "Settings of the network that the weights do not contain:",
+        *(f"  {_BACKBONE}.{name} = {_gin_value(value)}" for name, value in imported.settings.items()),
+        *(line for note in imported.notes for line in textwrap.wrap(note, _WIDTH)),
     ]
     return "\n".join(lines)
 
@@ -78,3 +83,7 @@ def _listed(names: tuple[str, ...]) -> str:
         return "0"
     more = ", ..." if len(names) > _SHOWN else ""
     return f"{len(names)} ({', '.join(names[:_SHOWN])}{more})"
+
+
+def _gin_value(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -106,8 +106,11 @@ class InitialWeights:
             for name in names
             if saved[name] != own[name]
         ]
-        faults = _faults_of_numbers(saved, own) + faults
-        if weights.title:  # a part of a network; all of it has a place in a network of the same kind
+        different_numbers = _faults_of_numbers(saved, own)
+        faults = different_numbers + faults
+        if (
+            weights.title and not different_numbers
+        ):  # a part of a network; all of it has a place in a network of the same kind
             faults += [
                 f"'{name}' {list(shape)} is missing from the network"
                 for name, shape in saved.items()
