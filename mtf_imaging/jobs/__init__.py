@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.devices import Devices
     from mtf_imaging.jobs.evaluating import evaluate
     from mtf_imaging.jobs.explaining import explain
+    from mtf_imaging.jobs.importing import ImportedWeights, import_weights
     from mtf_imaging.jobs.planning import JobPlan, plan
     from mtf_imaging.jobs.predicting import predict
     from mtf_imaging.jobs.reporting import report
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Devices": "devices",
+    "ImportedWeights": "importing",
     "JobPlan": "planning",
     "TrainingData": "data",
     "bench": "benching",
@@ -37,6 +39,7 @@ _MODULES = {
     "cross_validate": "cross_validating",
     "evaluate": "evaluating",
     "explain": "explaining",
+    "import_weights": "importing",
     "largest_cube": "searching",
     "plan": "planning",
     "predict": "predicting",
@@ -48,6 +51,7 @@ _MODULES = {
 
 __all__ = [
     "Devices",
+    "ImportedWeights",
     "JobPlan",
     "TrainingData",
     "bench",
@@ -55,6 +59,7 @@ __all__ = [
     "cross_validate",
     "evaluate",
     "explain",
+    "import_weights",
     "largest_cube",
     "plan",
     "predict",

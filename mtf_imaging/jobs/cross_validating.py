@@ -63,6 +63,8 @@ def cross_validate(
     window: Window = DEFAULT_WINDOW,
     dtype: str = "float32",
     seed: int = 0,
+    initial_weights: str | Path | None = None,
+    initial_weights_except: str | Sequence[str] = (),
     checkpoint_every: int = 100,
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
@@ -107,6 +109,7 @@ def cross_validate(
       window: intensity window (low, high) in HU, the same as in the data set.
       dtype: the dtype of images and activations.
       seed: the seed of weights, data order and random operations.
+      initial_weights, initial_weights_except: the weights that every fold starts from, the same as in `train`.
       checkpoint_every, checkpoints_kept, checkpoint_async, eval_every, monitor: the same as in `train`.
       cleanup: the postprocessing of the segmentations.
       flips: axes to flip at test time.
@@ -135,6 +138,8 @@ def cross_validate(
     runs = FoldRuns(output_dir)
     settings = {"task": task, "data": data.data_set, "optimizer": optimizer, "num_steps": num_steps, "dtype": dtype}
     settings |= {"batch_size": batch_size, "micro_batches": micro_batches, "seed": seed}
+    if initial_weights is not None:
+        settings |= {"initial_weights": str(initial_weights), "initial_weights_except": initial_weights_except}
     settings |= {"window": tuple(window), "cleanup": cleanup, "flips": tuple(flips)}
     with contextlib.ExitStack() as stack:
         if handle_signals:
@@ -187,6 +192,8 @@ def cross_validate(
                 batch_size=batch_size,
                 micro_batches=micro_batches,
                 seed=seed,
+                initial_weights=initial_weights,
+                initial_weights_except=initial_weights_except,
                 checkpoint_every=checkpoint_every,
                 checkpoints_kept=checkpoints_kept,
                 checkpoint_async=checkpoint_async,

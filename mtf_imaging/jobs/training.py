@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
@@ -29,9 +30,11 @@ from mtf_imaging.jobs.network import task_for
 from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
 from mtf_imaging.training import loop
-from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_checkpoint
+from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
 from mtf_imaging.training.observers.events import TrainingEvents
@@ -60,6 +63,8 @@ def train(
     micro_batches: int = 1,
     dtype: str = "float32",
     seed: int = 0,
+    initial_weights: str | Path | None = None,
+    initial_weights_except: str | Sequence[str] = (),
     checkpoint_every: int = 100,
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
@@ -96,6 +101,10 @@ def train(
         memory of one piece.
       dtype: the dtype of images and activations: "float32", "bfloat16" or "float64".
       seed: the seed of weights, data order and random operations.
+      initial_weights: the weights to start from if the run has no checkpoint: a folder that `import_weights` wrote, the
+        folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
+      initial_weights_except: the scopes, or the scope, whose variables are not set, such as "deeplab/classes" for a
+        network with other classes.
       checkpoint_every: number of steps between checkpoints.
       checkpoints_kept: number of most recent checkpoints to keep.
       checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
@@ -130,9 +139,15 @@ def train(
     check_choice("dtype", dtype, DTYPES)
     devices = devices or Devices()
     traced = None if profile_steps is None else parse_steps(profile_steps, num_steps)
-    arguments = {"optimizer": optimizer, "num_steps": num_steps, "devices": devices, "resolution": resolution}
+    arguments: dict[str, Any] = {
+        "optimizer": optimizer,
+        "num_steps": num_steps,
+        "devices": devices,
+        "resolution": resolution,
+    }
     arguments |= {"batch_size": batch_size, "micro_batches": micro_batches, "dtype": dtype, "seed": seed}
     arguments |= {"checkpoint_every": checkpoint_every, "checkpoint_async": checkpoint_async, "eval_every": eval_every}
+    arguments |= {"initial_weights": str(initial_weights), "initial_weights_except": initial_weights_except}
     arguments |= {"monitor": monitor, "dry_run": dry_run, "model_dir": str(model_dir)}
     with contextlib.ExitStack() as stack:
         if handle_signals:
@@ -145,6 +160,7 @@ def train(
         if not dry_run:  # a dry run writes nothing, so it needs no lock
             group.first(lambda: _lock(stack, model_dir))
 
+        initial = _initial_weights(group, model_dir, initial_weights, initial_weights_except)
         data = as_training_data(data)
         fold = folds.resolve_fold(data, model_dir)
         data = fold.data if fold else data
@@ -168,6 +184,8 @@ def train(
         held_out = open_held_out(data, step, monitor, progress)
         built = build_steps(step, buckets, data, layout, devices, progress)
         if dry_run:
+            if initial:
+                initial.check(built.program)
             for each, program in each_step(step, built) if group.is_first else []:
                 print(text(explain_step(each, layout), colors=use_colors()))
                 print(f"\n{describe_slices(program.network, each.part_inputs)}")
@@ -192,7 +210,8 @@ def train(
         elif group.is_first and (folder / EVAL).is_dir():
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
-        checkpoints.restore()
+        if not checkpoints.restore() and initial:
+            initial.apply(program)
 
         def save_facts() -> str:
             facts = _facts(data, sizes, fold)
@@ -231,6 +250,23 @@ def train(
 def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
     """Locks the folder of a run until the stack is closed."""
     stack.enter_context(run.held(model_dir))
+
+
+def _initial_weights(
+    group: Group, model_dir: str | Path, path: str | Path | None, excluded: str | Sequence[str]
+) -> InitialWeights | None:
+    """Returns the weights to start from, after checking that they exist; None if the run resumes from a checkpoint."""
+    if path is None and excluded:
+        raise ConfigError(
+            f"initial_weights_except = {excluded!r} has no effect without initial_weights. Fix: give both, or "
+            "leave out initial_weights_except.",
+            ["initial_weights"],
+        )
+    if path is None or group.first(lambda: last_checkpoint(model_dir)) is not None:
+        return None
+    initial = InitialWeights(path, (excluded,) if isinstance(excluded, str) else tuple(excluded))
+    group.first(initial.check_exists)
+    return initial
 
 
 def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Iterator[dict]]:

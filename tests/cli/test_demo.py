@@ -10,7 +10,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
 from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.cli.runtime import next_step, usage
+from mtf_imaging.cli.runtime import command_lines, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
 from mtf_imaging.cli.runtime.demo import photos, volumes
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
@@ -93,7 +93,7 @@ def run_demo(tmp_path, monkeypatch, capsys, metrics, *argv):
         monkeypatch.setattr(module, "run_command", run)
     assert main.main(["demo", f"--output_dir={out}", *argv]) == 0
     for command, values in lines:
-        words = next_step.command_words(command, values)[1:]
+        words = command_lines.command_words(command, values)[1:]
         usage.parse_flags(command, all_commands.load(command), words)
     text = capsys.readouterr().out
     total = len(re.findall("^# Step", text, re.MULTILINE))

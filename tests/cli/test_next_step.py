@@ -10,7 +10,7 @@ import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands.all_commands import load
-from mtf_imaging.cli.runtime import next_step, usage
+from mtf_imaging.cli.runtime import command_lines, next_step, usage
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.hold_out import hold_out
 from mtf_imaging.layout import Layout
@@ -211,7 +211,7 @@ def test_a_command_that_another_command_runs_names_no_next_step(monkeypatch, cap
 def test_programs_outside_of_the_path_are_named_by_their_files(tmp_path, monkeypatch):
     for name in ("mtf-imaging", "tensorboard"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(next_step.sys, "argv", [str(tmp_path / "mtf-imaging")])
+    monkeypatch.setattr(command_lines.sys, "argv", [str(tmp_path / "mtf-imaging")])
     monkeypatch.setenv("PATH", "")
     assert next_step.after_parameters([]) == f"{tmp_path}/mtf-imaging train --help"
     values = flags_of("mtf-imaging study --output_dir study")

@@ -45,6 +45,7 @@ def one(folder):
         job("one", "one", eval=True),
         job("one_micro", "one", micro_batches=2, eval=True),
         job("two_of_four", "one", steps=2),
+        job("one_started", "one", steps=1, initial_weights="one"),
         {"job": "evaluate", "model_dir": "one", "layout": "one", "output": "one_scores"},
         {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_predictions"},
     ]:
@@ -63,6 +64,7 @@ def four(one):
         job("two_of_four", "space"),  # one process began this run
         job("fewer", "space", steps=2),
         job("auto", "auto", steps=1),
+        job("four_started", "uneven", steps=1, initial_weights="one"),
         {"job": "evaluate", "model_dir": "one", "layout": "space", "output": "four_scores"},
         {"job": "predict", "model_dir": "one", "layout": "batch", "output": "four_predictions"},
     ]
@@ -89,6 +91,7 @@ RUNS = [
     ("four_batch", "one"),
     ("two_of_four", "one"),
     ("four_micro", "one_micro"),
+    ("four_started", "one_started"),
 ]
 
 

@@ -31,6 +31,8 @@ def train(folder, model_dir, layout, steps, recompute=False, **options):
     data = mi.jobs.TrainingData(
         folder / "records", eval_dir=folder / "held_out" if options.pop("eval", False) else None
     )
+    if "initial_weights" in options:
+        options["initial_weights"] = folder / options["initial_weights"]
     layout = layout if layout == "auto" else mi.Layout.parse(*LAYOUTS[layout])
     mi.jobs.train(**common | options, data=data, model_dir=folder / model_dir, num_steps=steps, layout=layout)
 

@@ -15,7 +15,7 @@ import importlib
 # No module imports TensorFlow before `run`, so the help and errors in the command line appear at once.
 GROUPS = {
     "Data": ("phantom", "convert"),
-    "Training": ("train", "cross_validate", "study"),
+    "Training": ("train", "cross_validate", "study", "import_weights"),
     "Evaluation": ("evaluate", "predict", "score"),
     "Layouts": ("plan", "explain", "search", "bench"),
     "Clusters": ("serve", "launch"),

@@ -43,6 +43,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "seed", None, "Seed of the initial weights, the data order and dropout.", lower_bound=0, flag_values=values
     )
+    setup_flags.define_initial_weights(values)
     flags.DEFINE_integer(
         "workers",
         None,
@@ -59,7 +60,7 @@ def run(values: flags.FlagValues) -> str:
     configuration = setup_flags.Configuration(
         values,
         job="unet3d_demo",
-        **{name: f"train.{name}" for name in ("num_steps", "seed", "num_folds", "splits_file")},
+        **{name: f"train.{name}" for name in ("num_steps", "seed", "num_folds", "splits_file", "initial_weights")},
     )
     folds = None if values.folds is None else _numbers(values.folds)
     known = read_spacing_table(values.spacing_csv)

@@ -67,6 +67,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "seed", None, "Seed of the initial weights, the data order and dropout.", lower_bound=0, flag_values=values
     )
+    setup_flags.define_initial_weights(values)
     flags.DEFINE_bool(
         "dry_run",
         False,
@@ -88,7 +89,10 @@ def run(values: flags.FlagValues) -> str:
         values,
         saved,
         job="unet3d_demo",
-        **{name: f"train.{name}" for name in ("num_steps", "seed", "fold", "num_folds", "splits_file")},
+        **{
+            name: f"train.{name}"
+            for name in ("num_steps", "seed", "fold", "num_folds", "splits_file", "initial_weights")
+        },
     )
     with StopSignals() as signals:
         if not values.dry_run and find_processes() is None:

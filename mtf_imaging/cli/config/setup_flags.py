@@ -78,6 +78,16 @@ def define_ensemble(values: flags.FlagValues) -> None:
     flags.DEFINE_bool("ensemble", False, text, flag_values=values)
 
 
+def define_initial_weights(values: flags.FlagValues) -> None:
+    """Defines --initial_weights, for commands that train."""
+    text = (
+        "Weights to start from if the run has no checkpoint: a folder that import_weights wrote, the folder of another "
+        "run, or the path of a checkpoint. Variables that both networks have are set, by name; "
+        "train.initial_weights_except lists scopes to leave out."
+    )
+    flags.DEFINE_string("initial_weights", None, text, flag_values=values)
+
+
 def saved_run(values: flags.FlagValues) -> Path:
     """Returns the folder of the run that --model_dir names, or of the first fold with --ensemble.
 

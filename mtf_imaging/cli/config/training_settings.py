@@ -29,6 +29,10 @@ class Training:
       num_steps: number of steps of the run, including earlier calls.
       optimizer: the optimizer, a `training.optimizers.Optimizer`.
       seed: seed of the initial weights, the data order and random operations.
+      initial_weights: weights to start from if the run has no checkpoint: a folder that import_weights wrote, the
+        folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
+      initial_weights_except: scopes, or one scope, whose variables `initial_weights` does not set, such as
+        "deeplab/classes" for a network with other classes.
       data: the data set, a `training.data_set.DataSet`; None for records. `job.window` and `augmentation` apply only to
         records.
       augmentation: a function like a `data.augmentation.Augmentation`, or None.
@@ -52,6 +56,8 @@ class Training:
     num_steps: int = gin.REQUIRED
     optimizer: Optimizer = gin.REQUIRED
     seed: int = 0
+    initial_weights: str | None = None
+    initial_weights_except: str | tuple[str, ...] = ()
     data: DataSet | None = None
     augmentation: Callable | None = None
     checkpoint_every: int = 100
@@ -101,7 +107,7 @@ def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> 
         "batch_size": setup.batch_size,
         "micro_batches": setup.micro_batches,
         "dtype": job.dtype,
-        **{name: getattr(training, name) for name in (*same, "monitor")},
+        **{name: getattr(training, name) for name in (*same, "monitor", "initial_weights", "initial_weights_except")},
     }
 
 

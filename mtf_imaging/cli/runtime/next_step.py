@@ -2,16 +2,14 @@
 
 import math
 import os
-import re
-import shlex
 import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.command_lines import as_typed, beside, command_line, quoted, unused
 from mtf_imaging.cli.runtime.siblings import held_out_cases, with_held_out
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
@@ -30,6 +28,7 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study r
 _DEMO_JOB = "unet3d_demo"
 _JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the data
 _JOB_OF_SCENES = "deeplab_scenes"
+_JOB_OF_WEIGHTS = "deeplab_voc"
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
@@ -43,36 +42,18 @@ def show(line: str | None) -> None:
         print(f"Next: {line}", flush=True)
 
 
-def command_words(command: str, values: dict[str, Any]) -> list[str]:
-    """Returns the words of a command line after the name of the program.
-
-    Args:
-      command: the name of the command.
-      values: {flag: value}. A list repeats its flag, True stands for a flag without a value, and None is left out.
-
-    >>> command_words("train", {"data_dir": "records", "fold": None, "gin_file": ["unet3d_demo", "4x4"]})
-    ['train', '--data_dir', 'records', '--gin_file', 'unet3d_demo', '--gin_file', '4x4']
-    """
-    words = [command]
-    for name, value in values.items():
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if one is not None and one is not False:
-                words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
-    return words
-
-
 def after_phantom(values: flags.FlagValues) -> str | None:
     """Suggests converting the cases."""
     if values.num_cases < 1:
         return None
-    records = _free(_beside(values.output_dir, "records"))
-    return _line("convert", input_dir=values.output_dir, output_dir=records, resolution=_DEMO_RESOLUTION)
+    records = unused(beside(values.output_dir, "records"))
+    return command_line("convert", input_dir=values.output_dir, output_dir=records, resolution=_DEMO_RESOLUTION)
 
 
 def after_scenes(values: flags.FlagValues) -> str:
     """Suggests training on the photos."""
-    model_dir = _free(_beside(values.output_dir, "run"))
-    return _line("train", data_dir=values.output_dir, model_dir=model_dir, gin_file=_JOB_OF_SCENES)
+    model_dir = unused(beside(values.output_dir, "run"))
+    return command_line("train", data_dir=values.output_dir, model_dir=model_dir, gin_file=_JOB_OF_SCENES)
 
 
 def after_convert(values: flags.FlagValues) -> str | None:
@@ -85,12 +66,12 @@ def after_convert(values: flags.FlagValues) -> str | None:
         return None
     grid = manifest.sampling.grids[-1]
     if math.prod(grid) > _DEMO_LARGEST**3:
-        return _line("explain", data_dir=values.output_dir)
+        return command_line("explain", data_dir=values.output_dir)
     data_dir, held_out = with_held_out(Path(values.output_dir), manifest)
     options = {"eval_dir": held_out} if held_out else _folds(len(manifest.cases))
-    model_dir = _free(_beside(values.output_dir, "run"))
+    model_dir = unused(beside(values.output_dir, "run"))
     job = _DEMO_JOB if manifest.description.rules == LITS_RULES else _JOB_OF_ANY
-    return _line("train", data_dir=data_dir, model_dir=model_dir, gin_file=job, **options)
+    return command_line("train", data_dir=data_dir, model_dir=model_dir, gin_file=job, **options)
 
 
 def after_plan(convert: str) -> str:
@@ -99,13 +80,13 @@ def after_plan(convert: str) -> str:
     Args:
       convert: the command line of the conversion, with the name of the program.
     """
-    return f"{_as_typed(PROGRAM)} {convert.removeprefix(PROGRAM).lstrip()}"
+    return f"{as_typed(PROGRAM)} {convert.removeprefix(PROGRAM).lstrip()}"
 
 
 def after_dry_run(values: flags.FlagValues) -> str:
     """Suggests the same training without --dry_run."""
     given = {name: values[name].value for name in values if values[name].present and name != "dry_run"}
-    return _line("train", **given)
+    return command_line("train", **given)
 
 
 def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, has_splits: bool = False) -> str:
@@ -120,8 +101,8 @@ def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, ha
     cases = values.eval_dir if has_splits else held_out_cases(values, fold) if is_records else None
     if cases is None:
         return _tensorboard(values.model_dir)
-    output_dir = _free(_beside(values.model_dir, "evaluation"))
-    return _line(
+    output_dir = unused(beside(values.model_dir, "evaluation"))
+    return command_line(
         "evaluate",
         model_dir=values.model_dir,
         input_dir=cases,
@@ -133,17 +114,15 @@ def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, ha
 
 def after_cross_validate(values: flags.FlagValues) -> str:
     """Names the report and the command that segments new volumes with all folds."""
-    output_dir = _free(_beside(values.output_dir, "segmentations"))
-    predict = _line("predict", model_dir=values.output_dir, ensemble=True, input="volumes", output=output_dir)
-    return (
-        f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or segment new volumes with {predict}"
-    )
+    output_dir = unused(beside(values.output_dir, "segmentations"))
+    predict = command_line("predict", model_dir=values.output_dir, ensemble=True, input="volumes", output=output_dir)
+    return f"open {quoted(Path(values.output_dir) / 'report.html')} in a browser, or segment new volumes with {predict}"
 
 
 def after_evaluate(values: flags.FlagValues) -> str:
     """Names the report and the command for the training curves."""
     return (
-        f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or run {_tensorboard(values.model_dir)}"
+        f"open {quoted(Path(values.output_dir) / 'report.html')} in a browser, or run {_tensorboard(values.model_dir)}"
     )
 
 
@@ -157,7 +136,7 @@ def after_predict_objects(values: flags.FlagValues, images: "list[ObjectImage]")
     from mtf_imaging.jobs.subjects.object_output import detection_output
 
     output = detection_output(images, Path(values.input), Path(values.output))
-    return f"open {_quoted(output.overlays[0])}, the first picture; {_quoted(output.detections)} has all detections"
+    return f"open {quoted(output.overlays[0])}, the first picture; {quoted(output.detections)} has all detections"
 
 
 def after_predict_photos(values: flags.FlagValues, photo: "Photo") -> str:
@@ -170,7 +149,7 @@ def after_predict_photos(values: flags.FlagValues, photo: "Photo") -> str:
     from mtf_imaging.jobs.subjects.photo_output import output_files
 
     files = output_files(photo, Path(values.input), Path(values.output))
-    return f"open {_quoted(files.overlay)}, the classes in color, or {_quoted(files.labels)}, their labels"
+    return f"open {quoted(files.overlay)}, the classes in color, or {quoted(files.labels)}, their labels"
 
 
 def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") -> str | None:
@@ -184,8 +163,8 @@ def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") 
     predictions = {output.parent for _, output in planned}
     if len(references) == len(predictions) == 1 and None not in references and not values.submission:
         folders = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
-        return _line("score", **folders, output_dir=_free(_beside(values.output, "scores")))
-    volume, output = _quoted(planned[0][0].volume), _quoted(planned[0][1])
+        return command_line("score", **folders, output_dir=unused(beside(values.output, "scores")))
+    volume, output = quoted(planned[0][0].volume), quoted(planned[0][1])
     if shutil.which("itksnap"):
         return f"itksnap -g {volume} -s {output}"
     return f"open {output} over {volume} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer"
@@ -193,7 +172,20 @@ def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") 
 
 def after_score(values: flags.FlagValues) -> str:
     """Names the report."""
-    return f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser"
+    return f"open {quoted(Path(values.output_dir) / 'report.html')} in a browser"
+
+
+def after_import_weights(values: flags.FlagValues, gin_params: list[str]) -> str:
+    """Suggests training on photos from the weights.
+
+    Args:
+      values: the flags of import_weights.
+      gin_params: gin parameters of the backbone that agree with the weights.
+    """
+    folders = {"data_dir": "photos", "model_dir": unused(beside(values.output_dir, "run"))}
+    return command_line(
+        "train", **folders, initial_weights=values.output_dir, gin_file=_JOB_OF_WEIGHTS, gin_param=gin_params
+    )
 
 
 def after_study(values: flags.FlagValues) -> str:
@@ -208,7 +200,7 @@ def after_demo(model_dir: Path, data_dir: Path) -> str:
       model_dir: the folder of the run.
       data_dir: the folder that it was trained on.
     """
-    return _line("explain", model_dir=model_dir, data_dir=data_dir)
+    return command_line("explain", model_dir=model_dir, data_dir=data_dir)
 
 
 def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
@@ -222,11 +214,11 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
     fits = explained.plan.memory * processors < _free_memory() / 2
     if processors > 1 and fits and explained.hardware is None:
         job = _given(values, "data_dir", "model_dir", *_JOB_FLAGS)
-        return _line("bench", **job, setup=["/", f"{layout.mesh_string}/{layout.rules_string}"])
+        return command_line("bench", **job, setup=["/", f"{layout.mesh_string}/{layout.rules_string}"])
     number = values.num_devices or (processors if processors > 1 else 4)
     job = _with_saved_job(values, _given(values, "data_dir", *_JOB_FLAGS))
     hosts = {} if values.mesh_impl == "stacked" else _given(values, *_HOST_FLAGS)  # search has a device per processor
-    return _line("search", num_devices=number, **hosts, hardware=values.hardware or "h200", **job)
+    return command_line("search", num_devices=number, **hosts, hardware=values.hardware or "h200", **job)
 
 
 def after_search(
@@ -248,7 +240,7 @@ def after_search(
         job["gin_param"] = [*job.get("gin_param", []), f"{recompute}=True"]
     if size is not None:
         planning = {"hardware": values.hardware, **_given(values, *_HOST_FLAGS)}
-        return _line("explain", **planning, **job | {"resolution": size}, **_layout_flags(best.layout))
+        return command_line("explain", **planning, **job | {"resolution": size}, **_layout_flags(best.layout))
     return _train_or_explain(values, job, best.layout, hardware=values.hardware, **_given(values, *_HOST_FLAGS))
 
 
@@ -270,15 +262,15 @@ def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:
 def after_parameters(names: Iterable[str]) -> str:
     """Suggests estimating the effect of a parameter of the U-Net, or listing the flags of train."""
     if any(name.endswith("UNet3D.base_filters") for name in names):
-        return _line("explain", resolution=_DEMO_RESOLUTION) + " --gin.UNet3D.base_filters=16"
-    return _line("train", help=True)
+        return command_line("explain", resolution=_DEMO_RESOLUTION) + " --gin.UNet3D.base_filters=16"
+    return command_line("train", help=True)
 
 
 def _train_or_explain(values: flags.FlagValues, job: dict, layout: "Layout", **planning) -> str:
     if values.data_dir:
-        model_dir = _free(_beside(values.data_dir, "run"))
-        return _line("train", data_dir=values.data_dir, model_dir=model_dir, **job, **_layout_flags(layout))
-    return _line("explain", **planning, **job, **_layout_flags(layout))
+        model_dir = unused(beside(values.data_dir, "run"))
+        return command_line("train", data_dir=values.data_dir, model_dir=model_dir, **job, **_layout_flags(layout))
+    return command_line("explain", **planning, **job, **_layout_flags(layout))
 
 
 def _layout_flags(layout: "Layout") -> dict[str, str]:
@@ -304,18 +296,6 @@ def _folds(number: int) -> dict[str, int]:
     return {"fold": 0} | ({"num_folds": number} if number < _NUM_FOLDS else {})
 
 
-def _beside(path: str, name: str) -> Path:
-    return Path(path).parent / name
-
-
-def _free(path: Path) -> Path:
-    """Returns the path, or the first of path_2, path_3, ... that does not exist."""
-    stem, number = re.sub(r"_\d+$", "", path.name), 2
-    while path.exists():
-        path, number = path.with_name(f"{stem}_{number}"), number + 1
-    return path
-
-
 def _free_memory() -> float:
     """Returns the bytes of memory that are free; infinity if the system does not report them."""
     try:
@@ -324,22 +304,5 @@ def _free_memory() -> float:
         return math.inf
 
 
-def _line(command: str, **values: Any) -> str:
-    return shlex.join([_as_typed(PROGRAM), *command_words(command, values)])
-
-
 def _tensorboard(folder: str) -> str:
-    return f"{_as_typed('tensorboard')} --logdir {_quoted(folder)}"
-
-
-def _quoted(path: str | Path) -> str:
-    return shlex.quote(str(path))
-
-
-def _as_typed(program: str) -> str:
-    """Returns how a shell starts a program of this environment: by its name if it is on the path, else by its file."""
-    this = Path(sys.argv[0])
-    beside = this.with_name(program)
-    if this.name == PROGRAM and shutil.which(program) is None and beside.is_file():
-        return str(beside)
-    return program
+    return f"{as_typed('tensorboard')} --logdir {quoted(folder)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.cli.runtime.next_step import command_words
+from mtf_imaging.cli.runtime.command_lines import command_words
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.data.cases.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint

@@ -19,6 +19,7 @@ PARAMETERS = {
     "data": "train.data='@NAME()'",
     "dtype": """job.dtype='"bfloat16"'""",
     "evaluation": "train.evaluation='@NAME()'",
+    "initial_weights_except": """train.initial_weights_except='"deeplab/classes"'""",
     "flips": """job.flips='("x", "y")'""",
     "largest_liver": "job.largest_liver=True",
     "lesions_in_liver": "job.lesions_in_liver=True",

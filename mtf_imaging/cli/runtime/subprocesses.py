@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mtf_imaging.cli.runtime.next_step import QUIET, command_words
+from mtf_imaging.cli.runtime.command_lines import command_words
+from mtf_imaging.cli.runtime.next_step import QUIET
 from mtf_imaging.errors import MtfImagingError
 
 

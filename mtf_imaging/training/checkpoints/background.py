@@ -1,12 +1,12 @@
 """Checkpoints that are written in the background, while the next steps run."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from mtf_imaging.meshes.devices import host_device
-from mtf_imaging.program.program import Program
 
 
 class Background:
@@ -51,13 +51,14 @@ class Snapshot(tf.Module):
     """A copy of the variables of a program in host memory, with the same names in a checkpoint.
 
     Args:
-      program: the `Program`.
+      variables: the values of the variables, by name.
+      step: the number of steps.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, variables: Mapping[str, Any], step: Any) -> None:
         super().__init__()
         with tf.device(host_device()):
             # These names are parts of the keys in checkpoints; see `Program` and `Variables`.
             self._masters = tf.Module()
-            self._masters._named = {name: tf.Variable(value) for name, value in program.variables.items()}
-            self._masters.step = self.step = tf.Variable(program.step)
+            self._masters._named = {name: tf.Variable(value) for name, value in variables.items()}
+            self._masters.step = self.step = tf.Variable(step, dtype=tf.int64)

@@ -18,8 +18,8 @@ _logger = logging.getLogger(__name__)
 _TRIES = 3
 
 
-def _options() -> tf.train.CheckpointOptions:
-    """Lets this process read and write all files on its own file system, even if the variables are on a server."""
+def options() -> tf.train.CheckpointOptions:
+    """Returns options with which this process reads and writes all files, even if the variables are on a server."""
     return tf.train.CheckpointOptions(experimental_io_device=host_device())
 
 
@@ -111,7 +111,7 @@ class Checkpoints:
         if self._background is None:
             self._write(self._checkpoint, step)
         else:
-            copy = tf.train.Checkpoint(program=Snapshot(self._program))
+            copy = tf.train.Checkpoint(program=Snapshot(self._program.variables, self._program.step))
             self._background.start(lambda: self._write(copy, step))
 
     def _write(self, checkpoint: tf.train.Checkpoint, step: int) -> None:
@@ -119,7 +119,7 @@ class Checkpoints:
             # TensorFlow counts the saves of a run. Store the step instead, so that the files of an interrupted run are
             # equal to those of an uninterrupted one.
             checkpoint.save_counter.assign(step)
-            checkpoint_files.write(self._directory, step, lambda path: checkpoint.write(path, _options()))
+            checkpoint_files.write(self._directory, step, lambda path: checkpoint.write(path, options()))
         except (tf.errors.OpError, OSError) as error:
             raise CheckpointError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. "
@@ -212,7 +212,7 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
 def _restore_copy(path: str, checkpoint: tf.train.Checkpoint) -> str:
     """Restores the checkpoint that process 0 has restored; returns the reason if that fails, else an empty string."""
     try:
-        checkpoint.restore(path, _options()).expect_partial()
+        checkpoint.restore(path, options()).expect_partial()
         return ""
     except (tf.errors.OpError, RuntimeError, IndexError, OSError) as error:
         return reason(error)
@@ -226,7 +226,7 @@ def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Pro
         try:
             reader = tf.train.load_checkpoint(path)
             check_contents(path, reader.get_variable_to_shape_map(), program, everything)
-            checkpoint.restore(path, _options()).expect_partial()
+            checkpoint.restore(path, options()).expect_partial()
             return path
         except tf.errors.ResourceExhaustedError:  # out of memory, not damaged
             raise

@@ -1,7 +1,7 @@
 """Checks that a checkpoint belongs to a network before it is restored."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.program.program import Program
@@ -25,7 +25,7 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
     Raises:
       CheckpointError: the variables differ; the message names the first few that do.
     """
-    saved = {_name(match[1]): list(shape) for key, shape in shapes.items() if (match := _VARIABLE.match(key))}
+    saved = {name: list(shapes[key]) for name, key in variable_keys(shapes).items()}
     wanted = {name: variable.shape.as_list() for name, variable in program.variables.items()}
     if saved and wanted and not saved.keys() & wanted.keys():
         raise CheckpointError(
@@ -48,6 +48,15 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
             f"{_FIX}",
             settings=_SETTINGS,
         )
+
+
+def variable_keys(keys: Iterable[str]) -> dict[str, str]:
+    """Returns the keys of the variables of a program in its checkpoint, {name: key}.
+
+    Args:
+      keys: all keys of the checkpoint.
+    """
+    return {_name(match[1]): key for key in keys if (match := _VARIABLE.match(key))}
 
 
 def _name(escaped: str) -> str:

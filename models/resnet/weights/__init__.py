@@ -1,0 +1,14 @@
+"""Checkpoints of reference ResNets as weights of `ResNetBackbone`: a name table for each format.
+
+A table maps the names of the variables of a `ResNetBackbone` to those of a checkpoint. It follows from the names and
+shapes of the checkpoint alone, which show the number of blocks, the stem and the number of filters.
+"""
+
+from mtf_imaging.models.resnet.weights.structure import NameTable, Structure
+from mtf_imaging.models.resnet.weights.tf_slim import TFSlim
+from mtf_imaging.models.resnet.weights.tf_vision import TFVision
+from mtf_imaging.models.resnet.weights.tpu import TPU
+
+WEIGHT_FORMATS = (TPU(), TFSlim(), TFVision())
+
+__all__ = ["TPU", "WEIGHT_FORMATS", "NameTable", "Structure", "TFSlim", "TFVision"]

@@ -1,0 +1,130 @@
+"""The structure of a residual network with bottlenecks, its variables, and the table of their names in a checkpoint."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from mtf_imaging.models.resnet.blocks import EXPANSION
+
+Shape = tuple[int, ...]
+
+_DEPTHS = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}
+_FILTERS = 64  # of the stem of published networks
+# The variables of a norm of this package, and their names in TensorFlow.
+_NORM = {"scale": "gamma", "offset": "beta", "moving_mean": "moving_mean", "moving_variance": "moving_variance"}
+
+
+class Conv(NamedTuple):
+    """A convolution of a `ResNetBackbone`, which a batch norm follows.
+
+    Attributes:
+      name: its scope, such as "resnet/stage0/block0/conv1".
+      kernel_size: size of the kernel in pixels.
+      inputs, outputs: number of channels before and after it.
+    """
+
+    name: str
+    kernel_size: int
+    inputs: int
+    outputs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Structure:
+    """What the weights of a residual network with bottlenecks determine.
+
+    Attributes:
+      blocks: number of blocks in each stage.
+      base_filters: number of filters of the stem and the first stage.
+      stem: "7x7" or "v1-beta".
+      channels: number of channels of an image.
+    """
+
+    blocks: tuple[int, ...]
+    base_filters: int = _FILTERS
+    stem: str = "7x7"
+    channels: int = 3
+
+    @property
+    def title(self) -> str:
+        """The name of the network, such as "ResNet-50"."""
+        depth = _DEPTHS.get(self.blocks)
+        name = f"ResNet-{depth}" if depth and self.base_filters == _FILTERS else "a ResNet"
+        return name if self.stem == "7x7" else f"{name} with the stem {self.stem}"
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings of a `ResNetBackbone` of this structure."""
+        return {"blocks": self.blocks, "base_filters": self.base_filters, "stem": self.stem}
+
+    def convs(self) -> Iterator[Conv]:
+        """Yields all convolutions."""
+        filters, inputs = self.base_filters, self.base_filters
+        if self.stem == "7x7":
+            yield Conv("resnet/stem", 7, self.channels, filters)
+        else:
+            yield Conv("resnet/stem0", 3, self.channels, filters)
+            yield Conv("resnet/stem1", 3, filters, filters)
+            yield Conv("resnet/stem2", 3, filters, 2 * filters)
+            inputs = 2 * filters
+        for stage, number in enumerate(self.blocks):
+            outputs = EXPANSION * filters
+            for block in range(number):
+                scope = f"resnet/stage{stage}/block{block}"
+                if block == 0:
+                    yield Conv(f"{scope}/shortcut", 1, inputs, outputs)
+                yield Conv(f"{scope}/conv0", 1, inputs, filters)
+                yield Conv(f"{scope}/conv1", 3, filters, filters)
+                yield Conv(f"{scope}/conv2", 1, filters, outputs)
+                inputs = outputs
+            filters *= 2
+
+    def variables(self) -> dict[str, Shape]:
+        """Returns the shape of each variable, {name: shape}."""
+        shapes: dict[str, Shape] = {}
+        for conv in self.convs():
+            shapes[f"{conv.name}/filter"] = (conv.kernel_size, conv.kernel_size, conv.inputs, conv.outputs)
+            shapes |= {f"{conv.name}_norm/{name}": (conv.outputs,) for name in _NORM}
+        return shapes
+
+
+@dataclasses.dataclass(frozen=True)
+class NameTable:
+    """The names of the variables of a network in a checkpoint.
+
+    Attributes:
+      title: the name of the network.
+      names: {name in this package: name in the checkpoint}.
+      shapes: {name in this package: shape}.
+      settings: the settings of a `ResNetBackbone` that computes the same features, {name: value}.
+      notes: what else must agree, in sentences.
+    """
+
+    title: str
+    names: dict[str, str]
+    shapes: dict[str, Shape]
+    settings: dict[str, object]
+    notes: tuple[str, ...]
+
+
+def name_table(
+    structure: Structure,
+    kernels: Mapping[str, str],
+    norms: Mapping[str, str],
+    settings: Mapping[str, object],
+    notes: tuple[str, ...],
+) -> NameTable:
+    """Returns the table of a checkpoint.
+
+    Args:
+      structure: the structure of its network.
+      kernels: for each convolution of the structure, by name, a pattern of the name of its kernel.
+      norms: the same for the variables of its norm, with "{}" in the place of "gamma", "beta" and so on.
+      settings: settings of the format, in addition to those of the structure.
+      notes: the notes of the table.
+    """
+    names = {}
+    for conv in structure.convs():
+        names[f"{conv.name}/filter"] = kernels[conv.name]
+        names |= {f"{conv.name}_norm/{own}": norms[conv.name].format(other) for own, other in _NORM.items()}
+    return NameTable(structure.title, names, structure.variables(), {**structure.settings, **settings}, notes)

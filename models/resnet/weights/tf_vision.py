@@ -1,0 +1,85 @@
+"""The names of the ResNets of github.com/tensorflow/models/tree/master/official/vision, which are Keras models."""
+
+import re
+from collections.abc import Mapping
+
+import mtf_imaging as mi
+from mtf_imaging.models.resnet.weights.structure import NameTable, Shape, Structure, name_table
+
+# Layers and attributes of blocks: official/vision/modeling/backbones/resnet.py and
+# official/vision/modeling/layers/nn_blocks.py. Epsilon and momentum: configs/image_classification.py, image values:
+# ops/preprocess_ops.py there. tf.train.Checkpoint calls layer i of a Keras model with weights "layer_with_weights-i".
+# These are a convolution and a norm in the stem, then one layer for each block.
+_END = "/.ATTRIBUTES/VARIABLE_VALUE"
+_BLOCK = re.compile(rf"(.*?)layer_with_weights-(\d+)/_conv1/kernel{_END}")
+_EXTRA = re.compile(r"layer_with_weights-\d+/(_shortcut1|_squeeze_excitation)/")  # of ResNet-D and ResNet-RS
+_FIRST_BLOCK = 2
+_CONVS = {"shortcut": ("_shortcut", "_norm0"), "conv0": ("_conv1", "_norm1")}
+_CONVS |= {"conv1": ("_conv2", "_norm2"), "conv2": ("_conv3", "_norm3")}
+_SETTINGS = {"padding": "same", "norm_epsilon": 1e-5, "norm_momentum": 0.9}
+_VALUES = (
+    'These weights expect the image scaling "imagenet": red, green and blue in 0..1 minus the mean of ImageNet, '
+    "divided by its standard deviation."
+)
+_VARIANT = "Fix: use a checkpoint of ResNet-50, ResNet-101 or ResNet-152 without the changes of ResNet-D and ResNet-RS."
+
+
+class TFVision:
+    """Checkpoints of TensorFlow's model garden: `backbone/layer_with_weights-2/_conv1/kernel/.ATTRIBUTES/...`.
+
+    Attributes:
+      name: the name of the format.
+      title: the source of such checkpoints.
+    """
+
+    name = "tf_vision"
+    title = "tensorflow/models, official/vision (backbone/layer_with_weights-2/_conv1/kernel)"
+
+    def matches(self, shapes: Mapping[str, Shape]) -> bool:
+        """Returns whether the variables of a checkpoint, {name: shape}, have the names of this format."""
+        return any(map(_BLOCK.fullmatch, shapes))
+
+    def table(self, shapes: Mapping[str, Shape]) -> NameTable:
+        """Returns the table of a checkpoint.
+
+        Args:
+          shapes: the variables of the checkpoint, {name: shape}.
+
+        Raises:
+          CheckpointError: the checkpoint has other blocks than a `ResNetBackbone`.
+        """
+        found: dict[str, list[int]] = {}
+        for name in shapes:
+            if match := _BLOCK.fullmatch(name):
+                found.setdefault(match[1], []).append(int(match[2]))
+        prefix = max(sorted(found), key=lambda own: len(found[own]))
+        layers = {number: f"{prefix}layer_with_weights-{number}/" for number in range(max(found[prefix]) + 1)}
+        kernel = f"{layers[0]}kernel{_END}"
+        if min(found[prefix]) != _FIRST_BLOCK or shapes.get(kernel, (7,))[0] != 7:
+            first = f"'{kernel}' {list(shapes.get(kernel, ()))}, and the blocks begin at layer {min(found[prefix])}"
+            raise mi.CheckpointError(
+                f"the stem is not a 7 x 7 convolution and a norm: the checkpoint has {first}, not {_FIRST_BLOCK}. "
+                f"{_VARIANT}"
+            )
+        for name in sorted(shapes):
+            if name.startswith(prefix) and _EXTRA.search(name):
+                raise mi.CheckpointError(f"'{name}' has no place in a ResNetBackbone. {_VARIANT}")
+        if f"{layers[_FIRST_BLOCK]}_conv3/kernel{_END}" not in shapes:
+            raise mi.CheckpointError(
+                f"the block '{layers[_FIRST_BLOCK]}' has no third convolution. Networks of blocks of two convolutions, "
+                "such as ResNet-18 and ResNet-34, have a shortcut in their first block here that ResNetBackbone lacks. "
+                "Fix: use a checkpoint of ResNet-50, ResNet-101 or ResNet-152."
+            )
+        blocks: list[list[str]] = []  # the layers of each stage
+        for number in range(_FIRST_BLOCK, len(layers)):
+            if number == _FIRST_BLOCK or f"{layers[number]}_shortcut/kernel{_END}" in shapes:
+                blocks.append([])
+            blocks[-1].append(layers[number])
+        filters = shapes[f"{layers[min(found[prefix])]}_conv1/kernel{_END}"][-1]
+        structure = Structure(tuple(map(len, blocks)), filters, channels=shapes.get(kernel, (7, 7, 3, 64))[2])
+        kernels, norms = {"resnet/stem": kernel}, {"resnet/stem": f"{layers[1]}{{}}{_END}"}
+        for conv in structure.convs():
+            if match := re.fullmatch(r"resnet/stage(\d+)/block(\d+)/(\w+)", conv.name):
+                layer, (own, norm) = blocks[int(match[1])][int(match[2])], _CONVS[match[3]]
+                kernels[conv.name], norms[conv.name] = f"{layer}{own}/kernel{_END}", f"{layer}{norm}/{{}}{_END}"
+        return name_table(structure, kernels, norms, _SETTINGS, (_VALUES,))

@@ -1,0 +1,89 @@
+"""`mtf-imaging import_weights`: reads pretrained weights from a TensorFlow checkpoint of another program."""
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from mtf_imaging.cli.runtime.next_step import after_import_weights
+from mtf_imaging.cli.runtime.quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    from mtf_imaging.jobs.importing import ImportedWeights
+
+SUMMARY = "reads the weights of a pretrained ResNet from a TensorFlow checkpoint."
+EXAMPLE = "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50"
+REQUIRED = ("checkpoint", "output_dir")
+NOTES = (
+    "The checkpoint is a local file; nothing is downloaded. ResNet-50, ResNet-101 and ResNet-152 of tensorflow/tpu, "
+    "TF-Slim and tensorflow/models can be read. Only the backbone is imported. The command lists the variables that it "
+    "leaves out, and the settings of resnet.ResNetBackbone and of the images with which the weights compute the same "
+    "features.",
+    "Then train with --initial_weights resnet50. The folder of a run of this package needs no import: "
+    "--initial_weights run starts from its last checkpoint. docs/guides/pretrained_weights.md has examples.",
+)
+# A copy of the names in a module that imports TensorFlow, which --help does without; a test compares them.
+_FORMATS = ("tpu", "tf_slim", "tf_vision")
+_SHOWN = 4
+_WIDTH = 100
+_BACKBONE = "resnet.ResNetBackbone"
+# The settings of the backbone of the job that the last line suggests. The momentum has no effect on features.
+_SUGGESTED = {"blocks": (3, 4, 23, 3), "base_filters": 64, "stem": "v1-beta", "padding": "fixed", "norm_epsilon": 1e-5}
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "Path of the checkpoint without the ending .index, for instance model.ckpt-112603; or a folder, of which the "
+        "last checkpoint is read.",
+        flag_values=values,
+    )
+    flags.DEFINE_string("output_dir", None, "Folder for the weights.", flag_values=values)
+    flags.DEFINE_enum(
+        "format",
+        None,
+        _FORMATS,
+        "Names of the variables. tpu: tensorflow/tpu, conv2d_1/kernel. tf_slim: TF-Slim and DeepLab, "
+        "resnet_v1_50/block1/unit_1/bottleneck_v1/conv1/weights. tf_vision: official/vision of tensorflow/models, "
+        "backbone/layer_with_weights-2/_conv1/kernel. Default: the format that the names show.",
+        flag_values=values,
+    )
+
+
+def run(values: flags.FlagValues) -> str:
+    import_tensorflow()
+    from mtf_imaging.jobs.importing import import_weights
+    from mtf_imaging.models.resnet import WEIGHT_FORMATS
+
+    imported = import_weights(
+        checkpoint=values.checkpoint, output_dir=values.output_dir, formats=WEIGHT_FORMATS, file_format=values.format
+    )
+    print(_text(values.output_dir, imported))
+    params = {name: value for name, value in imported.settings.items() if _SUGGESTED.get(name, value) != value}
+    return after_import_weights(values, [f"{_BACKBONE}.{name}={_gin_value(value)}" for name, value in params.items()])
+
+
+def _text(output_dir: str, imported: "ImportedWeights") -> str:
+    lines = [
+        f"{output_dir}: {imported.title}, {imported.num_variables} variables with {imported.num_values / 1e6:.2f} "
+        f"million values, from {imported.checkpoint} (format {imported.file_format})",
+        "Not imported:",
+        f"  optimizer slots and moving averages of weights: {len(imported.slots)}",
+        f"  other variables: {_listed(imported.others)}",
+        "Settings of the network that the weights do not contain:",
+        *(f"  {_BACKBONE}.{name} = {_gin_value(value)}" for name, value in imported.settings.items()),
+        *(line for note in imported.notes for line in textwrap.wrap(note, _WIDTH)),
+    ]
+    return "\n".join(lines)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    if not names:
+        return "0"
+    more = ", ..." if len(names) > _SHOWN else ""
+    return f"{len(names)} ({', '.join(names[:_SHOWN])}{more})"
+
+
+def _gin_value(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)

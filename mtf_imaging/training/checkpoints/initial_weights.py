@@ -1,0 +1,204 @@
+"""Training from the weights of another network, by the names of its variables."""
+
+import dataclasses
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mtf_imaging.errors import CheckpointError, ConfigError, MtfImagingError, reason
+from mtf_imaging.meshes import group as groups
+from mtf_imaging.program.program import Program
+from mtf_imaging.spelling import did_you_mean
+from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
+
+_logger = logging.getLogger(__name__)
+_SHOWN = 3
+_SETTINGS = ("initial_weights", "initial_weights_except")
+_NUMBERED = re.compile(r"(.*\D)(\d+)")
+_Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialWeights:
+    """The weights with which a network begins, instead of random ones.
+
+    The variables that both networks have are set; the others keep their usual initial values. Optimizers begin without
+    a memory of earlier steps.
+
+    Attributes:
+      path: the folder of imported weights, the folder of a run, or the path of a checkpoint; see `find_weights`.
+      excluded: scopes whose variables are not set, such as "deeplab/classes" for a network with other classes.
+    """
+
+    path: str | Path
+    excluded: tuple[str, ...] = ()
+
+    def check_exists(self) -> None:
+        """Checks that the weights exist, before a network is built.
+
+        Raises:
+          CheckpointError: there are none.
+        """
+        Weights(find_weights(self.path))
+
+    def check(self, program: Program) -> None:
+        """Checks that the weights fit a program, and logs how many variables of each they have.
+
+        Args:
+          program: the `Program`.
+
+        Raises:
+          CheckpointError: there are no weights, or they belong to another network.
+          ConfigError: an excluded scope has no variables.
+        """
+        groups.current().first(lambda: self._match(program)[1])
+
+    def apply(self, program: Program) -> None:
+        """Sets the variables of a program that has not made a step. The result does not depend on the layout.
+
+        If several processes have joined, all of them call this method. Process 0 chooses the checkpoint, and all
+        processes read it.
+
+        Args:
+          program: the `Program`.
+
+        Raises:
+          CheckpointError: there are no weights, they belong to another network, or a process cannot read them.
+          ConfigError: an excluded scope has no variables.
+        """
+        group = groups.current()
+        found: list[Weights] = []
+
+        def choose() -> list:
+            weights, names = self._match(program)
+            found.append(weights)
+            return [weights.path, names]
+
+        path, names = group.first(choose)
+        outcomes = group.gather(_assign(program, found[0] if found else path, names))
+        for number, why in enumerate(outcomes):
+            if why:
+                raise CheckpointError(
+                    f"{path}: {group.name(number)} cannot read these weights: {why}. "
+                    "Fix: put initial_weights on a file system that all processes share.",
+                    settings=["initial_weights"],
+                )
+
+    def _match(self, program: Program) -> tuple[Weights, list[str]]:
+        """Returns the weights, and the names of the variables that they and a program have."""
+        weights = Weights(find_weights(self.path))
+        wanted = {name: tuple(variable.shape.as_list()) for name, variable in program.variables.items()}
+        own, saved = (_without_slots(shapes) for shapes in (wanted, weights.shapes))
+        self._check_excluded([*own, *saved])
+        own, saved = self._selected(own), self._selected(saved)
+        names = [name for name in own if name in saved]
+        where = f"{weights.path}{f' ({weights.title})' if weights.title else ''}"
+        if not names:
+            raise CheckpointError(
+                f"{where}: these weights have {_number(saved)}{_example(saved)}, the network has "
+                f"{_number(own)}{_example(own)}, and no name is in both. Fix: use the weights of another network as "
+                "initial_weights, or exclude fewer scopes with initial_weights_except.",
+                settings=_SETTINGS,
+            )
+        faults = [
+            f"'{name}' has shape {list(saved[name])} in the weights, but {list(own[name])} in the network"
+            for name in names
+            if saved[name] != own[name]
+        ]
+        different_numbers = _faults_of_numbers(saved, own)
+        faults = different_numbers + faults
+        if (
+            weights.title and not different_numbers
+        ):  # a part of a network; all of it has a place in a network of the same kind
+            faults += [
+                f"'{name}' {list(shape)} is missing from the network"
+                for name, shape in saved.items()
+                if name not in own
+            ]
+        if faults:
+            more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+            raise CheckpointError(
+                f"{where}: these weights belong to another network: {'; '.join(faults[:_SHOWN])}{more}. Fix: build the "
+                "network with the number of blocks, the stem and the filters of the weights, use other "
+                "initial_weights, or exclude the scopes that differ with initial_weights_except.",
+                settings=_SETTINGS,
+            )
+        absent = {name: shape for name, shape in own.items() if name not in saved}
+        unused = {name: shape for name, shape in saved.items() if name not in own}
+        rest = f"; {_number(absent)}{_example(absent)}, begin as usual" if absent else ""
+        rest += f"; {_number(unused)} of the weights{_example(unused)}, have no place in the network" if unused else ""
+        _logger.info("initial weights: %d of %d variables from %s%s", len(names), len(own), where, rest)
+        return weights, names
+
+    def _check_excluded(self, names: Sequence[str]) -> None:
+        for scope in self.excluded:
+            if not any(name.startswith(f"{scope.strip('/')}/") for name in names):
+                scopes = sorted({parent for name in names for parent in _parents(name)})
+                raise ConfigError(
+                    f"initial_weights_except: neither the weights nor the network have variables in the scope "
+                    f"'{scope}'.{did_you_mean(scope, scopes)} Fix: use a scope such as '{scopes[0]}'.",
+                    ["initial_weights_except"],
+                )
+
+    def _selected(self, shapes: _Shapes) -> dict[str, tuple[int, ...]]:
+        scopes = tuple(f"{scope.strip('/')}/" for scope in self.excluded)
+        return {name: shapes[name] for name in shapes if not name.startswith(scopes)}
+
+
+def _assign(program: Program, weights: Weights | str, names: list[str]) -> str:
+    """Sets variables of a program. Returns the reason if that fails, else an empty string."""
+    try:
+        weights = Weights(weights) if isinstance(weights, str) else weights
+        variables = program.variables
+        for name, value in weights.read(names):
+            variables[name].assign(value.astype(variables[name].dtype.as_numpy_dtype))
+        return ""
+    except (MtfImagingError, OSError) as error:
+        return reason(error)
+
+
+def _without_slots(shapes: _Shapes) -> dict[str, tuple[int, ...]]:
+    """Returns the variables that are not slots of an optimizer, whose names begin with that of another variable."""
+    return {name: shape for name, shape in shapes.items() if name.rpartition("/")[0] not in shapes}
+
+
+def _faults_of_numbers(saved: Iterable[str], own: Iterable[str]) -> list[str]:
+    """Returns the scopes whose numbers differ, such as the blocks of a stage in networks of different depths."""
+    first, second = _numbered_scopes(saved), _numbered_scopes(own)
+    return [
+        f"the weights have {_range(scope, first[scope])}, but the network has {_range(scope, second[scope])}"
+        for scope in first
+        if first[scope] != second.get(scope, first[scope])
+    ]
+
+
+def _numbered_scopes(names: Iterable[str]) -> dict[str, set[int]]:
+    """Returns the numbers of numbered scopes by what precedes the number, such as {"resnet/stage": {0, 1}}."""
+    numbers: dict[str, set[int]] = {}
+    for name in names:
+        scopes = name.split("/")[:-1]
+        for depth, scope in enumerate(scopes):
+            if match := _NUMBERED.fullmatch(scope):
+                numbers.setdefault("/".join([*scopes[:depth], match[1]]), set()).add(int(match[2]))
+    return numbers
+
+
+def _range(scope: str, numbers: set[int]) -> str:
+    first, last = min(numbers), max(numbers)
+    name = scope.rpartition("/")[2]
+    return f"'{scope}{first}'" if first == last else f"'{scope}{first}' to '{name}{last}'"
+
+
+def _parents(name: str) -> list[str]:
+    """Returns the scopes of a variable, such as ["a", "a/b"] for "a/b/c"."""
+    scopes = name.split("/")[:-1]
+    return ["/".join(scopes[: depth + 1]) for depth in range(len(scopes))]
+
+
+def _number(shapes: _Shapes) -> str:
+    return "1 variable" if len(shapes) == 1 else f"{len(shapes)} variables"
+
+
+def _example(shapes: _Shapes) -> str:
+    return f", such as '{next(iter(shapes))}'" if shapes else ""

@@ -1,0 +1,126 @@
+"""A folder of weights without a run: a checkpoint in the format of a run, and a description of the weights."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.errors import CheckpointError, reason
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.training.checkpoints import files as checkpoint_files
+from mtf_imaging.training.checkpoints.background import Snapshot
+from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint, options
+from mtf_imaging.training.checkpoints.contents import variable_keys
+
+FACTS = "weights.json"
+_STEP = 0
+
+
+def write_weights(folder: str | Path, values: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+    """Writes weights to a folder, in the format of a checkpoint of step 0.
+
+    Args:
+      folder: the folder, which is created if it is missing.
+      values: the value of each variable, by name.
+      facts: the description of the weights for `weights.json`. `title` names the network.
+
+    Raises:
+      CheckpointError: the folder cannot be written.
+    """
+    checkpoint = tf.train.Checkpoint(program=Snapshot(values, _STEP))
+    try:
+        checkpoint_files.write(Path(folder), _STEP, lambda path: checkpoint.write(path, options()))
+        write_bytes(Path(folder) / FACTS, (json.dumps(dict(facts), indent=1) + "\n").encode())
+    except (tf.errors.OpError, OSError) as error:
+        raise CheckpointError(
+            f"{folder}: the weights cannot be written: {reason(error)}. Fix: free disk space or change output_dir.",
+            settings=["output_dir"],
+        ) from error
+
+
+class Weights:
+    """The variables of a checkpoint of this package.
+
+    Args:
+      path: path of the checkpoint, without the ending `.index`.
+
+    Attributes:
+      path: the same path.
+      shapes: the shape of each variable, by name.
+      title: the name of the network of imported weights, which `weights.json` contains; "" for a checkpoint of a run.
+
+    Raises:
+      CheckpointError: the checkpoint is damaged, or belongs to another program.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._reader = tf.train.load_checkpoint(path)
+        except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
+            raise CheckpointError(
+                f"{path}: this checkpoint is damaged: {reason(error)}. Fix: use another checkpoint as initial_weights.",
+                settings=["initial_weights"],
+            ) from error
+        shapes = self._reader.get_variable_to_shape_map()
+        self._keys = variable_keys(shapes)
+        self.shapes = {name: tuple(shapes[key]) for name, key in sorted(self._keys.items())}
+        self.title = _title(Path(path).parent / FACTS)
+        if not self._keys:
+            raise CheckpointError(
+                f"{path}: this checkpoint has {len(shapes)} variables, such as '{min(shapes, default='')}', but none "
+                "of this package. Fix: convert it with import_weights, and use the folder that it writes as "
+                "initial_weights.",
+                settings=["initial_weights"],
+            )
+
+    def read(self, names: list[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields some variables, pairs of name and value.
+
+        Raises:
+          CheckpointError: the checkpoint is damaged.
+        """
+        for name in names:
+            try:
+                yield name, self._reader.get_tensor(self._keys[name])
+            except (tf.errors.OpError, RuntimeError, IndexError) as error:
+                raise CheckpointError(
+                    f"{self.path}: this checkpoint is damaged: '{name}' cannot be read: {reason(error)}. "
+                    "Fix: use another checkpoint as initial_weights.",
+                    settings=["initial_weights"],
+                ) from error
+
+
+def find_weights(path: str | Path) -> str:
+    """Returns the path of the checkpoint that a user names as initial weights, without the ending `.index`.
+
+    Args:
+      path: a folder of imported weights; the folder of a run, of which the last checkpoint is used; or the path of a
+        checkpoint, such as `run/ckpt-300`.
+
+    Raises:
+      CheckpointError: there is no such checkpoint.
+      OSError: a checkpoint cannot be opened.
+    """
+    folder = Path(path)
+    name = str(path).removesuffix(".index")
+    if not folder.is_dir() and Path(f"{name}.index").is_file():
+        return name
+    checkpoint_files.check_access(folder)
+    if found := last_checkpoint(folder):
+        return found
+    what = "this folder holds no checkpoint" if folder.is_dir() else "there is no such folder or checkpoint"
+    raise CheckpointError(
+        f"{path}: {what}. Fix: use the folder of a run, or a folder that import_weights wrote, as initial_weights.",
+        settings=["initial_weights"],
+    )
+
+
+def _title(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_text())["title"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,118 @@
+"""`mtf-imaging import_weights`: what it prints, and training from what it writes."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import gin
+import numpy as np
+import pytest
+
+from mtf_imaging.cli.commands import import_weights
+from mtf_imaging.cli.commands.all_commands import load
+from mtf_imaging.cli.main import main
+from mtf_imaging.cli.runtime import usage
+from mtf_imaging.models.resnet import WEIGHT_FORMATS
+from mtf_imaging.training.checkpoints.weights_folder import Weights
+from tests.models import reference_checkpoints as reference
+
+JOB = """
+import mtf_imaging.models.resnet
+job.task = @resnet.Classification()
+resnet.Classification.network = @resnet.ResNet()
+resnet.ResNet.classes = 4
+resnet.ResNet.blocks = (1, 1)
+resnet.ResNet.bottleneck = True
+resnet.ResNet.base_filters = 4
+setup.batch_size = 2
+train.data = @resnet.GeneratedImages()
+resnet.GeneratedImages.height = 16
+resnet.GeneratedImages.width = 16
+train.checkpoint_every = 1
+train.optimizer = @SGD()
+SGD.learning_rate = 0.0
+"""
+
+
+@pytest.fixture
+def checkpoint(tmp_path, monkeypatch):
+    """The path of a checkpoint of tensorflow/tpu, and its variables; the current folder is that of the test."""
+    monkeypatch.chdir(tmp_path)
+    arrays, _ = reference.tpu(np.zeros((1, 16, 16, 3), np.float32), (1, 1), 4)
+    (tmp_path / "job.gin").write_text(JOB)
+    return reference.write("model.ckpt-7", arrays), arrays
+
+
+def run(line):
+    gin.clear_config()
+    return main(shlex.split(line))
+
+
+def test_it_prints_the_settings_and_the_next_command(checkpoint, capsys):
+    assert run("import_weights --checkpoint model.ckpt-7 --output_dir weights") == 0
+    output = capsys.readouterr().out
+    assert "weights: a ResNet, 45 variables with 0.00 million values, from model.ckpt-7 (format tpu)\n" in output
+    assert "  optimizer slots and moving averages of weights: 1\n" in output
+    assert "  other variables: 3 (dense/bias, dense/kernel, global_step)\n" in output
+    assert "  resnet.ResNetBackbone.blocks = (1, 1)\n" in output
+    assert "  resnet.ResNetBackbone.norm_epsilon = 1e-05\n" in output
+    assert 'image scaling "imagenet"' in output
+    (line,) = re.findall(r"^Next: mtf-imaging train (.*)$", output, re.MULTILINE)
+    values = usage.parse_flags("train", load("train"), shlex.split(line))
+    assert values.initial_weights == "weights"
+    assert values.gin_param == [
+        "resnet.ResNetBackbone.blocks=(1, 1)",
+        "resnet.ResNetBackbone.base_filters=4",
+        'resnet.ResNetBackbone.stem="7x7"',
+    ]
+
+
+@pytest.mark.slow
+def test_train_starts_from_the_weights(checkpoint):
+    """With a learning rate of 0, the weights of the run remain those of the checkpoint."""
+    assert run("import_weights --checkpoint model.ckpt-7.index --output_dir weights") == 0
+    assert run("train --gin_file job.gin --data_dir none --model_dir run --num_steps 1 --initial_weights weights") == 0
+    assert "train.initial_weights = 'weights'" in Path("run/config.gin").read_text()
+    weights = dict(Weights("run/ckpt-1").read(["resnet/stem/filter", "resnet/stage1/block0/conv2_norm/scale"]))
+    arrays = checkpoint[1]
+    np.testing.assert_array_equal(weights["resnet/stem/filter"], arrays["conv2d/kernel"])
+    np.testing.assert_array_equal(
+        weights["resnet/stage1/block0/conv2_norm/scale"], arrays["batch_normalization_8/gamma"]
+    )
+    # The saved configuration names the weights, but they are neither needed nor applied again.
+    shutil.rmtree("weights")
+    assert run("train --data_dir none --model_dir run --num_steps 2") == 0
+
+
+def test_a_network_of_another_depth_is_refused(checkpoint, capsys):
+    assert run("import_weights --checkpoint . --output_dir weights") == 0
+    words = "train --gin_file job.gin --data_dir none --model_dir run --num_steps 1 --initial_weights weights"
+    assert run(f"{words} --gin.resnet.ResNet.blocks='(2, 1)'") == 1
+    error = capsys.readouterr().err
+    assert "the weights have 'resnet/stage0/block0', but the network has 'resnet/stage0/block0' to 'block1'" in error
+    assert "On the command line: --initial_weights, --gin.train.initial_weights_except=" in error
+
+
+def test_mistakes_are_reported(checkpoint, capsys):
+    assert run("import_weights --checkpoint none --output_dir weights") == 1
+    assert "none: there is no such checkpoint" in capsys.readouterr().err
+    assert run("import_weights --checkpoint model.ckpt-7 --output_dir weights --format tf_slim") == 1
+    error = capsys.readouterr().err
+    assert "which are not names of this format: TF-Slim" in error
+    assert "On the command line: --checkpoint, --format." in error
+    assert run("train --data_dir none --gin_file job.gin --model_dir run --initial_weights none --num_steps 1") == 1
+    assert "none: there is no such folder or checkpoint. Fix: use the folder of a run" in capsys.readouterr().err
+
+
+def test_help(capsys):
+    assert run("import_weights --help") == 0
+    output = capsys.readouterr().out
+    assert "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50" in output
+    assert "--initial_weights resnet50" in output
+    assert run("train --help") == 0
+    assert "Weights to start from" in capsys.readouterr().out
+
+
+def test_the_names_of_formats_are_those_of_the_model():
+    assert tuple(one.name for one in WEIGHT_FORMATS) == import_weights._FORMATS

@@ -1,0 +1,229 @@
+"""Weights that are imported from checkpoints of other programs compute the features that those programs compute."""
+
+import functools
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.resnet import WEIGHT_FORMATS, ResNetBackbone
+from mtf_imaging.models.resnet.weights import Structure
+from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
+from tests.models import reference_checkpoints as reference
+from tests.models.backbones import trace_features
+
+SIZE = (32, 44)  # even, so that paddings differ
+BLOCKS = (1, 2)
+# name -> (the network, settings of the backbone)
+FORMATS = {
+    "tpu": (functools.partial(reference.tpu, blocks=BLOCKS), {}),
+    "tpu detector": (
+        functools.partial(reference.tpu, blocks=BLOCKS, scope="resnet50/", epsilon=1e-4),
+        {"norm_epsilon": 1e-4},
+    ),
+    "tf_slim": (functools.partial(reference.tf_slim, blocks=BLOCKS), {}),
+    "tf_slim beta": (functools.partial(reference.tf_slim, blocks=BLOCKS, beta=True), {"stem": "v1-beta"}),
+    # With one stage, the strides of TF-Slim are those of this package.
+    "tf_slim strides": (functools.partial(reference.tf_slim, blocks=(3,), first_strides=False), {"blocks": (3,)}),
+    "tf_slim in a detector": (
+        functools.partial(reference.tf_slim, blocks=BLOCKS, scope="FirstStageFeatureExtractor/resnet_v1_101/"),
+        {},
+    ),
+    "tf_vision": (functools.partial(reference.tf_vision, blocks=BLOCKS), {"padding": "same"}),
+    "tf_vision classifier": (
+        functools.partial(reference.tf_vision, blocks=BLOCKS, prefix="model/layer_with_weights-0/"),
+        {"padding": "same"},
+    ),
+}
+LAYOUTS = {"one": ("", ""), "2x2": ("rows:2,cols:2", "height:rows,width:cols")}
+
+
+def image():
+    return np.random.default_rng(1).standard_normal((1, *SIZE, 3)).astype(np.float32)
+
+
+def do_import(tmp_path, arrays, **options):
+    path = reference.write(tmp_path / "model.ckpt-112603", arrays)
+    return mi.jobs.import_weights(checkpoint=path, output_dir=tmp_path / "weights", formats=WEIGHT_FORMATS, **options)
+
+
+def program(backbone, layout="one"):
+    def fn(image):
+        return {str(i): y for i, y in enumerate(backbone.features(image, is_training=False))}
+
+    shape = f"batch:1,height:{SIZE[0]},width:{SIZE[1]},channels:3"
+    return mi.Program(fn, {"image": (shape, tf.float32)}, *LAYOUTS[layout], mesh_impl="stacked")
+
+
+@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.parametrize(
+    ("name", "layout"), [*((name, "one") for name in FORMATS), ("tpu", "2x2")], ids=lambda value: value
+)
+def test_the_features_are_those_of_the_reference(name, layout, tmp_path):
+    network, settings = FORMATS[name]
+    arrays, features = network(image(), filters=4)
+    imported = do_import(tmp_path, arrays)
+    assert imported.file_format == name.split()[0]
+    wanted = {"blocks": BLOCKS, "base_filters": 4} | settings
+    assert imported.settings.items() >= wanted.items()
+    backbone = ResNetBackbone(**imported.settings)
+    built = program(backbone, layout)
+    InitialWeights(tmp_path / "weights").apply(built)
+    got = built(image=image())
+    for i, feature in enumerate(features):
+        scale = np.abs(feature).max()
+        np.testing.assert_allclose(got[str(i)], feature, rtol=0, atol=1e-5 * scale, err_msg=f"feature {i}")
+    assert imported.num_variables == len(built.variables)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "stem", "title"),
+    [
+        ((3, 4, 6, 3), "7x7", "ResNet-50"),
+        ((3, 4, 23, 3), "7x7", "ResNet-101"),
+        ((3, 8, 36, 3), "7x7", "ResNet-152"),
+        ((3, 4, 23, 3), "v1-beta", "ResNet-101 with the stem v1-beta"),
+    ],
+)
+def test_the_variables_of_a_structure_are_those_of_the_backbone(blocks, stem, title):
+    graph = trace_features(ResNetBackbone(blocks=blocks, stem=stem)).graph
+    structure = Structure(blocks, stem=stem)
+    assert structure.variables() == {v.name: tuple(v.shape.to_integer_list) for v in graph.all_variables}
+    assert structure.title == title
+
+
+def test_a_resnet_101_has_520_variables_in_each_format():
+    """104 convolutions, each with a kernel and the four variables of a norm."""
+    assert len(Structure((3, 4, 23, 3)).variables()) == 520
+    shapes = {}
+    for number, conv in enumerate(Structure((3, 4, 23, 3)).convs()):
+        end = f"_{number}" if number else ""
+        shapes[f"resnet101/conv2d{end}/kernel"] = (conv.kernel_size, conv.kernel_size, conv.inputs, conv.outputs)
+        shapes |= {f"resnet101/batch_normalization{end}/{name}": (conv.outputs,) for name in reference.NORM}
+    (tpu,) = (one for one in WEIGHT_FORMATS if one.name == "tpu")
+    table = tpu.table(shapes)
+    assert table.title == "ResNet-101"
+    assert {*table.names.values()} == {*shapes}
+    assert all(shapes[own] == table.shapes[name] for name, own in table.names.items())
+
+
+def test_all_that_is_not_imported_is_reported(tmp_path):
+    arrays, _ = reference.tpu(image(), (1,), 4)
+    imported = do_import(tmp_path, arrays)
+    assert imported.slots == ("conv2d/kernel/Momentum",)
+    assert imported.others == ("dense/bias", "dense/kernel", "global_step")
+    other = tmp_path / "keras"
+    other.mkdir()
+    imported = do_import(other, reference.tf_vision(image(), (1,), 4)[0])
+    assert len(imported.slots) == 1
+    assert imported.others == (f"model/layer_with_weights-1/bias{reference.ENDING}",)
+
+
+def test_checkpoints_of_savers_and_folders_are_read(tmp_path):
+    arrays, _ = reference.tf_slim(image(), (1,), 4)
+    for number, version in enumerate((tf.compat.v1.train.SaverDef.V1, tf.compat.v1.train.SaverDef.V2)):
+        folder = tmp_path / f"saved{number}"
+        folder.mkdir()
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            for name, value in arrays.items():
+                tf.compat.v1.get_variable(name, initializer=value)
+            session.run(tf.compat.v1.global_variables_initializer())
+            path = tf.compat.v1.train.Saver(write_version=version).save(session, str(folder / "resnet_v1_50.ckpt"))
+        for checkpoint in (path, folder):
+            options = {"output_dir": tmp_path / "weights", "formats": WEIGHT_FORMATS}
+            assert mi.jobs.import_weights(checkpoint=checkpoint, **options).num_variables == 5 * 5
+
+
+def slim(**changes):
+    return reference.tf_slim(image(), (1, 2), 4, **changes)[0]
+
+
+def tpu():
+    return reference.tpu(image(), (1, 2), 4)[0]
+
+
+def without(arrays, name):
+    assert name in arrays
+    return {own: value for own, value in arrays.items() if own != name}
+
+
+UNIT = "resnet_v1_50/block2/unit_1/bottleneck_v1/conv2"
+FAULTS = [
+    (lambda: without(slim(), f"{UNIT}/weights"), rf"'{UNIT}/weights' is missing, which is "
+     r"'resnet/stage1/block0/conv1/filter' \[3, 3, 8, 8\]"),
+    (lambda: slim() | {f"{UNIT}/weights": np.zeros((3, 3, 4, 8), np.float32)},
+     rf"'{UNIT}/weights' has shape \[3, 3, 4, 8\], but 'resnet/stage1/block0/conv1/filter' has \[3, 3, 8, 8\]"),
+    (lambda: {name.replace("bottleneck_v1", "bottleneck_v2"): value for name, value in slim().items()},
+     "is a block of ResNet v2"),
+    (lambda: slim() | slim(scope="other/"), "has 2 networks of TF-Slim, in the scopes 'other/', 'resnet_v1_50/'"),
+    (lambda: without(tpu(), "conv2d_4/kernel"), "'conv2d_4/kernel' is missing from the checkpoint"),
+    (lambda: without(tpu(), "batch_normalization_11/gamma"),
+     "has 12 convolutions, the last of them 'conv2d_11/kernel', but 11 norms"),
+    (lambda: tpu() | {"conv2d/kernel": np.zeros((3, 3, 3, 4), np.float32)}, "a ResNet has a 7 x 7 kernel"),
+    (lambda: tpu() | {"conv2d_3/kernel": np.zeros((1, 1, 4, 4), np.float32)},
+     "'conv2d_1/kernel' .* does not begin a block"),
+    (lambda: tpu() | {"conv2d_3/kernel": np.full((3, 3, 4, 4), np.nan, np.float32)}, "'conv2d_3/kernel' is not finite"),
+    (lambda: {"w": np.zeros(3, np.float32)},
+     "has the variables 'w', which are not names of a known format: tensorflow/tpu"),
+    (lambda: {f"backbone/layer_with_weights-6/_conv1/kernel{reference.ENDING}": np.zeros((1, 1, 4, 4), np.float32)},
+     "the stem is not a 7 x 7 convolution and a norm: .* the blocks begin at layer 6, not 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arrays", "message"), FAULTS)
+def test_other_checkpoints_are_refused(arrays, message, tmp_path):
+    with pytest.raises(mi.CheckpointError, match=message) as error:
+        do_import(tmp_path, arrays())
+    assert "Fix: " in str(error.value)
+    assert not (tmp_path / "weights").exists() or not [*(tmp_path / "weights").iterdir()]
+
+
+@pytest.mark.parametrize("part", ["_shortcut1", "_squeeze_excitation/_se_reduce"])
+def test_variants_of_keras_models_are_refused(part, tmp_path):
+    arrays, _ = reference.tf_vision(image(), (1,), 4)
+    arrays[f"backbone/layer_with_weights-2/{part}/kernel{reference.ENDING}"] = np.zeros((1, 1, 4, 4), np.float32)
+    with pytest.raises(mi.CheckpointError, match=r"has no place in a ResNetBackbone. Fix: "):
+        do_import(tmp_path, arrays)
+
+
+def test_blocks_of_two_convolutions_are_refused(tmp_path):
+    arrays, _ = reference.tf_vision(image(), (1,), 4)
+    with pytest.raises(mi.CheckpointError, match="'backbone/layer_with_weights-2/' has no third convolution"):
+        do_import(tmp_path, {name: value for name, value in arrays.items() if "_conv3" not in name})
+
+
+def test_a_format_can_be_chosen(tmp_path):
+    assert do_import(tmp_path, tpu() | slim(), file_format="tf_slim").settings["blocks"] == (1, 2)
+    with pytest.raises(mi.CheckpointError, match="which are not names of this format: TF-Slim"):
+        do_import(tmp_path, tpu(), file_format="tf_slim")
+    with pytest.raises(
+        mi.ConfigError, match=r"file_format = 'slim' is not known. .*Fix: choose one of tpu, tf_slim, tf_vis"
+    ):
+        do_import(tmp_path, tpu(), file_format="slim")
+
+
+def test_missing_and_damaged_checkpoints_are_refused(tmp_path):
+    options = {"output_dir": tmp_path / "weights", "formats": WEIGHT_FORMATS}
+    with pytest.raises(mi.CheckpointError, match=r"none: there is no such checkpoint: neither .*none.index nor"):
+        mi.jobs.import_weights(checkpoint=tmp_path / "none", **options)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(mi.CheckpointError, match=r"this folder holds no checkpoint. Fix: .*model.ckpt-112603"):
+        mi.jobs.import_weights(checkpoint=tmp_path / "empty", **options)
+    (tmp_path / "text.ckpt").write_text("no checkpoint " * 100)
+    with pytest.raises(mi.CheckpointError, match="is not a TensorFlow checkpoint, or is damaged"):
+        mi.jobs.import_weights(checkpoint=tmp_path / "text.ckpt", **options)
+    reference.write(tmp_path / "cut.ckpt", tpu())
+    (data,) = tmp_path.glob("cut.ckpt.data*")
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(mi.CheckpointError, match=re.escape("cut.ckpt")):
+        mi.jobs.import_weights(checkpoint=tmp_path / "cut.ckpt.index", **options)
+
+
+def test_a_folder_with_other_files_is_not_written_to(tmp_path):
+    do_import(tmp_path, tpu())
+    do_import(tmp_path, slim())  # replaces imported weights
+    (tmp_path / "weights/notes.txt").write_text("mine")
+    with pytest.raises(mi.ConfigError, match=r"contains notes.txt, so it is not a folder of imported weights"):
+        do_import(tmp_path, tpu())
