@@ -14,6 +14,8 @@ from mtf_imaging.ops.conv.convolution import (
     conv3d,
     conv3d_transpose,
 )
+from mtf_imaging.ops.detection.roi_align import roi_align
+from mtf_imaging.ops.detection.top_k import top_k
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
 from mtf_imaging.ops.losses.masked_mean import masked_mean
@@ -67,11 +69,13 @@ __all__ = [
     "resize1d",
     "resize2d",
     "resize3d",
+    "roi_align",
     "scatter_slices",
     "sigmoid_cross_entropy",
     "slices_per_dimension",
     "softmax",
     "sparse_softmax_cross_entropy",
     "step",
+    "top_k",
     "weighted_cross_entropy",
 ]
