@@ -34,6 +34,7 @@ from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.reshard import gather_slices, scatter_slices, slices_per_dimension
 from mtf_imaging.ops.resize.padding import pad
+from mtf_imaging.ops.resize.repetition import repeat2d
 from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
 from mtf_imaging.ops.step import step
 
@@ -64,6 +65,7 @@ __all__ = [
     "over_batch",
     "pad",
     "recompute",
+    "repeat2d",
     "resize1d",
     "resize2d",
     "resize3d",
