@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import gin
+
 import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone

@@ -64,8 +64,8 @@ class BoxHead:
           x: Tensor[batch, rois, crop_height, crop_width, channels]
 
         Returns:
-          The logits Tensor[batch, rois, classes], and the boxes relative to the RoIs
-          Tensor[batch, rois, classes, coords], both float32 or larger. The first class is the background.
+          Class logits Tensor[batch, rois, classes], and the deltas from the RoIs to the boxes Tensor[batch, rois,
+          classes, coords], both float32 or larger. The first class is the background.
         """
         classes = mi.mtf.Dimension("classes", self.classes + 1)
         with tf.compat.v1.variable_scope("box_head"):

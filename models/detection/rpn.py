@@ -37,8 +37,8 @@ class RPNHead:
           min_level: the first level.
 
         Returns:
-          Two lists with a Tensor for each level, float32 or larger: the logits of the scores
-          [batch, height, width, anchors], and the boxes relative to the anchors [batch, height, width, anchors, coords].
+          Two lists with a Tensor for each level, float32 or larger: the logits of the scores [batch, height, width,
+          anchors], and the deltas from the anchors to the boxes [batch, height, width, anchors, coords].
         """
         scores, deltas = [], []
         anchors = mi.mtf.Dimension("anchors", self.anchors)

@@ -31,7 +31,7 @@ def anchor_priorities(masks):
             along = mi.mtf.range(x.mesh, dim, tf.float64) * stride
             number = along if number is None else number + along
             stride *= dim.size
-        # Equal random numbers are told apart by the number of the anchor, so that a threshold selects exactly k anchors.
+        # The number of the anchor distinguishes equal random numbers, so a threshold selects exactly k anchors.
         priorities.append(random + (2.0**26 - 1 - first - number) * _UNIT)
         first += stride
     return priorities
