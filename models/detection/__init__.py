@@ -2,5 +2,6 @@
 
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.retinanet import RetinaNet
+from mtf_imaging.models.detection.task import ObjectDetection
 
-__all__ = ["Anchors", "RetinaNet"]
+__all__ = ["Anchors", "ObjectDetection", "RetinaNet"]

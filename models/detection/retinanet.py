@@ -5,7 +5,6 @@ from typing import Any
 
 import gin
 
-import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone
 from mtf_imaging.models.detection.heads import RetinaHeads
@@ -77,7 +76,7 @@ class RetinaNet:
         levels = pyramid([features[i] for i in pyramid.select(self.backbone)], is_training)
         heads = RetinaHeads(
             self.classes or _CLASSES,
-            self.level_anchors.per_cell,
+            self._anchors.per_cell,
             self.filters,
             self.head_convs,
             self.norm_momentum,
@@ -101,12 +100,15 @@ class RetinaNet:
             gather_below=self.gather_below,
         )
 
-    @property
-    def level_anchors(self):
-        """The `Anchors` of each pixel."""
-        return self.anchors or Anchors()
+    def anchor_boxes(self, predictions):
+        """Returns the `LevelAnchors` of each level.
+
+        Args:
+          predictions: the result of calling this network.
+        """
+        anchors = self._anchors
+        return [anchors.boxes(logits, 2**level) for level, (logits, _) in zip(self.pyramid.levels, predictions)]
 
     @property
-    def strides(self):
-        """The stride of each level in pixels of the image."""
-        return [2**level for level in self.pyramid.levels]
+    def _anchors(self):
+        return self.anchors or Anchors()
