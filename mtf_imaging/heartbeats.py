@@ -109,7 +109,7 @@ def decode(data: bytes) -> Status | None:
 
 
 class Heartbeats:
-    """Sends the status of this process to others, and receives theirs, in one thread.
+    """Sends the status of this process to others, and receives theirs, in one thread, from `start` on.
 
     If the port cannot be opened for datagrams, for instance in a sandbox, nothing is sent or received.
 
@@ -147,8 +147,11 @@ class Heartbeats:
             self._socket = None
             if error.errno == errno.EADDRINUSE:
                 raise _in_use(processes, "UDP port") from None
-            return
-        threading.Thread(target=self._run, args=[self._socket], daemon=True, name="heartbeats").start()
+
+    def start(self) -> None:
+        """Starts the thread that sends and receives."""
+        if self._socket:
+            threading.Thread(target=self._run, args=[self._socket], daemon=True, name="heartbeats").start()
 
     def send(self) -> None:
         """Sends the status to all targets now."""

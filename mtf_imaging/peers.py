@@ -87,6 +87,7 @@ class Peers:
         self._is_lost, self._hurry, self._closed = threading.Event(), threading.Event(), threading.Event()
         # Also to this process itself, or to the process that has its place.
         self._heartbeats = Heartbeats(processes, self._make_status, self._receive, range(processes.num))
+        self._heartbeats.start()
 
     @property
     def is_in_call(self) -> bool:

@@ -240,6 +240,24 @@ def test_processes_with_other_lists_refuse_to_start(start):
     assert "2 processes instead of 3" in texts[2]  # as process 1 says
 
 
+def test_a_status_that_arrives_early_is_answered(start, monkeypatch):
+    """The thread of the heartbeats must not call a `Peers` that is not yet complete."""
+    sockets, addresses = start.bind(3)
+
+    def create(*arguments):
+        heartbeats = Heartbeats(*arguments)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            status = Status(b"another list!!!!", b"another!", 2, 1, 0, False, False, False, 0.0, 0.0, "")
+            other.sendto(encode(status), addresses[0])
+        time.sleep(0.2)
+        return heartbeats
+
+    monkeypatch.setattr(peers, "Heartbeats", create)
+    fake = start.fake(addresses, 0, sockets[0], 60)
+    meet([fake])
+    assert "2 processes instead of 3" in str(fake.error)
+
+
 def test_two_processes_with_one_number_refuse_to_start(start):
     sockets, addresses = start.bind(2)
     fake = start.fake(addresses, 0, sockets[0], 60)

@@ -1,5 +1,6 @@
 """`mtf-imaging bench`: the forms of --setup, and measurements of small steps."""
 
+import contextlib
 import json
 import os
 import signal
@@ -177,18 +178,22 @@ def test_ctrl_c_ends_the_processes(tmp_path):
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-    end = time.monotonic() + 120
-    while "steps in turn" not in (tmp_path / "err").read_text():
-        assert process.poll() is None, (tmp_path / "err").read_text()
-        assert time.monotonic() < end, (tmp_path / "err").read_text()
-        time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 130
-    assert "interrupted" in (tmp_path / "err").read_text()
-    for _ in range(50):
-        try:
+    try:
+        end = time.monotonic() + 120
+        while "steps in turn" not in (tmp_path / "err").read_text():
+            assert process.poll() is None, (tmp_path / "err").read_text()
+            assert time.monotonic() < end, (tmp_path / "err").read_text()
+            time.sleep(0.2)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert "interrupted" in (tmp_path / "err").read_text()
+        for _ in range(50):
             os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.1)
-    pytest.fail("some processes are still running")
+            time.sleep(0.1)
+        pytest.fail("some processes are still running")
+    except ProcessLookupError:
+        pass  # all have ended
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
