@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import gin
-import numpy as np
+import tensorflow as tf
 
 import mtf_imaging as mi
 
@@ -85,10 +85,9 @@ class Anchors:
           beyond the image.
         """
         _, rows, columns, *_ = feature.shape.dims
-        root = np.sqrt(np.array(self.ratios))
-        scales = self.size * stride * np.array(self.scales)[:, np.newaxis]
-        y0, y1 = self._sides(feature, rows, stride, (scales / root).ravel())
-        x0, x1 = self._sides(feature, columns, stride, (scales * root).ravel())
+        shapes = [(self.size * stride * scale, math.sqrt(ratio)) for scale in self.scales for ratio in self.ratios]
+        y0, y1 = self._sides(feature, rows, stride, [size / root for size, root in shapes])
+        x0, x1 = self._sides(feature, columns, stride, [size * root for size, root in shapes])
         return LevelAnchors(y0, x0, y1, x1)
 
     def _sides(self, feature, dim, stride, sizes):
@@ -96,7 +95,8 @@ class Anchors:
         mesh, dtype = feature.mesh, mi.ops.master_dtype(feature.dtype)
         centers = (mi.mtf.range(mesh, dim, dtype) + 0.5) * float(stride)
         anchors = mi.mtf.Dimension("anchors", self.per_cell)
-        halves = mi.mtf.import_tf_tensor(mesh, (sizes / 2).astype(dtype.as_numpy_dtype), mi.mtf.Shape([anchors]))
+        halves = tf.constant([size / 2 for size in sizes], dtype)
+        halves = mi.mtf.import_tf_tensor(mesh, halves, mi.mtf.Shape([anchors]))
         shape = mi.mtf.Shape([dim, anchors])
         return mi.mtf.sub(centers, halves, output_shape=shape), mi.mtf.add(centers, halves, output_shape=shape)
 
