@@ -11,7 +11,6 @@ import numpy as np
 
 import mtf_imaging
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.photos.folders import find_photos
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.meshes.group import Group
@@ -70,8 +69,8 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
         texts.append(repr(open_records(data.data_dir)))
         if data.eval_dir and data.evaluation is None:  # the cases of another evaluation may have any format
             texts.append(repr(open_records(data.eval_dir)))
-    elif data.is_photos and data.eval_dir and data.evaluation is None:
-        texts.append(repr([photo.key for photo in find_photos(Path(data.eval_dir), data.held_out_split)]))
+    elif data.kind is not None and data.eval_dir and data.evaluation is None:
+        texts.append(repr(data.kind.held_out_keys(str(data.eval_dir))))
     group.agree({"the training data": "\n".join(texts)})
 
 

@@ -8,7 +8,7 @@ from mtf_imaging.data.records.convert import convert as convert_cases
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.files.workers import default_workers
 from mtf_imaging.jobs.settings import Spacing
-from mtf_imaging.jobs.subjects.folders import check_no_photos
+from mtf_imaging.jobs.subjects.folders import check_volumes
 
 
 def convert(
@@ -50,7 +50,7 @@ def convert(
       ConfigError: another process is writing to the output folder, or `grids` or `multiple` is invalid.
     """
     check_no_run(output_dir)
-    check_no_photos(input_dir, "photos need no conversion: train reads them directly, with the data set Photos.")
+    check_volumes(input_dir, "{kind} need no conversion: train reads them directly, with the data set {data_set}.")
     return convert_cases(
         input_dir,
         output_dir,

@@ -36,7 +36,7 @@ from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
 from mtf_imaging.jobs.run import Facts
 from mtf_imaging.jobs.settings import Resolution, check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.jobs.subjects.folders import check_no_photos
+from mtf_imaging.jobs.subjects.folders import check_volumes
 from mtf_imaging.jobs.training import train
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.training.optimizers import Adam, Optimizer
@@ -141,7 +141,7 @@ def cross_validate(
             stack.enter_context(StopSignals(STOPPED))
         _check_arguments(data, devices)
         for name, folder in {"data_dir": Path(data.data_dir), "input_dir": input_dir}.items():
-            check_no_photos(folder, "hold out photos with a list of the folder, and call train and evaluate.", name)
+            check_volumes(folder, "hold out {kind} with {part} of the folder, and call train and evaluate.", name)
         for name, value in {"num_steps": num_steps, "batch_size": batch_size, "micro_batches": micro_batches}.items():
             check_count(name, value)
         group = devices.join()
@@ -251,10 +251,10 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
 
 
 def _check_arguments(data: TrainingData, devices: Devices) -> None:
-    if data.is_photos:
+    if data.kind is not None:
         raise ConfigError(
-            "cross_validate divides records into folds, but the data set is Photos. Fix: hold out photos with a list "
-            "of the folder, and call train and evaluate.",
+            f"cross_validate divides records into folds, but the data set is {type(data.data_set).__name__}. Fix: hold "
+            f"out {data.kind.name} with a split of the folder, and call train and evaluate.",
             ["data"],
         )
     if not data.is_records:

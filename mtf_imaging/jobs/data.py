@@ -1,20 +1,20 @@
 """Training data and held-out cases of a job."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.intensity import check_window
-from mtf_imaging.data.photos.data_set import Photos
-from mtf_imaging.data.photos.description import PhotoDescription
-from mtf_imaging.data.photos.folders import splits
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
+from mtf_imaging.jobs.kinds.choosing import image_kind
+from mtf_imaging.jobs.kinds.kind import ImageKind
+from mtf_imaging.jobs.network import AnyDescription
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
 from mtf_imaging.training.data_set import DataSet, data_sizes
 from mtf_imaging.training.evaluation import Evaluation
@@ -26,10 +26,10 @@ class TrainingData:
 
     Attributes:
       data_dir: the folder that `data_set` reads; a folder of records, unless you give another data set.
-      data_set: `Records`, `Photos`, or a custom `DataSet`.
+      data_set: `Records`, `Photos`, `Objects`, or a custom `DataSet`.
       eval_dir: the folder of the held-out cases; None if there are none.
-      evaluation: the `Evaluation` that scores held-out cases; None for the Dice scores of records, and for the
-        intersection over union of photos.
+      evaluation: the `Evaluation` that scores held-out cases; None for the Dice scores of records, the intersection
+        over union of photos, and the average precision of objects.
       fold: the number of the fold of `data_dir` to hold out, from 0; an alternative to `eval_dir`.
       num_folds: number of folds; None for the number in `splits_file`, or 5 if there is no such file.
       splits_file: the folds in the format of nnU-Net's `splits_final.json`. The file is written if it does not exist.
@@ -53,20 +53,20 @@ class TrainingData:
         """Whether the images are records."""
         return isinstance(self.data_set, Records)
 
-    @property
-    def is_photos(self) -> bool:
-        """Whether the images are photos."""
-        return isinstance(self.data_set, Photos)
+    @functools.cached_property
+    def kind(self) -> ImageKind | None:
+        """The kind of the images; None for records and custom data sets."""
+        return image_kind(self.data_set)
 
     @property
     def has_fixed_order(self) -> bool:
         """Whether the order of the images does not depend on the batch size; custom data sets may differ."""
-        return self.is_records or self.is_photos
+        return self.is_records or self.kind is not None
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of the spatial dimensions in a resolution."""
-        return PHOTO_AXES if self.is_photos else AXIS_NAMES
+        return AXIS_NAMES if self.kind is None else PHOTO_AXES
 
     @property
     def has_several_grids(self) -> bool:
@@ -76,14 +76,14 @@ class TrainingData:
         return isinstance(self.data_set.sampling(self.data_dir), Samplings)
 
     @property
-    def description(self) -> Description | PhotoDescription | None:
-        """The description of the records, with the intensity schemes of the training, or of the photos.
+    def description(self) -> AnyDescription | None:
+        """The description of the records, with the intensity schemes of the training, or of the photos or objects.
 
         None for a custom data set, and for records that do not exist yet, which a dry run accepts. The window of
         `data_set` applies to LiTS, so the description of LiTS does not contain it.
         """
-        if isinstance(self.data_set, Photos):
-            return self.data_set.description(Path(self.data_dir))
+        if self.kind is not None:
+            return self.kind.description(_folder(self.data_dir))
         if not isinstance(self.data_set, Records) or self._is_missing:
             return None
         manifest, window = open_records(self.data_dir), self.data_set.window
@@ -98,14 +98,12 @@ class TrainingData:
 
     @property
     def held_out_split(self) -> str | None:
-        """The list of the held-out photos in `eval_dir`; None for all photos, as in a folder without lists.
+        """The split of the held-out images in `eval_dir`; None for all images, and for records.
 
         Raises:
-          DataError: `eval_dir` is not a folder of photos.
+          DataError: `eval_dir` holds other images.
         """
-        if not isinstance(self.data_set, Photos) or not self.eval_dir or not splits(Path(self.eval_dir)):
-            return None
-        return self.data_set.held_out_split
+        return self.kind.held_out_split(_folder(self.eval_dir)) if self.kind is not None and self.eval_dir else None
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
         """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None.
@@ -118,6 +116,12 @@ class TrainingData:
             return parse_resolution(resolution)
         dims = 3 if self.is_records else len(data_sizes(self.data_set, self.data_dir))
         return parse_resolution(resolution, dims, self.axes)
+
+
+def _folder(data_dir: str | Path | Subset) -> Path:
+    """Returns the folder of photos or objects; only records have subsets."""
+    assert isinstance(data_dir, str | Path)
+    return Path(data_dir)
 
 
 def as_training_data(data: "TrainingData | str | Path") -> TrainingData:

@@ -94,6 +94,7 @@ def evaluate(
     check_no_fold(ensemble, fold)
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
     settings = Inference(
+        ensemble=ensemble,
         resolution=resolution,
         spacing=spacing,
         window=window,

@@ -8,20 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS_RULES
-from mtf_imaging.data.photos.data_set import Photos
-from mtf_imaging.data.photos.description import PhotoDescription
+from mtf_imaging.data.cases.description import LITS_RULES, Description
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import MEAN, HeldOutRecords
-from mtf_imaging.evaluation.photos.held_out import MEASURES, HeldOutPhotos
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.jobs.network import prediction_multiple
-from mtf_imaging.jobs.subjects.folders import check_same_classes
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.buckets import batch_sizes
@@ -37,7 +32,6 @@ from mtf_imaging.training.protocols import check_offers, check_takes
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
-MEAN_IOU = MEASURES[0]
 
 
 class HeldOut(NamedTuple):
@@ -84,29 +78,23 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
         options = {"batch_size": step.batch_size, "sizes": sizes}
         batches = functools.partial(evaluation.loss_batches, eval_dir, **options)
-    # Photos are scored at their own sizes.
-    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size=sizes is None or data.is_photos)
+    any_size = sizes is None or (data.kind is not None and data.kind.any_size)
+    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size)
 
 
 def _scores_training_cases(data: TrainingData) -> bool:
-    """Whether the held-out cases are those of the training; photos of one folder may be on different lists."""
+    """Whether the held-out cases are those of the training; images of one folder may belong to different splits."""
     if data.eval_dir is None or isinstance(data.eval_dir, Subset):
         return False
-    if isinstance(data.data_set, Photos) and data.data_set.split != data.held_out_split:
+    if data.kind is not None and data.kind.split != data.held_out_split:
         return False
     return Path(data.eval_dir).resolve() == Path(data.data_dir).resolve()
 
 
-def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> HeldOutRecords | HeldOutPhotos:
-    description = data.description
-    if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
-        multiple = prediction_multiple(step.task)
-        evaluation = HeldOutPhotos(
-            data.held_out_split, scaling=description.scaling, multiple=multiple, progress=progress
-        )
+def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> Any:
+    if data.kind is not None:
         assert isinstance(data.eval_dir, str | Path)  # only records have subsets
-        check_same_classes(data.eval_dir, evaluation.description(data.eval_dir), description)
-        return evaluation
+        return data.kind.evaluation(data.eval_dir, data.description, step.task, progress)
     if not isinstance(data.data_set, Records):
         raise ConfigError(
             f"eval_dir: the data set is of class {type(data.data_set).__name__}, but the default evaluation "
@@ -122,12 +110,13 @@ def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) 
 def default_measure(data: TrainingData) -> str:
     """Returns the measure of held-out cases that selects the best checkpoint.
 
-    It is the lesion for LiTS, the mean of all masks for other records, and the mean IoU for photos.
+    It is the lesion for LiTS, the mean of all masks for other records, the mean IoU for photos, and the average
+    precision of the masks, or else of the boxes, for objects.
     """
+    if data.kind is not None:
+        return data.kind.measure
     description = data.description
-    if isinstance(description, PhotoDescription):
-        return MEAN_IOU
-    return "lesion" if description is None or description.rules == LITS_RULES else MEAN
+    return "lesion" if not isinstance(description, Description) or description.rules == LITS_RULES else MEAN
 
 
 def make_evaluator(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
@@ -12,12 +13,15 @@ from mtf_imaging.evaluation.segment.predict import PredictProbabilities
 from mtf_imaging.jobs.settings import DTYPES, check_choice
 from mtf_imaging.layout import Layout
 
-_MULTIPLE = 64  # pixels
 if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
+AnyDescription = Description | PhotoDescription | ObjectDescription
+_MULTIPLE = 64  # pixels
 
-def task_for(task: "Task", description: Description | PhotoDescription | None) -> "Task":
+
+def task_for(task: "Task", description: AnyDescription | None) -> "Task":
     """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
 
     Args:
@@ -69,6 +73,37 @@ def photo_network(
         task=task, sizes=sizes, other_sizes=None, model_dirs=model_dirs, checkpoint=checkpoint, **options
     )
     return over_networks(networks)
+
+
+def object_network(
+    task: "Task",
+    sizes: tuple[int, ...],
+    model_dir: Path,
+    checkpoint: str,
+    *,
+    layout: Layout,
+    mesh_impl: str,
+    dtype: str,
+    progress: bool,
+) -> "Predict":
+    """Builds the network with the weights of a run on objects, as a function of images of one size.
+
+    Args:
+      task: the network that the run trained.
+      sizes: height and width of the network's input.
+      model_dir: the folder of the run.
+      checkpoint: "last" or "best".
+      layout, mesh_impl, dtype, progress: the same as in `trained_network`.
+
+    Raises:
+      CheckpointError: there is no checkpoint, or it belongs to another network.
+      ConfigError: the dtype is unknown.
+    """
+    from mtf_imaging.training.prediction import predictor  # imported here because it imports TensorFlow
+
+    check_choice("dtype", dtype, DTYPES)
+    options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "dtype": dtype, "progress": progress}
+    return predictor(task=task, sizes=sizes, model_dir=model_dir, checkpoint=checkpoint, **options)
 
 
 def trained_network(

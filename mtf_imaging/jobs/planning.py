@@ -29,7 +29,7 @@ from mtf_imaging.jobs.choices.recipe import (
 )
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.jobs.settings import check_count
-from mtf_imaging.jobs.subjects.folders import check_no_photos
+from mtf_imaging.jobs.subjects.folders import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.training.optimizers import Adam
@@ -125,8 +125,8 @@ def plan(
       ConfigError: the hardware is unknown, an argument is invalid, or no step fits on the devices.
     """
     check_count("num_devices", num_devices)
-    fix = "photos have no voxel size to plan; estimate the layouts of a network on photos with search."
-    check_no_photos(data_dir, fix, "data_dir")
+    fix = "{kind} have no voxel size to plan; estimate the layouts of a network on {kind} with search."
+    check_volumes(data_dir, fix, "data_dir")
     kind = _with_memory(find_hardware(hardware) if isinstance(hardware, str) else hardware, memory)
     fingerprint = read_fingerprint(
         data_dir, fingerprint_file, spacing_table, workers or default_workers(WORKER_BYTES), progress, prepare

@@ -86,6 +86,7 @@ def predict(
     """
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
     settings = Inference(
+        ensemble=ensemble,
         resolution=resolution,
         spacing=spacing,
         window=window,
@@ -116,5 +117,5 @@ def predict(
         network = subject.network(task, runs, checkpoint, cases, **options)
         if not group.is_first:
             subject.run_network(cases, network)
-            return [path for _, path in planned]
+            return [*dict.fromkeys(path for _, path in planned)]
         return subject.predict(planned, network, input, output, overwrite, progress)

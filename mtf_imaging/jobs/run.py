@@ -29,7 +29,8 @@ class Facts:
       description: the fields of the description of the data with the intensity schemes of the training, as in a
         `dataset.json`; None for LiTS and for a custom data set.
       photos: the fields of the `PhotoDescription` of the training; None for other data than photos.
-      held_out_split: the list of held-out photos; None for other data than photos.
+      objects: the fields of the `ObjectDescription` of the training; None for other data than objects.
+      held_out_split: the list of held-out photos, or the split of held-out objects; None for other data.
     """
 
     resolution: str
@@ -37,12 +38,13 @@ class Facts:
     fold_digest: str | None = None
     description: dict[str, Any] | None = None
     photos: dict[str, Any] | None = None
+    objects: dict[str, Any] | None = None
     held_out_split: str | None = None
 
     def save(self, model_dir: str | Path) -> None:
         """Writes `run.json` to the folder of the run."""
         fields = dataclasses.asdict(self)
-        for name in ("description", "photos", "held_out_split"):
+        for name in ("description", "photos", "objects", "held_out_split"):
             if fields[name] is None:
                 del fields[name]  # as in earlier releases
         text = json.dumps(fields, indent=1) + "\n"

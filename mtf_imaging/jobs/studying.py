@@ -151,9 +151,9 @@ def run_study(
         raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
     for name, folder in {"input_dir": input_dir, "held_out_dir": held_out_dir}.items():
         if folder:
-            from mtf_imaging.jobs.subjects.folders import check_no_photos  # imports NumPy
+            from mtf_imaging.jobs.subjects.folders import check_volumes  # imports NumPy
 
-            check_no_photos(folder, "a study resamples CT cases; train on photos once per size of the crops.", name)
+            check_volumes(folder, "a study resamples CT cases; train on {kind} once per size of the crops.", name)
     out = Path(output_dir)
     _keep_settings(out, settings)
     cases = Path(input_dir or out / "cases")

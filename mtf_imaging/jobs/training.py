@@ -8,7 +8,7 @@ from typing import Any
 
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.cases.description_fields import as_fields
-from mtf_imaging.data.photos.data_set import Photos
+from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits
@@ -102,7 +102,8 @@ def train(
         for a copy of all variables.
       eval_every: number of steps between evaluations of held-out cases; None for `checkpoint_every`.
       monitor: the measure of held-out cases that selects the best checkpoint; higher is better. None for the Dice of
-        the lesion in LiTS, for the mean Dice of all masks in other records, and for the mean IoU of photos.
+        the lesion in LiTS, the mean Dice of all masks in other records, the mean IoU of photos, and the average
+        precision of objects.
       profile_steps: steps to trace for TensorBoard's profiler, such as "10:13" for steps 10, 11 and 12.
       dry_run: whether to print the cost of a step and the per-processor shape of every tensor instead of training.
       stop: a function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
@@ -249,9 +250,10 @@ def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Itera
 
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
     description = data.description
-    if isinstance(data.data_set, Photos) and isinstance(description, PhotoDescription):
-        resolution = format_grid(sizes, data.axes)
-        return run.Facts(resolution, photos=description.to_fields(), held_out_split=data.data_set.held_out_split)
+    if data.kind is not None:
+        assert isinstance(description, PhotoDescription | ObjectDescription)
+        own: dict[str, Any] = {data.kind.name: description.to_fields()}
+        return run.Facts(format_grid(sizes, data.axes), held_out_split=data.kind.held_out, **own)
     records = data.data_set if isinstance(data.data_set, Records) else None
     sampling = records.sampling(data.data_dir) if records else None
     spacing = format_spacing(sampling.spacing) if sampling else None

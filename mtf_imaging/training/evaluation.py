@@ -1,12 +1,15 @@
 """The protocol of evaluations of held-out cases; an evaluation does not have to derive from it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-# Maps an image [x, y, z, channels] to the prediction of the task, [x, y, z, classes].
-Predict = Callable[[np.ndarray], np.ndarray]
+# The prediction of a task for one image: an array, such as the probabilities [x, y, z, classes] of a segmentation; or,
+# if `Task.predict` returns a dict, arrays by name, such as the boxes, scores and classes of detections.
+Prediction = Any
+# Maps an image [x, y, z, channels] to its prediction.
+Predict = Callable[[np.ndarray], Prediction]
 # Measures by name, and pictures by name, uint8 [height, width, 3].
 Evaluated = tuple[dict[str, float], dict[str, np.ndarray]]
 

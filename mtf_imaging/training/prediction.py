@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.evaluation import Predict
+from mtf_imaging.training.evaluation import Predict, Prediction
 from mtf_imaging.training.task import Task, task_inputs
 
 _logger = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ def predictor(
         built when an image of this size first occurs.
 
     Returns:
-      A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes].
+      A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
+      arrays of another prediction; see `training.evaluation.Prediction`.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
@@ -136,7 +138,7 @@ def by_size(build: Callable[[tuple[int, ...]], Predict]) -> Predict:
     """
     networks: dict[tuple[int, ...], Predict] = {}
 
-    def predict(image: np.ndarray) -> np.ndarray:
+    def predict(image: np.ndarray) -> Prediction:
         sizes = tuple(image.shape[:-1])
         if sizes not in networks:
             networks[sizes] = build(sizes)
@@ -168,7 +170,7 @@ class _Weights:
     def before(self, number: int, predict: Predict) -> Predict:
         """Returns a function that gives the program the weights of one set before it predicts."""
 
-        def predict_with(image: np.ndarray) -> np.ndarray:
+        def predict_with(image: np.ndarray) -> Prediction:
             if self._current != number:
                 for variable, value in zip(self._variables, self.kept[number], strict=True):
                     variable.assign(value)
@@ -214,20 +216,23 @@ def _program(
 def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
     """Wraps a program for batches of one volume as a function of a single image.
 
+    The dimension `batch` is removed from each result of the program.
+
     Args:
       program: a program with the input `image` and a batch size of 1.
       progress: whether the first call shows progress on stderr while the network is built.
     """
     is_built = False
 
-    def predict(image: np.ndarray) -> np.ndarray:
+    def predict(image: np.ndarray) -> Prediction:
         nonlocal is_built
         with building(
             _BUILDING, progress=progress and not is_built
         ):  # TensorFlow optimizes the graph in the first call
-            result = program(image=image[None]).numpy()[0]
+            result = program(image=image[None])
+            arrays = tf.nest.map_structure(lambda tensor: tensor.numpy()[0], result)
         is_built = True
-        return result
+        return arrays
 
     return predict
 

@@ -33,9 +33,10 @@ class Task(Protocol):
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
         """Returns the loss, Tensor[], and additional measures to log, Tensors[] by name."""
 
-    def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor:
+    def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor | dict[str, mtf.Tensor]:
         """Returns the prediction for an image; for a segmentation, probabilities Tensor[batch, x, y, z, classes].
 
+        A prediction of several parts is a dict of Tensors by name, each with the first dimension `batch`.
         `training.prediction` passes `image`, Tensor[batch, x, y, z, channels], with one to three spatial dimensions.
         """
 

@@ -55,7 +55,7 @@ ERRORS = [
     ),
     (
         "evaluate --model_dir volume_run --input_dir cases --output_dir out --split val",
-        "split = 'val' has no effect: only folders of photos have lists. Fix: leave split out.\n"
+        "split = 'val' has no effect: only folders of photos or objects have splits. Fix: leave split out.\n"
         "On the command line: --split.\n",
     ),
     (

@@ -66,10 +66,10 @@ def run(values: flags.FlagValues) -> str:
     with StopSignals("stopped before the first fold. Run the same command to start again."):
         if not configuration.binds("train.data"):
             from mtf_imaging.data.records.manifest import open_records
-            from mtf_imaging.jobs.subjects.folders import check_no_photos
+            from mtf_imaging.jobs.subjects.folders import check_volumes
 
-            fix = "hold out photos with a list of the folder, and run train and evaluate."
-            check_no_photos(values.data_dir, fix, "data_dir")
+            fix = "hold out {kind} with {part} of the folder, and run train and evaluate."
+            check_volumes(values.data_dir, fix, "data_dir")
             open_records(values.data_dir)  # fails before TensorFlow is imported
         import_tensorflow()
         from mtf_imaging.cli.config.job import Job

@@ -1,4 +1,4 @@
-"""`mtf-imaging evaluate`: segments labeled volumes or photos and scores the segmentations."""
+"""`mtf-imaging evaluate`: segments labeled volumes or photos, or detects annotated objects, and scores the result."""
 
 from absl import flags
 
@@ -13,7 +13,7 @@ from mtf_imaging.jobs.ensembles import check_no_fold
 SUMMARY = "segments labeled cases and scores the result: tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 REQUIRED = ("model_dir", "input_dir", "output_dir")
-IDLE = {"batch_size": "evaluate segments one image at a time."}
+IDLE = {"batch_size": "evaluate computes one image at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -28,13 +28,14 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "input_dir",
         None,
-        "Folder of cases with their segmentations, or of photos with their label images.",
+        "Folder of cases with their segmentations, of photos with their label images, or of objects as in COCO.",
         flag_values=values,
     )
     flags.DEFINE_string(
         "split",
         None,
-        "List of photos to evaluate; default: the held-out list of the training, or all photos if there are no lists.",
+        "List of photos or split of objects to evaluate; default: the held-out one of the training, or all photos if "
+        "there are no lists.",
         flag_values=values,
     )
     flags.DEFINE_string(
@@ -64,7 +65,7 @@ def run(values: flags.FlagValues) -> str:
     from mtf_imaging.jobs.subjects.opening import open_subject
     from mtf_imaging.jobs.subjects.subject import Inference
 
-    same = ("resolution", "spacing", "fold", "splits_file", "split")
+    same = ("resolution", "spacing", "fold", "splits_file", "split", "ensemble")
     settings = Inference(**{name: values[name].value for name in same}, spacing_table=known)
     subject = open_subject(saved, settings)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)

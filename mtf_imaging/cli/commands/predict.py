@@ -1,17 +1,17 @@
-"""`mtf-imaging predict`: segments volumes or photos with a trained network."""
+"""`mtf-imaging predict`: segments volumes or photos, or detects objects in images, with a trained network."""
 
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_photos
+from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_objects, after_predict_photos
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 
-SUMMARY = "segments a volume, a photo, or a folder of them, each in its own geometry."
+SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in images."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 REQUIRED = ("model_dir", "input", "output")
-IDLE = {"batch_size": "predict segments one image at a time."}
+IDLE = {"batch_size": "predict computes one image at a time."}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -24,7 +24,12 @@ def define_flags(values: flags.FlagValues) -> None:
     setup_flags.define_checkpoint(values)
     setup_flags.define_ensemble(values)
     flags.DEFINE_string("input", None, "NIfTI volume, photo, or folder of cases or photos.", flag_values=values)
-    flags.DEFINE_string("output", None, "Segmentation to write, or folder for the segmentations.", flag_values=values)
+    flags.DEFINE_string(
+        "output",
+        None,
+        "Segmentation to write, or folder for the segmentations; for objects, a JSON file or a folder.",
+        flag_values=values,
+    )
     flags.DEFINE_bool(
         "submission",
         False,
@@ -32,7 +37,7 @@ def define_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     setup_flags.define_spacing_csv(values)
-    flags.DEFINE_bool("overwrite", False, "Replace existing segmentations.", flag_values=values)
+    flags.DEFINE_bool("overwrite", False, "Replace existing results.", flag_values=values)
     setup_flags.define(values, without=["micro_batches"])
 
 
@@ -41,11 +46,16 @@ def run(values: flags.FlagValues) -> str | None:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
+    from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS
     from mtf_imaging.jobs.subjects.opening import open_subject
     from mtf_imaging.jobs.subjects.subject import Inference
 
     settings = Inference(
-        resolution=values.resolution, spacing=values.spacing, submission=values.submission, spacing_table=known
+        resolution=values.resolution,
+        spacing=values.spacing,
+        ensemble=values.ensemble,
+        submission=values.submission,
+        spacing_table=known,
     )
     subject = open_subject(saved, settings)
     planned = subject.plan_predictions(values.input, values.output, values.overwrite)
@@ -67,6 +77,8 @@ def run(values: flags.FlagValues) -> str | None:
         spacing_table=known,
         planned=planned,
     )
-    if subject.has_photos:
+    if subject.kind == PHOTOS:
         return after_predict_photos(values, planned[0][0])
+    if subject.kind == OBJECTS:
+        return after_predict_objects(values, [image for image, _ in planned])
     return after_predict(values, planned)

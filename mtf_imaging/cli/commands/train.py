@@ -32,8 +32,9 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "eval_dir",
         None,
-        "Folder of held-out records or photos to score during training; train.eval_every is the number of steps "
-        "between scores. For photos, it can be --data_dir: Photos.split and Photos.held_out_split name the lists.",
+        "Folder of held-out records, photos or objects to score during training; train.eval_every is the number of "
+        "steps between scores. For photos and objects, it can be --data_dir: Photos.split and Photos.held_out_split, "
+        "or Objects.split and Objects.held_out_split, name the images.",
         flag_values=values,
     )
     flags.DEFINE_integer(
@@ -113,7 +114,7 @@ def run(values: flags.FlagValues) -> str:
         return after_dry_run(values)
     data = arguments["data"]
     has_default = data.evaluation is None
-    return after_train(values, data.fold, data.is_records and has_default, data.is_photos and has_default)
+    return after_train(values, data.fold, data.is_records and has_default, data.kind is not None and has_default)
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
@@ -125,10 +126,10 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.binds("train.data"):
         return
     from mtf_imaging.data.records.manifest import open_records
-    from mtf_imaging.jobs.subjects.folders import check_no_photos
+    from mtf_imaging.jobs.subjects.folders import check_volumes
 
-    fix = "choose a job with photos as its data set (train.data = @Photos())."
-    check_no_photos(values.data_dir, fix, "data")
+    fix = "choose a job with {kind} as its data set (train.data = @{data_set}())."
+    check_volumes(values.data_dir, fix, "data")
     open_records(values.data_dir)
     has_own = (
         configuration.binds("train.evaluation") or values.fold is not None

@@ -25,8 +25,8 @@ class JobSetup:
       mesh_impl: "stacked", "placement", "collective" for several processes, or "auto" to choose by the available
         devices.
       resolution: voxels along x, y and z, for instance "64" or "x:192,y:192,z:96"; None for the resolution of the
-        records. For photos, the size of the crops, for instance "513" or "height:513,width:1025"; None for
-        `Photos.size`.
+        records. For photos and objects, the size of the images in training, for instance "513" or
+        "height:513,width:1025"; None for `Photos.size` or `Objects.size`.
       spacing: voxel size in mm along x, y and z, for instance "1.5,1.5,2"; "" for grids that span the whole field of
         view of each volume; None for the spacing of the records.
       batch_size: volumes in a step, over all processors.

@@ -26,7 +26,7 @@ _SETUP = {
     "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols; train also takes auto.",
     "mesh_impl": f"Placement of the processors on devices: {', '.join(MESH_IMPLS)}.",
     "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: as the records. "
-    "For photos, the size of the crops, for instance 513 or height:513,width:1025.",
+    "For photos and objects, the size of the images in training, for instance 513 or height:513,width:1025.",
     "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: as the records.",
     "cluster": "Servers that compute (see mtf-imaging serve), as host0:2222,host1:2222; default: this process.",
     "communication": f"How several processes sum and gather: {', '.join(COMMUNICATION)}.",

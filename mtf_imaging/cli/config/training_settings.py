@@ -38,9 +38,10 @@ class Training:
         variables.
       eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
       evaluation: the evaluation of held-out cases, a `training.evaluation.Evaluation`; None for the Dice of records,
-        and the mean IoU of photos.
+        the mean IoU of photos, and the average precision of objects.
       monitor: measure that selects the best checkpoint, which is kept in addition to the recent ones; higher is better.
-        Default: "lesion" for LiTS, "mean" (of all masks) for other records, "mean_iou" for photos.
+        Default: "lesion" for LiTS, "mean" (of all masks) for other records, "mean_iou" for photos,
+        and "mask_ap" or "box_ap" for objects with or without masks.
       fold: number of the held-out fold, counted from 0; None to train on all records.
       num_folds: number of folds; default: as in `splits_file`, or 5 without this file.
       splits_file: file of the folds in the format of nnU-Net's `splits_final.json`; written if it does not exist.

@@ -6,19 +6,20 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.siblings import held_out_cases, with_held_out
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
 
 if TYPE_CHECKING:  # these import TensorFlow or NumPy
     from mtf_imaging.data.cases.cases import Case
+    from mtf_imaging.data.objects.annotations import ObjectImage
     from mtf_imaging.data.photos.folders import Photo
-    from mtf_imaging.data.records.manifest import Manifest
     from mtf_imaging.layout import Layout
     from mtf_imaging.planner.bench.compare import Row
     from mtf_imaging.planner.cost.explained import Explained
@@ -34,7 +35,6 @@ _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory t
 _NUM_FOLDS = 5  # the default of train
 _JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
 _HOST_FLAGS = ("num_hosts", "mesh_impl")
-_SIBLINGS = 100  # folders that are searched for cases
 
 
 def show(line: str | None) -> None:
@@ -86,7 +86,7 @@ def after_convert(values: flags.FlagValues) -> str | None:
     grid = manifest.sampling.grids[-1]
     if math.prod(grid) > _DEMO_LARGEST**3:
         return _line("explain", data_dir=values.output_dir)
-    data_dir, held_out = _with_held_out(Path(values.output_dir), manifest)
+    data_dir, held_out = with_held_out(Path(values.output_dir), manifest)
     options = {"eval_dir": held_out} if held_out else _folds(len(manifest.cases))
     model_dir = _free(_beside(values.output_dir, "run"))
     job = _DEMO_JOB if manifest.description.rules == LITS_RULES else _JOB_OF_ANY
@@ -108,16 +108,16 @@ def after_dry_run(values: flags.FlagValues) -> str:
     return _line("train", **given)
 
 
-def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, is_photos: bool = False) -> str:
+def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, has_splits: bool = False) -> str:
     """Suggests evaluating the held-out cases if their folder is found, and viewing the training curves otherwise.
 
     Args:
       values: the flags of train.
       fold: the held-out fold, or None.
       is_records: whether the data and the held-out cases are records.
-      is_photos: whether they are photos.
+      has_splits: whether they are photos or objects, which evaluate takes from the same folder.
     """
-    cases = values.eval_dir if is_photos else _folder_of_held_out_cases(values, fold) if is_records else None
+    cases = values.eval_dir if has_splits else held_out_cases(values, fold) if is_records else None
     if cases is None:
         return _tensorboard(values.model_dir)
     output_dir = _free(_beside(values.model_dir, "evaluation"))
@@ -145,6 +145,19 @@ def after_evaluate(values: flags.FlagValues) -> str:
     return (
         f"open {_quoted(Path(values.output_dir) / 'report.html')} in a browser, or run {_tensorboard(values.model_dir)}"
     )
+
+
+def after_predict_objects(values: flags.FlagValues, images: "list[ObjectImage]") -> str:
+    """Names the picture of the first image, and the detections.
+
+    Args:
+      values: the flags of predict.
+      images: the images.
+    """
+    from mtf_imaging.jobs.subjects.object_output import detection_output
+
+    output = detection_output(images, Path(values.input), Path(values.output))
+    return f"open {_quoted(output.overlays[0])}, the first picture; {_quoted(output.detections)} has all detections"
 
 
 def after_predict_photos(values: flags.FlagValues, photo: "Photo") -> str:
@@ -284,75 +297,11 @@ def _with_saved_job(values: flags.FlagValues, job: dict) -> dict:
     return {"gin_file": [str(Path(values.model_dir) / CONFIG), *job.pop("gin_file", [])], **job}
 
 
-def _with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None]:
-    """Returns the records to train on and the held-out records.
-
-    Two sets in the same folder with the same sampling and different cases are a training set and a held-out set.
-    """
-    from mtf_imaging.data.records.manifest import read_manifest
-    from mtf_imaging.errors import DataError
-
-    for other in _siblings(folder):
-        try:
-            records = read_manifest(other)
-        except (DataError, OSError):
-            continue
-        if records and records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
-            # Of two sets with as many cases, the held-out set is the one that was converted last.
-            return (folder, other) if len(manifest.cases) > len(records.cases) else (other, folder)
-    return folder, None
-
-
 def _folds(number: int) -> dict[str, int]:
     """Returns the flags of train that hold out a fold of this number of cases."""
     if number < 2:
         return {}
     return {"fold": 0} | ({"num_folds": number} if number < _NUM_FOLDS else {})
-
-
-def _folder_of_held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
-    """Returns the folder that the held-out records were converted from, if it is in the same folder as the records.
-
-    Without a fold, the folder must hold no other cases: evaluate scores all of a folder.
-    """
-    from mtf_imaging.data.records.manifest import read_manifest
-    from mtf_imaging.errors import MtfImagingError
-    from mtf_imaging.jobs.folds import held_out_keys
-
-    data_dir = values.data_dir if fold is not None else values.eval_dir
-    if not data_dir:
-        return None
-    try:
-        manifest = read_manifest(data_dir)
-        keys = manifest and (manifest.cases if fold is None else held_out_keys(fold, None, values.model_dir))
-        for folder in _siblings(Path(data_dir)) if keys else ():
-            if _holds(folder, manifest, keys, only=fold is None):
-                return folder
-    except (MtfImagingError, OSError):
-        return None
-    return None
-
-
-def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) -> bool:
-    """Returns whether a folder holds the files that records were made from; compares the bytes of the first case."""
-    from mtf_imaging.data.cases.cases import Case
-    from mtf_imaging.data.cases.listing import nifti_stem
-    from mtf_imaging.data.records.make_record import digest
-
-    sources = {key: manifest.sources[key] for key in keys}
-    files = {folder / name for one in sources.values() if one for name in (one.volume, one.labels)}
-    if len(files) != 2 * len(sources) or not all(file.is_file() for file in files):
-        return False
-    if only and any(nifti_stem(path) and path not in files for path in folder.rglob("*.nii*")):
-        return False
-    key, source = next(iter(sources.items()))
-    return digest(Case(key, folder / source.volume, folder / source.labels, "")) == source.digest
-
-
-def _siblings(folder: Path) -> Iterator[Path]:
-    """Yields the other folders in the parent of a folder."""
-    others = (path for path in sorted(folder.parent.iterdir()) if path.is_dir() and not path.samefile(folder))
-    yield from (path for _, path in zip(range(_SIBLINGS), others))
 
 
 def _beside(path: str, name: str) -> Path:

@@ -5,11 +5,10 @@ import math
 
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import counted
+from mtf_imaging.evaluation.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, number_text, svg, text
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
 
-WIDTH, HEIGHT = 640, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 28, 60
 _STRIPS = {"missed": 26, "false": 50}  # pixels below Dice 0
 _TICKS_MM = (1, 2, 5, 10, 20, 50, 100, 200)
 _BIN_WIDTHS = (0.01, 0.02, 0.05)
@@ -30,34 +29,34 @@ def scatter(scores: list[CaseScore], mask: str, label: str = "Lesion Dice by siz
     sizes = [lesion.diameter for _, _, lesion in lesions]
     low = max((tick for tick in _TICKS_MM if tick <= min(sizes)), default=min(sizes))
     high = min((tick for tick in _TICKS_MM if tick >= max(sizes) and tick > low), default=max(sizes))
-    bottom = HEIGHT - _BOTTOM - max(_STRIPS.values()) - 10
+    bottom = HEIGHT - BOTTOM - max(_STRIPS.values()) - 10
 
     def x(mm):
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * math.log(mm / low) / math.log(high / low)
+        return LEFT + (WIDTH - LEFT - RIGHT) * math.log(mm / low) / math.log(high / low)
 
     def y(dice):
-        return bottom - (bottom - _TOP) * dice
+        return bottom - (bottom - TOP) * dice
 
     parts = []
     for tick in (tick for tick in _TICKS_MM if low <= tick <= high):
-        parts += [_line(x(tick), _TOP, x(tick), HEIGHT - _BOTTOM), _text(x(tick), HEIGHT - _BOTTOM + 20, tick)]
+        parts += [line(x(tick), TOP, x(tick), HEIGHT - BOTTOM), text(x(tick), HEIGHT - BOTTOM + 20, tick)]
     for edge, _ in list(SIZE_BINS.values())[1:]:
         if low < edge < high:
-            parts.append(_line(x(edge), _TOP, x(edge), HEIGHT - _BOTTOM, "bin"))
+            parts.append(line(x(edge), TOP, x(edge), HEIGHT - BOTTOM, "bin"))
     for dice in (0, 0.2, 0.4, 0.6, 0.8, 1):
-        parts += [_line(_LEFT, y(dice), WIDTH - _RIGHT, y(dice)), _text(_LEFT - 8, y(dice) + 5, f"{dice:g}", "end")]
+        parts += [line(LEFT, y(dice), WIDTH - RIGHT, y(dice)), text(LEFT - 8, y(dice) + 5, f"{dice:g}", "end")]
     at = y(2 * DETECTED / (1 + DETECTED))  # Dice = 2 IoU / (1 + IoU)
-    parts += [_line(_LEFT, at, WIDTH - _RIGHT, at, "limit"), _text(WIDTH - _RIGHT - 4, at - 5, "IoU 0.5", "end")]
+    parts += [line(LEFT, at, WIDTH - RIGHT, at, "limit"), text(WIDTH - RIGHT - 4, at - 5, "IoU 0.5", "end")]
     for name, below in _STRIPS.items():
-        parts += [_text(_LEFT - 8, bottom + below + 5, name, "end")]
-    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, "diameter of a sphere with the same volume (mm)"))
+        parts += [text(LEFT - 8, bottom + below + 5, name, "end")]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "diameter of a sphere with the same volume (mm)"))
     for number, key, lesion in lesions:
         kind = lesion_kind(lesion)
         place = bottom + _STRIPS[kind] if kind in _STRIPS else y(lesion.overlap.dice)
         dice = "" if kind in _STRIPS else f", Dice {lesion.overlap.dice:.3f}"
         title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_KIND_WORDS[kind]}{dice}")
         parts.append(tag("a", _mark(kind, x(lesion.diameter), place, title), href=f"#c{number + 1}"))
-    return _svg(label, *parts)
+    return svg(label, *parts)
 
 
 _KIND_WORDS = {
@@ -104,54 +103,43 @@ def histogram(values: list[float], name: str, measure: str = "Dice", noun: str =
     for value in values:
         bins[min(count - 1, max(0, math.floor((value - start) / width + 1e-9)))] += 1
     top = max(bins)
-    bottom, each = HEIGHT - _BOTTOM, (WIDTH - _LEFT - _RIGHT) / count
+    bottom, each = HEIGHT - BOTTOM, (WIDTH - LEFT - RIGHT) / count
 
     def x(value):
-        return _LEFT + (value - start) / width * each
+        return LEFT + (value - start) / width * each
 
     parts = []
     step = next(n * 10**power for power in itertools.count() for n in (1, 2, 5) if n * 10**power * 6 > top)
     for number in range(0, top + 1, step):
-        at = bottom - (bottom - _TOP) * number / top
-        parts += [_line(_LEFT, at, WIDTH - _RIGHT, at), _text(_LEFT - 8, at + 5, number, "end")]
+        at = bottom - (bottom - TOP) * number / top
+        parts += [line(LEFT, at, WIDTH - RIGHT, at), text(LEFT - 8, at + 5, number, "end")]
     every = max(1, round(count / 5))
     for index, number in enumerate(bins):
-        high = (bottom - _TOP) * number / top
+        high = (bottom - TOP) * number / top
         low, up = start + index * width, start + (index + 1) * width
         title = tag("title", f"{counted(number, noun)} from {low:.2f} to {up:.2f}")
-        box = {"x": _n(_LEFT + index * each + 1), "y": _n(bottom - high), "width": _n(each - 2), "height": _n(high)}
+        box = {
+            "x": number_text(LEFT + index * each + 1),
+            "y": number_text(bottom - high),
+            "width": number_text(each - 2),
+            "height": number_text(high),
+        }
         parts.append(tag("rect", title, **box, class_="bar"))
         if index % every == 0 and index + every <= count:  # leaves room for the label 1.00
-            parts.append(_text(_LEFT + index * each, bottom + 24, f"{low:.2f}"))
+            parts.append(text(LEFT + index * each, bottom + 24, f"{low:.2f}"))
     mean = math.fsum(values) / len(values)
-    parts += [_text(WIDTH - _RIGHT, bottom + 24, "1.00", "end"), _line(x(mean), _TOP, x(mean), bottom, "limit")]
+    parts += [text(WIDTH - RIGHT, bottom + 24, "1.00", "end"), line(x(mean), TOP, x(mean), bottom, "limit")]
     left = x(mean) > WIDTH / 2
-    parts.append(_text(x(mean) + (-6 if left else 6), _TOP - 8, f"mean {mean:.3f}", "end" if left else "start"))
-    parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, f"{name} {measure} per {noun}"))
-    return _svg(f"{name} {measure}: number of {noun}s", *parts)
-
-
-def _svg(name, *parts):
-    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=name, class_="plot")
+    parts.append(text(x(mean) + (-6 if left else 6), TOP - 8, f"mean {mean:.3f}", "end" if left else "start"))
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, f"{name} {measure} per {noun}"))
+    return svg(f"{name} {measure}: number of {noun}s", *parts)
 
 
 def _mark(kind, x, y, *children):
     if kind == "missed":
-        path = f"M{_n(x - 5)} {_n(y - 5)}l10 10m0-10l-10 10"
+        path = f"M{number_text(x - 5)} {number_text(y - 5)}l10 10m0-10l-10 10"
     elif kind == "false":
-        path = f"M{_n(x)} {_n(y - 6)}l6 11h-12z"
+        path = f"M{number_text(x)} {number_text(y - 6)}l6 11h-12z"
     else:
-        return tag("circle", *children, cx=_n(x), cy=_n(y), r=5, class_=kind)
+        return tag("circle", *children, cx=number_text(x), cy=number_text(y), r=5, class_=kind)
     return tag("path", *children, d=path, class_=kind)
-
-
-def _line(x1, y1, x2, y2, kind="grid"):
-    return tag("line", x1=_n(x1), y1=_n(y1), x2=_n(x2), y2=_n(y2), class_=kind)
-
-
-def _text(x, y, text, anchor="middle"):
-    return tag("text", text, x=_n(x), y=_n(y), text_anchor=anchor)
-
-
-def _n(value) -> str:
-    return f"{value:.1f}"

@@ -6,7 +6,9 @@ from string import Template
 import mtf_imaging
 
 
-def page_html(*, count: str, heading: str, lead: str, main: str, style: str = "") -> str:
+def page_html(
+    *, count: str, heading: str, lead: str, main: str, style: str = "", title: str = "Segmentation report"
+) -> str:
     """Returns a complete page that needs no other file.
 
     Args:
@@ -15,10 +17,12 @@ def page_html(*, count: str, heading: str, lead: str, main: str, style: str = ""
       lead: the line below the heading.
       main: the markup of the contents.
       style: CSS rules in addition to `report.css`.
+      title: the title of the page.
     """
     return fill(
         "shell.html",
         version=mtf_imaging.__version__,
+        title=title,
         count=count,
         heading=heading,
         lead=lead,

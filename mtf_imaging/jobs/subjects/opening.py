@@ -1,4 +1,4 @@
-"""Chooses between volumes and photos by the facts of a run. Does not import TensorFlow."""
+"""Chooses the kind of images by the facts of a run. Does not import TensorFlow."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from mtf_imaging.jobs.subjects.subject import Inference, Subject
 
 
 def open_subject(run: str | Path, settings: Inference) -> Subject:
-    """Returns the images that a trained network segments, with the settings of a job.
+    """Returns the images that a trained network predicts, with the settings of a job.
 
     Args:
       run: the folder of the run.
@@ -22,6 +22,10 @@ def open_subject(run: str | Path, settings: Inference) -> Subject:
         from mtf_imaging.jobs.subjects.photos import PhotoImages
 
         return PhotoImages(Path(run), facts, settings)
+    if facts is not None and facts.objects is not None:
+        from mtf_imaging.jobs.subjects.objects import ObjectImages
+
+        return ObjectImages(Path(run), facts, settings)
     from mtf_imaging.jobs.subjects.volumes import Volumes
 
     return Volumes(Path(run), settings)

@@ -29,7 +29,7 @@ from mtf_imaging.files.run_folder import FACTS, check_no_run
 from mtf_imaging.jobs.network import photo_network, prediction_multiple
 from mtf_imaging.jobs.run import Facts
 from mtf_imaging.jobs.settings import parse_resolution
-from mtf_imaging.jobs.subjects.folders import check_no_volumes, check_same_classes
+from mtf_imaging.jobs.subjects.folders import PHOTOS, check_no_volumes, check_same_classes, explained
 from mtf_imaging.jobs.subjects.photo_output import (
     PICTURES,
     PREDICTIONS,
@@ -68,7 +68,7 @@ class PhotoImages:
       DataError: the facts of the run are damaged.
     """
 
-    has_photos = True
+    kind = PHOTOS
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         settings.check_idle(_IDLE)
@@ -88,10 +88,11 @@ class PhotoImages:
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Photo]:
         check_no_volumes(input_dir, "input_dir")
         split = self._settings.split
-        if split is None and splits(input_dir):
-            split = self._held_out_split
-        photos = find_photos(input_dir, split)
-        self._labels_description(input_dir)
+        with explained(input_dir, PHOTOS, "input_dir", "model_dir"):
+            if split is None and splits(input_dir):
+                split = self._held_out_split
+            photos = find_photos(input_dir, split)
+            self._labels_description(input_dir)
         check_outside(Path(output_dir), Path(input_dir))
         check_no_run(output_dir)
         check_results(Path(output_dir), photos, input_dir)
@@ -102,7 +103,8 @@ class PhotoImages:
     ) -> list[tuple[Photo, Path]]:
         check_no_volumes(input_path, "input")
         input_path, output_path = Path(input_path), Path(output_path)
-        photos = find_photos(input_path, need_labels=False)
+        with explained(input_path, PHOTOS, "input", "model_dir"):
+            photos = find_photos(input_path, need_labels=False)
         if input_path.is_dir():
             check_outside(output_path, input_path)
         planned = [(photo, output_files(photo, input_path, output_path).labels) for photo in photos]

@@ -1,4 +1,4 @@
-"""The interface through which `evaluate` and `predict` treat volumes and photos alike."""
+"""The interface through which `evaluate` and `predict` treat volumes, photos and objects alike."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,8 @@ class Inference:
       scales: the factors by which images are enlarged.
       fold: the fold whose held-out cases are evaluated; None for all cases.
       splits_file: the file of folds; None for the file in the folder of the run.
-      split: the list of photos to evaluate; None for the held-out list of the training.
+      split: the list of photos, or the split of objects, to evaluate; None for the held-out one of the training.
+      ensemble: whether the networks of several runs are averaged.
       submission: whether to write a submission to the LiTS challenge.
       spacing_table: voxel sizes of files whose headers lack them.
     """
@@ -47,6 +48,7 @@ class Inference:
     fold: int | None = None
     splits_file: str | Path | None = None
     split: str | None = None
+    ensemble: bool = False
     submission: bool = False
     spacing_table: SpacingTable = NO_TABLE
 
@@ -77,13 +79,13 @@ def _equal(value: object, default: object) -> bool:
 class Subject(Protocol):
     """The images of one kind, with the settings of one run.
 
-    An image is an object with a `key`: a `Case` of volumes, or a `Photo`.
+    An image has a `key`. It is a `Case` of volumes, a `Photo`, or an `ObjectImage`.
 
     Attributes:
-      has_photos: whether the images are photos.
+      kind: the kind of the images, as in `folders`.
     """
 
-    has_photos: bool
+    kind: str
 
     @property
     def description(self) -> Any:

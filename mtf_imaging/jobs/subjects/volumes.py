@@ -1,15 +1,13 @@
 """Evaluation and prediction of volumes."""
 
-import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases
 from mtf_imaging.evaluation.scoring.case import CaseScore
@@ -18,7 +16,7 @@ from mtf_imaging.jobs.folds import held_out_keys
 from mtf_imaging.jobs.network import trained_network
 from mtf_imaging.jobs.run import description_of_run
 from mtf_imaging.jobs.settings import sampling_of_run
-from mtf_imaging.jobs.subjects.folders import check_no_photos
+from mtf_imaging.jobs.subjects.folders import VOLUMES, explained
 from mtf_imaging.jobs.subjects.subject import Inference
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 _IDLE = {
     "scales": "volumes are resampled to the voxel size of the network",
-    "split": "only folders of photos have lists",
+    "split": "only folders of photos or objects have splits",
 }
 
 
@@ -43,7 +41,7 @@ class Volumes:
       DataError: the file of facts of the run is damaged, or the fold does not exist.
     """
 
-    has_photos = False
+    kind = VOLUMES
 
     def __init__(self, run: Path, settings: Inference) -> None:
         settings.check_idle(_IDLE)
@@ -61,7 +59,7 @@ class Volumes:
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
-        with _photos_explained(input_dir, "input_dir"):
+        with explained(input_dir, VOLUMES, "input_dir", "model_dir"):
             return cases_to_evaluate(input_dir, output_dir, self._only, own.spacing_table, self._description)
 
     def plan_predictions(
@@ -69,7 +67,7 @@ class Volumes:
     ) -> list[tuple[Case, Path]]:
         own = self._settings
         options = overwrite, own.submission, own.spacing_table, self._description
-        with _photos_explained(input_path, "input"):
+        with explained(input_path, VOLUMES, "input", "model_dir"):
             return plan_predictions(input_path, output_path, *options)
 
     def network(
@@ -129,14 +127,3 @@ class Volumes:
             planned=planned,
             description=self._description,
         )
-
-
-@contextlib.contextmanager
-def _photos_explained(path: str | Path, setting: str) -> Iterator[None]:
-    """Explains errors about a path that holds photos; 2-D cases may be files of the same formats."""
-    try:
-        yield
-    except DataError:
-        fix = f"give volumes as {setting}, or the folder of a run on photos as model_dir."
-        check_no_photos(path, fix, setting, "model_dir")
-        raise

@@ -14,7 +14,7 @@ from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.evaluation import Evaluated, Predict
+from mtf_imaging.training.evaluation import Evaluated, Predict, Prediction
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.step_table import StepTable
@@ -128,7 +128,7 @@ class Evaluator(Observer):
         self._table.append(step, scores)
         return self._best.keep(self._scores)
 
-    def _predict_unless_stopped(self, image: np.ndarray) -> np.ndarray:
+    def _predict_unless_stopped(self, image: np.ndarray) -> Prediction:
         self._check_stop()
         return self._predict(image)
 

@@ -1,0 +1,76 @@
+"""Finds the folders that belong to a folder of records, for the last line of a command."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+if TYPE_CHECKING:  # imports NumPy
+    from mtf_imaging.data.records.manifest import Manifest
+
+_SIBLINGS = 100  # folders that are searched for cases
+
+
+def with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None]:
+    """Returns the records to train on and the held-out records.
+
+    Two sets in the same folder with the same sampling and different cases are a training set and a held-out set.
+    """
+    from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.errors import DataError
+
+    for other in _siblings(folder):
+        try:
+            records = read_manifest(other)
+        except (DataError, OSError):
+            continue
+        if records and records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
+            # Of two sets with as many cases, the held-out set is the one that was converted last.
+            return (folder, other) if len(manifest.cases) > len(records.cases) else (other, folder)
+    return folder, None
+
+
+def held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
+    """Returns the folder that the held-out records were converted from, if it is in the same folder as the records.
+
+    Without a fold, the folder must hold no other cases: evaluate scores all of a folder.
+    """
+    from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.errors import MtfImagingError
+    from mtf_imaging.jobs.folds import held_out_keys
+
+    data_dir = values.data_dir if fold is not None else values.eval_dir
+    if not data_dir:
+        return None
+    try:
+        manifest = read_manifest(data_dir)
+        keys = manifest and (manifest.cases if fold is None else held_out_keys(fold, None, values.model_dir))
+        for folder in _siblings(Path(data_dir)) if keys else ():
+            if _holds(folder, manifest, keys, only=fold is None):
+                return folder
+    except (MtfImagingError, OSError):
+        return None
+    return None
+
+
+def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) -> bool:
+    """Returns whether a folder holds the files that records were made from; compares the bytes of the first case."""
+    from mtf_imaging.data.cases.cases import Case
+    from mtf_imaging.data.cases.listing import nifti_stem
+    from mtf_imaging.data.records.make_record import digest
+
+    sources = {key: manifest.sources[key] for key in keys}
+    files = {folder / name for one in sources.values() if one for name in (one.volume, one.labels)}
+    if len(files) != 2 * len(sources) or not all(file.is_file() for file in files):
+        return False
+    if only and any(nifti_stem(path) and path not in files for path in folder.rglob("*.nii*")):
+        return False
+    key, source = next(iter(sources.items()))
+    return digest(Case(key, folder / source.volume, folder / source.labels, "")) == source.digest
+
+
+def _siblings(folder: Path) -> Iterator[Path]:
+    """Yields the other folders in the parent of a folder."""
+    others = (path for path in sorted(folder.parent.iterdir()) if path.is_dir() and not path.samefile(folder))
+    yield from (path for _, path in zip(range(_SIBLINGS), others))
