@@ -104,18 +104,3 @@ def concat_channels(tensors):
 def resize(x, like, name):
     """Resizes `x` linearly to the height and width of `like`. The centers of the pixels at the border do not move."""
     return mi.ops.resize2d(x, [dim.size for dim in like.shape.dims[-3:-1]], align_corners=True, name=name)
-
-
-def split_like(x, like, name):
-    """Splits the dimensions of `x` again that are gathered in `x` but not in `like`.
-
-    Args:
-      x: Tensor[batch, height, width, channels]
-      like: Tensor[batch, height, width, channels], of any sizes.
-      name: name of the operation.
-
-    Returns:
-      The tensor `x` with the dimension names of `like`.
-    """
-    pairs = zip(x.shape.dims[-3:-1], like.shape.dims[-3:-1])
-    return mi.ops.scatter_slices(x, [want.name for have, want in pairs if have.name != want.name], name)

@@ -12,6 +12,7 @@ from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
 from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
 from mtf_imaging.models.resnet.conv_norm import ConvNorm
+from mtf_imaging.models.resnet.layers import split_like
 
 _CLASSES = 21  # those of PASCAL VOC
 _RATES, _RATES_STRIDE = (6, 12, 18), 16  # the rates of the paper, and the output stride that they belong to
@@ -114,8 +115,8 @@ class DeepLab:
         low_level, *_, deep = self.backbone.features(image, is_training)
         block = Layers(ConvNorm(is_training, self.norm_momentum, self.norm_epsilon), self.separable)
         with tf.compat.v1.variable_scope("deeplab"):
-            low_level = layers.split_like(low_level, image, "low_level_scatter")
-            deep = layers.split_like(self._aspp(block, deep), image, "aspp_scatter")
+            low_level = split_like(low_level, image, "low_level_scatter")
+            deep = split_like(self._aspp(block, deep), image, "aspp_scatter")
             x = self._decoder(block, low_level, deep)
             return layers.resize(layers.classify(x, "classes", self.classes or _CLASSES), image, "logits_resize")
 

@@ -119,6 +119,21 @@ def gather_small_slices(x, name, stride, least):
     return mi.ops.gather_slices(x, small, name)
 
 
+def split_like(x, like, name):
+    """Splits the dimensions of `x` again that are gathered in `x` but not in `like`.
+
+    Args:
+      x: Tensor[batch, height, width, channels]
+      like: Tensor[batch, height, width, channels], of any sizes.
+      name: name of the operation.
+
+    Returns:
+      The tensor `x` with the dimension names of `like`.
+    """
+    pairs = zip(x.shape.dims[1:-1], like.shape.dims[1:-1])
+    return mi.ops.scatter_slices(x, [want.name for have, want in pairs if have.name != want.name], name)
+
+
 def kernel_dims(x, size):
     """Returns the spatial dimensions of the kernel of a convolution.
 

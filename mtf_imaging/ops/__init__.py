@@ -14,6 +14,8 @@ from mtf_imaging.ops.conv.convolution import (
     conv3d,
     conv3d_transpose,
 )
+from mtf_imaging.ops.detection.roi_align import roi_align
+from mtf_imaging.ops.detection.top_k import top_k
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
 from mtf_imaging.ops.losses.masked_mean import masked_mean
@@ -32,6 +34,7 @@ from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.reshard import gather_slices, scatter_slices, slices_per_dimension
 from mtf_imaging.ops.resize.padding import pad
+from mtf_imaging.ops.resize.repetition import repeat2d
 from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
 from mtf_imaging.ops.step import step
 
@@ -62,14 +65,17 @@ __all__ = [
     "over_batch",
     "pad",
     "recompute",
+    "repeat2d",
     "resize1d",
     "resize2d",
     "resize3d",
+    "roi_align",
     "scatter_slices",
     "sigmoid_cross_entropy",
     "slices_per_dimension",
     "softmax",
     "sparse_softmax_cross_entropy",
     "step",
+    "top_k",
     "weighted_cross_entropy",
 ]

@@ -1,0 +1,105 @@
+"""Anchors: boxes of several sizes and shapes around the center of each pixel of a feature map."""
+
+import dataclasses
+import math
+
+import gin
+import numpy as np
+
+import mtf_imaging as mi
+
+COORDS = mi.mtf.Dimension("coords", 4)  # y0, x0, y1, x1 in pixels of the image
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelAnchors:
+    """The anchors of a feature map, as the sides of boxes.
+
+    The upper and lower sides do not depend on the column, and the left and right sides do not depend on the row.
+
+    Attributes:
+      y0, y1: Tensor[height, anchors], the upper and the lower sides, in pixels of the image.
+      x0, x1: Tensor[width, anchors], the left and the right sides.
+    """
+
+    y0: mi.mtf.Tensor
+    x0: mi.mtf.Tensor
+    y1: mi.mtf.Tensor
+    x1: mi.mtf.Tensor
+
+    @property
+    def dims(self):
+        """The dimensions height, width and anchors."""
+        height, anchors = self.y0.shape.dims
+        return [height, self.x0.shape.dims[0], anchors]
+
+    def to_boxes(self):
+        """Returns the anchors as Tensor[height, width, anchors, coords]."""
+        shape = mi.mtf.Shape(self.dims)
+        sides = [mi.mtf.broadcast(side, shape) for side in (self.y0, self.x0, self.y1, self.x1)]
+        return mi.mtf.stack(sides, COORDS.name, axis=len(self.dims))
+
+
+@gin.configurable(module="detection")
+@dataclasses.dataclass(frozen=True)
+class Anchors:
+    """The sizes and shapes of the anchors of each pixel of a feature map.
+
+    Each pixel has an anchor for each pair of a scale and a ratio. The ratios of the first scale come first.
+
+    Attributes:
+      scales: factors of the size, as numbers above 0.
+      ratios: width divided by height. All anchors of a scale have the same area.
+      size: square root of the area of an anchor with scale 1, in pixels of the feature map.
+    """
+
+    scales: tuple[float, ...] = (1.0, 2 ** (1 / 3), 2 ** (2 / 3))
+    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+    size: float = 4.0
+
+    def __post_init__(self):
+        for name in ("scales", "ratios"):
+            value = getattr(self, name)
+            if not (isinstance(value, list | tuple) and value and all(map(_is_positive, value))):
+                raise mi.ConfigError(
+                    f"Anchors.{name} = {value!r}: it must be a tuple of numbers above 0. "
+                    "Fix: use a tuple such as (0.5, 1.0, 2.0)."
+                )
+        if not _is_positive(self.size):
+            raise mi.ConfigError(f"Anchors.size = {self.size!r}: it must be a number above 0.")
+
+    @property
+    def per_cell(self):
+        """The number of anchors of each pixel."""
+        return len(self.scales) * len(self.ratios)
+
+    def boxes(self, feature, stride):
+        """Returns the anchors of a feature map.
+
+        Args:
+          feature: Tensor[batch, height, width, ...]. Only its dimensions and its dtype matter.
+          stride: distance between two pixels of the feature map, in pixels of the image.
+
+        Returns:
+          `LevelAnchors` with the dimensions height and width of the feature map, float32 or larger. They may reach
+          beyond the image.
+        """
+        _, rows, columns, *_ = feature.shape.dims
+        root = np.sqrt(np.array(self.ratios))
+        scales = self.size * stride * np.array(self.scales)[:, np.newaxis]
+        y0, y1 = self._sides(feature, rows, stride, (scales / root).ravel())
+        x0, x1 = self._sides(feature, columns, stride, (scales * root).ravel())
+        return LevelAnchors(y0, x0, y1, x1)
+
+    def _sides(self, feature, dim, stride, sizes):
+        """Returns both ends of the anchors along a dimension: Tensors[dim, anchors]."""
+        mesh, dtype = feature.mesh, mi.ops.master_dtype(feature.dtype)
+        centers = (mi.mtf.range(mesh, dim, dtype) + 0.5) * float(stride)
+        anchors = mi.mtf.Dimension("anchors", self.per_cell)
+        halves = mi.mtf.import_tf_tensor(mesh, (sizes / 2).astype(dtype.as_numpy_dtype), mi.mtf.Shape([anchors]))
+        shape = mi.mtf.Shape([dim, anchors])
+        return mi.mtf.sub(centers, halves, output_shape=shape), mi.mtf.add(centers, halves, output_shape=shape)
+
+
+def _is_positive(value):
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

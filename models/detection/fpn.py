@@ -1,0 +1,143 @@
+"""The feature pyramid: features of the same depth at several resolutions (Lin et al. 2017, arXiv:1612.03144)."""
+
+import dataclasses
+
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.detection.layers import conv, gather_small
+from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
+from mtf_imaging.models.resnet.layers import gather_small_slices, relu, split_like
+
+
+@dataclasses.dataclass(frozen=True)
+class FeaturePyramid:
+    """A feature pyramid on the features of a backbone. It creates its weights when it is called.
+
+    Level l has a stride of 2^l, and `ceil(n / 2^l)` pixels for an image of n pixels.
+
+    - A 1 x 1 convolution reduces each feature of the backbone to `filters` channels. From the coarsest level to the
+      finest, each pixel of a level is repeated twice along both dimensions and added to the next finer level. A 3 x 3
+      convolution of the sum is the feature of the level.
+    - Levels that the backbone does not have are 3 x 3 convolutions with stride 2 of the level before, after a ReLU from
+      the second one on.
+    - With `norm`, a batch norm of each level follows.
+
+    Every level can be split, also if it has fewer pixels than slices.
+
+    Attributes:
+      filters: number of channels of each level.
+      min_level: the finest level.
+      max_level: the coarsest level.
+      norm: whether each level has a batch norm.
+      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      norm_epsilon: number that batch norms add to the variance.
+      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+        3 x 3 convolution of the level on. With 0, nothing is gathered.
+    """
+
+    filters: int = 256
+    min_level: int = 3
+    max_level: int = 7
+    norm: bool = True
+    norm_momentum: float = 0.997
+    norm_epsilon: float = 1e-4
+    gather_below: int = 0
+
+    def __post_init__(self):
+        for name in ("filters", "min_level", "max_level"):
+            check_count(self, name)
+        if self.min_level > self.max_level:
+            raise mi.ConfigError(
+                f"FeaturePyramid.min_level = {self.min_level} is above max_level = {self.max_level}. "
+                "Fix: use levels such as 3 and 7."
+            )
+        check_norm(self)
+        if not (self.gather_below == 0 or is_count(self.gather_below)):
+            raise mi.ConfigError(
+                f"FeaturePyramid.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
+                "Fix: use 0 to gather nothing."
+            )
+
+    @property
+    def levels(self):
+        """The levels, from the finest to the coarsest."""
+        return range(self.min_level, self.max_level + 1)
+
+    def select(self, backbone):
+        """Returns the positions of the features of a backbone that the pyramid needs.
+
+        Args:
+          backbone: an object with `strides`, the strides of its features in ascending order.
+
+        Raises:
+          ConfigError: the backbone lacks a feature for the finest level, or skips a level.
+        """
+        strides = list(backbone.strides)
+        wanted = [2**level for level in self.levels if 2**level <= strides[-1]]
+        if not wanted or any(stride not in strides for stride in wanted):
+            raise mi.ConfigError(
+                f"FeaturePyramid needs features with the strides {wanted or [2**self.min_level]}, but those of "
+                f"{type(backbone).__name__} have the strides {strides}. Fix: use output_stride=None, a backbone with "
+                "more stages, or another min_level."
+            )
+        return [strides.index(stride) for stride in wanted]
+
+    def __call__(self, features, is_training):
+        """Computes the features of all levels.
+
+        Args:
+          features: Tensors[batch, height, width, channels], the features of a backbone that `select` selects. Coarser
+            ones may be gathered.
+          is_training: whether norms use the statistics of the batch and update their moving statistics.
+
+        Returns:
+          A list with a Tensor[batch, height, width, channels] for each of `levels`. A gathered dimension has the name
+          of `mi.ops.gather_slices`.
+        """
+        with tf.compat.v1.variable_scope("fpn"):
+            levels = [
+                conv(gather_small(x, f"fpn/level{level}_gather", self.gather_below), f"level{level}", self.filters, 3)
+                for level, x in zip(self.levels, self._sums(features))
+            ]
+            for level in self.levels[len(levels) :]:
+                x = relu(levels[-1]) if len(levels) > len(features) else levels[-1]
+                x = gather_small_slices(x, f"fpn/level{level}_gather", 2, self.gather_below)
+                levels.append(conv(x, f"level{level}", self.filters, 3, stride=2))
+            return [self._normalized(x, level, is_training) for level, x in zip(self.levels, levels)]
+
+    def _sums(self, features):
+        """Returns the sums of the reduced features and the repeated sums of the next coarser level."""
+        sums = []
+        for level, x in reversed(list(zip(self.levels, features))):
+            x = conv(x, f"lateral{level}", self.filters, 1)
+            if sums:
+                coarser = mi.ops.repeat2d(sums[0], 2, [dim.size for dim in x.shape.dims[1:-1]], f"fpn/repeat{level}")
+                x += split_like(coarser, x, f"fpn/repeat{level}_scatter")
+            sums.insert(0, x)
+        return sums
+
+    def _normalized(self, x, level, is_training):
+        if not self.norm:
+            return x
+        return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"level{level}_norm")
+
+
+def check_backbone(network):
+    """Checks the backbone of a detector, and that it has the features that the detector's pyramid needs.
+
+    Args:
+      network: an object with `backbone` and `pyramid`.
+
+    Raises:
+      ConfigError: the backbone is missing, has another interface, or lacks features.
+    """
+    name, backbone = type(network).__name__, network.backbone
+    if backbone is None:
+        raise mi.ConfigError(f"{name}.backbone is not set. Fix: use a backbone such as resnet.ResNetBackbone.")
+    if not callable(getattr(backbone, "features", None)) or not hasattr(backbone, "strides"):
+        raise mi.ConfigError(
+            f"{name}.backbone is of class {type(backbone).__name__}, which has no method features(image, is_training) "
+            "or no strides. Fix: use a backbone such as resnet.ResNetBackbone."
+        )
+    network.pyramid.select(backbone)

@@ -1,0 +1,208 @@
+"""Detection of objects: the inputs, the loss, and the detections."""
+
+import copy
+from collections.abc import Callable
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.detection import detections
+from mtf_imaging.models.detection.boxes import clip_to_image, encode, intersection_over_union
+from mtf_imaging.models.detection.checks import (
+    check_classes,
+    check_number,
+    check_sizes,
+    count_categories,
+    object_inputs,
+)
+from mtf_imaging.models.detection.losses import focal_loss, huber_loss
+from mtf_imaging.models.detection.matching import match, select
+from mtf_imaging.models.resnet.checks import check_count
+
+
+@gin.configurable(module="detection")
+class ObjectDetection:
+    """Detection of objects by classified anchors, with the losses of RetinaNet (Lin et al. 2017).
+
+    - An anchor is positive if its intersection over union with the box of an object is at least `match_threshold`, or
+      the largest of all anchors. All others are negative (`matching.match`).
+    - The class loss is the focal loss of all anchors and classes. The box loss is the Huber loss of the four deltas of
+      the positive anchors. Both are sums over the batch, divided by the number of positive anchors of the batch plus
+      one; the box loss is also divided by 4.
+    - The loss is the class loss plus `box_loss_weight` times the box loss.
+
+    Matching, losses and decoding are float32 or larger.
+
+    `classes` makes the task usable without a data set. `task.for_data(description)` replaces it by that of a data set.
+
+    Attributes:
+      network: a function (image, is_training) -> a list with a pair of class logits and box deltas for each level, such
+        as `RetinaNet`, with a method `anchor_boxes(predictions)`, which returns the `LevelAnchors` of each level. If it
+        has a method `with_classes(number)`, the task calls this method to get a network with the number of classes that
+        it needs.
+      classes: number of classes, without background.
+      channels: number of channels of an image.
+      max_boxes: largest number of objects in an image of the training.
+      match_threshold: smallest intersection over union of positive anchors, above 0 and up to 1.
+      focal_alpha: weight of the classes that are present in the class loss, from 0 to 1.
+      focal_gamma: exponent of the class loss, at least 0.
+      huber_delta: error of a delta at which the box loss becomes linear, above 0.
+      box_loss_weight: weight of the box loss, at least 0.
+      candidates: number of candidates of each level, pairs of an anchor and a class.
+      score_threshold: smallest score of a detection.
+      nms_threshold: a detection is left out if its intersection over union with a better detection of its class is
+        above this number.
+      max_detections: largest number of detections in an image.
+    """
+
+    def __init__(
+        self,
+        network: Callable | None = None,
+        classes=90,
+        channels=3,
+        max_boxes=100,
+        match_threshold=0.5,
+        focal_alpha=0.25,
+        focal_gamma=1.5,
+        huber_delta=0.1,
+        box_loss_weight=50.0,
+        candidates=1000,
+        score_threshold=0.05,
+        nms_threshold=0.5,
+        max_detections=100,
+    ):
+        if network is None:
+            raise mi.ConfigError("ObjectDetection.network is not set. Fix: use a network such as detection.RetinaNet.")
+        self.network = network
+        self.classes, self.channels, self.max_boxes = classes, channels, max_boxes
+        self.match_threshold = match_threshold
+        self.focal_alpha, self.focal_gamma = focal_alpha, focal_gamma
+        self.huber_delta, self.box_loss_weight = huber_delta, box_loss_weight
+        self.candidates, self.max_detections = candidates, max_detections
+        self.score_threshold, self.nms_threshold = score_threshold, nms_threshold
+        for name in ("classes", "channels", "max_boxes", "candidates", "max_detections"):
+            check_count(self, name)
+        for name in ("focal_alpha", "score_threshold", "nms_threshold"):
+            check_number(self, name, most=1)
+        for name in ("focal_gamma", "box_loss_weight"):
+            check_number(self, name)
+        check_number(self, "match_threshold", most=1, above=True)
+        check_number(self, "huber_delta", above=True)
+
+    def for_data(self, description):
+        """Returns this task for a data set.
+
+        Args:
+          description: the classes of a data set of objects, with the attribute `categories`, which has an entry for
+            each class.
+
+        Returns:
+          A task with the classes of the data set.
+
+        Raises:
+          ConfigError: the description is not that of objects, or the network has another number of classes.
+        """
+        task = copy.copy(self)
+        task.classes = count_categories(self, description)
+        task.check_network()
+        return task
+
+    def check_network(self):
+        """Raises ConfigError if the network has another number of classes than the task."""
+        classes = getattr(self._network(), "classes", None)
+        if classes is not None:
+            check_classes(self, classes)
+
+    def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
+        """Returns the inputs of a program, by name.
+
+        Args:
+          batch_size: number of images in a batch.
+          sizes: height and width of an image in pixels.
+          dtype: dtype of images and activations.
+          labels: whether to include the objects, which training needs and prediction does not.
+
+        Returns:
+          A dict {name: (shape, dtype)}.
+
+        Raises:
+          ConfigError: the network has another number of classes.
+          ShapeError: there are not 2 sizes.
+        """
+        check_sizes(self, sizes)
+        self.check_network()
+        return object_inputs(batch_size, sizes, self.channels, dtype, self.max_boxes if labels else None)
+
+    def loss(self, image, boxes, classes):
+        """Computes the loss to minimize, and its parts.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+          boxes: Tensor[batch, boxes, coords], the boxes of the objects: y0, x0, y1, x1 in pixels.
+          classes: int32 Tensor[batch, boxes], the classes of the objects, -1 where there is none.
+
+        Returns:
+          The loss, Tensor[], and a dict with "class_loss" and "box_loss", Tensors[]. All are float32 or larger.
+        """
+        network = self._network()
+        predictions = self._predictions(network, image, is_training=True)
+        anchors = network.anchor_boxes(predictions)
+        matches = match([intersection_over_union(level, boxes) for level in anchors], classes, self.match_threshold)
+        positives, class_sums, box_sums = zip(
+            *(
+                self._level_sums(logits, deltas, level, matched, boxes, classes)
+                for (logits, deltas), level, matched in zip(predictions, anchors, matches)
+            )
+        )
+        # One more positive anchor, so that a batch without objects has a finite loss.
+        normalizer = mi.ops.over_batch(mi.mtf.add_n(positives)) + 1
+        class_loss = mi.ops.over_batch(mi.mtf.add_n(class_sums)) / normalizer
+        box_loss = mi.ops.over_batch(mi.mtf.add_n(box_sums)) / (normalizer * 4)
+        return class_loss + box_loss * self.box_loss_weight, {"class_loss": class_loss, "box_loss": box_loss}
+
+    def predict(self, image):
+        """Detects objects.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+
+        Returns:
+          A dict with "boxes", Tensor[batch, detections, coords], in pixels and within the image; "scores",
+          Tensor[batch, detections] in descending order, 0 for no detection; and "classes", int32 Tensor[batch,
+          detections], -1 for no detection. Boxes and scores are float32 or larger.
+        """
+        network = self._network()
+        predictions = self._predictions(network, image, is_training=False)
+        levels = [
+            detections.candidates(logits, deltas, anchors, self.candidates)
+            for (logits, deltas), anchors in zip(predictions, network.anchor_boxes(predictions))
+        ]
+        boxes, scores = (mi.mtf.concat(tensors, tensors[0].shape.dims[1].name) for tensors in zip(*levels))
+        height, width = (dim.size for dim in image.shape.dims[1:3])
+        return detections.non_maximum_suppression(
+            clip_to_image(boxes, height, width),
+            scores,
+            self.nms_threshold,
+            self.score_threshold,
+            self.max_detections,
+        )
+
+    def _level_sums(self, logits, deltas, anchors, matched, boxes, classes):
+        """Returns the number of positive anchors, the sum of the class losses and that of the box losses of a level."""
+        positive = matched.positive
+        present = mi.mtf.cast(select(classes, matched.index), positive.dtype) * positive + (positive - 1)
+        class_losses = focal_loss(logits, mi.mtf.cast(present, tf.int32), self.focal_alpha, self.focal_gamma)
+        targets = encode(anchors, select(boxes, matched.index))
+        box_losses = huber_loss(deltas, targets, self.huber_delta) * positive
+        return [mi.mtf.reduce_sum(x) for x in (positive, class_losses, box_losses)]
+
+    def _predictions(self, network, image, is_training):
+        predictions = network(image, is_training=is_training)
+        check_classes(self, predictions[0][0].shape.dims[-1].size)
+        return [[mi.mtf.cast(x, mi.ops.master_dtype(x.dtype)) for x in level] for level in predictions]
+
+    def _network(self):
+        """Returns the network, with the number of classes of this task if the network leaves it open."""
+        with_classes = getattr(self.network, "with_classes", None)
+        return with_classes(self.classes) if with_classes else self.network
