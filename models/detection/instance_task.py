@@ -1,0 +1,276 @@
+"""Instance segmentation: the inputs, the losses and the predictions of Mask R-CNN."""
+
+import dataclasses
+from typing import Any
+
+import gin
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.detection.boxes import clip_to_image, decode, encode
+from mtf_imaging.models.detection.checks import (
+    check_classes,
+    check_number,
+    check_sizes,
+    count_categories,
+    object_inputs,
+)
+from mtf_imaging.models.detection.detections import non_maximum_suppression
+from mtf_imaging.models.detection.losses import huber_loss
+from mtf_imaging.models.detection.mask_targets import mask_targets
+from mtf_imaging.models.detection.proposals import PROPOSALS, propose
+from mtf_imaging.models.detection.rpn import AnchorSampling, mean_box_loss, rpn_losses
+from mtf_imaging.models.detection.sampling import ROIS, ROIS_WHOLE, sample_rois
+from mtf_imaging.models.resnet.checks import check_count
+
+_BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
+_HUBER_DELTA = 1.0
+
+
+@gin.configurable(module="detection")
+@dataclasses.dataclass(frozen=True)
+class InstanceSegmentation:
+    """Detection of objects with their masks.
+
+    The loss is the sum of five losses: those of the scores and of the boxes of the region proposal network
+    (`rpn_losses`), the mean cross entropy of the classes of the RoIs, the mean Huber loss of the boxes of the
+    foreground RoIs, and the mean cross entropy of the pixels of their masks.
+
+    Training chooses anchors and RoIs at random. The choice depends only on the seed, the step, and the position of an
+    image in the batch, but neither on the layout nor on the number of micro-batches.
+
+    `classes` makes the task usable without a data set. `task.for_data(description)` replaces it by that of a data set.
+
+    Attributes:
+      network: a `MaskRCNN`. If it leaves the number of classes open, the task chooses it.
+      classes: number of classes without the background.
+      max_boxes: largest number of objects in an image of the training.
+      mask_size: height and width of the mask of an object in pixels. The mask covers the box of the object.
+      channels: number of channels of an image.
+      anchor_samples: number of anchors of an image from which the region proposal network learns. At most half of them
+        are positive.
+      rois: number of regions of interest (RoIs) of an image from which the heads learn.
+      foreground: largest fraction of these RoIs that is foreground. The mask head learns from foreground RoIs only.
+      foreground_threshold: smallest intersection over union (IoU) of a foreground RoI with an object.
+      train_per_level: number of boxes of each level from which training chooses proposals.
+      predict_per_level: the same number in prediction.
+      proposals: number of proposals of an image.
+      proposal_threshold: a box is not proposed if its IoU with a better box of its level is above this number.
+      score_threshold: a detection has a score above this number.
+      nms_threshold: a detection is left out if its IoU with a better detection of its class is above this number.
+      max_detections: largest number of detections in an image.
+    """
+
+    network: Any = None
+    classes: int = 90
+    max_boxes: int = 100
+    mask_size: int = 112
+    channels: int = 3
+    anchor_samples: int = 256
+    rois: int = 512
+    foreground: float = 0.25
+    foreground_threshold: float = 0.5
+    train_per_level: int = 2000
+    predict_per_level: int = 1000
+    proposals: int = 1000
+    proposal_threshold: float = 0.7
+    score_threshold: float = 0.05
+    nms_threshold: float = 0.5
+    max_detections: int = 100
+
+    def __post_init__(self):
+        if self.network is None:
+            raise mi.ConfigError(
+                "InstanceSegmentation.network is not set. Fix: use a network such as detection.MaskRCNN."
+            )
+        counts = ["classes", "max_boxes", "mask_size", "channels", "anchor_samples", "rois", "train_per_level"]
+        for name in [*counts, "predict_per_level", "proposals", "max_detections"]:
+            check_count(self, name)
+        for name in ("proposal_threshold", "score_threshold", "nms_threshold"):
+            check_number(self, name, most=1)
+        for name in ("foreground", "foreground_threshold"):
+            check_number(self, name, most=1, above=True)
+        if self._foreground_rois < 1:
+            raise mi.ConfigError(
+                f"InstanceSegmentation.foreground = {self.foreground!r}: with rois = {self.rois}, no RoI is "
+                "foreground, so the masks cannot be learned. Fix: use a larger fraction, or more RoIs."
+            )
+
+    def for_data(self, description):
+        """Returns this task for a data set.
+
+        Args:
+          description: the description of a data set of objects, with the attribute `categories`, one for each class.
+
+        Returns:
+          A task with the classes of the data set.
+
+        Raises:
+          ConfigError: the description is not that of objects, or the network has another number of classes.
+        """
+        task = dataclasses.replace(self, classes=count_categories(self, description))
+        task.check_network()
+        return task
+
+    def check_network(self):
+        """Raises ConfigError if the network has another number of classes than the task."""
+        check_classes(self, self._network().classes)
+
+    def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
+        """Returns the inputs of a program, by name.
+
+        Args:
+          batch_size: number of images in a batch.
+          sizes: height and width of an image in pixels.
+          dtype: dtype of images and activations.
+          labels: whether to include the objects, which training needs and prediction does not.
+
+        Returns:
+          A dict {name: (shape, dtype)}.
+
+        Raises:
+          ConfigError: the network has another number of classes.
+          ShapeError: there are not 2 sizes.
+        """
+        check_sizes(self, sizes)
+        self.check_network()
+        inputs = object_inputs(batch_size, sizes, self.channels, dtype, self.max_boxes if labels else None)
+        if labels:
+            masks = f"boxes:{self.max_boxes},mask_height:{self.mask_size},mask_width:{self.mask_size}"
+            inputs["masks"] = (f"batch:{batch_size},{masks}", tf.float32)
+        return inputs
+
+    def loss(self, image, boxes, classes, masks):
+        """Computes the loss to minimize, and its five parts.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+          boxes: Tensor[batch, boxes, coords], the boxes of the objects: y0, x0, y1, x1 in pixels.
+          classes: int32 Tensor[batch, boxes], the class of each object, and -1 for padding.
+          masks: Tensor[batch, boxes, mask_height, mask_width], the mask of each object within its box.
+
+        Returns:
+          The loss, Tensor[], and a dict of Tensors[]: "rpn_score_loss", "rpn_box_loss", "class_loss", "box_loss" and
+          "mask_loss". All are float32 or larger.
+        """
+        network = self._network()
+        boxes, masks = (mi.mtf.cast(x, mi.ops.master_dtype(image.dtype)) for x in (boxes, masks))
+        features = network.features(image, is_training=True)
+        scores, deltas, anchors = self._regions(network, features, is_training=True)
+        sampling = AnchorSampling(self.anchor_samples)
+        measures = dict(
+            zip(("rpn_score_loss", "rpn_box_loss"), rpn_losses(scores, deltas, anchors, boxes, classes, sampling))
+        )
+        proposals, valid = self._propose(image, scores, deltas, anchors, self.train_per_level)
+        rois = self._sample(proposals, valid, boxes, classes)
+        measures |= self._box_losses(network, features, rois)
+        measures["mask_loss"] = self._mask_loss(network, features, rois, masks)
+        return mi.mtf.add_n(list(measures.values())), measures
+
+    def predict(self, image):
+        """Predicts objects.
+
+        Args:
+          image: Tensor[batch, height, width, channels]
+
+        Returns:
+          A dict of Tensors, float32 or larger: "boxes" [batch, detections, coords] in pixels; "scores"
+          [batch, detections] in descending order, 0 for padding; "classes" [batch, detections], int32, -1 for padding;
+          and "masks" [batch, detections, mask_height, mask_width], the probabilities that the pixels of the box belong
+          to the object.
+        """
+        network = self._network()
+        features = network.features(image, is_training=False)
+        proposals, valid = self._propose(
+            image, *self._regions(network, features, is_training=False), self.predict_per_level
+        )
+        detections = self._detect(network, features, image, proposals, valid)
+        masks = self._predict_masks(network, features, detections["boxes"], detections["classes"])
+        return {**detections, "masks": masks}
+
+    @property
+    def _foreground_rois(self):
+        return int(self.rois * self.foreground)
+
+    def _network(self):
+        """Returns the network, with the number of classes of this task if the network leaves it open."""
+        return self.network.with_classes(self.classes)
+
+    def _regions(self, network, features, is_training):
+        """Returns the logits of the scores, the deltas and the `LevelAnchors` of all levels."""
+        scores, deltas = network.region_scores(features, is_training)
+        anchors = [network.level_anchors.boxes(x, stride) for x, stride in zip(scores, network.strides)]
+        return scores, deltas, anchors
+
+    def _propose(self, image, scores, deltas, anchors, per_level):
+        sizes = [dim.size for dim in image.shape.dims[1:3]]
+        return propose(scores, deltas, anchors, sizes, per_level, self.proposals, self.proposal_threshold)
+
+    def _sample(self, proposals, valid, boxes, classes):
+        candidates = mi.mtf.Dimension("candidates", self.proposals + self.max_boxes)
+        shape = mi.mtf.Shape([proposals.shape.dims[0], candidates])
+        priorities = mi.mtf.random_uniform(proposals.mesh, shape, dtype=proposals.dtype)
+        limits = (self.rois, self._foreground_rois, self.foreground_threshold)
+        return sample_rois(proposals, valid, boxes, classes, priorities, *limits)
+
+    def _box_losses(self, network, features, rois):
+        logits, deltas = network.classify(features, rois.boxes, is_training=True)
+        names = ("boxes", "classes", "objects", "weights")
+        boxes, classes, objects, weights = (
+            mi.ops.scatter_slices(getattr(rois, name), ROIS, f"roi_{name}_scatter") for name in names
+        )
+        dim = logits.shape.dims[-1]
+        class_loss = mi.ops.weighted_cross_entropy(logits, classes, dim, mask=weights)
+        chosen = mi.mtf.one_hot(classes, dim, dtype=deltas.dtype)
+        deltas = mi.mtf.einsum([deltas, chosen], output_shape=boxes.shape)
+        foreground = mi.mtf.cast(mi.mtf.greater(classes, 0), deltas.dtype)
+        targets = mi.mtf.stop_gradient(encode(boxes, objects, _BOX_WEIGHTS))
+        # The boxes of RoIs that fill up the number are empty, and have no finite targets.
+        targets = mi.mtf.cwise(_finite, [targets])
+        losses = mi.mtf.reduce_sum(huber_loss(deltas, targets, _HUBER_DELTA) * foreground)
+        return {"class_loss": class_loss, "box_loss": mean_box_loss(losses, mi.mtf.reduce_sum(foreground))}
+
+    def _mask_loss(self, network, features, rois, masks):
+        # Foreground RoIs come first.
+        boxes, classes, matches, objects = (
+            mi.mtf.slice(x, 0, self._foreground_rois, ROIS_WHOLE)
+            for x in (rois.boxes, rois.classes, rois.matches, rois.objects)
+        )
+        logits = network.masks(features, boxes, classes, is_training=True)
+        boxes, classes, matches, objects = (
+            mi.ops.scatter_slices(x, ROIS, f"mask_{name}_scatter")
+            for name, x in (("boxes", boxes), ("targets", classes), ("matches", matches), ("objects", objects))
+        )
+        targets = mask_targets(masks, objects, matches, boxes, logits.shape.dims[-1].size)
+        losses = mi.ops.sigmoid_cross_entropy(logits, mi.mtf.cast(targets, logits.dtype))
+        foreground = mi.mtf.cast(mi.mtf.greater(classes, 0), logits.dtype)
+        return mi.ops.masked_mean(losses, mi.mtf.broadcast(foreground, losses.shape))
+
+    def _detect(self, network, features, image, proposals, valid):
+        """Returns the boxes, the scores and the classes of the detections, as `non_maximum_suppression` does."""
+        rois = mi.mtf.rename_dimension(proposals, PROPOSALS, ROIS_WHOLE)
+        logits, deltas = network.classify(features, rois, is_training=False)
+        probabilities = mi.ops.softmax(logits, logits.shape.dims[-1])
+        scores, deltas = (mi.mtf.slice(x, 1, self.classes, logits.shape.dims[-1].name) for x in (probabilities, deltas))
+        boxes = decode(deltas, mi.ops.scatter_slices(rois, ROIS, "roi_boxes_scatter"), _BOX_WEIGHTS)
+        boxes = clip_to_image(boxes, *(dim.size for dim in image.shape.dims[1:3]))
+        boxes, scores = (
+            mi.ops.gather_slices(x, ROIS, f"detection_{name}_gather")
+            for name, x in (("boxes", boxes), ("scores", scores))
+        )
+        scores *= mi.mtf.rename_dimension(valid, PROPOSALS, ROIS_WHOLE)
+        limits = (self.nms_threshold, self.score_threshold, self.max_detections)
+        return non_maximum_suppression(boxes, scores, *limits)
+
+    def _predict_masks(self, network, features, boxes, classes):
+        """Returns the masks of predicted objects: Tensor[batch, detections, mask_height, mask_width]."""
+        detections = boxes.shape.dims[1].name
+        boxes, classes = (mi.mtf.rename_dimension(x, detections, ROIS_WHOLE) for x in (boxes, classes))
+        logits = network.masks(features, boxes, classes + 1, is_training=False)
+        masks = mi.ops.gather_slices(mi.mtf.sigmoid(logits), ROIS, "masks_gather")
+        masks *= mi.mtf.cast(mi.mtf.greater_equal(classes, 0), masks.dtype)
+        return mi.mtf.rename_dimension(masks, ROIS_WHOLE, detections)
+
+
+def _finite(x):
+    return tf.where(tf.math.is_finite(x), x, tf.zeros([], x.dtype))

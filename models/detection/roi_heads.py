@@ -1,0 +1,117 @@
+"""The heads that look at each region of interest (RoI): its class and box, and the mask of its object."""
+
+import dataclasses
+
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.models.detection.anchors import COORDS
+from mtf_imaging.models.detection.head_layers import HeadLayers
+from mtf_imaging.models.detection.roi_levels import roi_levels
+from mtf_imaging.models.detection.sampling import ROIS
+
+
+@dataclasses.dataclass(frozen=True)
+class RoIFeatures:
+    """The levels of a feature pyramid from which RoIs take their features.
+
+    Attributes:
+      features: Tensors[batch, height, width, channels], one for each level.
+      min_level: the first level. Level l has a stride of 2^l pixels.
+      canonical_size: side in pixels of a square that belongs to level 4.
+    """
+
+    features: list
+    min_level: int
+    canonical_size: float
+
+    def align(self, boxes, size, name):
+        """Samples `size` x `size` features within each box. The maps stay split.
+
+        Args:
+          boxes: Tensor[batch, rois_whole, coords]
+          size: number of bins along each axis.
+          name: name of the operation.
+
+        Returns:
+          Tensor[batch, rois, crop_height, crop_width, channels]. A layout with a rule for `rois` splits it.
+        """
+        last = self.min_level + len(self.features) - 1
+        levels = roi_levels(boxes, self.min_level, last, self.canonical_size)
+        strides = [2**level for level in range(self.min_level, last + 1)]
+        x = mi.ops.roi_align(self.features, boxes, levels, strides, size, name=name)
+        return mi.ops.scatter_slices(x, ROIS, f"{name}_scatter")
+
+
+@dataclasses.dataclass(frozen=True)
+class BoxHead:
+    """Two dense layers with ReLUs, the logits of the classes, and a box for each class.
+
+    Attributes:
+      layers: a `HeadLayers`.
+      units: number of channels of each dense layer.
+      classes: number of classes without the background, which is class 0.
+    """
+
+    layers: HeadLayers
+    units: int
+    classes: int
+
+    def __call__(self, x):
+        """Computes the classes and the boxes of RoIs.
+
+        Args:
+          x: Tensor[batch, rois, crop_height, crop_width, channels]
+
+        Returns:
+          Class logits Tensor[batch, rois, classes], and the deltas from the RoIs to the boxes Tensor[batch, rois,
+          classes, coords], both float32 or larger. The first class is the background.
+        """
+        classes = mi.mtf.Dimension("classes", self.classes + 1)
+        with tf.compat.v1.variable_scope("box_head"):
+            x = self.layers.dense(x, "dense0", x.shape.dims[-3:], self.units)
+            x = self.layers.dense(x, "dense1", x.shape.dims[-1:], self.units)
+            logits = self.layers.outputs(x, "classes", [classes], 0.01)
+            return logits, self.layers.outputs(x, "boxes", [classes, COORDS], 0.001)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskHead:
+    """3 x 3 convolutions, a transposed convolution that doubles the size, and the logits of a mask for each class.
+
+    Attributes:
+      layers: a `HeadLayers`.
+      filters: number of filters of each convolution.
+      convs: number of 3 x 3 convolutions.
+      classes: number of classes without the background, which is class 0.
+    """
+
+    layers: HeadLayers
+    filters: int
+    convs: int
+    classes: int
+
+    def __call__(self, x, classes):
+        """Computes the mask of each RoI for one class.
+
+        Args:
+          x: Tensor[batch, rois, crop_height, crop_width, channels]
+          classes: int32 Tensor[batch, rois]; 0 is the background.
+
+        Returns:
+          logits Tensor[batch, rois, mask_height, mask_width], twice as large as `x`, float32 or larger.
+        """
+        with tf.compat.v1.variable_scope("mask_head"):
+            for i in range(self.convs):
+                x = self.layers.conv(x, f"conv{i}", self.filters, 3)
+            x = self.layers.conv_transpose(x, "upsample", self.filters, 2)
+            dim = mi.mtf.Dimension("classes", self.classes + 1)
+            x = self.layers.outputs(x, "masks", [dim], 0.01)
+        chosen = mi.mtf.one_hot(classes, dim, dtype=x.dtype)
+        *rois, height, width, _ = x.shape.dims
+        x = mi.mtf.einsum([x, chosen], output_shape=mi.mtf.Shape([*rois, height, width]))
+        return mi.mtf.replace_dimensions(
+            x,
+            [height, width],
+            [mi.mtf.Dimension("mask_height", height.size), mi.mtf.Dimension("mask_width", width.size)],
+        )
