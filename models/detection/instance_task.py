@@ -190,7 +190,7 @@ class InstanceSegmentation:
 
     @property
     def _foreground_rois(self):
-        return int(self.rois * self.foreground)
+        return round(self.rois * self.foreground)
 
     def _network(self):
         """Returns the network, with the number of classes of this task if the network leaves it open."""

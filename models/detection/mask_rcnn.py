@@ -8,6 +8,7 @@ import gin
 import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone
+from mtf_imaging.models.detection.frozen_norms import frozen_features
 from mtf_imaging.models.detection.head_layers import HeadLayers
 from mtf_imaging.models.detection.roi_heads import BoxHead, MaskHead, RoIFeatures
 from mtf_imaging.models.detection.rpn import RPNHead
@@ -15,7 +16,6 @@ from mtf_imaging.models.detection.sampling import ROIS
 from mtf_imaging.models.resnet.checks import check_count
 
 _CLASSES = 90  # those of COCO, whose categories are numbered from 1 to 90
-_NORM_VARIABLES = ("scale", "offset")
 
 
 @gin.configurable(module="detection")
@@ -178,16 +178,9 @@ class MaskRCNN:
         return [2**level for level in self.pyramid.levels]
 
     def _backbone_features(self, image, is_training):
-        if self.train_norms or not is_training:
+        if self.train_norms:
             return self.backbone.features(image, is_training)
-        graph = image.mesh.graph
-        earlier = set(graph.name_to_variable)
-        # Unlike a call with is_training=False, this one recomputes activations if the backbone does.
-        with mi.ops.inference.inference():
-            features = self.backbone.features(image, is_training)
-        own = [variable for name, variable in graph.name_to_variable.items() if name not in earlier]
-        graph.make_variables_untrainable([v for v in own if v.name.rpartition("/")[2] in _NORM_VARIABLES])
-        return features
+        return frozen_features(self.backbone, image, is_training)
 
     def _layers(self, is_training):
         return HeadLayers(self.norm, is_training, self.norm_momentum, self.norm_epsilon)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from mtf_imaging.errors import LayoutError, MtfImagingError
-from mtf_imaging.jobs.explaining import planned_step
+from mtf_imaging.jobs.explaining import planned_recipe, planned_step
 from mtf_imaging.jobs.settings import Resolution, check_choice, check_count
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
@@ -17,6 +17,7 @@ from mtf_imaging.planner.bench.process import Process, WorkerError
 from mtf_imaging.planner.bench.subject import Setup, Subject
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.program.tracing import check
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TracedStep, TrainingStep
@@ -39,6 +40,8 @@ def bench(
     dtype: str = "float32",
     seed: int = 0,
     progress: bool = True,
+    num_steps: int | None = None,
+    price_per_hour: float | None = None,
 ) -> Bench:
     """Measures the time, memory and exchanges of training steps, and compares them with the planner's model.
 
@@ -59,6 +62,9 @@ def bench(
       dtype: the dtype of images and activations.
       seed: the seed of weights, random operations and the batch.
       progress: whether to show a progress bar.
+      num_steps: number of steps of the training, to compute its hours from the measured step; None for the steps per
+        second only.
+      price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training.
 
     Returns:
       The measured and the modeled costs of each layout. `report` formats them as text.
@@ -70,8 +76,10 @@ def bench(
     """
     check_count("steps", steps)
     check_choice("mesh_impl", mesh_impl, MESH_IMPLS)
+    recipe = planned_recipe(num_steps, price_per_hour)
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype, seed)
-    return bench_step(step, [as_setup(layout) for layout in layouts], steps, mesh_impl, progress=progress)
+    setups = [as_setup(layout) for layout in layouts]
+    return bench_step(step, setups, steps, mesh_impl, recipe=recipe, progress=progress)
 
 
 def as_setup(layout: Layout | Setup) -> Setup:
@@ -83,7 +91,13 @@ def as_setup(layout: Layout | Setup) -> Setup:
 
 
 def bench_step(
-    step: TrainingStep, setups: Sequence[Setup], steps: int = 10, mesh_impl: str = "auto", *, progress: bool = True
+    step: TrainingStep,
+    setups: Sequence[Setup],
+    steps: int = 10,
+    mesh_impl: str = "auto",
+    *,
+    recipe: Recipe = UNKNOWN_RECIPE,
+    progress: bool = True,
 ) -> Bench:
     """Does the same as `bench`, for a `TrainingStep`."""
     subject = Subject(step, mesh_impl)
@@ -119,7 +133,7 @@ def bench_step(
         if row.error is None and len(row.devices) > 1:  # the measurement reports the devices
             row.plan, _ = _plan(subject, row.setup, row.devices)
     differences = tuple(unequal(rows, step.dtype))
-    return Bench(rows, hardware, step.dtype, step.batch_size, step.micro_batches, differences)
+    return Bench(rows, hardware, step.dtype, step.batch_size, step.micro_batches, differences, recipe)
 
 
 def _plan(subject: Subject, setup: Setup, devices: Sequence[str] = ("CPU:0",)) -> tuple[Plan, TracedStep]:

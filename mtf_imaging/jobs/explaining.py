@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mtf_imaging.errors import LayoutError, MtfImagingError, ShapeError
-from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, parse_resolution
+from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
+from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, check_price, parse_resolution
 from mtf_imaging.layout import MESH_IMPLS, ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
 from mtf_imaging.planner.render.picture import LayoutPicture
 from mtf_imaging.planner.search.candidates import BATCH
@@ -37,6 +38,8 @@ def explain(
     dtype: str = "float32",
     num_hosts: int = 1,
     mesh_impl: str = "auto",
+    num_steps: int | None = None,
+    price_per_hour: float | None = None,
 ) -> Explained:
     """Returns the cost of a training step under a layout: memory, exchanges, start-up and, for known hardware, time.
 
@@ -54,6 +57,9 @@ def explain(
       num_hosts: number of hosts; each has the same number of devices.
       mesh_impl: the mesh implementation: "placement" or "collective" with one device per processor, "stacked" with one
         device for all of them, or "auto" for "placement" on one host and "collective" on several hosts.
+      num_steps: number of steps of the training, to compute its hours; None for the steps per second only.
+      price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training; needs
+        `hardware`.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -62,7 +68,8 @@ def explain(
     """
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    return explain_step(step, layout, kind, num_hosts, mesh_impl)
+    recipe = planned_recipe(num_steps, price_per_hour)
+    return explain_step(step, layout, kind, num_hosts, mesh_impl, recipe)
 
 
 def planned_step(
@@ -85,6 +92,18 @@ def planned_step(
     return TrainingStep(task, optimizer or Adam(), parse_resolution(resolution), batch_size, micro_batches, dtype, seed)
 
 
+def planned_recipe(num_steps: int | None = None, price_per_hour: float | None = None) -> Recipe:
+    """Returns the length of a training and the price of its devices, which `explain` and `bench` take.
+
+    Raises:
+      ConfigError: an argument is invalid.
+    """
+    if num_steps is not None:
+        check_count("num_steps", num_steps)
+    check_price(price_per_hour)
+    return Recipe(num_steps, price_per_hour)
+
+
 def resolve_mesh_impl(mesh_impl: str, num_hosts: int) -> str:
     """Returns the mesh implementation to plan for: "auto" is "collective" on several hosts, else "placement".
 
@@ -104,6 +123,7 @@ def explain_step(
     hardware: Hardware | None = None,
     num_hosts: int = 1,
     mesh_impl: str = "auto",
+    recipe: Recipe = UNKNOWN_RECIPE,
 ) -> Explained:
     """Returns the cost of a training step under a layout.
 
@@ -113,12 +133,20 @@ def explain_step(
       hardware: the kind of device; None for an estimate without times.
       num_hosts: number of hosts; see `explain`.
       mesh_impl: the mesh implementation; see `explain`.
+      recipe: the length of the training and the price of a device.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
       ShapeError: the network does not accept images of this size.
-      ConfigError: `num_hosts` does not divide the number of devices, or another argument is invalid.
+      ConfigError: `num_hosts` does not divide the number of devices, a price is given without hardware, or another
+        argument is invalid.
     """
+    if recipe.price_per_hour is not None and hardware is None:
+        raise ConfigError(
+            f"price_per_hour = {recipe.price_per_hour:g} needs hardware, because the cost follows from the step time "
+            "of a kind of device. Fix: give hardware as well.",
+            ["hardware"],
+        )
     mesh_impl = resolve_mesh_impl(mesh_impl, num_hosts)
     devices = [f"device:{number}" for number in range(1 if mesh_impl == "stacked" else layout.processors)]
     try:
@@ -141,6 +169,7 @@ def explain_step(
         repeated,
         _unevenness(step, traced, plan),
         _batch_bytes(step),
+        recipe,
     )
 
 

@@ -3,6 +3,7 @@
 This module does not import TensorFlow, so that a mistake is reported without delay.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
         hint = did_you_mean(str(value), choices)
         raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
+
+
+def check_price(price_per_hour: float | None) -> None:
+    """Raises ConfigError unless the price of a device is a positive, finite number, or None for no price."""
+    if price_per_hour is None:
+        return
+    number = isinstance(price_per_hour, int | float) and not isinstance(price_per_hour, bool)
+    if not (number and math.isfinite(price_per_hour) and price_per_hour > 0):
+        raise ConfigError(
+            f"price_per_hour must be a positive number, not {price_per_hour!r}. Fix: give the price of one device for "
+            "one hour, for instance 2.5, or leave it out to print no cost.",
+            ["price_per_hour"],
+        )
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:

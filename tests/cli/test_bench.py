@@ -86,6 +86,7 @@ def test_a_custom_layout_file(tmp_path):
         (["--setup=4x4", "--input_partition_dims=[1,2,2,1,1]"], "Fix: --setup 'MESH/LAYOUT' instead of --input_part"),
         (["--cluster=localhost:2222"], "bench has no flag '--cluster', which train, evaluate and predict have."),
         (["--steps=0"], "flag --steps=0"),
+        (["--price_per_hour=-2"], "price_per_hour must be a positive number, not -2.0. Fix: give the price of one"),
     ],
 )
 def test_errors_in_flags(capsys, argv, message):
@@ -152,13 +153,18 @@ def test_setups_are_measured(capsys):
 @pytest.mark.slow
 def test_the_layout_of_the_job_is_compared_with_one_processor(capsys):
     options = ("--batch_size=2", "--micro_batches=2", "--gin_file=unet3d_demo", "--gin_file=2x2")
-    code, out, err = run(capsys, *SMALL, *options, "--gin.job.dtype='bfloat16'")
+    code, out, err = run(capsys, *SMALL, *options, "--gin.job.dtype='bfloat16'", "--price_per_hour=1.5")
     assert code == 0, err
     assert "one device, /device:CPU:0: all processors share it" in out
     assert "\none processor " in out
     assert "\nrows:2,cols:2/x:rows,y:cols " in out
     assert "model / measured, mean of all setups: step " in out
     assert "all setups agree: first loss " in out
+    training = out.partition("all setups agree: ")[2].splitlines()[1:]
+    assert training[1].split() == ["measured", "from", "the", "measured", "step"]
+    assert [line.split("  ")[0] for line in training[3:5]] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]
+    assert training[5].startswith("hours: 550 steps of the measured time, without start-up")
+    assert training[6] == "cost: 1.50 per device-hour"
 
 
 @pytest.mark.slow

@@ -163,6 +163,13 @@ def test_slices_of_any_size(run):
         (["--mesh_shape", "rows:0"], "the size of 'rows' must be a positive integer such as 2, not '0'"),
         (["--mesh_shape", "rows:-2"], "the size of 'rows' must be a positive integer such as 2, not '-2'"),
         (["--mesh_shape", "rows:1.5"], "the size of 'rows' must be a positive integer such as 2, not '1.5'"),
+        (
+            ["--hardware", "l4", "--price_per_hour", "0"],
+            "price_per_hour must be a positive number, not 0.0. Fix: give the price of one device for one hour, for "
+            "instance 2.5, or leave it out to print no cost.\nOn the command line: --price_per_hour.\n",
+        ),
+        (["--hardware", "l4", "--price_per_hour", "-1"], "price_per_hour must be a positive number, not -1.0."),
+        (["--hardware", "l4", "--price_per_hour", "nan"], "price_per_hour must be a positive number, not nan."),
         (["--picture", "layout.jpg"], "--picture layout.jpg: only PNG files are written. Fix: --picture layout.png"),
     ],
 )
@@ -195,6 +202,73 @@ def test_custom_hardware(run, tmp_path):
         code, _, err = run("explain", *SMALL, "--hardware", str(mine))
         assert code == 2
         assert message in err
+
+
+def test_the_training_is_computed_from_the_time_per_step(run):
+    words = ["--gin_file", "deeplab_voc", "--hardware", "h100", "--price_per_hour", "2.5"]
+    code, out, _ = run("explain", *words)
+    assert code == 0
+    report = json.loads(run("explain", *words, "--json")[1])
+    recipe, seconds = report["recipe"], report["seconds"]["total"]
+    hours = 50_000 * seconds / 3600
+    assert recipe["step_time"] == "computed"
+    assert recipe["devices"] == report["devices"] == report["processors"]
+    assert recipe["steps_per_second"] == pytest.approx(1 / seconds)
+    assert recipe["images_per_second"] == pytest.approx(report["batch_size"] / seconds)
+    assert (recipe["num_steps"], recipe["price_per_hour"]) == (50_000, 2.5)
+    assert recipe["hours"] == pytest.approx(hours)
+    assert recipe["cost"] == pytest.approx(hours * report["devices"] * 2.5)
+    assert recipe["cost_per_1000_steps"] == pytest.approx(recipe["cost"] / 50)
+    assert "\n\ntraining (computed from the time per step, not measured)\n" in out
+    assert re.search(r"\n  50,000 steps: [\d.]+ h on \d+ devices?, [\d.]+ device-hours\n", out)
+    assert re.search(r"\n  cost at 2.50 per device-hour: [\d.,]+ for 50,000 steps, [\d.,]+ per 1,000 steps\n", out)
+
+
+def test_without_hardware_no_training_is_computed(run):
+    _, out, _ = run("explain", *SMALL)
+    assert "training (" not in out
+    assert json.loads(run("explain", *SMALL, "--json")[1])["recipe"] is None
+    code, out, err = run("explain", *SMALL, "--price_per_hour", "2")
+    assert (code, out) == (2, "")
+    assert "price_per_hour = 2 needs hardware, because the cost follows from the step time of a kind of device." in err
+    assert "On the command line: --hardware" in err
+
+
+def test_one_device_for_all_processors_is_paid_once(run):
+    words = [*SMALL, *TWO_BY_TWO, "--hardware", "l4", "--json"]
+    devices = [
+        json.loads(run("explain", *words, "--mesh_impl", mesh_impl)[1])["recipe"]["devices"]
+        for mesh_impl in ("placement", "collective", "stacked")
+    ]
+    assert devices == [4, 4, 1]
+
+
+@pytest.mark.parametrize("steps", ["", "num_steps = 360\ntrain.num_steps = %num_steps\n"])
+def test_a_job_may_lack_the_number_of_steps(run, tmp_path, steps):
+    job = tmp_path / "job.gin"
+    lines = ("job.task = @LiverTumorSegmentation()", "LiverTumorSegmentation.network = @UNet3D()")
+    job.write_text("\n".join(["import mtf_imaging.models.unet3d", *lines, "train.optimizer = @Adam()\n"]) + steps)
+    words = ["--gin_file", str(job), *SMALL, "--hardware", "l4", "--price_per_hour", "3"]
+    code, out, err = run("explain", *words)
+    assert code == 0, err
+    assert " steps per second, " in out
+    assert (" 360 steps" in out, " h on " in out) == (bool(steps), bool(steps))
+    assert "per 1,000 steps" in out
+    assert json.loads(run("explain", *words, "--json")[1])["recipe"]["num_steps"] == (360 if steps else None)
+
+
+def test_search_computes_the_training_with_the_first_layout(run):
+    words = ["--hardware", "l4", *SMALL, "--batch_size", "2", "--price_per_hour", "3"]
+    code, out, _ = run("search", "--num_devices", "4", *words)
+    assert code == 0
+    layout = re.search(r"^To use the first layout: (.*)$", out, re.MULTILINE)[1].split()
+    first = out.partition("training with the first layout (computed")[2].splitlines()[1:4]
+    explained = run("explain", *words, *layout)[1].partition("training (computed")[2].splitlines()[1:4]
+    assert first == explained
+    assert "550 steps: " in first[1]
+    code, out, _ = run("search", "--num_devices", "2", *words, "--memory_limit", "0.02", "--max_resolution")
+    assert code == 0
+    assert " h on 2 devices" in out
 
 
 def test_search_ranks_layouts_and_prints_the_flags_of_the_first(run):

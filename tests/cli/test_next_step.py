@@ -135,6 +135,11 @@ TWO = Layout.parse("rows:2", "x:rows")
             1e12,
             "search --num_devices 8 --hardware a100 --resolution 16",
         ),
+        (
+            "explain --resolution 16 --hardware a100 --price_per_hour 2.5",
+            1e12,
+            "search --num_devices 4 --hardware a100 --price_per_hour 2.5 --resolution 16",
+        ),
     ],
 )
 def test_after_explain(monkeypatch, line, free, expected):
@@ -162,6 +167,12 @@ def test_after_explain(monkeypatch, line, free, expected):
             None,
             "explain --hardware h200 --gin_file unet3d_lits --resolution 32 --batch_size 2 --gin_param "
             "UNet3D.recompute=True --mesh_shape rows:2 --layout x:rows",
+        ),
+        (
+            "--resolution 32 --price_per_hour 2.5",
+            None,
+            None,
+            "explain --hardware h200 --price_per_hour 2.5 --resolution 32 --mesh_shape rows:2 --layout x:rows",
         ),
         ("--max_resolution", None, 48, "explain --hardware h200 --resolution 48 --mesh_shape rows:2 --layout x:rows"),
     ],

@@ -154,6 +154,22 @@ def test_explain_search_and_bench_agree_with_one_another():
         mi.jobs.report("explained")
 
 
+def test_explain_computes_the_cost_of_a_training():
+    shared = {"task": settings()["task"], "resolution": 16, "layout": SPLIT}
+    explained = mi.jobs.explain(**shared, hardware="h200", num_steps=1000, price_per_hour=3)
+    cost = explained.recipe_cost
+    assert cost.cost == cost.cost_per_1000_steps == pytest.approx(1000 * explained.time.total / 3600 * 4 * 3)
+    assert "\n  1,000 steps: " in mi.jobs.report(explained)
+    assert mi.jobs.explain(**shared, num_steps=1000).recipe_cost is None
+    for wrong, message in (
+        ({"num_steps": 0}, "num_steps must be a positive integer, not 0"),
+        ({"price_per_hour": True}, "price_per_hour must be a positive number, not True"),
+        ({"price_per_hour": 1}, "price_per_hour = 1 needs hardware"),
+    ):
+        with pytest.raises(mi.ConfigError, match=message):
+            mi.jobs.explain(**shared, **wrong)
+
+
 def test_bench_names_a_class_that_cannot_be_pickled():
     class Local(LiverTumorSegmentation):
         pass

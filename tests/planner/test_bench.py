@@ -21,6 +21,7 @@ from mtf_imaging.planner.bench.subject import Setup, random_batch
 from mtf_imaging.planner.bench.table import as_dict, text
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.planner.cost.recipe import Recipe
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep
@@ -131,6 +132,35 @@ def test_the_table_marks_uneven_slices(plan):
     (note,) = [line for line in shown if line.startswith("* 2x2 has uneven slices, which waste ")]
     assert note.endswith(f" {rows[0].plan.wasted:.1%} of the work: x: 7 over rows:2 -> slices of 4, last 3")
     assert rows[0].plan.wasted == pytest.approx(1 / 8, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("names", "devices"),
+    [
+        (["/device:CPU:0"], 1),
+        (["/device:CPU:0", "/device:CPU:1"], 1),  # logical devices of one machine
+        (["/device:GPU:0", "/device:GPU:1"], 2),
+    ],
+)
+def test_the_training_follows_from_the_measured_step(plan, names, devices):
+    row = Row(SPLIT, plan=plan, build=1.0, devices=names, steps=[0.3, 0.2, 0.4], ratios=[1.0, 1.0, 1.0])
+    row.loss, row.gradient_norm = 2.0, 5.0
+    bench = Bench([row, Row(SPLIT, error="illegal")], HARDWARE, "float32", 6, 1, recipe=Recipe(36_000, 2.0))
+    found, failed = json.loads(json.dumps(as_dict(bench)))["setups"]
+    assert found["recipe"] == {
+        "step_time": "measured",
+        "steps_per_second": pytest.approx(1 / 0.3),
+        "images_per_second": pytest.approx(20),
+        "devices": devices,
+        "num_steps": 36_000,
+        "hours": pytest.approx(3),
+        "device_hours": pytest.approx(3 * devices),
+        "price_per_hour": 2.0,
+        "cost": pytest.approx(6 * devices),
+        "cost_per_1000_steps": pytest.approx(devices / 6),
+    }
+    assert failed["recipe"] is None
+    assert "\nhours: 36,000 steps of the measured time, without start-up, " in text(bench)
 
 
 def test_random_batches_are_the_same_for_all():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.cli.runtime.next_step import after_bench
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
@@ -19,6 +19,7 @@ NOTES = (
     "Each setup runs in its own process. The setups take turns, one step each, on random images. Every setup must "
     "compute the same first loss and gradient: the exit code is 1 if they differ, or if no setup can be measured. "
     "Setups that are illegal or need too much memory are reported, and the others are measured.",
+    planning_flags.TRAINING_COST,
 )
 _OTHER_WAYS = ("mesh_shape", "layout", "input_partition_dims")
 
@@ -32,6 +33,7 @@ def define_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_integer("steps", 10, "Number of timed steps of each setup.", lower_bound=1, flag_values=values)
+    planning_flags.define_price(values, "All CPU devices of this machine count as one.")
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
     flags.DEFINE_string("data_dir", None, "Folder of records or other data; sets the resolution.", flag_values=values)
     flags.DEFINE_string("model_dir", None, "Folder of a run; its config.gin is the job.", flag_values=values)
@@ -46,13 +48,15 @@ def run(values: flags.FlagValues) -> str | None:
             f"{' and '.join(given)} cannot be combined with --setup, which contains a mesh and a layout. Fix: --setup "
             f"'{mesh}/{layout}' instead of {' and '.join(given)}."
         )
+    price = planning_flags.checked_price(values)
     setups = [parse_setup(text) for text in values.setup or []]
     configuration = setup_flags.Configuration(
         values, values.model_dir and Path(values.model_dir) / CONFIG, job="unet3d_demo"
     )
     import_tensorflow()
-    from mtf_imaging.cli.config.training_settings import bound_step
+    from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.jobs.benching import as_setup, bench_step
+    from mtf_imaging.jobs.explaining import planned_recipe
     from mtf_imaging.planner.bench.subject import Setup
     from mtf_imaging.planner.bench.table import as_dict, text
 
@@ -60,7 +64,8 @@ def run(values: flags.FlagValues) -> str | None:
     step = bound_step(setup, values.data_dir)
     if not setups and setup.parsed_layout.processors > 1:
         setups = [parse_setup("/"), as_setup(setup.parsed_layout)]
-    bench = bench_step(step, [Setup(*named) for named in setups], values.steps, setup.mesh_impl)
+    recipe = planned_recipe(planned_num_steps(), price)
+    bench = bench_step(step, [Setup(*named) for named in setups], values.steps, setup.mesh_impl, recipe=recipe)
     print(json.dumps(as_dict(bench), indent=1) if values.json else text(bench))
     if not bench.equal:
         raise MtfImagingError("\n".join(["results depend on the layout, but they must not:", *bench.differences]))

@@ -20,11 +20,13 @@ NOTES = (
     "times follow from a few properties of the hardware, which are printed. To measure a step, run bench.",
     "explain assumes one device per processor, or one device for all processors with --mesh_impl stacked. With "
     "--num_hosts, auto is collective.",
+    planning_flags.TRAINING_COST,
 )
 
 
 def define_flags(values: flags.FlagValues) -> None:
     planning_flags.define(values)
+    planning_flags.define_price(values, "Needs --hardware.")
     flags.DEFINE_string("model_dir", None, "Folder of a run; its config.gin is the job.", flag_values=values)
     flags.DEFINE_bool("verbose", False, "Show every operation.", flag_values=values)
     flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
@@ -39,6 +41,7 @@ def run(values: flags.FlagValues) -> str | None:
         raise ConfigError(
             f"--picture {values.picture}: only PNG files are written. Fix: --picture {Path(values.picture).stem}.png"
         )
+    price = planning_flags.checked_price(values)
     configuration = setup_flags.Configuration(
         values,
         values.model_dir and Path(values.model_dir) / CONFIG,
@@ -47,8 +50,8 @@ def run(values: flags.FlagValues) -> str | None:
     )
     import_tensorflow()
     from mtf_imaging.cli.config.hardware import hardware_of
-    from mtf_imaging.cli.config.training_settings import bound_step
-    from mtf_imaging.jobs.explaining import explain_step, picture_of, volume_of
+    from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
+    from mtf_imaging.jobs.explaining import explain_step, picture_of, planned_recipe, volume_of
     from mtf_imaging.planner.render import as_json
     from mtf_imaging.planner.render import text as report
     from mtf_imaging.planner.render.picture import write_picture
@@ -57,7 +60,8 @@ def run(values: flags.FlagValues) -> str | None:
     planning_flags.check_devices(setup, values.num_devices)
     step = bound_step(setup, values.data_dir)
     hardware = hardware_of(values.hardware)
-    explained = explain_step(step, setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl)
+    recipe = planned_recipe(planned_num_steps(), price)
+    explained = explain_step(step, setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl, recipe)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:

@@ -13,12 +13,14 @@ REQUIRED = ("num_devices", "hardware")
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",
+    planning_flags.TRAINING_COST,
 )
 IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --num_devices devices.")
 
 
 def define_flags(values: flags.FlagValues) -> None:
     planning_flags.define(values)
+    planning_flags.define_price(values)
     flags.DEFINE_float(
         "memory_limit",
         None,
@@ -33,13 +35,14 @@ def define_flags(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues) -> str | None:
     if values.memory_limit is not None and not values.memory_limit > 0:
         raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
+    price = planning_flags.checked_price(values)
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files)
     import_tensorflow()
     from mtf_imaging.cli.config.hardware import hardware_of
-    from mtf_imaging.cli.config.training_settings import bound_step
+    from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
-    from mtf_imaging.jobs.explaining import recompute_setting, recomputes_activations
+    from mtf_imaging.jobs.explaining import planned_recipe, recompute_setting, recomputes_activations
     from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
 
     setup = configuration.bind()
@@ -49,13 +52,14 @@ def run(values: flags.FlagValues) -> str | None:
     step = bound_step(setup, values.data_dir, sizes)
     devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
     on = values.num_devices, hardware, usable_memory(hardware, limit)
+    recipe = planned_recipe(planned_num_steps(), price)
     if values.max_resolution:
         largest = largest_cube_of(step, *devices)
-        print(largest_text(largest, step, *on))
+        print(largest_text(largest, step, *on, recipe))
         size, best = largest or (None, None)
     else:
         searched = search_step(step, *devices)
-        print(ranking_text(searched, step, *on, values.top))
+        print(ranking_text(searched, step, *on, values.top, recipe))
         size, best = None, searched.best
     needed = best is not None and best.recompute and not recomputes_activations(step.task)
     return after_search(values, best, recompute_setting(step.task) if needed else None, size)

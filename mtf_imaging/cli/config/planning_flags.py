@@ -1,10 +1,18 @@
-"""Flags of the planning commands, explain, search and plan."""
+"""Flags of the planning commands, explain, search, plan and bench."""
 
 from absl import flags
 
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.settings import check_price
 from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
+
+# A note of all commands with --price_per_hour.
+TRAINING_COST = (
+    "The hours of a training are train.num_steps times the time of a step. --price_per_hour is the price of one "
+    "device; the cost is devices x hours x price. Start-up, waiting for data, evaluation and checkpoints are not "
+    "included."
+)
 
 
 def define(values: flags.FlagValues) -> None:
@@ -20,6 +28,27 @@ def define_hardware(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_devices", None, "Number of devices.", lower_bound=1, flag_values=values)
     text = "Number of hosts; each has the same number of devices."
     flags.DEFINE_integer("num_hosts", 1, text, lower_bound=1, flag_values=values)
+
+
+def define_price(values: flags.FlagValues, more: str = "") -> None:
+    """Defines --price_per_hour.
+
+    Args:
+      values: the flags of the command.
+      more: a sentence to add to the help.
+    """
+    text = "Price of one device for one hour, in any currency; prints the cost of train.num_steps steps."
+    flags.DEFINE_float("price_per_hour", None, f"{text} {more}".rstrip(), flag_values=values)
+
+
+def checked_price(values: flags.FlagValues) -> float | None:
+    """Returns the value of --price_per_hour, or None without it.
+
+    Raises:
+      ConfigError: the price is not a positive number.
+    """
+    check_price(values.price_per_hour)
+    return values.price_per_hour
 
 
 def hardware_files(name: str | None) -> list[str]:

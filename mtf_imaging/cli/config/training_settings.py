@@ -116,7 +116,7 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
     Raises:
       ConfigError: the resolution is not known.
     """
-    job, training = Job(), Training()
+    job, training = Job(), _planned_training()
     if setup.resolution is None and data_dir is None and training.data is None:
         if sizes is None:
             raise ConfigError("the resolution is not known. Fix: give --resolution, or --data_dir.")
@@ -132,3 +132,14 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
         job.dtype,
         training.seed,
     )
+
+
+def planned_num_steps() -> int | None:
+    """Returns the number of steps of the bound job, for explain and bench; None if the job does not bind it."""
+    return _planned_training().num_steps
+
+
+def _planned_training() -> Training:
+    """Returns the bound settings of training; the planning commands do not need `num_steps`."""
+    bound = gin.get_bindings("mtf_imaging.train", resolve_references=False)
+    return Training() if "num_steps" in bound else Training(num_steps=None)

@@ -226,7 +226,8 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
     number = values.num_devices or (processors if processors > 1 else 4)
     job = _with_saved_job(values, _given(values, "data_dir", *_JOB_FLAGS))
     hosts = {} if values.mesh_impl == "stacked" else _given(values, *_HOST_FLAGS)  # search has a device per processor
-    return _line("search", num_devices=number, **hosts, hardware=values.hardware or "h200", **job)
+    price = _given(values, "price_per_hour")
+    return _line("search", num_devices=number, **hosts, hardware=values.hardware or "h200", **price, **job)
 
 
 def after_search(
@@ -246,10 +247,10 @@ def after_search(
     job = _given(values, *_JOB_FLAGS)
     if recompute:
         job["gin_param"] = [*job.get("gin_param", []), f"{recompute}=True"]
+    planning = {"hardware": values.hardware, **_given(values, *_HOST_FLAGS, "price_per_hour")}
     if size is not None:
-        planning = {"hardware": values.hardware, **_given(values, *_HOST_FLAGS)}
         return _line("explain", **planning, **job | {"resolution": size}, **_layout_flags(best.layout))
-    return _train_or_explain(values, job, best.layout, hardware=values.hardware, **_given(values, *_HOST_FLAGS))
+    return _train_or_explain(values, job, best.layout, **planning)
 
 
 def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:

@@ -1,7 +1,11 @@
 """The output of `mtf-imaging search`, with the flags that use its result."""
 
+from collections.abc import Iterator
+
 from mtf_imaging.jobs.explaining import recompute_setting, recomputes_activations
 from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, recipe_cost
+from mtf_imaging.planner.render.recipe_text import recipe_lines
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.render.text import format_seconds
 from mtf_imaging.planner.search.search import Found, Searched
@@ -10,9 +14,15 @@ from mtf_imaging.training.step import TrainingStep
 
 
 def ranking_text(
-    searched: Searched, step: TrainingStep, number: int, hardware: Hardware, memory: float, top: int
+    searched: Searched,
+    step: TrainingStep,
+    number: int,
+    hardware: Hardware,
+    memory: float,
+    top: int,
+    recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
-    """Returns the ranked layouts and the flags for the first one.
+    """Returns the ranked layouts, and the cost of a training and the flags for the first one.
 
     Args:
       searched: the result of the search.
@@ -21,6 +31,7 @@ def ranking_text(
       hardware: the kind of device.
       memory: the memory of each device that tensors may take, in bytes.
       top: how many layouts to show.
+      recipe: the length of the training and the price of a device.
     """
     volume = " x ".join(map(str, step.sizes))
     lines = [f"{_on(number, hardware, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
@@ -32,14 +43,20 @@ def ranking_text(
             "No layout fits. Fix: more --num_devices, a lower --resolution or --batch_size, or more --micro_batches."
         )
     else:
+        lines += [*_training(searched.best, step, number, recipe, "training with the first layout"), ""]
         lines.append(f"To use the first layout: {_flags(searched.best, step)}")
     return "\n".join(lines)
 
 
 def largest_text(
-    largest: tuple[int, Found] | None, step: TrainingStep, number: int, hardware: Hardware, memory: float
+    largest: tuple[int, Found] | None,
+    step: TrainingStep,
+    number: int,
+    hardware: Hardware,
+    memory: float,
+    recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
-    """Returns the largest cube and the flags to train on it.
+    """Returns the largest cube, and the cost of a training and the flags to train on it.
 
     Args:
       largest: the side of the cube in voxels, and the layout; None if not even the smallest cube fits.
@@ -47,6 +64,7 @@ def largest_text(
       number: the number of devices.
       hardware: the kind of device.
       memory: the memory of each device that tensors may take, in bytes.
+      recipe: the length of the training and the price of a device.
     """
     if largest is None:
         fix = "Fix: more --num_devices, or a higher --memory_limit."
@@ -59,9 +77,15 @@ def largest_text(
             f"{memory_use}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} per device, "
             f"{format_seconds(best.time.total)} per step.",
             "",
+            *_training(best, step, number, recipe, "training"),
+            "",
             f"To train on it: --resolution {size} {_flags(best, step)}",
         ]
     )
+
+
+def _training(found: Found, step: TrainingStep, number: int, recipe: Recipe, title: str) -> Iterator[str]:
+    return recipe_lines(recipe_cost(recipe, found.time.total, step.batch_size, number), title)
 
 
 def _on(number: int, hardware: Hardware, memory: float) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from mtf_imaging.planner.bench.compare import Row
 from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, RecipeCost, recipe_cost
 from mtf_imaging.planner.cost.step_time import step_time
 
 
@@ -19,6 +20,7 @@ class Bench:
       batch_size: the number of images per step.
       parts: the number of micro-batches per step.
       differences: descriptions of values that differ between setups by more than rounding; empty if all is well.
+      recipe: the length of the training and the price of a device.
     """
 
     rows: Sequence[Row]
@@ -27,6 +29,7 @@ class Bench:
     batch_size: int
     parts: int
     differences: tuple[str, ...] = ()
+    recipe: Recipe = UNKNOWN_RECIPE
 
     @property
     def equal(self) -> bool:
@@ -43,9 +46,19 @@ class Bench:
             return None
         number = len(row.devices)
         memory = row.plan.memory - row.held // number
-        together = 1 if "GPU" in row.devices[0].upper() else number
+        together = 1 if _on_gpus(row) else number
         seconds = step_time(row.plan, self.hardware, self.dtype).total
         return {"seconds": seconds, "memory_bytes": memory * together, "moved_bytes": row.plan.moved}
+
+    def recipe_cost(self, row: Row) -> RecipeCost | None:
+        """Returns the time and the cost of all steps, from the measured step; None if the row has no measured step.
+
+        The logical CPU devices of this machine count as one device.
+        """
+        if row.seconds is None or not row.devices:
+            return None
+        devices = len(row.devices) if _on_gpus(row) else 1
+        return recipe_cost(self.recipe, row.seconds, self.batch_size, devices)
 
     def error(self, row: Row) -> dict[str, float | None]:
         """Returns the estimates divided by the measured values.
@@ -57,3 +70,7 @@ class Bench:
         pairs = {"step": ("seconds", row.seconds), "tensors": ("memory_bytes", row.tensors)}
         pairs["memory"] = ("memory_bytes", row.peak)
         return {what: estimate[key] / value if estimate and value else None for what, (key, value) in pairs.items()}
+
+
+def _on_gpus(row: Row) -> bool:
+    return "GPU" in row.devices[0].upper()

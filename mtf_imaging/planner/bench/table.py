@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 
 from mtf_imaging.planner.bench.model import Bench
+from mtf_imaging.planner.render.recipe_text import recipe_table
 from mtf_imaging.planner.render.text import format_seconds
 from mtf_imaging.program.memory import format_bytes
 
@@ -13,12 +14,14 @@ _HEAD = ("setup", "build", *_MEASURED, "step", "tensors", "moved", "step", "tens
 
 
 def text(bench: Bench) -> str:
-    """Returns the table and a description of the machine.
+    """Returns a description of the machine, the table of steps, and the table of all steps of a training.
 
     Args:
       bench: the result to show.
     """
-    return "\n".join([*_machine(bench), "", *_table(bench), *_notes(bench)])
+    costs = {row.setup.name: cost for row in bench.rows if (cost := bench.recipe_cost(row)) is not None}
+    training = ["", *recipe_table(costs)] if costs else []
+    return "\n".join([*_machine(bench), "", *_table(bench), *_notes(bench), *training])
 
 
 def _machine(bench):
@@ -126,6 +129,7 @@ def as_dict(bench: Bench) -> dict:
 
 
 def _row_dict(bench, row):
+    cost = bench.recipe_cost(row)
     return {
         "name": row.setup.name,
         "mesh_shape": row.setup.layout.mesh_string,
@@ -143,4 +147,5 @@ def _row_dict(bench, row):
         "gradient_norm": row.gradient_norm,
         "modelled": bench.estimate(row),
         "modelled_by_measured": bench.error(row),
+        "recipe": {"step_time": "measured", **dataclasses.asdict(cost)} if cost else None,
     }

@@ -4,6 +4,7 @@ import dataclasses
 
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
+from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, RecipeCost, recipe_cost
 from mtf_imaging.planner.cost.start_up import StartUp, start_ups
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
 from mtf_imaging.planner.cost.uneven import Unevenness
@@ -24,6 +25,7 @@ class Explained:
       repeated: mesh dimensions that no rule uses.
       unevenness: the effects of uneven slices.
       batch: bytes of the inputs of a whole batch.
+      recipe: the length of the training and the price of a device.
     """
 
     plan: Plan
@@ -35,6 +37,7 @@ class Explained:
     repeated: tuple[str, ...]
     unevenness: Unevenness
     batch: int
+    recipe: Recipe = UNKNOWN_RECIPE
 
     @property
     def kept(self) -> Plan | None:
@@ -47,6 +50,12 @@ class Explained:
     @property
     def time(self) -> StepTime | None:
         return self.hardware and step_time(self.plan, self.hardware, self.dtype)
+
+    @property
+    def recipe_cost(self) -> RecipeCost | None:
+        """The time and the cost of all steps on the devices of the plan, or None if the device is unknown."""
+        time = self.time
+        return time and recipe_cost(self.recipe, time.total, self.batch_size, self.plan.devices)
 
     @property
     def start_ups(self) -> dict[str, StartUp]:

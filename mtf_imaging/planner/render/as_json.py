@@ -10,6 +10,7 @@ from mtf_imaging.planner.cost.step_time import traffic_totals
 def as_dict(explained: Explained) -> dict:
     """Returns the explanation as a dict of JSON types."""
     plan, time, hardware, uneven = explained.plan, explained.time, explained.hardware, explained.unevenness
+    cost = explained.recipe_cost
 
     connected, (within, between) = plan.interconnect, traffic_totals(plan)
 
@@ -73,6 +74,7 @@ def as_dict(explained: Explained) -> dict:
         },
         "hardware": dataclasses.asdict(hardware) if hardware else None,
         "seconds": {**time._asdict(), "total": time.total, "exchange_share": time.exchange_share} if time else None,
+        "recipe": {"step_time": "computed", **dataclasses.asdict(cost)} if cost else None,
         "operations": [_op_dict(plan, op) for op in plan.ops],
     }
 

@@ -7,6 +7,7 @@ from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT
+from mtf_imaging.planner.render.recipe_text import recipe_lines
 from mtf_imaging.program.memory import format_bytes
 
 _MOST_SPLITS = 8
@@ -97,6 +98,9 @@ def _summary(explained, paint):
         yield paint(f"    {_assumed_links(plan, hardware)}, no overlap with computation", _DIM)
     else:
         yield "  Set hardware, for example h200, to estimate the step time and to check whether the memory suffices."
+    if explained.recipe_cost is not None:
+        yield ""
+        yield from recipe_lines(explained.recipe_cost)
     yield ""
     yield from _start_up_lines(explained, paint)
 
