@@ -26,9 +26,8 @@ def candidates(logits, deltas, anchors, number):
       or that of all anchors if there are fewer. The score of a pair is 0 if it is not one of the `number` highest.
     """
     each = mi.mtf.Shape(logits.shape.dims[:-1])
-    rows = [logits, deltas, mi.mtf.broadcast(anchors.to_boxes(), deltas.shape)]
     best = mi.mtf.reduce_max(logits, output_shape=each)
-    _, (logits, deltas, boxes) = mi.ops.top_k(best, rows, number, name="candidates")
+    _, (logits, deltas, boxes) = mi.ops.top_k(best, [logits, deltas, anchors.to_boxes()], number, name="candidates")
     fn = functools.partial(_highest_scores, number=number)
     scores = mi.mtf.slicewise(fn, [logits], logits.shape, logits.dtype, logits.shape.dims[:1], name="candidate_scores")
     return decode(deltas, boxes), scores

@@ -97,12 +97,12 @@ class FeaturePyramid:
         """
         with tf.compat.v1.variable_scope("fpn"):
             levels = [
-                conv(gather_small(x, f"fpn/level{level}_gather", self.gather_below), f"level{level}", self.filters, 3)
+                conv(gather_small(x, f"level{level}_gather", self.gather_below), f"level{level}", self.filters, 3)
                 for level, x in zip(self.levels, self._sums(features))
             ]
             for level in self.levels[len(levels) :]:
                 x = relu(levels[-1]) if len(levels) > len(features) else levels[-1]
-                x = gather_small_slices(x, f"fpn/level{level}_gather", 2, self.gather_below)
+                x = gather_small_slices(x, f"level{level}_gather", 2, self.gather_below)
                 levels.append(conv(x, f"level{level}", self.filters, 3, stride=2))
             return [self._normalized(x, level, is_training) for level, x in zip(self.levels, levels)]
 
@@ -112,8 +112,8 @@ class FeaturePyramid:
         for level, x in reversed(list(zip(self.levels, features))):
             x = conv(x, f"lateral{level}", self.filters, 1)
             if sums:
-                coarser = mi.ops.repeat2d(sums[0], 2, [dim.size for dim in x.shape.dims[1:-1]], f"fpn/repeat{level}")
-                x += split_like(coarser, x, f"fpn/repeat{level}_scatter")
+                coarser = mi.ops.repeat2d(sums[0], 2, [dim.size for dim in x.shape.dims[1:-1]], f"repeat{level}")
+                x += split_like(coarser, x, f"repeat{level}_scatter")
             sums.insert(0, x)
         return sums
 

@@ -178,7 +178,7 @@ class ObjectDetection:
             detections.candidates(logits, deltas, anchors, self.candidates)
             for (logits, deltas), anchors in zip(predictions, network.anchor_boxes(predictions))
         ]
-        boxes, scores = (mi.mtf.concat(tensors, tensors[0].shape.dims[1].name) for tensors in zip(*levels))
+        boxes, scores = (mi.mtf.concat(list(tensors), "top") for tensors in zip(*levels))
         height, width = (dim.size for dim in image.shape.dims[1:3])
         return detections.non_maximum_suppression(
             clip_to_image(boxes, height, width),

@@ -74,12 +74,28 @@ def _expand(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor
     return mesh.map_stacks(lambda stack: tf.broadcast_to(stack, [n, *stack.shape[1:]]), x)
 
 
+def _distinct(
+    mesh: ShardMeshImpl, values: Sequence[LaidOutTensor], others: Sequence[LaidOutTensor | None] = ()
+) -> list[LaidOutTensor]:
+    """Returns the values, with copies of those that are equal to an earlier one or to one of `others`.
+
+    TensorFlow returns the sum of both gradients for each of two arguments that are the same tensor.
+    """
+    used = {id(stack) for x in others if x is not None for stack in x.tensor_list}
+    result = []
+    for x in values:
+        x = mesh.map_stacks(tf.identity, x) if used & {id(stack) for stack in x.tensor_list} else x
+        used |= {id(stack) for stack in x.tensor_list}
+        result.append(x)
+    return result
+
+
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.SlicewiseOperation`."""
     mesh = lowering.mesh_impl(op)
     # A function may refuse integers that do not exist in the whole tensor, such as a divisor of 0.
     tensors = [lowering.tensors[x] if x.dtype.is_floating else lowering.masked(x) for x in op.inputs]
-    arguments = [_expand(mesh, op, x) for x in tensors]
+    arguments = _distinct(mesh, [_expand(mesh, op, x) for x in tensors])
     values = mesh.slicewise(compat.slice_function(op), *arguments)
     values = [values] if len(op.outputs) == 1 else values
     results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
@@ -98,6 +114,7 @@ def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
     call = lowering.local_calls[forward]
     cotangents = [_expand(mesh, forward, lowering.tensors[dy]) for dy in compat.output_gradients(op)]
+    cotangents = _distinct(mesh, cotangents, call.arguments)
     sources, summands = _sources(forward), []
     totals: dict[int, LaidOutTensor] = {}
     for axes in _result_axes(forward, mesh):
@@ -126,12 +143,14 @@ def _local_gradients(
     """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
     gradients = []
     for shard, device in enumerate(mesh.devices):
+        arguments = [x.tensor_list[shard] for x in xs]
         with tf.device(device):
             gradients.append(
                 tf.gradients(
                     [y.tensor_list[shard] for y in ys],
-                    [x.tensor_list[shard] for x in xs],
+                    arguments,
                     [dy.tensor_list[shard] for dy in dys],
+                    stop_gradients=arguments,  # One argument may have been computed from another.
                     unconnected_gradients=tf.UnconnectedGradients.ZERO,
                 )
             )

@@ -26,6 +26,11 @@ class TinyBackbone:
         low_level = _conv_relu(x, "tiny/conv1", self.filters[1], 2)
         return low_level, _conv_relu(low_level, "tiny/conv2", self.filters[2], self.output_stride // 4)
 
+    @property
+    def strides(self):
+        """The strides of the features."""
+        return 4, self.output_stride
+
     def reference(self, image, weights):
         """Computes the same in plain TensorFlow."""
         x = image

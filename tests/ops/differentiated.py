@@ -149,6 +149,15 @@ def pad(paddings, mode):
     )
 
 
+def repeat(factor, sizes):
+    def reference(x):
+        for axis, (times, size) in enumerate(zip(factor, sizes), 1):
+            x = tf.gather(x, np.arange(size) // times, axis=axis)
+        return x
+
+    return Row("repeat2d", "", lambda x: mi.ops.repeat2d(x, factor, sizes), reference, {"x": _image(2)})
+
+
 @functools.cache
 def _dropout_mask():
     """Returns the result of the operation for a tensor of ones."""
@@ -302,6 +311,7 @@ ROWS = [
     resize(2, (12, 2), "linear", align_corners=True),
     resize(3, (12, 8, 2), "linear"),
     resize(3, (4, 8, 6), "nearest"),
+    repeat((2, 1), (15, 4)),
     pad([(5, 1), (0, 2)], "constant"),
     pad([(1, 5), (0, 2), (1, 2)], "reflect"),
 ]

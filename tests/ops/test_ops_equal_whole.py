@@ -148,6 +148,12 @@ def two_dimensional():
             _tf_resize2d("nearest"),
             {"x": x},
         ),
+        Case(
+            "repeat2d",
+            lambda x: mi.ops.repeat2d(x, (2, 3), (23, 24)),
+            lambda x: tf.repeat(tf.repeat(x, 2, 1)[:, :23], 3, 2),
+            {"x": x},
+        ),
     ]
 
 

@@ -29,6 +29,23 @@ def test_the_gradient_to_a_smaller_input_is_summed_over_processors_once(op, mesh
     assert dx.numpy().tolist() == [[1, 2, 3, 4]] * 6
 
 
+@pytest.mark.parametrize("layout", ["", "x:m"])
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_gradients_of_arguments_that_depend_on_each_other_are_partial(layout, power):
+    """With the power 1, both arguments are the same tensor."""
+
+    def fn(x):
+        other = mtf.square(x) if power == 2 else x
+        y = mtf.slicewise(lambda u, v: u * v * v, [x, other], splittable_dims=x.shape.dims)
+        (dx,) = mtf.gradients([mtf.reduce_sum(y)], [x])
+        return dx, mtf.gradients([mtf.reduce_sum(mtf.square(dx))], [x])[0]
+
+    x, n = np.arange(1.0, 5), 1 + 2 * power  # y = x^n
+    dx, second = mi.Program(fn, {"x": ("x:4", "float64")}, "m:2", layout, "stacked")(x=x)
+    np.testing.assert_allclose(dx, n * x ** (n - 1), rtol=1e-12)
+    np.testing.assert_allclose(second, 2 * n**2 * (n - 1) * x ** (2 * n - 3), rtol=1e-12)
+
+
 def test_slicewise_needs_no_list_of_splittable_dimensions():
     p = mi.Program(lambda x: mtf.slicewise(tf.square, [x]), {"x": "x:4,y:2"})
     assert p(x=[[1, 2]] * 4).numpy().tolist() == [[1, 4]] * 4
