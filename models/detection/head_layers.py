@@ -82,7 +82,7 @@ class HeadLayers:
             units = mi.mtf.Dimension("units", units)
             weights = variable(x, "weights", [*inputs, units], _he_normal())
             shape = mi.mtf.Shape([*x.shape.dims[: -len(inputs)], units])
-            return self._finish(mi.mtf.einsum([x, weights], output_shape=shape), units, "norm")
+            return self._finish(mi.mtf.einsum([x, weights], output_shape=shape, name=name), units, "norm")
 
     def outputs(self, x, name, dims, stddev):
         """Computes a linear function of the channels.
@@ -100,7 +100,8 @@ class HeadLayers:
             normal = tf.compat.v1.truncated_normal_initializer(stddev=stddev)
             weights = variable(x, "weights", [x.shape.dims[-1], *dims], normal)
             shape = mi.mtf.Shape([*x.shape.dims[:-1], *dims])
-            y = mi.mtf.einsum([x, weights], output_shape=shape) + variable(x, "bias", dims, tf.zeros_initializer())
+            y = mi.mtf.einsum([x, weights], output_shape=shape, name=name)
+            y += variable(x, "bias", dims, tf.zeros_initializer())
         return mi.mtf.cast(y, mi.ops.master_dtype(y.dtype))
 
     def _finish(self, y, dim, norm_name):

@@ -28,7 +28,7 @@ _HUBER_DELTA = 1.0
 
 
 @gin.configurable(module="detection")
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class InstanceSegmentation:
     """Detection of objects with their masks.
 

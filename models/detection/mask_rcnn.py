@@ -7,6 +7,7 @@ import gin
 
 import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import Anchors
+from mtf_imaging.models.detection.checks import check_number
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone
 from mtf_imaging.models.detection.frozen_norms import frozen_features
 from mtf_imaging.models.detection.head_layers import HeadLayers
@@ -96,10 +97,7 @@ class MaskRCNN:
                 f"{self.min_level} to {self.max_level}. Fix: set roi_max_level to {self.max_level} or less, or change "
                 "min_level and max_level."
             )
-        if isinstance(self.canonical_size, bool) or not isinstance(self.canonical_size, int | float):
-            raise mi.ConfigError(f"MaskRCNN.canonical_size = {self.canonical_size!r}: it must be a number above 0.")
-        if not self.canonical_size > 0:
-            raise mi.ConfigError(f"MaskRCNN.canonical_size = {self.canonical_size!r}: it must be above 0.")
+        check_number(self, "canonical_size", above=True)
 
     def with_classes(self, classes):
         """Returns this network with a number of classes, unless it already has one."""
