@@ -42,3 +42,31 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     np.testing.assert_array_equal(predictor(model_dir=tmp_path, **network)(image), after)
     whole = network | {"layout": ONE_PROCESSOR}
     np.testing.assert_allclose(predictor(model_dir=tmp_path, **whole)(image), after, rtol=1e-10)
+
+
+class TwoParts:
+    """Predicts a dict: the mean of each row and of the whole image."""
+
+    def inputs(self, batch_size, sizes, *, dtype, labels):
+        return {"image": (f"batch:{batch_size},x:{sizes[0]},y:{sizes[1]},channels:1", dtype)}
+
+    def loss(self, image):
+        weight = mi.mtf.get_variable(image.mesh, "weight", mi.mtf.Shape([]), dtype=image.dtype)
+        return mi.mtf.reduce_mean(image * weight), {}
+
+    def predict(self, image):
+        return {
+            "rows": mi.mtf.reduce_mean(image, output_shape=image.shape.dims[:2]),
+            "all": mi.mtf.reduce_mean(image, output_shape=image.shape.dims[:1]),
+        }
+
+
+@pytest.mark.parametrize("layout", [ONE_PROCESSOR, Layout.parse("rows:3", "x:rows")], ids=["whole", "split"])
+def test_a_prediction_may_be_a_dict(layout):
+    image = np.random.default_rng(0).random((4, 6, 1))
+    task = TwoParts()
+    program = mi.Program(training_step(task, Adam(0.1)), task.inputs(1, (4, 6), dtype="float64", labels=True))
+    result = predictor_of(program, task=task, sizes=(4, 6), dtype="float64", layout=layout)(image)
+    assert result.keys() == {"rows", "all"}
+    np.testing.assert_allclose(result["rows"], image.mean(axis=(1, 2)))
+    np.testing.assert_allclose(result["all"], image.mean())

@@ -9,7 +9,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,8 +95,13 @@ def read_instances(path: str | Path) -> Instances:
 def _read(path: Path, changed: int, size: int) -> Instances:
     """Reads a file; its time of change and its size identify its contents."""
     try:
-        with memory_named(path), access_named(path), open(path, encoding="utf-8-sig") as file:
-            fields = json.load(file, object_hook=_compact)
+        with (
+            memory_named(path),
+            access_named(path),
+            open(path, encoding="utf-8-sig") as file,
+            _progress(f"reading {path.name}") as bar,
+        ):
+            fields = json.load(file, object_hook=lambda entry: _compact(entry, bar))
     except (ValueError, RecursionError) as error:  # also of bytes that are not text
         if isinstance(error, DataError):
             raise
@@ -111,8 +116,14 @@ def _read(path: Path, changed: int, size: int) -> Instances:
     return Instances(categories, _images(fields.pop("images"), fields.pop("annotations"), categories, path))
 
 
-def _compact(fields: dict[str, Any]) -> dict[str, Any]:
+def _progress(what: str, entries: Iterable | None = None) -> tqdm:
+    """Returns a progress bar that large files show."""
+    return tqdm(entries, desc=what, unit="entry", dynamic_ncols=True, delay=_PROGRESS_AFTER)
+
+
+def _compact(fields: dict[str, Any], bar: tqdm) -> dict[str, Any]:
     """Replaces the polygons of an annotation by arrays; invalid polygons remain, for a message later."""
+    bar.update()
     polygons = fields.get("segmentation")
     if isinstance(polygons, list):
         with contextlib.suppress(TypeError, ValueError):
@@ -201,8 +212,7 @@ def _add_annotations(
     """Appends each annotation to the objects of its image."""
     listed = _Entries(path, "annotations")
     class_of_id = {category_id: at for at, (category_id, _) in enumerate(categories)}
-    shown = tqdm(entries, desc=path.name, unit="annotation", dynamic_ncols=True, delay=_PROGRESS_AFTER)
-    for number, entry in enumerate(shown):
+    for number, entry in enumerate(_progress(f"checking {path.name}", entries)):
         listed.check(number, entry, ("id", "image_id", "category_id", "bbox"))
         image_id, category_id = entry["image_id"], entry["category_id"]
         if not is_integer(image_id) or image_id not in objects:

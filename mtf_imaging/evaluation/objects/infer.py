@@ -45,14 +45,15 @@ def predict_objects(
     classes = np.rint(arrays["classes"]).astype(np.int64)
     order = np.argsort(-scores, kind="stable")
     order = order[(scores[order] > 0) & (classes[order] >= 0)]
-    boxes = to_native(arrays["boxes"][order].astype(np.float64), scale, height, width)
-    boxes = np.round(boxes, _BOX_DIGITS)
+    boxes = arrays["boxes"][order].astype(np.float64)
     masks = None
     if "masks" in arrays:
+        whole = boxes / np.array([*scale, *scale])  # a mask fills its box, also beyond the border of the image
         masks = tuple(
-            encode_mask(paste_mask(mask, box, height, width))
-            for mask, box in zip(arrays["masks"][order], boxes, strict=True)
+            encode_mask(paste_mask(mask, tuple(box), height, width))
+            for mask, box in zip(arrays["masks"][order], whole.tolist(), strict=True)
         )
+    boxes = np.round(to_native(boxes, scale, height, width), _BOX_DIGITS)
     return Detections(boxes, scores[order], classes[order], masks)
 
 

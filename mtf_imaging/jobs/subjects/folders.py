@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # imports NumPy
 
 VOLUMES, PHOTOS, OBJECTS = "volumes", "photos", "objects"
 _NAMES = {VOLUMES: "volumes", PHOTOS: "photos", OBJECTS: "images with objects"}
+_SHORT_NAMES = {PHOTOS: "photos", OBJECTS: "images"}
 _DATA_SETS = {PHOTOS: "Photos", OBJECTS: "Objects"}
 _PARTS = {PHOTOS: "a list", OBJECTS: "a split"}
 
@@ -67,7 +68,7 @@ def check_volumes(path: str | Path, fix: str, *settings: str) -> None:
     """
     kind = detect_kind(path)
     if kind in (PHOTOS, OBJECTS):
-        text = fix.format(kind=_NAMES[kind], data_set=_DATA_SETS[kind], part=_PARTS[kind])
+        text = fix.format(kind=_SHORT_NAMES[kind], data_set=_DATA_SETS[kind], part=_PARTS[kind])
         raise DataError(f"{path}: holds {_NAMES[kind]}, but volumes are needed here. Fix: {text}", settings)
 
 
