@@ -45,19 +45,8 @@ class FeaturePyramid:
     gather_below: int = 0
 
     def __post_init__(self):
-        for name in ("filters", "min_level", "max_level"):
-            check_count(self, name)
-        if self.min_level > self.max_level:
-            raise mi.ConfigError(
-                f"FeaturePyramid.min_level = {self.min_level} is above max_level = {self.max_level}. "
-                "Fix: use levels such as 3 and 7."
-            )
-        check_norm(self)
-        if not (self.gather_below == 0 or is_count(self.gather_below)):
-            raise mi.ConfigError(
-                f"FeaturePyramid.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
-                "Fix: use 0 to gather nothing."
-            )
+        check_count(self, "filters")
+        check_levels(self)
 
     @property
     def levels(self):
@@ -71,15 +60,16 @@ class FeaturePyramid:
           backbone: an object with `strides`, the strides of its features in ascending order.
 
         Raises:
-          ConfigError: the backbone lacks a feature for the finest level, or skips a level.
+          ConfigError: the backbone lacks a feature for the finest level, skips a level, or has several features with
+            one stride.
         """
         strides = list(backbone.strides)
         wanted = [2**level for level in self.levels if 2**level <= strides[-1]]
-        if not wanted or any(stride not in strides for stride in wanted):
+        if not wanted or any(strides.count(stride) != 1 for stride in wanted):
             raise mi.ConfigError(
-                f"FeaturePyramid needs features with the strides {wanted or [2**self.min_level]}, but those of "
-                f"{type(backbone).__name__} have the strides {strides}. Fix: use output_stride=None, a backbone with "
-                "more stages, or another min_level."
+                f"FeaturePyramid needs one feature with each of the strides {wanted or [2**self.min_level]}, but the "
+                f"features of {type(backbone).__name__} have the strides {strides}. Fix: use output_stride=None, a "
+                "backbone with more stages, or another min_level."
             )
         return [strides.index(stride) for stride in wanted]
 
@@ -121,6 +111,31 @@ class FeaturePyramid:
         if not self.norm:
             return x
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"level{level}_norm")
+
+
+def check_levels(network):
+    """Checks the settings of the levels of a pyramid, or of a detector with a pyramid.
+
+    Args:
+      network: an object with `min_level`, `max_level`, `norm_momentum`, `norm_epsilon` and `gather_below`.
+
+    Raises:
+      ConfigError: a setting is not valid.
+    """
+    name = type(network).__name__
+    for setting in ("min_level", "max_level"):
+        check_count(network, setting)
+    if network.min_level > network.max_level:
+        raise mi.ConfigError(
+            f"{name}.min_level = {network.min_level} is above max_level = {network.max_level}. "
+            "Fix: use levels such as 3 and 7."
+        )
+    check_norm(network)
+    if not (network.gather_below == 0 or is_count(network.gather_below)):
+        raise mi.ConfigError(
+            f"{name}.gather_below = {network.gather_below!r}: it must be an int of at least 0 pixels. "
+            "Fix: use 0 to gather nothing."
+        )
 
 
 def check_backbone(network):

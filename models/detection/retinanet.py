@@ -5,8 +5,9 @@ from typing import Any
 
 import gin
 
+import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import Anchors
-from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone
+from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone, check_levels
 from mtf_imaging.models.detection.heads import RetinaHeads
 from mtf_imaging.models.resnet.checks import check_count
 
@@ -56,8 +57,13 @@ class RetinaNet:
     gather_below: int = 0
 
     def __post_init__(self):
-        for name in ["filters", "head_convs", "min_level", "max_level"] + ["classes"] * (self.classes is not None):
+        for name in ["filters", "head_convs"] + ["classes"] * (self.classes is not None):
             check_count(self, name)
+        if not isinstance(self.anchors, Anchors | None):
+            raise mi.ConfigError(
+                f"RetinaNet.anchors = {self.anchors!r}: it must be detection.Anchors, or None for 9 anchors."
+            )
+        check_levels(self)
         check_backbone(self)
 
     def __call__(self, image, is_training):
