@@ -1,4 +1,4 @@
-"""Segments labeled images with a trained network, and scores them."""
+"""Predicts labeled images with a trained network, and scores the predictions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,12 +46,13 @@ def evaluate(
     num_pictures: int = 3,
     progress: bool = True,
 ) -> list:
-    """Segments each case with the weights of a run, scores it at its original resolution, and writes a report.
+    """Predicts each case with the weights of a run, scores it at its original resolution, and writes a report.
 
-    The cases are volumes, or photos if the run was trained on `Photos`. Settings without effect on them are refused.
+    The cases are volumes, photos if the run was trained on `Photos`, or images with objects if it was trained on
+    `Objects`. Settings without effect on them are refused.
 
-    The function writes `predictions/`, `pictures/`, `metrics.json`, `metrics.csv` and `report.html` to the output
-    folder.
+    The function writes `predictions/` (for objects, `detections.json`), `pictures/`, `metrics.json`, `metrics.csv` and
+    `report.html` to the output folder.
 
     If the program runs as several processes, every process makes the same call. All of them compute the network, and
     process 0 writes and prints the results.
@@ -59,11 +60,12 @@ def evaluate(
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
-      input_dir: the folder of labeled cases, or of labeled photos.
+      input_dir: the folder of labeled cases, of labeled photos, or of objects as in COCO.
       output_dir: the folder to write to.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       ensemble: whether `model_dir` is the output folder of `cross_validate`. The probabilities of its folds are then
-        averaged on the grid of the network. More folds take more time, but no more memory of the devices.
+        averaged on the grid of the network. More folds take more time, but no more memory of the devices. Detections
+        of objects cannot be averaged.
       layout: the mesh of processors and the dimensions to split over it. A rule for `batch` is dropped.
       devices: the devices that compute; None for the devices of this process.
       resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
@@ -77,8 +79,8 @@ def evaluate(
       scales: factors by which photos are enlarged, such as (0.5, 1.0, 1.5). Probabilities are averaged over all scales.
       fold: the fold whose held-out cases are evaluated; None for all cases.
       splits_file: the file of folds; None for the file in `model_dir`.
-      split: the list of photos to evaluate, such as "val"; None for the held-out list of the training, or for all
-        photos if the folder has no lists.
+      split: the list of photos or the split of objects to evaluate, such as "val"; None for the held-out one of the
+        training, or for all photos if the folder has no lists.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
       cases: the cases, as returned by `cases_to_evaluate`; None for all cases in `input_dir`, or those of the fold.
       num_pictures: number of cases to draw pictures of.

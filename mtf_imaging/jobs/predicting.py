@@ -1,4 +1,4 @@
-"""Segments images with a trained network."""
+"""Predicts images with a trained network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,9 +44,10 @@ def predict(
     planned: list[tuple[Any, Path]] | None = None,
     progress: bool = True,
 ) -> list[Path]:
-    """Segments one image or all images of a folder, each in its original geometry.
+    """Segments one image or all images of a folder, or detects their objects, each in its original geometry.
 
-    The images are volumes, or photos if the run was trained on `Photos`. Settings without effect on them are refused.
+    The images are volumes, photos if the run was trained on `Photos`, or images with objects if it was trained on
+    `Objects`. Settings without effect on them are refused.
 
     If the program runs as several processes, every process makes the same call. All of them compute the network, and
     process 0 writes the files.
@@ -54,11 +55,13 @@ def predict(
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
-      input: a NIfTI file, or a folder of cases; for photos, an image file, or a folder of photos.
-      output: the segmentation to write, or the folder for the segmentations.
+      input: a NIfTI file, or a folder of cases; for photos and objects, an image file, or a folder of images.
+      output: the segmentation to write, or the folder for the segmentations. For objects, the JSON file of the
+        detections in one image, or a folder.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       ensemble: whether `model_dir` is the output folder of `cross_validate`. The probabilities of its folds are then
-        averaged on the grid of the network. More folds take more time, but no more memory of the devices.
+        averaged on the grid of the network. More folds take more time, but no more memory of the devices. Detections
+        of objects cannot be averaged.
       layout: the mesh of processors and the dimensions to split over it. A rule for `batch` is dropped.
       devices: the devices that compute; None for the devices of this process.
       resolution: voxels of the network's input along x, y and z; None for the resolution of the run.
@@ -71,7 +74,7 @@ def predict(
         The axes of photos are "height" and "width".
       scales: factors by which photos are enlarged, such as (0.5, 1.0, 1.5). Probabilities are averaged over all scales.
       submission: whether to use the file names and the storage format of the LiTS challenge.
-      overwrite: whether to replace existing segmentations.
+      overwrite: whether to replace existing results.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
       planned: pairs (case, file to write), as returned by `plan_predictions`; None to derive them from `input` and
         `output`.
