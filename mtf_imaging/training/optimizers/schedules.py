@@ -232,8 +232,9 @@ def _share(step: Step, steps: int) -> Step:
 
 def _reached(step: Step, milestone: int) -> Step:
     """Returns 1 from a milestone on, and 0 before it."""
-    reached = step >= milestone
-    return tf.cast(reached, step.dtype) if tf.is_tensor(step) else float(reached)
+    if isinstance(step, tf.Tensor):
+        return tf.cast(step >= milestone, step.dtype)
+    return float(step >= milestone)
 
 
 def _cos(x: Step) -> Step:
