@@ -12,9 +12,10 @@ from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import command_lines, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
-from mtf_imaging.cli.runtime.demo import photos, volumes
+from mtf_imaging.cli.runtime.demo import objects, photos, volumes
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.data.cases.hold_out import hold_out
+from mtf_imaging.data.objects.generator import write_objects
 from mtf_imaging.data.photos.scenes import write_scenes
 from mtf_imaging.errors import DataError, MtfImagingError
 
@@ -29,6 +30,11 @@ def make_cases(folder, number):
 
 def make_photos(folder):
     write_scenes(folder, 4, seed=1, size=(16, 20), progress=False)
+    return folder
+
+
+def make_objects(folder):
+    write_objects(folder, 4, seed=1, size=(40, 44), progress=False)
     return folder
 
 
@@ -62,6 +68,12 @@ IOU = {
     "classes": {"background": {"iou": 0.95}, "disc": {"iou": 0.75}, "ring": {"iou": None}},
     "photos": {"scene_0003": {}},
 }
+AP = {
+    "boxes": {"ap": 0.5, "ap50": 0.9, "ap75": 0.7},
+    "masks": {"ap": 0.4, "ap50": 0.8, "ap75": 0.6, "categories": {"disc": {"ap": 0.45, "ap50": 0.85, "ap75": None}}},
+    "images": {"objects_0003": {}},
+}
+MAKERS = {photos.KIND: make_photos, objects.KIND: make_objects}
 
 
 def fake_run(out, metrics):
@@ -71,13 +83,13 @@ def fake_run(out, metrics):
     def run(command, **values):
         lines.append((command, values))
         if command == "phantom":
-            make_photos(values["output_dir"]) if "kind" in values else make_cases(values["output_dir"], 4)
+            MAKERS[values["kind"]](values["output_dir"]) if "kind" in values else make_cases(values["output_dir"], 4)
         if command == "train":
             values["model_dir"].mkdir(parents=True)
             (values["model_dir"] / "losses.csv").write_text("step,loss\n1,0.5\n2,0.25\n")
         if command == "evaluate":
-            (out / "evaluation").mkdir()
-            (out / "evaluation" / "metrics.json").write_text(json.dumps(metrics))
+            values["output_dir"].mkdir()
+            (values["output_dir"] / "metrics.json").write_text(json.dumps(metrics))
 
     return run, lines
 
@@ -89,7 +101,7 @@ def run_demo(tmp_path, monkeypatch, capsys, metrics, *argv):
     """
     out = tmp_path / "demo"
     run, lines = fake_run(out, metrics)
-    for module in (demo, volumes, photos):
+    for module in (demo, volumes, photos, objects):
         monkeypatch.setattr(module, "run_command", run)
     assert main.main(["demo", f"--output_dir={out}", *argv]) == 0
     for command, values in lines:
@@ -150,6 +162,70 @@ def test_the_demo_on_photos(tmp_path, monkeypatch, capsys, own_data):
     (predict,) = (values for command, values in lines if command == "predict")
     assert predict["input"] == data / "JPEGImages" / "scene_0003.jpg"
     assert predict["output"] == out / "scene_0003.png"
+
+
+@pytest.mark.parametrize("own_data", [False, True])
+def test_the_demo_on_objects(tmp_path, monkeypatch, capsys, own_data):
+    out, data = tmp_path / "demo", tmp_path / "demo" / "objects"
+    argv = ["--kind=objects"]
+    if own_data:
+        data = make_objects(tmp_path / "data")
+        argv = [f"--input_dir={data}"]
+    lines, text = run_demo(tmp_path, monkeypatch, capsys, AP, *argv)
+    expected = ["phantom", "train", "evaluate", "train", "evaluate", "predict", "train", "train"]
+    assert [command for command, _ in lines] == expected[own_data:]
+    assert f"# Step 1 of {7 - own_data}: " in text
+    assert "\nLosses             4 processors      1 processor\n" in text
+    table = ["Objects of the held-out images      AP50    AP75      AP"]
+    table += ["RetinaNet, boxes                   0.900   0.700   0.500"]
+    table += ["Mask R-CNN, boxes                  0.900   0.700   0.500"]
+    table += ["Mask R-CNN, masks                  0.800   0.600   0.400"]
+    assert "\n".join([*table, "  disc                             0.850       -   0.450\n"]) in text
+    assert f"Picture: {out / 'evaluation' / 'pictures' / 'objects_0003.png'}" in text
+    assert text.endswith(f"Next: mtf-imaging explain --model_dir {out / 'model'} --data_dir {data}\n")
+    trainings = [(values["model_dir"].name, values["gin_file"]) for command, values in lines if command == "train"]
+    assert trainings == [
+        ("retinanet", ["retinanet_objects"]),
+        ("model", ["mask_rcnn_objects"]),
+        ("compared_4", ["mask_rcnn_objects"]),
+        ("compared_1", ["mask_rcnn_objects", "single"]),
+    ]
+    evaluations = [(values["model_dir"], values["output_dir"]) for command, values in lines if command == "evaluate"]
+    assert evaluations == [
+        (out / "retinanet", out / "retinanet_evaluation"),
+        (out / "model", out / "evaluation"),
+    ]
+    (predict,) = (values for command, values in lines if command == "predict")
+    assert predict["input"] == data / "val" / "objects_0003.jpg"
+    assert predict["output"] == out / "objects_0003.json"
+
+
+def without_masks(folder):
+    path = folder / "annotations" / "instances_val.json"
+    fields = json.loads(path.read_text())
+    for one in fields["annotations"]:
+        del one["segmentation"]
+    path.write_text(json.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda folder: (folder / "annotations/instances_val.json").unlink(),
+            r"has no split 'val'\. The demo trains on the images of the split 'train', and scores those of 'val'\. Fix",
+        ),
+        (without_masks, r"objects_0003\.jpg: an object of the split 'val' has no \"segmentation\"\. .* Fix: add them"),
+        (lambda folder: (folder / "annotations/instances_train.json").write_text("{"), r"instances_train\.json: "),
+    ],
+)
+def test_objects_that_the_demo_cannot_use(tmp_path, change, message, capsys):
+    folder = make_objects(tmp_path / "data")
+    change(folder)
+    assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={folder}"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert re.search(message, err)
 
 
 def test_the_summary_states_the_processors_of_the_layout(tmp_path):

@@ -30,6 +30,7 @@ def make(name, *bindings):
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_gin_file_may_name_every_class(name):
     needed = {"CosineDecay": ["CosineDecay.steps = 9"], "PolyDecay": ["mtf_imaging.PolyDecay.steps = 9"]}
+    needed["MilestoneDecay"] = ["MilestoneDecay.milestones = (9,)"]
     needed["WarmUp"] = ["WarmUp.schedule = 0.1"]
     assert type(make(name, *needed.get(name, []))) is CLASSES[name]
 

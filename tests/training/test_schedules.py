@@ -7,7 +7,15 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.training.optimizers import SGD, CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
+from mtf_imaging.training.optimizers import (
+    SGD,
+    CosineDecay,
+    ExponentialDecay,
+    MilestoneDecay,
+    PolyDecay,
+    StepDecay,
+    WarmUp,
+)
 from mtf_imaging.training.optimizers.schedules import as_schedule
 from tests.training import linear
 
@@ -20,7 +28,16 @@ def poly(step):
     return 0.5 * (1 - min(step, 40) / 40) ** 0.9
 
 
+def milestones(step):
+    return 0.5 if step < 4 else 0.5 * 0.3 if step < 40 else 0.5 * 0.3**2
+
+
 SCHEDULES = {
+    "milestones": (MilestoneDecay(0.5, milestones=(4, 40), factor=0.3), milestones),
+    "warm-up, then milestones": (
+        WarmUp(MilestoneDecay(0.5, milestones=(4, 40), factor=0.3), 3),
+        lambda s: milestones(s) * min((s + 1) / 3, 1),
+    ),
     "cosine": (CosineDecay(0.5, steps=40, final=0.01), cosine),
     "poly": (PolyDecay(0.5, steps=40), poly),
     "poly of nnU-Net": (PolyDecay(steps=1000), lambda step: 0.01 * (1 - step / 1000) ** 0.9),
@@ -48,7 +65,7 @@ def test_values_equal_the_formula(name):
     )  # a tensor of several steps
 
 
-@pytest.mark.parametrize("name", ["cosine", "warm-up, then cosine"])
+@pytest.mark.parametrize("name", ["cosine", "milestones", "warm-up, then cosine"])
 def test_a_program_uses_the_schedule(name):
     schedule, formula = SCHEDULES[name]
     optimizer = SGD(schedule, momentum=0.0)
@@ -75,6 +92,18 @@ def test_a_program_uses_the_schedule(name):
             lambda: CosineDecay(0.1, steps=10, final=0.2),
             "CosineDecay.final = 0.2: it must be between 0 and the initial rate, 0.1.",
         ),
+        *(
+            (
+                lambda steps=steps: MilestoneDecay(0.1, milestones=steps),
+                f"MilestoneDecay.milestones = {steps!r}: they must",
+            )
+            for steps in [(), (0,), (5, 5), (9, 5), (2.5,), (True,), 5]
+        ),
+        (
+            lambda: MilestoneDecay(0.1, milestones=(5,), factor=0),
+            "MilestoneDecay.factor = 0: it must be a positive number.",
+        ),
+        (lambda: MilestoneDecay(-1, milestones=(5,)), "MilestoneDecay.initial = -1: it must be"),
         (lambda: PolyDecay(0.1, steps=-5), "PolyDecay.steps = -5: it must be"),
         (lambda: PolyDecay(float("nan"), steps=5), "PolyDecay.initial = nan: it must be"),
         (lambda: PolyDecay(0.1, steps=5, power=0), "PolyDecay.power = 0: it must be a positive number."),

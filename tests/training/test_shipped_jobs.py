@@ -9,6 +9,8 @@ from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
 from mtf_imaging.cli.main import main
+from mtf_imaging.data.objects.generator import write_objects
+from mtf_imaging.data.objects.scenes import CATEGORIES
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS
 from mtf_imaging.data.photos.scenes import SCENES, write_scenes
 from mtf_imaging.layout import format_rules, parse_layout
@@ -39,7 +41,16 @@ OF_LARGE_PHOTOS = {
     "gin/deeplab_voc.gin": ("513", "64 x 129 x 129 x 64", "64 x 65 x 65 x 256"),
     "gin/deeplab_aerial.gin": ("8192", "1 x 1024 x 1024 x 64", "1 x 512 x 512 x 256"),
 }
-OF_VOLUMES = [job for job in JOBS if job not in {*FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS}]
+# The recipes of detectors: the first slice, and a slice of the coarsest level.
+OF_DETECTORS = {
+    "gin/retinanet_1280.gin": ("8 x 640 x 640 x 64", "8 x 10 x 10 x 256"),
+    "gin/retinanet_2560_8way.gin": ("8 x 320 x 640 x 64", "8 x 5 x 10 x 256"),
+    "gin/mask_rcnn_1024.gin": ("8 x 256 x 256 x 64", "8 x 8 x 8 x 256"),
+}
+# The jobs of the demo on objects: the number of variables.
+OF_OBJECTS = {"gin/mask_rcnn_objects.gin": 94, "gin/retinanet_objects.gin": 90}
+OF_OTHERS = {*FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_OBJECTS}
+OF_VOLUMES = [job for job in JOBS if job not in OF_OTHERS]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
@@ -91,6 +102,17 @@ def test_jobs_of_large_photos_can_be_planned(job, capsys):
     assert not [name for name in rows if "gather" in name]
 
 
+@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.parametrize("job", OF_DETECTORS)
+def test_recipes_of_detectors_can_be_planned(job, capsys):
+    first, last = OF_DETECTORS[job]
+    assert run("explain", "--gin_file", job, "--verbose") == 0
+    rows = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert first in rows["resnet/stem/stem"]
+    level = 6 if "mask" in job else 7
+    assert last in rows[f"fpn/level{level}/level{level}"]
+
+
 # Every job and every layout at least once.
 PAIRS = [
     (OF_VOLUMES[n % len(OF_VOLUMES)], LAYOUTS[n % len(LAYOUTS)]) for n in range(max(len(OF_VOLUMES), len(LAYOUTS)))
@@ -122,6 +144,14 @@ def test_it_builds_for_images(job, layout, scenes, capsys):
     if rules:
         assert dry_run("--gin_file", job, "--gin_file", layout, data_dir=scenes) == 2
         assert "no tensor dimension is called 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", OF_OBJECTS)
+def test_it_builds_for_objects(job, tmp_path, capsys):
+    write_objects(tmp_path, 4, seed=1, size=(40, 44), progress=False)
+    assert dry_run("--gin_file", job, data_dir=tmp_path) == 0
+    assert f"weights in {OF_OBJECTS[job]} variables" in capsys.readouterr().out
 
 
 @pytest.mark.mostly_slow(fast=0.5)
@@ -180,6 +210,38 @@ def test_the_recipe_of_deeplab_has_its_settings():
     assert (network.backbone.strides, network.backbone.multigrid) == ((4, 8, 16, 16), (1, 2, 4))
     assert (network.dropout_rate, network.norm_momentum, network.backbone.norm_momentum) == (0.1, 0.9997, 0.9997)
     np.testing.assert_allclose(rates, [0.01, 0.01 * 0.5**0.9, 0], atol=1e-9)
+
+
+@pytest.mark.parametrize("job", OF_DETECTORS)
+def test_the_recipes_of_detectors_have_their_settings(job):
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+        setup, training, task = JobSetup(), Training(), Job().task
+        rates = [training.optimizer.learning_rate(step) for step in (0, 499, 14_999, 15_000, 19_999, 20_000, 22_499)]
+    finally:
+        gin.clear_config()
+    assert (setup.batch_size, training.num_steps, task.max_boxes) == (64, 22_500, training.data.max_boxes)
+    assert training.data.size == ((1024,) * 2 if "mask" in job else (1280,) * 2 if "1280" in job else (2560,) * 2)
+    assert (training.data.augmentation.min_scale, training.data.augmentation.max_scale) == (0.8, 1.2)
+    backbone = task.network.backbone
+    assert (backbone.blocks, backbone.norm_momentum, backbone.norm_epsilon) == ((3, 4, 6, 3), 0.997, 1e-4)
+    np.testing.assert_allclose(rates, [0.08 / 500, 0.08, 0.08, 0.008, 0.008, 0.0008, 0.0008])
+    if "mask" in job:
+        assert (task.network.train_norms, training.data.masks, training.data.mask_size) == (False, True, task.mask_size)
+
+
+@pytest.mark.parametrize("job", OF_OBJECTS)
+def test_the_jobs_of_objects_fit_their_data(job):
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+        task, data = Job().task, Training().data
+    finally:
+        gin.clear_config()
+    assert (task.classes, task.max_boxes) == (len(CATEGORIES), data.max_boxes)
+    assert data.masks == ("mask" in job)
+    assert not data.masks or task.mask_size == data.mask_size
 
 
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])

@@ -14,7 +14,8 @@ SUMMARY = "runs the whole workflow, from data to predictions, on synthetic or on
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 REQUIRED = ("output_dir",)
 NOTES = (
-    "The demo takes 4 to 6 minutes and up to 4 GiB of memory on 2 CPU cores. It prints every command that it runs.",
+    "The demo takes 4 to 6 minutes, or up to 12 minutes with objects, and up to 4 GiB of memory on 2 CPU cores. It "
+    "prints every command that it runs.",
 )
 
 
@@ -23,15 +24,17 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "input_dir",
         None,
-        "Folder of cases, of LiTS or with a dataset.json that describes other data, or of photos with label images and "
-        "the lists train and val; default: synthetic data.",
+        "Folder of cases, of LiTS or with a dataset.json that describes other data; of photos with label images and "
+        "the lists train and val; or of images with objects in the layout of COCO, with the splits train and val. "
+        "Default: synthetic data.",
         flag_values=values,
     )
     flags.DEFINE_enum(
         "kind",
         None,
         KINDS,
-        "Synthetic data: CTs of livers with lesions, MR images of brains with tumors, or photos of textured shapes. "
+        "Synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with a "
+        "class for each pixel (scenes), or such photos with boxes and masks (objects). "
         "Default: liver, or the kind of the data in --input_dir.",
         flag_values=values,
     )

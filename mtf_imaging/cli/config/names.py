@@ -20,6 +20,7 @@ for _class in (
     optimizers.Adam,
     optimizers.Adafactor,
     optimizers.StepDecay,
+    optimizers.MilestoneDecay,
     optimizers.ExponentialDecay,
     optimizers.CosineDecay,
     optimizers.PolyDecay,

@@ -3,7 +3,14 @@
 from mtf_imaging.training.optimizers.adafactor import Adafactor
 from mtf_imaging.training.optimizers.adam import Adam
 from mtf_imaging.training.optimizers.optimizer import Optimizer
-from mtf_imaging.training.optimizers.schedules import CosineDecay, ExponentialDecay, PolyDecay, StepDecay, WarmUp
+from mtf_imaging.training.optimizers.schedules import (
+    CosineDecay,
+    ExponentialDecay,
+    MilestoneDecay,
+    PolyDecay,
+    StepDecay,
+    WarmUp,
+)
 from mtf_imaging.training.optimizers.sgd import SGD
 
 __all__ = [
@@ -12,6 +19,7 @@ __all__ = [
     "Adam",
     "CosineDecay",
     "ExponentialDecay",
+    "MilestoneDecay",
     "Optimizer",
     "PolyDecay",
     "StepDecay",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -37,6 +37,44 @@ class StepDecay:
 
     def __call__(self, step: Step) -> Step:
         return self.initial * self.factor ** (step // self.every)
+
+
+@dataclass(frozen=True)
+class MilestoneDecay:
+    """Decay at given steps: `initial factor^(number of milestones up to step)`.
+
+    The default factor is that of the reference recipes of RetinaNet and Mask R-CNN. `StepDecay` decays at equal
+    intervals.
+
+    >>> [MilestoneDecay(1.0, milestones=(10, 15), factor=0.5)(step) for step in (9, 10, 20)]
+    [1.0, 0.5, 0.25]
+
+    Attributes:
+      initial: learning rate before the first milestone.
+      milestones: the steps from which on the learning rate is multiplied by `factor`, in ascending order.
+      factor: factor by which each milestone multiplies the learning rate.
+    """
+
+    initial: float = 0.08
+    milestones: tuple[int, ...] = field(kw_only=True)
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_initial(self)
+        _check(self, "factor", lambda factor: 0 < factor < math.inf, "a positive number")
+        milestones = self.milestones
+        is_right = isinstance(milestones, tuple | list) and milestones
+        if not (is_right and all(map(_is_count, milestones)) and sorted({*milestones}) == [*milestones]):
+            raise ConfigError(
+                f"MilestoneDecay.milestones = {milestones!r}: they must be numbers of steps, at least 1 and in "
+                "ascending order. Fix: use a tuple such as (15000, 20000)."
+            )
+
+    def __call__(self, step: Step) -> Step:
+        rate = self.initial + 0 * step
+        for milestone in self.milestones:
+            rate = rate * self.factor ** _reached(step, milestone)
+        return rate
 
 
 @dataclass(frozen=True)
@@ -192,6 +230,13 @@ def _share(step: Step, steps: int) -> Step:
     return tf.minimum(share, 1.0) if tf.is_tensor(share) else min(share, 1.0)
 
 
+def _reached(step: Step, milestone: int) -> Step:
+    """Returns 1 from a milestone on, and 0 before it."""
+    if isinstance(step, tf.Tensor):
+        return tf.cast(step >= milestone, step.dtype)
+    return float(step >= milestone)
+
+
 def _cos(x: Step) -> Step:
     return tf.cos(x) if tf.is_tensor(x) else math.cos(x)
 
@@ -201,7 +246,7 @@ def _check_every(schedule: StepDecay | ExponentialDecay) -> None:
         raise ConfigError(f"{type(schedule).__name__}.every = {schedule.every}: it must be at least 1 step.")
 
 
-def _check_initial(schedule: CosineDecay | PolyDecay) -> None:
+def _check_initial(schedule: MilestoneDecay | CosineDecay | PolyDecay) -> None:
     _check(schedule, "initial", lambda rate: 0 < rate < math.inf, "a positive learning rate")
 
 
@@ -213,3 +258,7 @@ def _check(schedule: object, name: str, is_right: Callable[[float], bool], what:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1

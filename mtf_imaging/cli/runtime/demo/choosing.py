@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from mtf_imaging.cli.runtime.demo import photos, volumes
+from mtf_imaging.cli.runtime.demo import objects, photos, volumes
 from mtf_imaging.cli.runtime.demo.workflow import Workflow
 from mtf_imaging.errors import ConfigError
 
-KINDS = (*volumes.KINDS, photos.KIND)
+KINDS = (*volumes.KINDS, photos.KIND, objects.KIND)
 _DEFAULT, _ANY_LABELS = "liver", "brain"  # the job of brains takes the channels and labels of the data
 
 
@@ -15,7 +15,7 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
 
     Args:
       output_dir: the folder for all files of the demo.
-      input_dir: a folder of cases or photos; None for synthetic data.
+      input_dir: a folder of cases, photos or images with objects; None for synthetic data.
       kind: the kind of synthetic data, of `KINDS`; None for livers.
 
     Raises:
@@ -25,18 +25,23 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
     if input_dir is None:
         if kind == photos.KIND:
             return photos.PhotoWorkflow(output_dir, None)
+        if kind == objects.KIND:
+            return objects.ObjectWorkflow(output_dir, None)
         return volumes.VolumeWorkflow(output_dir, None, kind or _DEFAULT)
     if kind:
         raise ConfigError(
             f"--kind {kind} is for synthetic data, but --input_dir is {input_dir}. Fix: leave one of them out."
         )
     if input_dir.is_file():
-        raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or photos.")
+        raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or images.")
     from mtf_imaging.data.cases.dataset_json import find_description
     from mtf_imaging.data.cases.description import LITS_RULES
-    from mtf_imaging.jobs.subjects.folders import holds_photos
+    from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS, detect_kind
 
-    if holds_photos(input_dir):
+    folder_kind = detect_kind(input_dir)
+    if folder_kind == OBJECTS:
+        return objects.ObjectWorkflow(output_dir, input_dir)
+    if folder_kind == PHOTOS:
         return photos.PhotoWorkflow(output_dir, input_dir)
     description = find_description(input_dir)[0]
     is_lits = description is None or description.rules == LITS_RULES
