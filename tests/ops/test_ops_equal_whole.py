@@ -382,7 +382,7 @@ def test_all_pairs_of_a_case_a_layout_and_a_mesh_implementation_occur(cases):
     assert {case.name for case, (_, layout), _ in rows if layout} == {case.name for case in cases}
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.mostly_slow(fast=0.12)
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table(CASES) + _table(padded.CASES, LAYOUTS[:4]))
 def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])

@@ -129,7 +129,7 @@ OPS = {
     "accumulators": lambda a, b: _accumulated(a) * b,
 }
 SETUPS = [
-    ("rows:1,cols:2", "x:rows,y:cols", "stacked", 1),
+    pytest.param("rows:1,cols:2", "x:rows,y:cols", "stacked", 1, marks=pytest.mark.slow),
     pytest.param("rows:2,cols:2", "x:rows,y:cols", "placement", 4, marks=pytest.mark.slow),
     ("m:2,spare:3,k:2", "channels:m,x:k", "placement", 2),
     pytest.param("rows:2,cols:2", "x:rows,y:cols", "stacked", 1, marks=pytest.mark.slow),
