@@ -111,11 +111,13 @@ class LayoutChange:
 
 
 def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
-    """Returns the layout changes in the forward pass of a graph."""
+    """Returns the layout changes in the forward pass of a graph, without those that the layout has no rule for."""
     changes = {}  # by name, because a recomputed operation is in the graph twice
     for op in graph.operations:
-        if type(op) is Reshard:
-            (x,), (y,) = op.inputs, op.outputs
+        if type(op) is not Reshard:
+            continue
+        (x,), (y,) = op.inputs, op.outputs
+        if mesh_impl.split_axes(x.shape) != mesh_impl.split_axes(y.shape):
             before, after = (tuple(mesh_impl.slice_shape(tensor.shape)) for tensor in (x, y))
             names = list(zip(x.shape.dimension_names, y.shape.dimension_names, strict=True))
             gathered = tuple(old for old, new in names if new == old + _SUFFIX)
