@@ -109,9 +109,10 @@ def decode(data: bytes) -> Status | None:
 
 
 class Heartbeats:
-    """Sends the status of this process to others, and receives theirs, in one thread, from `start` on.
+    """Sends the status of this process to others, and receives theirs, in one thread.
 
-    If the port cannot be opened for datagrams, for instance in a sandbox, nothing is sent or received.
+    The thread runs after `start` is called. If the port cannot be opened for datagrams, for instance in a sandbox,
+    nothing is sent or received.
 
     Args:
       processes: the processes.

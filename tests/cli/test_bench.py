@@ -188,12 +188,20 @@ def test_ctrl_c_ends_the_processes(tmp_path):
         assert process.wait(timeout=30) == 130
         assert "interrupted" in (tmp_path / "err").read_text()
         for _ in range(50):
-            os.killpg(process.pid, 0)
+            if not _is_running(process.pid):
+                return
             time.sleep(0.1)
         pytest.fail("some processes are still running")
-    except ProcessLookupError:
-        pass  # all have ended
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _is_running(group):
+    """Returns whether a process of a group is running."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

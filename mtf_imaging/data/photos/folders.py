@@ -253,11 +253,8 @@ def _layout(folder: Path) -> _Layout:
     if image_files(folder, PHOTOS, subfolders=False):
         return _PhotosOnly()
     inside = [path for path in _subfolders(folder, depth=2) if _layout_or_none(path)]
-    fix = (
-        f"give {inside[0]}"
-        if inside
-        else f"give a folder that contains {_LABELED}; for prediction, photos (.jpg, .png or .tif)"
-    )
+    forms = f"a folder that contains {_LABELED}; for prediction, photos ({PHOTOS.shown}) are enough"
+    fix = f"give {inside[0] if inside else forms}"
     raise DataError(f"{folder}: is not a folder of photos in a known form. Fix: {fix}.")
 
 
