@@ -1,45 +1,58 @@
 """Draws docs/pictures/objects.jpg: held-out images with their objects and the detections of Mask R-CNN.
 
 mtf-imaging demo --kind objects --output_dir demo_objects
-python -m benchmarks.objects_picture --evaluation_dir demo_objects/evaluation
+python -m benchmarks.objects_picture --demo_dir demo_objects
+
+It shows the images with the most objects, whatever the detections are.
 """
 
 import argparse
-import io
+import json
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+import numpy as np
+from PIL import Image
+
+from benchmarks.picture_page import write_page
+from mtf_imaging.data.objects.annotations import find_object_images, object_description
+from mtf_imaging.data.objects.images import read_object_image
+from mtf_imaging.evaluation.objects.detections import Detections
+from mtf_imaging.evaluation.objects.pictures import comparison
 
 ROWS = 3
 TITLES = ("objects", "detections")
-WIDTH, GAP, TITLE_HEIGHT = 560, 8, 30  # pixels
+WIDTH = 640  # pixels
 
 
-def resized(picture):
-    """Returns a picture with the width of the page."""
-    return picture.resize((WIDTH, round(picture.height * WIDTH / picture.width)), Image.Resampling.LANCZOS)
+def read_detections(evaluation_dir, image, description):
+    """Returns the detections of an image in an output folder of evaluate."""
+    results = json.loads(Path(evaluation_dir, "detections.json").read_text())
+    own = [one for one in results if one["image_id"] == image.image_id]
+    boxes = np.array([one["bbox"] for one in own]).reshape(-1, 4)
+    return Detections(
+        np.concatenate([boxes[:, 1::-1], boxes[:, 1::-1] + boxes[:, :1:-1]], axis=1),
+        np.array([one["score"] for one in own]),
+        np.array([description.ids.index(one["category_id"]) for one in own]),
+        tuple(one["segmentation"] for one in own),
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evaluation_dir", required=True, help="output folder of evaluate")
+    parser.add_argument("--demo_dir", required=True, help="output folder of the demo")
     parser.add_argument("--output", default="docs/pictures/objects.jpg", help="JPEG file to write")
     arguments = parser.parse_args()
-    # Each picture of evaluate shows the objects on the left and the detections on the right.
-    paths = sorted(Path(arguments.evaluation_dir, "pictures").glob("*.png"))[:ROWS]
-    pictures = [resized(Image.open(path).convert("RGB")) for path in paths]
-    page = Image.new("RGB", (WIDTH, TITLE_HEIGHT - GAP + sum(GAP + one.height for one in pictures)), "white")
-    draw, top = ImageDraw.Draw(page), TITLE_HEIGHT
-    for number, title in enumerate(TITLES):
-        center = (number + 0.5) * WIDTH / len(TITLES)
-        draw.text((center, TITLE_HEIGHT / 2), title, "black", ImageFont.load_default(16), anchor="mm")
-    for one in pictures:
-        page.paste(one, (0, top))
-        top += one.height + GAP
-    data = io.BytesIO()
-    page.save(data, "JPEG", quality=85, optimize=True)
-    Path(arguments.output).write_bytes(data.getvalue())
-    print(f"{arguments.output}: {len(data.getvalue()) / 1000:.0f} kB")
+    data_dir, evaluation_dir = Path(arguments.demo_dir, "objects"), Path(arguments.demo_dir, "evaluation")
+    description = object_description(data_dir, "train")
+    threshold = json.loads((evaluation_dir / "metrics.json").read_text())["score_threshold"]
+    images = sorted(find_object_images(data_dir, "val"), key=lambda image: -len(image.objects))[:ROWS]
+    pictures = [
+        comparison(
+            read_object_image(image), image, read_detections(evaluation_dir, image, description), description, threshold
+        )
+        for image in images
+    ]
+    write_page([Image.fromarray(picture) for picture in pictures], TITLES, WIDTH, arguments.output)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,15 @@ python -m benchmarks.scenes_picture --evaluation_dir demo_scenes/evaluation
 """
 
 import argparse
-import io
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
+
+from benchmarks.picture_page import write_page
 
 ROWS = 3
 TITLES = ("photo", "reference", "prediction", "wrong pixels")
-WIDTH, GAP, TITLE_HEIGHT = 800, 8, 30  # pixels
-
-
-def resized(picture):
-    """Returns a picture with the width of the page."""
-    return picture.resize((WIDTH, round(picture.height * WIDTH / picture.width)), Image.Resampling.LANCZOS)
+WIDTH = 800  # pixels
 
 
 def main():
@@ -26,19 +22,7 @@ def main():
     parser.add_argument("--output", default="docs/pictures/scenes.jpg", help="JPEG file to write")
     arguments = parser.parse_args()
     paths = sorted(Path(arguments.evaluation_dir, "pictures").glob("*.png"))[:ROWS]
-    pictures = [resized(Image.open(path).convert("RGB")) for path in paths]
-    page = Image.new("RGB", (WIDTH, TITLE_HEIGHT - GAP + sum(GAP + one.height for one in pictures)), "white")
-    draw, top = ImageDraw.Draw(page), TITLE_HEIGHT
-    for number, title in enumerate(TITLES):
-        center = (number + 0.5) * WIDTH / len(TITLES)
-        draw.text((center, TITLE_HEIGHT / 2), title, "black", ImageFont.load_default(16), anchor="mm")
-    for one in pictures:
-        page.paste(one, (0, top))
-        top += one.height + GAP
-    data = io.BytesIO()
-    page.save(data, "JPEG", quality=85, optimize=True)
-    Path(arguments.output).write_bytes(data.getvalue())
-    print(f"{arguments.output}: {len(data.getvalue()) / 1000:.0f} kB")
+    write_page([Image.open(path).convert("RGB") for path in paths], TITLES, WIDTH, arguments.output)
 
 
 if __name__ == "__main__":

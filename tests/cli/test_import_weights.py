@@ -11,6 +11,8 @@ import pytest
 
 from mtf_imaging.cli.commands import import_weights
 from mtf_imaging.cli.commands.all_commands import load
+from mtf_imaging.cli.config import gin_config
+from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.models.resnet import WEIGHT_FORMATS
@@ -61,6 +63,7 @@ def test_it_prints_the_settings_and_the_next_command(checkpoint, capsys):
     (line,) = re.findall(r"^Next: mtf-imaging train (.*)$", output, re.MULTILINE)
     values = usage.parse_flags("train", load("train"), shlex.split(line))
     assert values.initial_weights == "weights"
+    assert (values.gin_file, values.data_dir) == (["deeplab_voc"], "photos")
     assert values.gin_param == [
         "resnet.ResNetBackbone.blocks=(1, 1)",
         "resnet.ResNetBackbone.base_filters=4",
@@ -116,3 +119,15 @@ def test_help(capsys):
 
 def test_the_names_of_formats_are_those_of_the_model():
     assert tuple(one.name for one in WEIGHT_FORMATS) == import_weights._FORMATS
+
+
+@pytest.mark.parametrize(("job", "data_dir"), import_weights.JOBS)
+def test_the_suggested_jobs_have_the_settings_that_are_not_repeated(job, data_dir):
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+        backbone = Job().task.network.backbone
+    finally:
+        gin.clear_config()
+    settings = import_weights.JOBS[job, data_dir]
+    assert {name: getattr(backbone, name) for name in settings} == settings

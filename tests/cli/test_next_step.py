@@ -34,6 +34,15 @@ def run(line: str, *more: str) -> None:
     assert main.main([*shlex.split(line)[1:], *more]) == 0
 
 
+@pytest.mark.parametrize(("kind", "job"), [("scenes", "deeplab_scenes"), ("objects", "retinanet_objects")])
+def test_phantom_suggests_training_on_photos(tmp_path, monkeypatch, capsys, kind, job):
+    monkeypatch.chdir(tmp_path)
+    run(f"mtf-imaging phantom --kind {kind} --output_dir photos --num_cases 4")
+    values = flags_of(last_line(capsys))
+    assert (values.data_dir, values.eval_dir, values.model_dir) == ("photos", "photos", "run")
+    assert values.gin_file == [job]
+
+
 @pytest.mark.slow
 def test_a_chain_of_suggested_commands_leads_from_synthetic_cases_to_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -102,9 +102,10 @@ def test_pictures_show_boxes_masks_and_names():
     np.testing.assert_array_equal(drawn[40, 20], np.rint(0.55 * 128 + 0.45 * orange))
     assert (drawn[30:50, 45:] == 128).all(), "the detection with the lower score is not drawn"
     assert (drawn[:24, 5:20] == orange).any(), "the name is above the box"
-    pair = comparison(pixels, image, detections, TWO, 0.5)
+    pair = comparison(pixels, image, detections, TWO, 0.5, max_side=80)
     np.testing.assert_array_equal(pair[:, 88:], drawn)
     assert pair.shape == (60, 168, 3)
+    assert comparison(pixels, image, detections, TWO, max_side=250).shape == (180, 488, 3)
     assert comparison(pixels, image, detections, TWO, max_side=40).shape == (30, 88, 3)
 
 

@@ -1,7 +1,8 @@
 """`mtf-imaging import_weights`: reads pretrained weights from a TensorFlow checkpoint of another program."""
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -27,8 +28,24 @@ _FORMATS = ("tpu", "tf_slim", "tf_vision")
 _SHOWN = 4
 _WIDTH = 100
 _BACKBONE = "resnet.ResNetBackbone"
-# The settings of the backbone of the job that the last line suggests. The momentum has no effect on features.
-_SUGGESTED = {"blocks": (3, 4, 23, 3), "base_filters": 64, "stem": "v1-beta", "padding": "fixed", "norm_epsilon": 1e-5}
+# Jobs that the last line can suggest, with a folder for their data and the settings of their backbones. The momentum
+# does not affect features.
+JOBS = {
+    ("deeplab_voc", "photos"): {
+        "blocks": (3, 4, 23, 3),
+        "base_filters": 64,
+        "stem": "v1-beta",
+        "padding": "fixed",
+        "norm_epsilon": 1e-5,
+    },
+    ("mask_rcnn_1024", "coco"): {
+        "blocks": (3, 4, 6, 3),
+        "base_filters": 64,
+        "stem": "7x7",
+        "padding": "fixed",
+        "norm_epsilon": 1e-4,
+    },
+}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -60,8 +77,16 @@ def run(values: flags.FlagValues) -> str:
         checkpoint=values.checkpoint, output_dir=values.output_dir, formats=WEIGHT_FORMATS, file_format=values.format
     )
     print(_text(values.output_dir, imported))
-    params = {name: value for name, value in imported.settings.items() if _SUGGESTED.get(name, value) != value}
-    return after_import_weights(values, [f"{_BACKBONE}.{name}={_gin_value(value)}" for name, value in params.items()])
+    (job, data_dir), params = min(
+        ((key, _other_values(imported.settings, own)) for key, own in JOBS.items()), key=lambda pair: len(pair[1])
+    )
+    gin_params = [f"{_BACKBONE}.{name}={_gin_value(value)}" for name, value in params.items()]
+    return after_import_weights(values, job, data_dir, gin_params)
+
+
+def _other_values(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that a job has with other values; those that it does not name have no effect on features."""
+    return {name: value for name, value in settings.items() if own.get(name, value) != value}
 
 
 def _text(output_dir: str, imported: "ImportedWeights") -> str:

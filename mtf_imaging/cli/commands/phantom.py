@@ -5,7 +5,7 @@ Photos have label images, or the boxes and masks of objects.
 
 from absl import flags
 
-from mtf_imaging.cli.runtime.next_step import after_phantom, after_scenes
+from mtf_imaging.cli.runtime.next_step import after_phantom, after_photos
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import check_no_run
 
@@ -55,7 +55,7 @@ def run(values: flags.FlagValues) -> str | None:
     return after_phantom(values)
 
 
-def _write_photos(values: flags.FlagValues) -> str | None:
+def _write_photos(values: flags.FlagValues) -> str:
     if values.format is not None:
         layout = "the folders of PASCAL VOC" if values.kind == _SCENES else "the layout of COCO"
         raise ConfigError(
@@ -68,9 +68,9 @@ def _write_photos(values: flags.FlagValues) -> str | None:
 
         train, held_out = write_objects(values.output_dir, values.num_cases, values.seed)
         print(f"{values.output_dir}: {len(train)} photos in train and {len(held_out)} in val")
-        return None
+        return after_photos(values)
     from mtf_imaging.data.photos.scenes import write_scenes
 
     train, held_out = write_scenes(values.output_dir, values.num_cases, values.seed)
     print(f"{values.output_dir}: {len(train)} photos in train.txt and {len(held_out)} in val.txt")
-    return after_scenes(values)
+    return after_photos(values)

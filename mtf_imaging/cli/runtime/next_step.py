@@ -27,8 +27,7 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study r
 
 _DEMO_JOB = "unet3d_demo"
 _JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the data
-_JOB_OF_SCENES = "deeplab_scenes"
-_JOB_OF_WEIGHTS = "deeplab_voc"
+_JOBS_OF_PHOTOS = {"scenes": "deeplab_scenes", "objects": "retinanet_objects"}  # by the kinds of phantom
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _NUM_FOLDS = 5  # the default of train
@@ -50,10 +49,11 @@ def after_phantom(values: flags.FlagValues) -> str | None:
     return command_line("convert", input_dir=values.output_dir, output_dir=records, resolution=_DEMO_RESOLUTION)
 
 
-def after_scenes(values: flags.FlagValues) -> str:
+def after_photos(values: flags.FlagValues) -> str:
     """Suggests training on the photos."""
-    model_dir = unused(beside(values.output_dir, "run"))
-    return command_line("train", data_dir=values.output_dir, model_dir=model_dir, gin_file=_JOB_OF_SCENES)
+    folder, model_dir = values.output_dir, unused(beside(values.output_dir, "run"))
+    job = _JOBS_OF_PHOTOS[values.kind]
+    return command_line("train", data_dir=folder, eval_dir=folder, model_dir=model_dir, gin_file=job)
 
 
 def after_convert(values: flags.FlagValues) -> str | None:
@@ -175,17 +175,17 @@ def after_score(values: flags.FlagValues) -> str:
     return f"open {quoted(Path(values.output_dir) / 'report.html')} in a browser"
 
 
-def after_import_weights(values: flags.FlagValues, gin_params: list[str]) -> str:
-    """Suggests training on photos from the weights.
+def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_params: list[str]) -> str:
+    """Suggests training from the weights.
 
     Args:
       values: the flags of import_weights.
+      job: the name of a job with such a backbone.
+      data_dir: a folder for its data.
       gin_params: gin parameters of the backbone that agree with the weights.
     """
-    folders = {"data_dir": "photos", "model_dir": unused(beside(values.output_dir, "run"))}
-    return command_line(
-        "train", **folders, initial_weights=values.output_dir, gin_file=_JOB_OF_WEIGHTS, gin_param=gin_params
-    )
+    folders = {"data_dir": data_dir, "model_dir": unused(beside(values.output_dir, "run"))}
+    return command_line("train", **folders, initial_weights=values.output_dir, gin_file=job, gin_param=gin_params)
 
 
 def after_study(values: flags.FlagValues) -> str:

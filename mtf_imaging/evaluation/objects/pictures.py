@@ -88,10 +88,11 @@ def draw(pixels: np.ndarray, objects: Iterable[Drawn], max_side: int | None = No
     Args:
       pixels: uint8 `[height, width, 3]`.
       objects: what to draw.
-      max_side: the largest height and width of the picture; None for the size of the image.
+      max_side: the largest height and width of the picture; None for the size of the image. Small images are enlarged
+        by a whole number, so that labels do not cover the objects.
     """
     size = pixels.shape[:2]
-    shown = shown_size(size, max_side) if max_side else size
+    shown = _drawn_size(size, max_side) if max_side else size
     factors = shown[0] / size[0], shown[1] / size[1]
     picture = Image.fromarray(pixels)
     if shown != size:
@@ -100,7 +101,7 @@ def draw(pixels: np.ndarray, objects: Iterable[Drawn], max_side: int | None = No
     blended = np.array(picture)
     for one in from_below:
         if one.mask is not None:
-            mask = shrink_mask(decode_mask(one.mask, *one.mask["size"]), shown)
+            mask = resize_mask(decode_mask(one.mask, *one.mask["size"]), shown)
             color = np.array(category_rgb(one.category), np.float32)
             blended[mask] = np.rint((1 - _OPACITY) * blended[mask] + _OPACITY * color)
     picture = Image.fromarray(blended)
@@ -138,13 +139,19 @@ def comparison(
     return np.concatenate([parts[0], gap, parts[1]], axis=1)
 
 
-def shrink_mask(mask: np.ndarray, size: Sequence[int]) -> np.ndarray:
+def resize_mask(mask: np.ndarray, size: Sequence[int]) -> np.ndarray:
     """Returns a mask `[height, width]` at another size, bool; pixels take the value of the nearest one."""
     if mask.shape == tuple(size):
         return mask.astype(bool)
     height, width = size
-    small = Image.fromarray(mask.astype(np.uint8)).resize((width, height), Image.Resampling.NEAREST)
-    return np.asarray(small).astype(bool)
+    resized = Image.fromarray(mask.astype(np.uint8)).resize((width, height), Image.Resampling.NEAREST)
+    return np.asarray(resized).astype(bool)
+
+
+def _drawn_size(size: tuple[int, ...], max_side: int) -> tuple[int, int]:
+    height, width = shown_size(size, max_side)
+    factor = max_side // max(height, width)
+    return height * factor, width * factor
 
 
 def _draw_box(

@@ -13,7 +13,7 @@ from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.objects.masks import decode_mask
 from mtf_imaging.evaluation.objects.coco import Matches
 from mtf_imaging.evaluation.objects.detections import Detections
-from mtf_imaging.evaluation.objects.pictures import drawn_detections, drawn_objects, shrink_mask
+from mtf_imaging.evaluation.objects.pictures import drawn_detections, drawn_objects, resize_mask
 from mtf_imaging.evaluation.photos.pictures import shown_size
 from mtf_imaging.evaluation.report.outline import outline
 
@@ -96,7 +96,7 @@ def make_object_layers(
                 one.category,
                 one.label,
                 state,
-                outline(shrink_mask(decode_mask(one.mask, *one.mask["size"]), shown)) if one.mask is not None else "",
+                outline(resize_mask(decode_mask(one.mask, *one.mask["size"]), shown)) if one.mask is not None else "",
             )
             for one, state in zip(drawn, states, strict=True)
         )
