@@ -107,7 +107,7 @@ def test_the_command_writes_scenes(tmp_path, monkeypatch, capsys):
     assert main(["phantom", "--kind", "scenes", "--output_dir", "scenes", "--num_cases", "5", "--seed", "4"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "scenes: 4 photos in train.txt and 1 in val.txt",
-        "Next: mtf-imaging train --data_dir scenes --model_dir run --gin_file deeplab_scenes",
+        "Next: mtf-imaging train --data_dir scenes --eval_dir scenes --model_dir run --gin_file deeplab_scenes",
     ]
     np.testing.assert_array_equal(read_labeled_photo(find_photos("scenes", "val")[0], SCENES)[1], make_scene(4, 3)[1])
 
