@@ -62,12 +62,17 @@ def test_all_renamed_parameters_of_an_earlier_run_are_reported(tmp_path, capsys)
         ("Augmentation.shift=0.1", "Some names have changed: Augmentation.shift is now Augmentation.brightness. Fix: "),
         ("Task.dice='classes'", f"No configurable matching 'Task'. Some names have changed: {TASK}. Fix: "),
         ("job.task=@Task()", f"No configurable matching reference '@Task()'. Some names have changed: {TASK}. Fix: "),
-        ("mine.Task.dice=1", "No configurable matching 'mine.Task'. Known: "),
         ("UNet3D.alpa=1", "doesn't have a parameter named 'alpa'. Known: classes, base_filters, "),
     ],
 )
 def test_old_names_on_the_command_line(capsys, parameter, text):
     assert text in error(capsys, "parameters", "--gin_file=unet3d_demo", f"--gin_param={parameter}")
+
+
+def test_a_name_in_another_module_is_not_an_old_name(capsys):
+    message = error(capsys, "parameters", "--gin_file=unet3d_demo", "--gin_param=mine.Task.dice=1")
+    assert "No configurable matching 'mine.Task'." in message
+    assert "changed" not in message
 
 
 def test_an_old_name_in_an_included_file(tmp_path, capsys, monkeypatch):

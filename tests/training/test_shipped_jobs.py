@@ -48,7 +48,7 @@ OF_DETECTORS = {
     "gin/mask_rcnn_1024.gin": ("8 x 256 x 256 x 64", "8 x 8 x 8 x 256"),
 }
 # The jobs of the demo on objects: the number of variables.
-OF_OBJECTS = {"gin/mask_rcnn_objects.gin": 94, "gin/retinanet_objects.gin": 90}
+OF_OBJECTS = {"gin/mask_rcnn_objects.gin": 94, "gin/retinanet_objects.gin": 81}
 OF_OTHERS = {*FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_OBJECTS}
 OF_VOLUMES = [job for job in JOBS if job not in OF_OTHERS]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
