@@ -76,6 +76,7 @@ def test_an_ensemble_of_folds_segments_a_folder(folder, tmp_path, capsys):
     assert "holds no folds (fold_0, fold_1, ...)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_command_with_the_exit_code_of_train(folder, monkeypatch, capsys):
     monkeypatch.setattr(cross_validating, "train", lambda **options: signal.raise_signal(signal.SIGTERM))
     assert run(*words_of(folder)) == 75

@@ -156,7 +156,8 @@ def test_progress_bars_in_a_pipe(prefix, chunks, writes, tmp_path):
 
 def test_process_0_writes_to_the_terminal_itself():
     controller, terminal = pty.openpty()
-    body = "print(me, sys.stdout.isatty(), sys.stderr.isatty())"
+    # One write, because the line of process 1 may come between two writes.
+    body = "sys.stdout.write(f'{me} {sys.stdout.isatty()} {sys.stderr.isatty()}\\n')"
     process = start(body, "--num_processes=2", stdout=terminal)
     os.close(terminal)
     text = b""

@@ -181,7 +181,10 @@ def test_wrong_arguments_are_refused(tmp_path):
 def test_the_command_writes_objects(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["phantom", "--kind", "objects", "--output_dir", "objects", "--num_cases", "4", "--seed", "4"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["objects: 3 photos in train and 1 in val"]
+    assert capsys.readouterr().out.splitlines() == [
+        "objects: 3 photos in train and 1 in val",
+        "Next: mtf-imaging train --data_dir objects --eval_dir objects --model_dir run --gin_file retinanet_objects",
+    ]
     assert [image.key for image in find_object_images("objects", "val")] == ["objects_0003"]
 
 

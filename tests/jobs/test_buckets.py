@@ -215,6 +215,7 @@ def test_a_case_larger_than_every_grid_is_cropped(folder, tmp_path, caplog):
     assert f"the volume is larger than the box {large} of 40,40,40 mm; the first" in warning
 
 
+@pytest.mark.slow
 def test_a_given_resolution_must_be_that_of_the_records(folder, tmp_path):
     text = "|".join(mi.layout.format_shape(zip("xyz", grid, strict=True)) for grid in grids(folder))
     mi.jobs.train(**settings(folder, num_steps=1), model_dir=tmp_path / "run", resolution=text)

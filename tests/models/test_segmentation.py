@@ -193,6 +193,7 @@ def test_images_of_two_dimensions(name):
     assert_equal(numbers(split(**given)), numbers(program(**given)), 1e-9)
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_images_of_one_plane_are_computed_in_two_dimensions(name):
     flat, plane = inputs(name, (8, 6)), inputs(name, (8, 6, 1))
