@@ -9,8 +9,8 @@ by 0.001 if it is smaller, because some gradients are zero except for rounding.
 The memory is the growth of the peak memory of the process in its first step, as reported by the Linux kernel, for all
 processors together; the seconds are those of the second step. All processors share the devices of this machine.
 
-The network is RetinaNet with ResNet-50 in float32. With --narrow, it has one block per stage and few filters in
-float64, so that differences show errors of the halos and not of the rounding.
+The network is RetinaNet with ResNet-50. With --narrow, it has one block per stage and few filters. In float64, which
+--narrow implies, differences show errors of the halos and not of the rounding.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def measure(sizes, layout, narrow, output):
+def measure(sizes, layout, narrow, dtype, output):
     """Runs two steps and saves the loss and the gradients of the first. Returns bytes and seconds."""
     import tensorflow as tf
 
@@ -77,7 +77,7 @@ def measure(sizes, layout, narrow, output):
         gradients = mi.mtf.gradients([loss], [variable.outputs[0] for variable in variables])
         return {"loss": loss, **{variable.name: gradient for variable, gradient in zip(variables, gradients)}}
 
-    inputs = task.inputs(1, sizes, tf.float64 if narrow else tf.float32)
+    inputs = task.inputs(1, sizes, tf.as_dtype(dtype))
     program, batch = mi.Program(step, inputs, *LAYOUTS[layout], mesh_impl="stacked"), random_batch(sizes)
     before = peak_bytes()
     results = program(**batch)
@@ -116,12 +116,14 @@ def main():
     parser.add_argument("--sizes", type=parse_sizes, nargs="+", required=True, help="1280 or 1333x800, in pixels")
     parser.add_argument("--layouts", nargs="+", choices=list(LAYOUTS)[1:], default=list(LAYOUTS)[1:], help="meshes")
     parser.add_argument("--narrow", action="store_true", help="a small network in float64, for exact differences")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="dtype of the activations")
     arguments = parser.parse_args()
+    dtype = "float64" if arguments.narrow else arguments.dtype
     print("| image | mesh | difference | memory | step |\n| --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for sizes, layout in itertools.product(arguments.sizes, ["whole", *arguments.layouts]):
             path, whole = Path(folder, f"{layout}.npz"), Path(folder, "whole.npz")
-            memory, seconds = fresh(measure, sizes, layout, arguments.narrow, path)
+            memory, seconds = fresh(measure, sizes, layout, arguments.narrow, dtype, path)
             difference = "" if layout == "whole" else f"{largest_difference(path, whole):.1e}"
             image = " x ".join(map(str, sizes))
             print(f"| {image} | {layout} | {difference} | {memory / GIB:.1f} GiB | {seconds:.0f} s |", flush=True)

@@ -141,6 +141,9 @@ def test_folders_of_images_without_annotations(tmp_path, fields):
         find_object_images(tmp_path)
     with pytest.raises(DataError, match=r"as in COCO, or a folder of \.jpg, \.png or \.tif images\."):
         find_object_images(tmp_path / "train", need_annotations=False) if (tmp_path / "train").mkdir() is None else None
+    for name, fault in (("missing", "does not exist"), ("007.png", "is not a folder")):
+        with pytest.raises(DataError, match=rf"{name}: {fault}\. Fix: give a folder that contains annotations"):
+            find_object_images(tmp_path / name)
 
 
 def test_pixels_are_stored_pixels(tmp_path):

@@ -157,14 +157,16 @@ def _split_name(path: Path) -> str:
 
 
 def _fault_of_layout(folder: Path) -> str:
-    """Returns the message about a folder without annotations."""
+    """Returns the message about a path that is not a folder with annotations."""
     inside = [path for path in sorted(folder.iterdir()) if splits(path)] if folder.is_dir() else []
     fix = (
         f"give {inside[0]}"
         if inside
         else f"give a folder that contains {_ANNOTATIONS}/{_PREFIX}SPLIT.json and the images, as in COCO"
     )
-    return f"{folder}: has no annotations of objects. Fix: {fix}."
+    what = "has no annotations of objects" if folder.is_dir() else "is not a folder"
+    fault = what if folder.exists() else "does not exist"
+    return f"{folder}: {fault}. Fix: {fix}."
 
 
 def _classes(instances: Instances, description: ObjectDescription | None, path: Path) -> list[int] | None:
