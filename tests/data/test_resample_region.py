@@ -57,8 +57,8 @@ def halves(grid):
     return list(itertools.product(*cuts))
 
 
-@pytest.mark.parametrize("slab_bytes", (1, 3000, 1 << 25))
-@pytest.mark.parametrize("grid, spacing", GRIDS.values(), ids=GRIDS)
+@pytest.mark.parametrize("slab_bytes", [1, 3000, 1 << 25])
+@pytest.mark.parametrize(("grid", "spacing"), GRIDS.values(), ids=GRIDS)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_a_region_equals_the_whole(order, grid, spacing, slab_bytes, monkeypatch):
     monkeypatch.setattr(slabs, "_SLAB_BYTES", slab_bytes)
@@ -93,7 +93,7 @@ def test_any_region_of_any_spans_equals_the_whole(shape, spans, data):
     np.testing.assert_array_equal(result, resample_nearest(labels.data, spans)[tuple(region)])
 
 
-@pytest.mark.parametrize("grid, spacing", GRIDS.values(), ids=GRIDS)
+@pytest.mark.parametrize(("grid", "spacing"), GRIDS.values(), ids=GRIDS)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_planes_are_read_once_in_order_and_within_the_source_region(order, grid, spacing, monkeypatch):
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 1500)
@@ -125,9 +125,9 @@ def test_a_region_beyond_the_volume_reads_nothing():
 
 def test_the_source_region_has_no_voxel_without_weight():
     """Changing any voxel within the source region changes the result; changing the others does not."""
-    spans, region = whole_field((8, 9, 6), (4, 5, 4)), (slice(1, 2), slice(0, 2), slice(2, 3))
-    at = source_region((8, 9, 6), spans, region)
-    data = volume(np.float32, (8, 9, 6))
+    spans, region = whole_field((8, 10, 6), (4, 4, 4)), (slice(1, 2), slice(0, 2), slice(2, 3))
+    at = source_region((8, 10, 6), spans, region)
+    data = volume(np.float32, (8, 10, 6))
     expected = resample_linear_region(data.__getitem__, data.shape, spans, region)
     for index in np.ndindex(data.shape):
         changed = data.copy()

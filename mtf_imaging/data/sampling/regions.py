@@ -35,6 +35,9 @@ class PlaneOrder:
             yield with_axis(region, self.axis, slab)
 
 
+ALONG_Z = PlaneOrder()
+
+
 def whole_region(shape: Grid) -> Region:
     """Returns the region of all voxels of a grid."""
     return tuple(slice(0, n) for n in shape)

@@ -28,7 +28,7 @@ from mtf_imaging.data.sampling.interpolation import (
     nearest,
     weights,
 )
-from mtf_imaging.data.sampling.regions import PlaneOrder, Region, moved, region_shape
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, Region, moved, region_shape
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs
 
@@ -73,7 +73,7 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 
 
 def resample_linear_region(
-    read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = PlaneOrder()
+    read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
     """Returns one region of the result of `resample_linear`, bit for bit, and reads only what it needs.
 
@@ -98,7 +98,7 @@ def resample_linear_region(
 
 
 def resample_nearest_region(
-    read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = PlaneOrder()
+    read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
     """Returns one region of the result of `resample_nearest`, and reads only what it needs.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.interpolation import axis_order, is_same, multiply, nearest, weights
-from mtf_imaging.data.sampling.regions import PlaneOrder, Region, moved, overlap, region_shape, with_axis
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, Region, moved, overlap, region_shape, with_axis
 from mtf_imaging.data.sampling.sampling import Spans
 
 Read = Callable[[Region], np.ndarray]
@@ -50,7 +50,7 @@ def linear_slabs(
     spans: Spans,
     region: Region,
     beyond: float = 0.0,
-    order: PlaneOrder = PlaneOrder(),
+    order: PlaneOrder = ALONG_Z,
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """Resamples a region of a grid linearly, slab by slab; see `resample_linear`.
 
@@ -86,7 +86,7 @@ def nearest_slabs(
     spans: Spans,
     region: Region,
     beyond: int = 0,
-    order: PlaneOrder = PlaneOrder(),
+    order: PlaneOrder = ALONG_Z,
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """Resamples labels to the nearest neighbor, slab by slab; see `resample_nearest`.
 
