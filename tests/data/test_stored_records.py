@@ -1,6 +1,7 @@
 """Tests records on disk: reading by region, writing in slabs, and damage."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.records.stored import create_record, open_record, read_record, write_record
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import DataError, ShapeError
 
 GRID, CHUNK = (7, 9, 12), (4, 4, 5)
 NAMES = ("case-2.ome.zarr", "case-2.tfrecord")
@@ -123,3 +124,132 @@ def test_an_incomplete_record_is_not_written(tmp_path, name, parts, text):
         write_parts(tmp_path / name, make(seed=1), *parts(make(seed=1)))
     assert_same(read_record(tmp_path / name), record)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+CHUNK_1, CHUNK_2 = "0/c/0/0/0", "0/c/1/0/0"
+
+
+def change_bit(data):
+    return data[:-3] + bytes([data[-3] ^ 4]) + data[-2:]
+
+
+def cut(data):
+    return data[:-1]
+
+
+def empty(data):
+    return b""
+
+
+@pytest.mark.parametrize("file", [CHUNK_1, "labels/segmentation/0/c/2/2/1"])
+@pytest.mark.parametrize("change", [change_bit, cut, empty, None])
+def test_a_damaged_chunk_is_an_error_that_names_file_and_case(tmp_path, file, change):
+    path = tmp_path / NAMES[0]
+    write_record(path, make(), CHUNK)
+    stored, whole = open_record(path), (path / file).read_bytes()
+    if change is None:
+        (path / file).unlink()
+    else:
+        (path / file).write_bytes(change(whole))
+    what = "missing" if change is None else "damaged: its digest does not match"
+    for read in (stored.check, stored.read, open_record(path).read, lambda: open_record(path).check()):
+        with pytest.raises(DataError) as error:
+            read()
+        assert str(error.value) == (
+            f"{path}/{file}: this chunk of the record of case '2' is {what}. "
+            "Fix: run convert again; it replaces damaged records."
+        )
+    (path / file).write_bytes(whole)
+    stored.check()
+
+
+def test_other_chunks_than_the_damaged_one_are_read(tmp_path):
+    record, path = make(), tmp_path / NAMES[0]
+    write_record(path, record, CHUNK)
+    (path / CHUNK_1).unlink()
+    np.testing.assert_array_equal(open_record(path).image(np.s_[4:7, 4:9, 5:12]), record.hu[4:7, 4:9, 5:12])
+    with pytest.raises(DataError, match="missing"):
+        open_record(path).image(np.s_[3:7, 3:9, 4:12])
+
+
+@pytest.mark.parametrize("other", ["a chunk of the same record", "the same chunk of another record"])
+def test_swapped_chunks_are_refused(tmp_path, other):
+    path, second = tmp_path / NAMES[0], tmp_path / "case-3.ome.zarr"
+    write_record(path, make(), CHUNK)
+    write_record(second, make(seed=1), CHUNK)
+    one, two = path / CHUNK_1, path / CHUNK_2 if other.endswith("same record") else second / CHUNK_1
+    assert one.read_bytes() != two.read_bytes()
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(DataError, match=rf"{CHUNK_1}: this chunk of the record of case '2' is damaged"):
+        read_record(path)
+
+
+METADATA = ("zarr.json", "0/zarr.json", "labels/zarr.json", "labels/segmentation/zarr.json")
+
+
+@pytest.mark.parametrize("file", [*METADATA, "labels/segmentation/0/zarr.json"])
+def test_damaged_metadata_are_an_error(tmp_path, file):
+    path = tmp_path / NAMES[0]
+    write_record(path, make(), CHUNK)
+    whole = (path / file).read_text()
+    fields = json.loads(whole)
+    changed = fields | {"attributes": fields["attributes"] | {"note": "changed by another program"}}
+    for text in (json.dumps(changed), whole[:-20], "", None):
+        (path / file).unlink() if text is None else (path / file).write_text(text)
+        with pytest.raises(DataError, match=rf"^{path}.*Fix: run convert again"):
+            open_record(path).check()
+    (path / file).write_text(whole)
+    open_record(path).check()
+
+
+def test_what_is_not_a_record_is_an_error(tmp_path):
+    path = tmp_path / NAMES[0]
+    with pytest.raises(DataError, match=rf"{path}: this record does not exist\. Fix: run convert again; it adds"):
+        open_record(path)
+    path.write_bytes(b"a file")
+    with pytest.raises(DataError, match=rf"{path}: this record has no zarr\.json\. Fix: run convert again"):
+        open_record(path)
+    path.unlink()
+    path.mkdir()
+    for text in ("{}", "[]", '{"attributes": {}}', '{"attributes": {"mtf_imaging": {"affine": 1}}}'):
+        (path / "zarr.json").write_text(text)
+        with pytest.raises(DataError, match=rf"{path}: not a record of this program\. Fix: run convert again"):
+            open_record(path)
+    write_record(path, make())
+    with pytest.raises(DataError, match=r"this record has resolution x:7,y:9,z:12, not x:7,y:9,z:11\. Fix"):
+        open_record(path, Sampling((7, 9, 11)))
+
+
+def test_a_disk_that_returns_other_bytes_is_reported(tmp_path, monkeypatch):
+    path = tmp_path / NAMES[0]
+    write_record(path, make(), CHUNK)
+
+    def write(self, key, value):
+        file = self.root / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        data = value.to_bytes()
+        file.write_bytes(change_bit(data) if key == CHUNK_2 else data)
+
+    async def write_async(self, key, value):
+        write(self, key, value)
+
+    monkeypatch.setattr("zarr.storage.LocalStore.set", write_async)
+    monkeypatch.setattr("zarr.storage.LocalStore.set_sync", write, raising=False)
+    with pytest.raises(DataError, match=rf"{path}/{CHUNK_2}: the bytes on disk differ from those written\. Fix: check"):
+        write_record(path, make(seed=1), CHUNK)
+    assert_same(read_record(path), make())
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
+
+
+def test_chunks_of_zeros_are_files(tmp_path):
+    record = dataclasses.replace(make(), hu=np.zeros(GRID, np.int16), labels=np.zeros(GRID, np.uint8))
+    write_record(tmp_path / NAMES[0], record, CHUNK)
+    assert len(list(tmp_path.glob("*/0/c/*/*/*"))) == 3 * 3 * 2
+    assert len(list(tmp_path.glob("*/labels/segmentation/0/c/*/*/*"))) == 3 * 3 * 2
+    assert_same(read_record(tmp_path / NAMES[0]), record)
+
+
+@pytest.mark.parametrize(("chunk", "expected"), [(None, GRID), ((64, 4, 5), (7, 4, 5)), ((1, 1, 1), (1, 1, 1))])
+def test_chunks_are_not_larger_than_the_grid(tmp_path, chunk, expected):
+    write_record(tmp_path / NAMES[0], make(), chunk)
+    assert open_record(tmp_path / NAMES[0]).chunk == expected
