@@ -68,7 +68,8 @@ class ZarrRecord(StoredRecord):
 
     def check(self) -> None:
         """Checks the digests of all files; see `StoredRecord`."""
-        del self._image, self._labels  # their metadata are read again
+        for name in ("_image", "_labels"):
+            self.__dict__.pop(name, None)  # their metadata are read again
         for array in (self._image, self._labels):
             for key in array.attrs[OURS]["digests"]:
                 self._store.read(f"{array.path}/{key}")
