@@ -11,7 +11,8 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec
 
-from mtf_imaging.data.records.chunk_store import METADATA, DigestingStore
+from mtf_imaging.data.records.chunks import METADATA, OURS
+from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.formats import clip_chunk
 from mtf_imaging.data.records.layers import Layers
 from mtf_imaging.data.records.ome_metadata import (
@@ -20,7 +21,6 @@ from mtf_imaging.data.records.ome_metadata import (
     LABEL_GROUP,
     LABEL_IMAGE,
     LABELS,
-    OURS,
     SPACE,
     attributes_digest,
     facts_to_fields,
