@@ -16,15 +16,19 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.intensities import WINDOW, Intensity
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
+from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
 from mtf_imaging.data.records.channel_maps import channel_maps, resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, has_hu, is_plain_lits, open_records, record_path
 from mtf_imaging.data.records.record import parse_record, read_record
 from mtf_imaging.data.sampling.buckets import group_by_grid
-from mtf_imaging.data.sampling.grid import format_grid, parse_grid
+from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.layout import TensorRegion
 
 _PREFETCH = 2  # batches
+# The regions of this process in the image and the labels of a batch, by the grid of the records.
+RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
 
 def training_batches(
@@ -40,6 +44,7 @@ def training_batches(
     shuffle: bool = True,
     intensities: Mapping[str, str] | None = None,
     parts: int = 1,
+    regions: RegionsByGrid | None = None,
 ) -> Iterator[dict]:
     """Yields batches without end.
 
@@ -63,10 +68,12 @@ def training_batches(
       shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
       intensities: {channel: intensity scheme} of channels with another scheme than the manifest names.
       parts: the number of batches in a row with the same grid, for micro-batches.
+      regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches.
 
     Yields:
       `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
-      keys}`.
+      keys}`: the regions of the tensors, and the keys of all cases of the batch. With `regions`, and if the records
+      have several grids, also "sizes", the grid of the batch.
 
     Raises:
       DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
@@ -84,13 +91,19 @@ def training_batches(
     if isinstance(augmentation, Augmentation):
         augmentation.check(dataclasses.replace(manifest.description, intensities=schemes))
     read = functools.partial(
-        _read, data_dir, batch_size=batch_size, schemes=schemes, augmentation=augmentation, shuffle=shuffle
+        _read,
+        data_dir,
+        batch_size=batch_size,
+        schemes=schemes,
+        augmentation=augmentation,
+        shuffle=shuffle,
+        regions=regions,
     )
     if isinstance(manifest.sampling, Sampling):
         return read(manifest, seed=seed, start=start_step)
     buckets = [_bucket(manifest, at) for at in group_by_grid(manifest.grids).values()]
     turns = bucket_turns([len(bucket.cases) for bucket in buckets], start_step // parts, seed if shuffle else None)
-    return _take_turns(read, buckets, turns, seed, start_step % parts, parts)
+    return _take_turns(read, buckets, turns, seed, start_step % parts, parts, with_sizes=regions is not None)
 
 
 def _bucket(manifest: Manifest, at: Sequence[int]) -> Manifest:
@@ -125,7 +138,13 @@ def bucket_turns(sizes: Sequence[int], start: int, seed: int | None) -> Iterator
 
 
 def _take_turns(
-    read: Callable, buckets: Sequence[Manifest], turns: Iterator[tuple[int, int]], seed: int, skipped: int, parts: int
+    read: Callable,
+    buckets: Sequence[Manifest],
+    turns: Iterator[tuple[int, int]],
+    seed: int,
+    skipped: int,
+    parts: int,
+    with_sizes: bool,
 ) -> Iterator[dict]:
     """Yields `parts` batches of a bucket per turn, without the first `skipped` ones of the first turn."""
     streams: dict[int, Iterator[dict]] = {}
@@ -134,7 +153,9 @@ def _take_turns(
             # A seed of its own, so that the same sample of two buckets is augmented differently.
             own = zlib.crc32(f"{seed}/{format_grid(buckets[bucket].sampling.grids[0])}".encode()) & 0x7FFFFFFF
             streams[bucket] = read(buckets[bucket], seed=own, start=turn * parts + skipped)
-        yield from itertools.islice(streams[bucket], parts - skipped)
+        (grid,) = buckets[bucket].sampling.grids
+        for batch in itertools.islice(streams[bucket], parts - skipped):
+            yield {**batch, "sizes": grid} if with_sizes else batch
         skipped = 0
 
 
@@ -146,6 +167,7 @@ def _read(
     schemes: Sequence[Intensity],
     augmentation: Callable | None,
     shuffle: bool,
+    regions: RegionsByGrid | None,
     seed: int,
     start: int,
 ) -> Iterator[dict]:
@@ -154,19 +176,32 @@ def _read(
     (grid,) = manifest.sampling.grids
     as_input = _network_input(manifest, schemes, augmentation)
     num_channels = None if has_hu(manifest.description) else len(manifest.description.channels)
+    region = batch_region(regions and regions[grid], batch_size, grid, num_channels or 1)
+    width = region.samples.stop - region.samples.start
 
-    def load(sample):
-        at = case_of_sample(sample, len(paths), seed if shuffle else None)
+    def case(sample):
+        return case_of_sample(sample, len(paths), seed if shuffle else None)
+
+    def load(index):
+        sample = index // width * batch_size + region.samples.start + index % width
+        at = case(sample)
         serialized = tf.data.TFRecordDataset(tf.gather(paths, at)).get_single_element()
         key, source, values, labels = parse_record(serialized, grid, num_channels)
         image, augment = as_input(values, at)
         if augment is not None:
             image, labels = augment(image, labels, seed, sample)
-        return {"image": image, "labels": tf.cast(labels, tf.int32), "cases": key, "files": at, "sources": source}
+        image, labels = image[region.box], tf.cast(labels[region.box], tf.int32)
+        return {"image": image, "labels": labels, "keys": key, "files": at, "sources": source}
 
-    dataset = tf.data.Dataset.range(start * batch_size, tf.int64.max)
+    dataset = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
+    cases = dataset.map(lambda at: {"cases": at})
+    if region.is_empty:
+        return _batches(cases.prefetch(_PREFETCH), paths, manifest, region)
+    dataset = tf.data.Dataset.range(start * width, tf.int64.max)
     dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest)
+    dataset = dataset.batch(width, drop_remainder=True)
+    dataset = tf.data.Dataset.zip((cases, dataset)).map(lambda one, other: {**one, **other})
+    return _batches(dataset.prefetch(_PREFETCH), paths, manifest, region)
 
 
 def _network_input(manifest: Manifest, schemes: Sequence[Intensity], augmentation: Callable | None) -> Callable:
@@ -214,14 +249,22 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
     return tf.random.experimental.index_shuffle(at, epoch_seed, tf.constant(num_cases - 1, tf.int64))
 
 
-def _batches(dataset: tf.data.Dataset, paths: list[str], manifest: Manifest) -> Iterator[dict]:
+def _batches(dataset: tf.data.Dataset, paths: list[str], manifest: Manifest, region: BatchRegion) -> Iterator[dict]:
+    shapes = {name: [part.stop - part.start for part in getattr(region, name)] for name in ("image", "labels")}
     try:
         for batch in dataset:
-            batch["cases"] = [key.decode() for key in batch["cases"].numpy()]
-            origins = zip(batch.pop("files").numpy(), batch["cases"], batch.pop("sources").numpy(), strict=True)
+            cases = [manifest.cases[at] for at in batch["cases"].numpy()]
+            if region.is_empty:
+                yield {
+                    "image": tf.zeros(shapes["image"]),
+                    "labels": tf.zeros(shapes["labels"], tf.int32),
+                    "cases": cases,
+                }
+                continue
+            origins = zip(batch["files"].numpy(), batch["keys"].numpy(), batch["sources"].numpy(), strict=True)
             for file, key, source in origins:
-                manifest.check(paths[file], key, source.decode())
-            yield batch
+                manifest.check(paths[file], key.decode(), source.decode())
+            yield {"image": batch["image"][region.image], "labels": batch["labels"][region.labels], "cases": cases}
     except tf.errors.OpError:
         for path in paths:  # TensorFlow does not name the file; read_record raises an error for the damaged one
             read_record(path, manifest.sampling)
