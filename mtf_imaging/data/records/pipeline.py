@@ -14,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.intensities import WINDOW, Intensity
+from mtf_imaging.data.intensities import Intensity
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
-from mtf_imaging.data.records.channel_maps import channel_maps, resolve_intensities
-from mtf_imaging.data.records.manifest import Manifest, has_hu, is_plain_lits, open_records, record_path
-from mtf_imaging.data.records.record import parse_record, read_record
+from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, open_records
+from mtf_imaging.data.records.region_reader import RegionReader
+from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -172,63 +173,27 @@ def _read(
     start: int,
 ) -> Iterator[dict]:
     """Yields the batches of records with one grid, from batch `start` on; see `training_batches`."""
-    paths = [str(record_path(data_dir, key)) for key in manifest.cases]
     (grid,) = manifest.sampling.grids
-    as_input = _network_input(manifest, schemes, augmentation)
-    num_channels = None if has_hu(manifest.description) else len(manifest.description.channels)
-    region = batch_region(regions and regions[grid], batch_size, grid, num_channels or 1)
+    num_cases = len(manifest.cases)
+    region = batch_region(regions and regions[grid], batch_size, grid, len(manifest.description.channels))
+    reader = RegionReader(data_dir, manifest)
+    samples = Samples(reader, manifest, schemes, augmentation, seed, region.box)
     width = region.samples.stop - region.samples.start
 
     def case(sample):
-        return case_of_sample(sample, len(paths), seed if shuffle else None)
+        return case_of_sample(sample, num_cases, seed if shuffle else None)
 
     def load(index):
         sample = index // width * batch_size + region.samples.start + index % width
-        at = case(sample)
-        serialized = tf.data.TFRecordDataset(tf.gather(paths, at)).get_single_element()
-        key, source, values, labels = parse_record(serialized, grid, num_channels)
-        image, augment = as_input(values, at)
-        if augment is not None:
-            image, labels = augment(image, labels, seed, sample)
-        image, labels = image[region.box], tf.cast(labels[region.box], tf.int32)
-        return {"image": image, "labels": labels, "keys": key, "files": at, "sources": source}
+        return samples(sample, case(sample))
 
-    dataset = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
-    cases = dataset.map(lambda at: {"cases": at})
+    cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
     if region.is_empty:
-        return _batches(cases.prefetch(_PREFETCH), paths, manifest, region)
-    dataset = tf.data.Dataset.range(start * width, tf.int64.max)
-    dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    dataset = dataset.batch(width, drop_remainder=True)
-    dataset = tf.data.Dataset.zip((cases, dataset)).map(lambda one, other: {**one, **other})
-    return _batches(dataset.prefetch(_PREFETCH), paths, manifest, region)
-
-
-def _network_input(manifest: Manifest, schemes: Sequence[Intensity], augmentation: Callable | None) -> Callable:
-    """Returns a function of the stored values and the index of a case.
-
-    It returns the image, Tensor[x, y, z, channels], and the augmentation for the values of this case.
-    """
-    if is_plain_lits(manifest.description) and schemes[0].kind == WINDOW:
-        low, high = (np.float32(bound) for bound in schemes[0].window)
-
-        def windowed(hu, at):
-            image = tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis]
-            return image, augmentation
-
-        return windowed
-    maps = channel_maps(manifest, schemes)
-
-    def scaled(values, at):
-        values = values if values.shape.rank == 4 else values[..., tf.newaxis]
-        case = maps.row(at)
-        image = case.apply(tf.cast(values, tf.float32))
-        # Custom functions do not know the argument `ranges`.
-        if isinstance(augmentation, Augmentation):
-            return image, functools.partial(augmentation, ranges=case.ranges)
-        return image, augmentation
-
-    return scaled
+        return _empty_batches(cases, manifest, region)
+    inputs = tf.data.Dataset.range(start * width, tf.int64.max)
+    inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+    return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
@@ -249,23 +214,24 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
     return tf.random.experimental.index_shuffle(at, epoch_seed, tf.constant(num_cases - 1, tf.int64))
 
 
-def _batches(dataset: tf.data.Dataset, paths: list[str], manifest: Manifest, region: BatchRegion) -> Iterator[dict]:
-    shapes = {name: [part.stop - part.start for part in getattr(region, name)] for name in ("image", "labels")}
+def _batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion, reader: RegionReader) -> Iterator[dict]:
     try:
-        for batch in dataset:
-            cases = [manifest.cases[at] for at in batch["cases"].numpy()]
-            if region.is_empty:
-                yield {
-                    "image": tf.zeros(shapes["image"]),
-                    "labels": tf.zeros(shapes["labels"], tf.int32),
-                    "cases": cases,
-                }
-                continue
-            origins = zip(batch["files"].numpy(), batch["keys"].numpy(), batch["sources"].numpy(), strict=True)
-            for file, key, source in origins:
-                manifest.check(paths[file], key.decode(), source.decode())
-            yield {"image": batch["image"][region.image], "labels": batch["labels"][region.labels], "cases": cases}
+        for cases, (image, labels) in dataset:
+            inputs = {"image": image[region.image], "labels": labels[region.labels]}
+            yield {**inputs, "cases": _keys(cases, manifest)}
     except tf.errors.OpError:
-        for path in paths:  # TensorFlow does not name the file; read_record raises an error for the damaged one
-            read_record(path, manifest.sampling)
+        if reader.error is not None:
+            raise reader.error from None
         raise
+
+
+def _empty_batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion) -> Iterator[dict]:
+    """Yields batches of a process that has no voxels, without reading any."""
+    image, labels = ([part.stop - part.start for part in parts] for parts in (region.image, region.labels))
+    for cases in dataset:
+        inputs = {"image": tf.zeros(image), "labels": tf.zeros(labels, tf.int32)}
+        yield {**inputs, "cases": _keys(cases, manifest)}
+
+
+def _keys(cases: tf.Tensor, manifest: Manifest) -> list[str]:
+    return [manifest.cases[case] for case in cases.numpy()]
