@@ -4,18 +4,24 @@ All processes build and call the same programs in the same order. Comparisons co
 assertion in one process does not leave the others waiting.
 """
 
+import zlib
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import collectives, runtime
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.step import training_step
 from tests import harness
+from tests.jobs import together
 from tests.meshes import processors
 from tests.models import test_unet3d
 from tests.ops import (
@@ -366,3 +372,30 @@ def collective(name, sizes, *args, mesh=None):
         values = np.broadcast_to(stack.numpy(), [len(coordinates), *stack.shape[1:]])
         slices |= dict(zip(coordinates, values, strict=True))
     return slices
+
+
+# Training on records, of which each process reads its region.
+
+_JOB = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1, norm="group", norm_groups=1, dropout_rate=0.3))
+_MOVED = Augmentation(flips=("x", "y", "z"), rotation=10, zoom=0.1, elastic=0.02, lesions=0.5, noise=0.05)
+
+
+def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
+    """Returns losses.csv of a training on records, without times, and its final weights.
+
+    Args:
+      folder: folder of the records.
+      options: arguments of `jobs.train`.
+      steps: numbers of steps, after each of which the training starts again.
+      mesh_shape, layout, mesh_impl: the layout, and where it runs.
+    """
+    # The folder of the run is the same in all processes, and a new one for each test.
+    model_dir = (
+        Path(folder).parent / "runs" / f"{mesh_impl} {Path(folder).name} {options} {steps} {mesh_shape} {layout}"
+    )
+    shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "checkpoint_every": 2}
+    data = mi.jobs.TrainingData(folder, Records(augmentation=_MOVED))
+    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    for num_steps in steps:
+        mi.jobs.train(**shared | options, **where, data=data, model_dir=model_dir, num_steps=num_steps)
+    return together.losses(model_dir), together.weights(model_dir)

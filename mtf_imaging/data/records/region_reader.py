@@ -21,7 +21,6 @@ class RegionReader:
 
     Attributes:
       error: the error of a read that failed, or None. TensorFlow passes only the text of errors on.
-      bytes_read: number of bytes of voxels that were read, as they are stored.
     """
 
     def __init__(self, data_dir: str | Path, manifest: Manifest) -> None:
@@ -29,7 +28,6 @@ class RegionReader:
         self._paths = [manifest.record_path(data_dir, key) for key in manifest.cases]
         self._channels = None if has_hu(manifest.description) else len(manifest.description.channels)
         self.error: Exception | None = None
-        self.bytes_read = 0
 
     def __call__(self, case, image_bounds, label_bounds) -> tuple:
         """Returns voxels of a case.
@@ -53,12 +51,10 @@ class RegionReader:
         try:
             record = open_record(self._paths[case], self._manifest.sampling)
             self._manifest.check(record.path, record.key, record.source)
-            image, labels = record.image(_region(image_bounds)), record.labels(_region(label_bounds))
+            return record.image(_region(image_bounds)), record.labels(_region(label_bounds))
         except Exception as error:
             self.error = error
             raise
-        self.bytes_read += record.bytes_read
-        return image, labels
 
 
 def _region(bounds: np.ndarray) -> tuple[slice, slice, slice]:
