@@ -390,9 +390,8 @@ def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
       mesh_shape, layout, mesh_impl: the layout, and where it runs.
     """
     # The folder of the run is the same in all processes, and a new one for each test.
-    model_dir = (
-        Path(folder).parent / "runs" / f"{mesh_impl} {Path(folder).name} {options} {steps} {mesh_shape} {layout}"
-    )
+    name = f"{Path(folder).name} {options} {steps} {mesh_shape} {layout}"
+    model_dir = Path(folder).parent / f"{mesh_impl}-{zlib.crc32(name.encode()):x}"
     shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "checkpoint_every": 2}
     data = mi.jobs.TrainingData(folder, Records(augmentation=_MOVED))
     where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
