@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
-from mtf_imaging.data.records.record import Record, write_record
+from mtf_imaging.data.records.formats import record_path
+from mtf_imaging.data.records.manifest import Manifest, Source, write_manifest
+from mtf_imaging.data.records.record import Record
+from mtf_imaging.data.records.stored import write_record
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
@@ -107,8 +109,8 @@ def test_probabilities_in_half_precision(folder):
 @pytest.mark.parametrize(
     ("predict", "error", "text"),
     [
-        (lambda image: image, ShapeError, r"case-3\.tfrecord: .* of shape \(8, 6, 4, 1\); .* needs .* \(8, 6, 4, 3\)"),
-        (lambda image: oracle(image) + np.nan, DataError, r"case-3\.tfrecord: the network returned NaN"),
+        (lambda image: image, ShapeError, r"case-3\.ome\.zarr: .* of shape \(8, 6, 4, 1\); .* needs .* \(8, 6, 4, 3\)"),
+        (lambda image: oracle(image) + np.nan, DataError, r"case-3\.ome\.zarr: the network returned NaN"),
     ],
 )
 def test_invalid_probabilities_are_refused(folder, predict, error, text):
