@@ -60,8 +60,8 @@ def export(
       model_dir: the folder of the run.
       output: the folder to write, which must be new or empty.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
-      ensemble: whether `model_dir` is the output folder of `cross_validate`. The model then contains the networks of all
-        folds, and averages their probabilities.
+      ensemble: whether `model_dir` is the output folder of `cross_validate`. The model then contains the networks of
+        all folds, and averages their probabilities.
       resolution: the size of the network's input; None for that of the run. For photos and objects, several sizes
         separated by "|" give a signature each.
       spacing: voxel size of the network's input in mm; None for the spacing of the run.
@@ -124,9 +124,7 @@ class _Settings:
     flips: tuple[str, ...]
     progress: bool
 
-    def networks(
-        self, sizes: Sequence[tuple[int, ...]], description: AnyDescription | None
-    ) -> "TrainedNetworks":
+    def networks(self, sizes: Sequence[tuple[int, ...]], description: AnyDescription | None) -> "TrainedNetworks":
         """Builds the networks for images of some sizes."""
         from mtf_imaging.evaluation.export.networks import TrainedNetworks
 
@@ -220,8 +218,7 @@ def _check(kind: str, own: _Settings, scales: Sequence[float]) -> None:
         )
     if kind != VOLUMES and own.spacing is not None:
         raise ConfigError(
-            f"spacing = {own.spacing!r} has no effect: images of this run have no voxel size. "
-            "Fix: leave spacing out.",
+            f"spacing = {own.spacing!r} has no effect: images of this run have no voxel size. Fix: leave spacing out.",
             ["spacing"],
         )
     if kind == OBJECTS and len(own.runs) > 1:

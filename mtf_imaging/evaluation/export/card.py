@@ -97,7 +97,9 @@ class ModelCard:
 
 
 def _example(signature: Signature) -> list[str]:
-    arguments = ", ".join(f"{field.name}=tf.constant({field.name}, tf.{field.dtype.name})" for field in signature.inputs)
+    arguments = ", ".join(
+        f"{field.name}=tf.constant({field.name}, tf.{field.dtype.name})" for field in signature.inputs
+    )
     outputs = [f'results["{field.name}"]  # {field}' for field in signature.outputs]
     call = f'results = model.signatures["{signature.name}"]({arguments})'
     return ["import tensorflow as tf", "", 'model = tf.saved_model.load("FOLDER")', call, *outputs]

@@ -13,6 +13,7 @@ from mtf_imaging.data.intensities import (
     Intensity,
     Scaling,
 )
+from mtf_imaging.evaluation.export.constants import divisor
 
 _SMALLEST_SCALE = 1e-8  # as in data.intensities
 #: What the inputs `offset` and `scale` of a channel are, by the kind of its scheme.
@@ -51,7 +52,7 @@ def scale_channels(
             channels.append(_scale(own, statistics[0][number], statistics[1][number], form))
         else:
             form = intensity.scaling()
-            channels.append(_scale(own, tf.constant(form.offset, tf.float32), tf.constant(form.scale, tf.float32), form))
+            channels.append(_scale(own, tf.constant(form.offset, tf.float32), divisor(form.scale), form))
     return tf.stack(channels, axis=-1)
 
 
@@ -96,7 +97,7 @@ def _offset_and_scale(values: tf.Tensor, intensity: Intensity) -> tuple[tf.Tenso
 
 def _percentile(ordered: tf.Tensor, percentage: float) -> tf.Tensor:
     """Returns a percentile of ordered values by linear interpolation, as in NumPy."""
-    place = tf.cast(tf.size(ordered, tf.int64) - 1, tf.float64) * percentage / 100
+    place = tf.cast(tf.size(ordered, tf.int64) - 1, tf.float64) * (percentage / 100)
     before = tf.floor(place)
     first = tf.cast(before, tf.int64)
     after = tf.minimum(first + 1, tf.size(ordered, tf.int64) - 1)

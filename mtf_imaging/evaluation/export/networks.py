@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.plain_graph import STEP, PlainGraph
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import parse_shape
@@ -139,7 +140,7 @@ def _mean(computations: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
             result = at_least_float32(compute())
             total = result if total is None else total + result
     assert total is not None
-    return total / tf.constant(len(computations), total.dtype)
+    return total / divisor(len(computations), total.dtype)
 
 
 def at_least_float32(x: tf.Tensor) -> tf.Tensor:

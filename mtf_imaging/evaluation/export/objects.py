@@ -7,11 +7,12 @@ import tensorflow as tf
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
-from mtf_imaging.evaluation.export.pixels import Axis, interpolate, nearest_pixels, paste_masks
+from mtf_imaging.evaluation.export.pixels import Axis, interpolate, nearest_pixels, paste_masks, scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
 
-Size = tuple[int, int]
+Size = tuple[int, ...]  # height and width
 _BOX_DIGITS, _SCORE_DIGITS = 3, 6  # as in evaluation.objects.infer
 
 
@@ -71,14 +72,14 @@ class ObjectSignatures:
         shape = tf.unstack(tf.shape(image, tf.int64)[:2])
         factor = tf.minimum(*(side / tf.cast(n, tf.float64) for side, n in zip(size, shape, strict=True)))
         rows, columns = (Axis.scaled(n, factor) for n in shape)
-        scaled = self._description.scale(interpolate(image, nearest_pixels(rows), nearest_pixels(columns)))
+        scaled = scale_pixels(
+            interpolate(image, nearest_pixels(rows), nearest_pixels(columns)), self._description.scaling
+        )
         after = [[0, side - axis.count] for side, axis in zip(size, (rows, columns), strict=True)]
         fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, tf.int64)] * 2]))
         return tf.ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
 
-    def _detections(
-        self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def _detections(self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the detections in pixels of the image, in descending order of their scores, without padding."""
         scores = _rounded(tf.cast(result["scores"], tf.float64), _SCORE_DIGITS)
         classes = tf.cast(tf.round(tf.cast(result["classes"], tf.float64)), tf.int32)
@@ -112,5 +113,5 @@ class ObjectSignatures:
 
 def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
     """Returns numbers with a number of digits after the decimal point, as `np.round`."""
-    power = tf.constant(10.0**digits, x.dtype)
-    return tf.round(x * power) / power
+    power = 10.0**digits
+    return tf.round(x * power) / divisor(power, x.dtype)

@@ -7,9 +7,10 @@ import tensorflow as tf
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
+from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
 
-Size = tuple[int, int]
+Size = tuple[int, ...]  # height and width
 
 
 class PhotoSignatures:
@@ -39,13 +40,14 @@ class PhotoSignatures:
         def predict(pixels: tf.Tensor) -> tf.Tensor:
             shape = tf.shape(pixels)
             after = [[0, size[0] - shape[0]], [0, size[1] - shape[1]], [0, 0]]
-            # The value of padding becomes 0, so the photo is scaled before it is padded.
-            padded = tf.pad(self._description.scale(tf.cast(pixels, tf.float32)), after)
+            padded = tf.pad(scale_pixels(pixels, self._description.scaling), after)  # scaling makes padding 0
             return network(tf.ensure_shape(padded, [*size, 3]))[: shape[0], : shape[1]]
 
         def compute(image: tf.Tensor) -> dict[str, tf.Tensor]:
             fits = tf.reduce_all(tf.shape(image)[:2] <= tf.constant(size))
-            message = f"the photo is larger than {size[0]} x {size[1]} pixels; export the model with a larger resolution"
+            message = (
+                f"the photo is larger than {size[0]} x {size[1]} pixels; export the model with a larger resolution"
+            )
             with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.shape(image)])]):
                 image = tf.identity(image)
             probabilities = tf.cast(average_flips(predict, self._axes)(image), tf.float32)

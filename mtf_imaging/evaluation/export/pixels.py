@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.data.photos.scaling import padding_value, pixel_unit
+from mtf_imaging.evaluation.export.constants import divisor
+
 _THRESHOLD = 0.5  # as in data.objects.masks
 
 
@@ -48,6 +51,11 @@ class Axis(NamedTuple):
         start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), tf.int64), 0)
         stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), tf.int64) + 2)
         return cls(length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, tf.float64) / wide)
+
+
+def scale_pixels(pixels: tf.Tensor, scaling: str) -> tf.Tensor:
+    """Returns the input of a network, float32 `[..., 3]`; see `data.photos.scaling`."""
+    return (tf.cast(pixels, tf.float32) - padding_value(scaling)) / divisor(pixel_unit(scaling))
 
 
 def nearest_pixels(axis: Axis) -> Neighbors:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.evaluation.export.constants import divisor
 
 _SLIVER = 1e-3  # as in data.sampling.sampling
 
@@ -66,7 +67,7 @@ def grid_spans(
     """
     spans = []
     for axis, (n, size) in enumerate(zip(shape, grid, strict=True)):
-        own, g = tf.cast(n, tf.float64), tf.constant(size, tf.int64)
+        own, g = tf.cast(n, tf.float64), divisor(size, tf.int64)
         if mm is None:
             spans.append(SpanTensor(tf.zeros([], tf.float64), own, g))
             continue
@@ -84,7 +85,7 @@ def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySam
       spacing: voxel size of the volume in mm, float64 `[3]`.
       sampling: the grids in ascending order.
     """
-    own, mm = tf.cast(tf.stack(shape), tf.float64), tf.constant(sampling.spacing, tf.float64)
+    own, mm = tf.cast(tf.stack(shape), tf.float64), divisor(sampling.spacing, tf.float64)
     needed = tf.cast(tf.math.ceil(own * spacing / mm - _SLIVER), tf.int64)
     covered = tf.reduce_prod(tf.minimum(tf.constant(sampling.grids, tf.int64), needed), axis=1)
     return tf.argmax(covered, output_type=tf.int32)  # the first, which is the smallest, of equal ones

@@ -125,12 +125,8 @@ class VolumeSignatures:
         back, is_inside = resampling.resample_back(probabilities, spans, shape)
         return tf.where(is_inside, self._labels(back), tf.zeros([], tf.uint8))
 
-    def _run(
-        self, network: Network, values: tf.Tensor, statistics: tuple[tf.Tensor, tf.Tensor] | None
-    ) -> tf.Tensor:
-        return tf.cast(
-            at_least_float32(network(scale_channels(values, self.intensities, statistics))), tf.float32
-        )
+    def _run(self, network: Network, values: tf.Tensor, statistics: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:
+        return tf.cast(at_least_float32(network(scale_channels(values, self.intensities, statistics))), tf.float32)
 
     def _with_channels(self, image: tf.Tensor) -> tf.Tensor:
         return image[..., tf.newaxis] if self._num_channels == 1 else image
