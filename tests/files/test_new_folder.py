@@ -19,9 +19,13 @@ def test_a_folder_appears_at_the_end(tmp_path):
 
 
 def test_an_error_leaves_nothing(tmp_path):
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "new") as folder:
-        (folder / "file").write_text("text")
-        _ = 1 / 0
+    def write_half():
+        with new_folder(tmp_path / "new") as folder:
+            (folder / "file").write_text("text")
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        write_half()
     assert not any(tmp_path.iterdir())
 
 
@@ -45,10 +49,18 @@ def test_others_are_never_replaced(tmp_path):
         with pytest.raises(DataError, match=f"{name}: already exists, and is never replaced") as error:
             check_new_folder(path, "output")
         assert error.value.settings == ("output",)
+
+
+def test_a_folder_of_another_process_is_kept(tmp_path):
     late = tmp_path / "late"
-    with pytest.raises(DataError, match="late: already exists"), new_folder(late) as folder:
-        (folder / "file").touch()
-        late.mkdir()
-        (late / "content").touch()  # by another process
+
+    def write_twice():
+        with new_folder(late) as folder:
+            (folder / "file").touch()
+            late.mkdir()
+            (late / "content").touch()  # by another process
+
+    with pytest.raises(DataError, match="late: already exists"):
+        write_twice()
     assert [path.name for path in late.iterdir()] == ["content"]
     assert not [*filter(is_partial, tmp_path.iterdir())]
