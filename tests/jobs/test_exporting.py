@@ -360,6 +360,16 @@ class TwoInputs(LiverTumorSegmentation):
         return super().predict(image)
 
 
+class TwoClasses(LiverTumorSegmentation):
+    def predict(self, image):
+        return mi.mtf.slice(super().predict(image), 0, 2, "classes")
+
+
+class Parts(LiverTumorSegmentation):
+    def predict(self, image):
+        return {"a": image, "b": super().predict(image)}
+
+
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
@@ -375,6 +385,13 @@ class TwoInputs(LiverTumorSegmentation):
         ({"spacing": "-1"}, DataError, "spacing '-1': needs a positive size in mm along x, y and z."),
         ({"window": (3, 3)}, DataError, "window (3.0, 3.0): the lower bound must be below the upper bound."),
         ({"task": LiverTumorSegmentation(UNet3D(base_filters=3, depth=2))}, mi.CheckpointError, "another network"),
+        (
+            {"task": TwoClasses(NETWORK)},
+            mi.ShapeError,
+            "the network returned probabilities of shape [12, 10, 9, 2] for an image of [12, 10, 9]; 3 classes need "
+            "[12, 10, 9, 3]. Fix: return one probability for each of them at every voxel.",
+        ),
+        ({"task": Parts(NETWORK)}, mi.ShapeError, "the network returned probabilities of a, b for an image of"),
         ({"task": TwoInputs(NETWORK)}, ConfigError, "the network of task TwoInputs has the inputs image, prior, but"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.plain_graph import STEP, PlainGraph
 from mtf_imaging.files.run_folder import weights_folder
@@ -87,6 +87,25 @@ class TrainedNetworks(tf.Module):
     def results(self, sizes: tuple[int, ...]) -> Any:
         """Returns the shape and dtype of the prediction for such an image; a dict if it has several parts."""
         return tf.nest.map_structure(_without_batch, self._graphs[sizes].results)
+
+    def check_probabilities(self, classes: int, what: str) -> None:
+        """Checks that the network returns the probabilities of a number of classes for each voxel or pixel.
+
+        Args:
+          classes: the number.
+          what: the noun for one class in the message.
+
+        Raises:
+          ShapeError: it returns something else.
+        """
+        for sizes in self._graphs:
+            results, expected = self.results(sizes), [*sizes, classes]
+            if not isinstance(results, tf.TensorSpec) or results.shape != expected:
+                found = f"shape {list(results.shape)}" if isinstance(results, tf.TensorSpec) else ", ".join(results)
+                raise ShapeError(
+                    f"the network returned probabilities of {found} for an image of {list(sizes)}; {classes} "
+                    f"{what} need {expected}. Fix: return one probability for each of them at every voxel."
+                )
 
     def of_size(self, sizes: tuple[int, ...]) -> list[Network]:
         """Returns the network of each run for images of one of the sizes."""

@@ -21,11 +21,15 @@ class PhotoSignatures:
       sizes: the sizes, height and width, in ascending order.
       description: the classes and the scaling.
       flips: names of the axes to flip.
+
+    Raises:
+      ShapeError: the network does not return the probabilities of the classes.
     """
 
     def __init__(
         self, networks: TrainedNetworks, sizes: Sequence[Size], description: PhotoDescription, flips: Sequence[str] = ()
     ) -> None:
+        networks.check_probabilities(len(description.classes), "classes")
         self._sizes, self._description = [*sizes], description
         self._axes = [PHOTO_AXES.index(name) for name in flips]
         self._networks = {size: average_networks(networks.of_size(size)) for size in sizes}

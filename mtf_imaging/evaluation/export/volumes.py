@@ -38,6 +38,9 @@ class VolumeSignatures:
       description: the channels of the image, and the labels or regions that the network predicts.
       window: (low, high) in HU for LiTS; other descriptions contain the intensity schemes.
       flips: names of the axes to flip.
+
+    Raises:
+      ShapeError: the network does not return the probabilities of the labels or regions.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class VolumeSignatures:
     ) -> None:
         self._sampling, self._description = sampling, description
         self.intensities = volume_intensities(description, window)
+        networks.check_probabilities(description.num_outputs, "regions" if description.has_regions else "classes")
         axes = [AXIS_NAMES.index(name) for name in flips]
         self._networks = {
             grid: average_networks([average_flips(network, axes) for network in networks.of_size(grid)])
@@ -66,12 +70,9 @@ class VolumeSignatures:
     def _on_grid(self, grid: Grid, network: Network) -> Signature:
         classes = self._description.num_outputs
         statistics = self._statistics_fields() if self._need_statistics else ()
-        rounded = any(map(is_ct, self._description.channels))
 
         def compute(image: tf.Tensor, **given: tf.Tensor) -> dict[str, tf.Tensor]:
-            values = self._with_channels(image)
-            if rounded:  # as in records, which store whole Hounsfield units
-                values = self._with_whole_hu(values)
+            values = self._with_whole_hu(self._with_channels(image))
             pair = (given["offset"], given["scale"]) if given else None
             probabilities = self._run(network, values, pair)
             return {"probabilities": probabilities, "labels": self._labels(probabilities)}
@@ -132,7 +133,7 @@ class VolumeSignatures:
         return image[..., tf.newaxis] if self._num_channels == 1 else image
 
     def _with_whole_hu(self, values: tf.Tensor) -> tf.Tensor:
-        """Rounds Hounsfield units to integers, as in records, which store them so."""
+        """Rounds Hounsfield units to integers, as records do."""
         are_ct = [*map(is_ct, self._description.channels)]
         if all(are_ct):
             return tf.round(values)
