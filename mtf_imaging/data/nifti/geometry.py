@@ -77,6 +77,13 @@ class Geometry:
         """Returns a view of a canonical array `[x, y, z]` as `[i, j, k]`; the inverse of `to_canonical`."""
         return orientations.apply_orientation(canonical, orientations.ornt_transform(_RAS, self._orientation()))
 
+    def canonical_region(self, stored: tuple[slice, slice, slice]) -> tuple[slice, slice, slice]:
+        """Returns the region along x, y, z of a region along i, j, k; every slice has a start and a stop."""
+        region = [slice(0)] * 3
+        for at, length, (axis, direction) in zip(stored, self.stored_shape, self._orientation(), strict=True):
+            region[int(axis)] = at if direction > 0 else slice(length - at.stop, length - at.start)
+        return tuple(region)
+
     def _orientation(self) -> np.ndarray:
         """Returns `[3, 2]`: the nearest canonical axis of each stored axis, and its direction, +1 or -1."""
         return orientations.io_orientation(self.affine)
