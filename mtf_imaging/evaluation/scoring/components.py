@@ -74,6 +74,15 @@ class Components:
         return self.reference.count
 
 
+def mask_components(mask: Voxels) -> MaskComponents:
+    """Finds the components of one mask, bool `[x, y, z]`, connected through faces, in its bounding box."""
+    box = bounding_box(mask) or _corner(mask)
+    pieces = _Pieces()
+    for region in slabs(box):
+        pieces.add(mask[region])
+    return pieces.join(mask, box)
+
+
 def find_components(prediction: Voxels, reference: Voxels) -> Components:
     """Finds the components of two masks, connected through faces.
 
@@ -85,8 +94,7 @@ def find_components(prediction: Voxels, reference: Voxels) -> Components:
       The components, in the bounding box of both masks.
     """
     masks = prediction, reference
-    empty = (slice(0, 1),) * len(prediction.shape)  # one voxel of background
-    box = around(*map(bounding_box, masks)) or empty
+    box = around(*map(bounding_box, masks)) or _corner(prediction)
     pieces = [_Pieces(), _Pieces()]
     pairs = [_pairs(*(one.add(mask[region]) for one, mask in zip(pieces, masks, strict=True))) for region in slabs(box)]
     found = [one.join(mask, box) for one, mask in zip(pieces, masks, strict=True)]
@@ -94,6 +102,11 @@ def find_components(prediction: Voxels, reference: Voxels) -> Components:
     shared = np.zeros([one.count for one in found], np.int64)
     np.add.at(shared, (found[0].numbers[predicted] - 1, found[1].numbers[real] - 1), counts)
     return Components(*found, shared)
+
+
+def _corner(mask: Voxels) -> Region:
+    """Returns a box of one voxel, for masks without voxels."""
+    return (slice(0, 1),) * len(mask.shape)
 
 
 def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:

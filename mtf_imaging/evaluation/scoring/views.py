@@ -1,14 +1,16 @@
 """Volumes that are computed from others when they are read: masks of labels, and other axes."""
 
+import functools
+
 import numpy as np
 
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.evaluation.scoring.overlap import scored_labels
-from mtf_imaging.evaluation.scoring.voxels import Region, View, Voxels
+from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView
 
 
-def mask_view(labels: Voxels, description: Description, name: str) -> View:
+def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:
     """Returns a mask as bool voxels of the same shape as the labels.
 
     Args:
@@ -16,7 +18,7 @@ def mask_view(labels: Voxels, description: Description, name: str) -> View:
       description: the meaning of the labels.
       name: the name of the mask.
     """
-    return View(labels.shape, lambda region: description.mask(name, labels[region]))
+    return VoxelView(labels.shape, lambda region: description.mask(name, labels[region]))
 
 
 def scored_views(prediction: Voxels, reference: Voxels, description: Description) -> tuple[Voxels, Voxels]:
@@ -30,10 +32,11 @@ def scored_views(prediction: Voxels, reference: Voxels, description: Description
     if description.ignore is None:
         return prediction, reference
 
-    def read(region: Region, index: int) -> np.ndarray:
+    def read(index: int, region: Region) -> np.ndarray:
         return scored_labels(prediction[region], reference[region], description)[index]
 
-    return View(reference.shape, lambda region: read(region, 0)), View(reference.shape, lambda region: read(region, 1))
+    first, second = (VoxelView(reference.shape, functools.partial(read, index)) for index in range(2))
+    return first, second
 
 
 def without_axes(volume: Voxels, axes: tuple[int, ...]) -> Voxels:
@@ -46,10 +49,10 @@ def without_axes(volume: Voxels, axes: tuple[int, ...]) -> Voxels:
         full = tuple(slice(0, 1) if axis in axes else next(others) for axis in range(len(volume.shape)))
         return volume[full].squeeze(axes)
 
-    return View(tuple(length for axis, length in enumerate(volume.shape) if axis not in axes), read)
+    return VoxelView(tuple(length for axis, length in enumerate(volume.shape) if axis not in axes), read)
 
 
-def stored_view(volume: Voxels, geometry: Geometry) -> View:
+def stored_view(volume: Voxels, geometry: Geometry) -> VoxelView:
     """Returns a volume `[x, y, z]` in canonical axes as `[i, j, k]`, along the stored axes of a file.
 
     Args:
@@ -60,4 +63,4 @@ def stored_view(volume: Voxels, geometry: Geometry) -> View:
     def read(region: Region) -> np.ndarray:
         return geometry.to_stored(volume[geometry.canonical_region(region)])
 
-    return View(geometry.stored_shape, read)
+    return VoxelView(geometry.stored_shape, read)

@@ -17,7 +17,7 @@ Region = tuple[slice, ...]  # one slice per axis, with start and stop
 
 
 class Voxels(Protocol):
-    """A volume that can be read in parts: a NumPy array, a Zarr array, `CompactLabels` or a `View`."""
+    """A volume that can be read in parts: a NumPy array, a Zarr array, `CompactLabels` or a `VoxelView`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -28,7 +28,7 @@ class Voxels(Protocol):
 
 
 @dataclass(frozen=True)
-class View:
+class VoxelView:
     """A volume whose voxels are computed when they are read.
 
     Attributes:
