@@ -4,13 +4,17 @@ Compressed files can only be read from the start, and two files of a case can ha
 each file once into compressed chunks, and then reads the chunks several times, in the same order for both.
 """
 
+import contextlib
 import itertools
 import zlib
 from collections.abc import Iterator
 
 import numpy as np
 
+from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.data.sampling.regions import whole_region
 from mtf_imaging.evaluation.scoring.voxels import Region
+from mtf_imaging.files.reading import memory_named
 
 _CHUNK = 32  # voxels along each axis
 _LEVEL = 1  # of zlib; labels compress well at any level
@@ -74,6 +78,20 @@ class CompactLabels:
         if isinstance(stored, int):
             return np.broadcast_to(np.uint8(stored), shape)
         return np.frombuffer(zlib.decompress(stored), np.uint8).reshape(shape)
+
+
+def read_compact(source: VoxelSource) -> CompactLabels:
+    """Reads all labels of a mask in the order of its file, and checks and closes the file.
+
+    Raises:
+      DataError: the file is damaged, or it has labels that its description lacks.
+    """
+    labels = CompactLabels(source.geometry.shape)
+    with memory_named(source.path), contextlib.closing(source):
+        for region in source.order.parts(whole_region(labels.shape), _CHUNK):
+            labels[region] = source.read(region)
+        source.check()
+    return labels
 
 
 def _overlaps(region: Region) -> Iterator[tuple[tuple[int, ...], Region, Region]]:
