@@ -6,6 +6,7 @@ import math
 import nibabel
 import numpy as np
 import pytest
+import zarr
 from scipy import ndimage
 
 from mtf_imaging.data.cases.description import LITS, Description
@@ -92,6 +93,14 @@ def test_no_read_is_larger_than_a_slab(thickness):
     assert score_case("0", *map(spied, pair), SPACING, geometry_of("SAL")) == expected
     assert find_focus(*map(spied, pair)) == find_focus(*pair)
     assert 0 < max(sizes) <= 3 * PLANE < math.prod(SHAPE)
+
+
+def test_zarr_arrays_are_scored_like_arrays(thickness):
+    pair = [labels_of(seed) for seed in range(2)]
+    expected = score_case("0", *pair, SPACING)
+    thickness(3 * PLANE)
+    arrays = [zarr.create_array(zarr.storage.MemoryStore(), data=labels, chunks=(5, 5, 5)) for labels in pair]
+    assert score_case("0", *arrays, SPACING) == expected
 
 
 @pytest.mark.parametrize("num_voxels", [1, 2 * PLANE, 1000 * PLANE])
