@@ -15,7 +15,7 @@ from mtf_imaging.data.nifti.image_statistics import image_statistics
 from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_volume
 from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty_mask
+from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
 from mtf_imaging.data.records.record import Facts, Record
 from mtf_imaging.data.records.stored import RecordWriter, create_record
@@ -203,7 +203,7 @@ def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Descript
         if cropped.is_possible:
             cropped.add(region, labels)
     if not is_labeled:
-        warn_of_empty_mask(mask.path, description)
+        warn_of_empty(mask.path, description)
     cropped.warn(mask.path)
 
 
