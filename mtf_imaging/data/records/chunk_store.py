@@ -93,16 +93,31 @@ class DigestingStore(LocalStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.digests: dict[str, str] = {}
+        self._is_stopped = False
+        self._lock = threading.Lock()
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Writes a file for Zarr."""
-        self.digests[key] = digest(value.as_numpy_array().data)
-        super().set_sync(key, value)
+        data = value.to_bytes()
+        self.digests[key] = digest(data)
+        with self._lock:
+            if not self._is_stopped:
+                path = self.root / key
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Writes a file for Zarr."""
-        self.digests[key] = await asyncio.to_thread(digest, value.as_numpy_array().data)
-        await super().set(key, value)
+        """Writes a file for Zarr; see `set_sync`."""
+        await asyncio.to_thread(self.set_sync, key, value)
+
+    def stop(self) -> None:
+        """Waits for the file that is being written, and ignores all later ones.
+
+        Zarr writes several chunks at the same time. If one fails, it reports the error at once and continues with the
+        others, which must not write to a folder that is being deleted.
+        """
+        with self._lock:
+            self._is_stopped = True
 
     def verify(self, name: str | os.PathLike) -> None:
         """Flushes all files to the disk, reads them again and compares their digests.

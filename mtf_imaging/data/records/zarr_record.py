@@ -68,10 +68,11 @@ class ZarrRecord(StoredRecord):
 
     def check(self) -> None:
         """Checks the digests of all files; see `StoredRecord`."""
-        del self._image, self._labels  # their metadata are read again
-        for array in (self._image, self._labels):
-            for key in array.attrs[OURS]["digests"]:
-                self._store.read(f"{array.path}/{key}")
+        _read_attributes(self.path)
+        for name in (IMAGE, LABEL_IMAGE):
+            self._open(name)  # adds the digests of its chunks
+        for key in self._store.digests:
+            self._store.read(key)
 
     @functools.cached_property
     def _image(self) -> zarr.Array:
