@@ -93,6 +93,9 @@ class Group:
         return "this process" if self._joined is None else self._joined.processes.name(index)
 
 
+ALONE = Group(None)
+
+
 def current() -> Group:
     """Returns the processes that this process has joined."""
     return Group(runtime.current())

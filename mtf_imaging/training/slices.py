@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +10,7 @@ import tensorflow as tf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout.regions import Region
 from mtf_imaging.meshes import group as groups
+from mtf_imaging.meshes.group import Group
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.evaluation import Prediction
@@ -24,20 +25,17 @@ class ImageSlices(Protocol):
     processes make the same calls.
 
     Attributes:
-      own: the number of this process.
+      group: the processes.
       inputs: the region of the image `[x, y, z, channels]` that each process passes to `predict`.
       outputs: the region of the prediction `[x, y, z, classes]` that each process receives.
     """
 
-    own: int
+    group: Group
     inputs: Sequence[Region]
     outputs: Sequence[Region]
 
     def predict(self, image: np.ndarray) -> np.ndarray:
-        """Returns the prediction in `outputs[own]` for the image in `inputs[own]`."""
-
-    def move(self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region]) -> np.ndarray:
-        """Returns the region `want[own]` of an array of which the processes have the regions `have`."""
+        """Returns the prediction in `outputs[group.index]` for the image in `inputs[group.index]`."""
 
 
 class ImageNetwork(Protocol):
@@ -76,7 +74,8 @@ class ProgramNetwork:
         def predict(image: np.ndarray) -> np.ndarray:
             return self._run(lambda: program.call_slices(image=image[None]))
 
-        return _Slices(inputs, outputs, predict)
+        group = groups.current() if len(inputs) > 1 else groups.ALONE
+        return _Slices(group, inputs, outputs, predict)
 
     def _run(self, call: Callable[[], Any]) -> Any:
         # TensorFlow optimizes the graph in the first call.
@@ -126,18 +125,13 @@ class PreparedNetwork:
             self._prepare()
             return slices.predict(image)
 
-        return _Slices(slices.inputs, slices.outputs, predict)
+        return _Slices(slices.group, slices.inputs, slices.outputs, predict)
 
 
-class _Slices:
-    """The `ImageSlices` of the processes that this process has joined."""
+class _Slices(NamedTuple):
+    """See `ImageSlices`."""
 
-    def __init__(
-        self, inputs: Sequence[Region], outputs: Sequence[Region], predict: Callable[[np.ndarray], np.ndarray]
-    ) -> None:
-        self._group = groups.current()
-        self.inputs, self.outputs, self.predict = inputs, outputs, predict
-        self.own = self._group.index if len(inputs) > 1 else 0
-
-    def move(self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region]) -> np.ndarray:
-        return self._group.move(array, have, want)
+    group: Group
+    inputs: Sequence[Region]
+    outputs: Sequence[Region]
+    predict: Callable[[np.ndarray], np.ndarray]

@@ -401,5 +401,5 @@ def predicted(sizes, flips, mesh_shape, layout):
     network = over_networks([over_flips(each, flips) for each in networks])
     image = np.random.default_rng(0).random((*sizes, 1))
     whole, slices = network(image), network.slices(sizes)
-    own = slices.predict(image[slices.inputs[slices.own]])
-    return slices.own, own, whole, slices.outputs
+    own = slices.group.index
+    return own, slices.predict(image[slices.inputs[own]]), whole, slices.outputs

@@ -37,7 +37,7 @@ class AveragedSlices:
 
     def __init__(self, slices, runs: Sequence[Callable[[np.ndarray], np.ndarray]]) -> None:
         self._runs = runs
-        self.own, self.inputs, self.outputs, self.move = slices.own, slices.inputs, slices.outputs, slices.move
+        self.group, self.inputs, self.outputs = slices.group, slices.inputs, slices.outputs
 
     def predict(self, image: np.ndarray) -> np.ndarray:
         return mean_of([lambda run=run: run(image) for run in self._runs])

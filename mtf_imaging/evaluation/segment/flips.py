@@ -83,6 +83,6 @@ def _predict_flipped(slices, sizes: Sequence[int], axes: tuple[int, ...], image:
 
     if not axes:
         return slices.predict(image)
-    image = slices.move(image, slices.inputs, mirror(slices.inputs))
+    image = slices.group.move(image, slices.inputs, mirror(slices.inputs))
     result = np.flip(slices.predict(np.flip(image, axes)), axes)
-    return slices.move(result, mirror(slices.outputs), slices.outputs)
+    return slices.group.move(result, mirror(slices.outputs), slices.outputs)
