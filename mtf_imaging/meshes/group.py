@@ -6,7 +6,7 @@ in vain.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -82,11 +82,13 @@ class Group:
         """Returns the int32 numbers of all processes, [process, number], in one exchange."""
         return np.array([numbers], np.int32) if self._joined is None else self._joined.gather_numbers(numbers)
 
-    def move(self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region]) -> np.ndarray:
+    def move(
+        self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region], order: Literal["C", "F"] = "C"
+    ) -> np.ndarray:
         """Returns the region of a whole array that this process needs, and sends others what they need; see `move`."""
         if self._joined is None:
-            return move(array, have, want)
-        return move(array, have, want, self.index, self._joined.swap)
+            return move(array, have, want, order)
+        return move(array, have, want, order, self.index, self._joined.swap)
 
     def name(self, index: int) -> str:
         """Returns the name of a process for messages."""

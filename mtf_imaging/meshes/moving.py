@@ -3,7 +3,9 @@
 Examples are halos of probabilities, the mirrored slices of a flip, and slabs that process 0 writes to a file.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +18,12 @@ Swap = Callable[[Sequence[tuple[int, int]], Mapping[int, np.ndarray], int], dict
 
 
 def move(
-    array: np.ndarray, have: Sequence[Region], want: Sequence[Region], own: int = 0, swap: Swap | None = None
+    array: np.ndarray,
+    have: Sequence[Region],
+    want: Sequence[Region],
+    order: Literal["C", "F"] = "C",
+    own: int = 0,
+    swap: Swap | None = None,
 ) -> np.ndarray:
     """Returns the region of a whole array that this process needs.
 
@@ -30,13 +37,14 @@ def move(
       array: the region of this process, `have[own]`.
       have: the region of each process. Together they cover the whole array. Equal regions have equal elements.
       want: the region that each process needs.
+      order: the memory order of the arrays.
       own: the number of this process.
       swap: the exchange between processes; None for one process.
 
     Returns:
       A new array, the region `want[own]`.
     """
-    result = np.empty(region_shape(want[own]), array.dtype)
+    result = np.empty(region_shape(want[own]), array.dtype, order)
     starts, stops = (_bounds(have, end) for end in ("start", "stop"))
     for slabs in _rounds(have, want, array.dtype.itemsize):
         sizes = _sizes(starts, stops, slabs)
@@ -59,21 +67,22 @@ def move(
             if messages[own, partner]:
                 common = intersection(have[own], slabs[partner])
                 assert common is not None
-                _fill(row, array[relative_to(common, have[own])])
+                values = array[relative_to(common, have[own])]
+                _content(row, values.shape, array.dtype, order)[...] = values
         for partner, row in swap(pairs, rows, size).items():
             if messages[partner, own]:
                 common = intersection(have[partner], slabs[own])
                 assert common is not None
                 place = result[relative_to(common, want[own])]
-                place[...] = row.view(np.uint8)[: place.nbytes].view(array.dtype).reshape(place.shape)
+                place[...] = _content(row, place.shape, array.dtype, order)
     return result
 
 
 def _rounds(have: Sequence[Region], want: Sequence[Region], itemsize: int) -> Iterator[list[Region]]:
     """Yields slabs of the regions that the processes need, whose messages are small; some may be empty."""
-    largest = max((np.prod(region_shape(region)[1:], dtype=int) for region in want), default=0)
-    others = max((np.prod(region_shape(region)[1:], dtype=int) for region in have), default=0)
-    plane = max(1, itemsize * int(min(largest, others)))
+    largest = max((math.prod(region_shape(region)[1:]) for region in want), default=0)
+    others = max((math.prod(region_shape(region)[1:]) for region in have), default=0)
+    plane = max(1, itemsize * min(largest, others))
     planes = max(1, _MESSAGE_BYTES // plane)
     if len(have) == 1:
         planes = max(1, region_shape(want[0])[0])
@@ -117,6 +126,7 @@ def _row_size(nbytes: int) -> int:
     return 1 << (-(-nbytes // _WORD) - 1).bit_length()
 
 
-def _fill(row: np.ndarray, values: np.ndarray) -> None:
-    """Copies the bytes of an array to the start of a row."""
-    row.view(np.uint8)[: values.nbytes].view(values.dtype).reshape(values.shape)[...] = values
+def _content(row: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, order: Literal["C", "F"]) -> np.ndarray:
+    """Returns the array whose bytes are at the start of a row, as a view."""
+    nbytes = dtype.itemsize * math.prod(shape)
+    return row.view(np.uint8)[:nbytes].view(dtype).reshape(shape, order=order)

@@ -11,12 +11,14 @@ import numpy as np
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
 from mtf_imaging.data.sampling.regions import PlaneOrder, Region, moved, overlap, region_shape, whole_region
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.errors import DataError, ShapeError
 
 if TYPE_CHECKING:
+    from mtf_imaging.meshes.group import Group
     from mtf_imaging.training.slices import ImageSlices
 
 _SLAB_VOXELS = 32 << 20  # labels that process 0 receives at a time
@@ -29,40 +31,40 @@ class SlicedLabels:
     All processes call the methods in the same order.
 
     Args:
-      slices: the slices of the processes.
+      group: the processes.
       regions: the region of the volume of each process.
       labels: the labels in the region of this process, uint8 `[x, y, z]`.
       shape: number of voxels of the volume along x, y, z.
     """
 
-    def __init__(
-        self, slices: "ImageSlices", regions: Sequence[Region], labels: np.ndarray, shape: tuple[int, int, int]
-    ) -> None:
-        self._group, self._regions, self._labels, self._shape = slices.group, regions, labels, shape
+    def __init__(self, group: "Group", regions: Sequence[Region], labels: np.ndarray, shape: Grid) -> None:
+        self._group, self._regions, self._labels, self._shape = group, regions, labels, shape
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is process 0, which receives the labels."""
-        return self._group.is_first
-
-    def slabs(self, order: PlaneOrder) -> Iterator[tuple[Region, np.ndarray]]:
-        """Yields the region and the labels of each slab of the volume; in other processes than process 0, no labels.
+    def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
+        """Yields the labels of each slab of the volume; in other processes than process 0, empty arrays.
 
         Args:
           order: the order of the slabs.
         """
-        plane = math.prod(self._shape) // self._shape[order.axis]
-        for slab in order.parts(whole_region(self._shape), max(1, _SLAB_VOXELS // plane)):
-            want = [slab, *[_NOTHING] * (len(self._regions) - 1)]
-            yield slab, self._group.move(self._labels, self._regions, want)
+        for slab in self.parts(order):
+            yield self._move(slab)
 
-    def receive(self, order: PlaneOrder) -> Iterator[np.ndarray]:
-        """Yields the labels of each slab; see `slabs`."""
-        for _, labels in self.slabs(order):
-            yield labels
+    def parts(self, order: PlaneOrder) -> Iterator[Region]:
+        """Yields the region of each slab of `slabs`."""
+        plane = math.prod(self._shape) // self._shape[order.axis]
+        return order.parts(whole_region(self._shape), max(1, _SLAB_VOXELS // plane))
+
+    def whole(self) -> np.ndarray:
+        """Returns the labels of the whole volume, uint8 `[x, y, z]`; in other processes than 0, an empty array."""
+        return self._move(whole_region(self._shape))
+
+    def _move(self, region: Region) -> np.ndarray:
+        """Returns the labels of a region in process 0."""
+        want = [region, *[_NOTHING] * (len(self._regions) - 1)]
+        return self._group.move(self._labels, self._regions, want, order="F")
 
     def send(self, order: PlaneOrder) -> None:
-        """Sends the labels of this process to process 0, which calls `slabs` or `receive` with the same order."""
+        """Sends the labels of this process to process 0, which calls `slabs` with the same order."""
         for _ in self.slabs(order):
             pass
 
@@ -92,6 +94,7 @@ def sliced_labels(
       ShapeError: the probabilities have the wrong shape.
       DataError: the probabilities of a process contain NaN or infinity. Every process raises this error.
     """
+    probabilities = np.asarray(probabilities)
     sampling, classes = sampling.choose(geometry.shape, geometry.spacing), description.num_outputs
     _check_shape(slices, probabilities, (*sampling.grid, classes), f"{path}: ", str(sampling), description)
     check_finite(slices, probabilities, path, "use a checkpoint from before the training diverged.")
@@ -102,14 +105,14 @@ def sliced_labels(
     for output in slices.outputs:
         covered = tuple(overlap(at, inside) for at, inside in zip(output[:3], part, strict=True))
         regions.append(region_of_slice(grid, back, moved(covered, part)))
-    labels = np.empty(region_shape(regions[own]), np.uint8)
+    labels = np.empty(region_shape(regions[own]), np.uint8, order="F")  # the order of NIfTI files
     for slabs in _rounds(regions, grid, back, classes):
         needed = [needed_region(grid, back, slab) for slab in slabs]
         want = [(*_outward(region, part), slice(0, classes)) for region in needed]
         there = slices.group.move(probabilities, slices.outputs, want)
         slab = slabs[own]
         labels[moved(slab, regions[own])] = labels_of_region(there, grid, back, slab, description)
-    return SlicedLabels(slices, regions, labels, geometry.shape)
+    return SlicedLabels(slices.group, regions, labels, geometry.shape)
 
 
 def _rounds(regions: Sequence[Region], grid: tuple[int, ...], back: Spans, classes: int) -> Iterator[list[Region]]:
