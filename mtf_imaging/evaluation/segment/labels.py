@@ -16,12 +16,13 @@ from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, Region, moved, overlap, region_shape, whole_region
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
     from mtf_imaging.training.slices import ImageSlices
 
-_SLAB_VOXELS = 32 << 20  # labels that process 0 receives at a time
+_SLAB_VOXELS = 16 << 20  # labels that process 0 receives at a time
 _NOTHING = (slice(0, 0),) * 3
 
 
@@ -54,9 +55,17 @@ class SlicedLabels:
         plane = math.prod(self._shape) // self._shape[order.axis]
         return order.parts(whole_region(self._shape), max(1, _SLAB_VOXELS // plane))
 
+    def compact(self, order: PlaneOrder) -> CompactLabels:
+        """Returns all labels in process 0, while the other processes call `send`."""
+        labels = CompactLabels(self._shape)
+        for slab in self.parts(order):
+            labels[slab] = self._move(slab)
+        return labels
+
     def whole(self) -> np.ndarray:
-        """Returns the labels of the whole volume, uint8 `[x, y, z]`; in other processes than 0, an empty array."""
-        return self._move(whole_region(self._shape))
+        """Returns all labels in one array, uint8 `[x, y, z]`, if there is only one process."""
+        assert len(self._regions) == 1
+        return self._labels
 
     def _move(self, region: Region) -> np.ndarray:
         """Returns the labels of a region in process 0."""

@@ -14,7 +14,7 @@ from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.channels import Image
-from mtf_imaging.data.nifti.images import Volume, write_labels
+from mtf_imaging.data.nifti.images import Volume
 from mtf_imaging.data.nifti.label_file import write_label_slabs
 from mtf_imaging.data.nifti.sources import ImageSource
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
@@ -22,6 +22,7 @@ from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.segment.images import as_source, find_cases_of, input_region, open_case, source_statistics
 from mtf_imaging.evaluation.segment.labels import SlicedLabels, sliced_labels
@@ -266,8 +267,8 @@ def _segment_file(case, known, output, sampling, predict_probabilities, window, 
 
 
 def write_segmentation(
-    output: Path, labels: SlicedLabels, source: ImageSource, cleanup: Cleanup = AS_FOUND
-) -> np.ndarray | None:
+    output: Path, labels: SlicedLabels, source: ImageSource, cleanup: Cleanup = AS_FOUND, keep: bool = False
+) -> CompactLabels | None:
     """Writes the labels of a volume in process 0, while the other processes call `labels.send`.
 
     Args:
@@ -275,17 +276,18 @@ def write_segmentation(
       labels: the labels.
       source: the volume.
       cleanup: rules that the labels must obey before they are written.
+      keep: whether to return the labels.
 
     Returns:
-      The written labels if the rules needed all of them, else None.
+      The written labels, or None.
     """
-    geometry = source.geometry
-    if cleanup == AS_FOUND:
-        write_label_slabs(output, labels.slabs(geometry.plane_order), geometry)
+    geometry, order = source.geometry, source.geometry.plane_order
+    if cleanup == AS_FOUND and not keep:
+        write_label_slabs(output, labels.slabs(order), geometry)
         return None
-    whole = cleanup(labels.whole(), geometry.spacing, source.path)
-    write_labels(output, whole, geometry)
-    return whole
+    final = cleanup(labels.compact(order), geometry.spacing, source.path)
+    write_label_slabs(output, (final[slab] for slab in labels.parts(order)), geometry)
+    return final
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:
