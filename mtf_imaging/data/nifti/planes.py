@@ -8,7 +8,8 @@ import numpy as np
 from mtf_imaging.data.nifti.image_file import is_compressed
 from mtf_imaging.data.nifti.repairs import Repair
 from mtf_imaging.data.nifti.stored_values import StoredPlanes, StoredValues
-from mtf_imaging.data.sampling.regions import Region, region_shape
+from mtf_imaging.data.sampling.grid import Region
+from mtf_imaging.data.sampling.regions import region_shape
 
 
 class RepairedPlanes:

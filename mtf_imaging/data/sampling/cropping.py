@@ -9,8 +9,8 @@ import numpy as np
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import AXIS_NAMES
-from mtf_imaging.data.sampling.regions import ALONG_Z, Region, whole_region
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Region, whole_region
+from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.data.sampling.sampling import Sampling
 
 _FIX = "Fix: increase the resolution, or choose a coarser spacing"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
-from mtf_imaging.data.sampling.regions import Region, moved, overlap, region_shape
+from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans
 
 _SLAB_BYTES = 32 << 20  # of probabilities, as float32; a few slabs exist at a time

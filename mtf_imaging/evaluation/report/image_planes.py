@@ -8,7 +8,7 @@ import numpy as np
 
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.nifti.sources import VoxelSource
-from mtf_imaging.data.sampling.regions import whole_region
+from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.report.display import display_range, sample_step, shown_channel
 from mtf_imaging.evaluation.report.planes import Point
 from mtf_imaging.evaluation.scoring.voxels import Region

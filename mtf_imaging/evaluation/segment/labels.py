@@ -11,9 +11,9 @@ import numpy as np
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
-from mtf_imaging.data.sampling.regions import PlaneOrder, Region, moved, overlap, region_shape, whole_region
+from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
