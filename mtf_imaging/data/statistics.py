@@ -6,6 +6,7 @@ the upper bits of all values. It is exact for integers of up to 13 bits and a si
 resolves the lower bits around the percentiles.
 """
 
+import copy
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,7 +15,7 @@ import numpy as np
 
 from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
 
-_SLAB_VALUES = 1 << 22  # bounds the memory of statistics
+_PART_VALUES = 1 << 16  # fits into the cache of a processor
 _LOW_BITS = 11  # of a float32, which the histogram does not resolve
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _NUM_BINS = 1 << (32 - _LOW_BITS)
@@ -22,6 +23,7 @@ _ZERO_BIN = _NUM_BINS // 2
 _MAGNITUDE = 0x7FFFFFFF  # clears the sign of a float32
 _UPPER_HALF = np.uint32(0xFFFFF000)  # clears the lower half of a mantissa of 24 bits
 _EXPONENTS = 256
+_COUNT_MASK = (1 << 20) - 1
 
 
 def channel_statistics(values: np.ndarray) -> ChannelStatistics:
@@ -47,10 +49,11 @@ class Distribution:
     """
 
     def __init__(self) -> None:
-        self._histogram = np.zeros(_NUM_BINS, np.int64)  # of keys without their low bits
-        self._low_bits = 0  # union of the low bits of all keys
+        # Histograms of keys without their low bits: of parts that have no other bits, and of parts that have some.
+        self._exact, self._coarse = np.zeros(_NUM_BINS, np.int64), np.zeros(_NUM_BINS, np.int64)
+        self._needs_second_pass = False
         self._fine: dict[int, np.ndarray] = {}  # by bin, the histogram of the low bits
-        self._sums, self._squares = [0] * _EXPONENTS, [0] * _EXPONENTS  # by exponent, in units of the last place
+        self._sums = _Sums()  # of the parts in `_coarse`
         self._num_nonzero = 0
         self._minimum, self._maximum = math.inf, -math.inf
 
@@ -62,27 +65,23 @@ class Distribution:
         """
         for part in _parts(values):
             keys = _to_keys(part)
-            histogram = np.bincount((keys >> _LOW_BITS) + _ZERO_BIN, minlength=_NUM_BINS)
-            self._histogram += histogram
+            is_exact = not np.bitwise_or.reduce(keys & _LOW_MASK)
+            np.add.at(self._exact if is_exact else self._coarse, (keys >> _LOW_BITS) + _ZERO_BIN, 1)
             self._num_nonzero += np.count_nonzero(part)
             self._minimum = min(self._minimum, float(part.min()))
             self._maximum = max(self._maximum, float(part.max()))
-            low_bits = int(np.bitwise_or.reduce(keys & _LOW_MASK))
-            self._low_bits |= low_bits
-            if low_bits:
-                self._add_sums(part, 1)
-            else:  # each bin is one value
-                bins = np.flatnonzero(histogram)
-                self._add_sums(_from_keys((bins - _ZERO_BIN) << _LOW_BITS), histogram[bins])
+            if not is_exact:
+                self._needs_second_pass = True
+                self._sums.add(part)
 
     @property
     def needs_second_pass(self) -> bool:
         """Whether the percentiles depend on bits that the histogram does not resolve."""
-        return bool(self._low_bits)
+        return self._needs_second_pass
 
     def add_again(self, values: np.ndarray) -> None:
         """Adds a part in the second pass."""
-        ends = np.cumsum(self._histogram)
+        ends = np.cumsum(self._exact + self._coarse)
         bins = {_bin_of(ends, rank) for percentage in PERCENTAGES for rank in _ranks(int(ends[-1]), percentage)[:2]}
         for part in _parts(values):
             keys = _to_keys(part)
@@ -93,8 +92,11 @@ class Distribution:
 
     def statistics(self) -> ChannelStatistics:
         """Returns the statistics of all parts, at least one value."""
-        ends = np.cumsum(self._histogram)
-        total, squares = _in_units(self._sums, 1), _in_units(self._squares, 2)
+        ends = np.cumsum(self._exact + self._coarse)
+        sums = copy.deepcopy(self._sums)
+        bins = np.flatnonzero(self._exact)
+        sums.add(_from_keys((bins - _ZERO_BIN) << _LOW_BITS), self._exact[bins])
+        total, squares = sums.totals()
         return ChannelStatistics(
             *_mean_and_sd(total, squares, int(ends[-1])),
             *_mean_and_sd(total, squares, self._num_nonzero),  # zeros do not change the sums
@@ -102,21 +104,6 @@ class Distribution:
             self._minimum,
             self._maximum,
         )
-
-    def _add_sums(self, values: np.ndarray, counts: np.ndarray | int) -> None:
-        """Adds `counts` times each value to the exact sums."""
-        bits = values.view(np.uint32)
-        exponents = (bits >> 23) & (_EXPONENTS - 1)
-        whole = values.astype(np.float64)
-        # The square of 24 bits has 48 bits, which leaves no room for a sum in float64. Products of halves have 24 bits.
-        upper = (bits & _UPPER_HALF).view(np.float32).astype(np.float64)
-        lower = whole - upper
-        terms = (whole, upper * upper, 2 * upper * lower, lower * lower)
-        sums, *squares = (np.bincount(exponents, term * counts, _EXPONENTS) for term in terms)
-        for exponent in np.flatnonzero(np.bincount(exponents)).tolist():
-            shift = -_last_place(exponent)
-            self._sums[exponent] += int(math.ldexp(sums[exponent], shift))
-            self._squares[exponent] += sum(int(math.ldexp(part[exponent], 2 * shift)) for part in squares)
 
     def _percentile(self, ends: np.ndarray, percentage: float) -> float:
         """Returns a percentile, interpolated like `np.percentile`."""
@@ -135,11 +122,47 @@ class Distribution:
         return _from_keys(np.array([key]))[0]
 
 
+class _Sums:
+    """The exact sums of values and of their squares."""
+
+    def __init__(self) -> None:
+        self._sums, self._squares = [0] * _EXPONENTS, [0] * _EXPONENTS  # by exponent, in units of the last place
+
+    def add(self, values: np.ndarray, counts: np.ndarray | None = None) -> None:
+        """Adds float32 values; `counts` states how often each of them occurs."""
+        if counts is not None:  # halves of the counts, because products must fit into the 53 bits of float64
+            self._add(values, (counts & _COUNT_MASK).astype(np.float64))
+            self._add(values, (counts & ~_COUNT_MASK).astype(np.float64))
+        else:
+            self._add(values, None)
+
+    def totals(self) -> tuple[Fraction, Fraction]:
+        """Returns the sum of all values and that of their squares."""
+        return _in_units(self._sums, 1), _in_units(self._squares, 2)
+
+    def _add(self, values: np.ndarray, weights: np.ndarray | None) -> None:
+        bits = values.view(np.uint32)
+        exponents = ((bits >> 23) & (_EXPONENTS - 1)).astype(np.intp)
+        whole = values.astype(np.float64)
+        # The square of 24 bits has 48 bits, which leaves no room for a sum in float64. Products of halves have 24 bits.
+        upper = (bits & _UPPER_HALF).view(np.float32).astype(np.float64)
+        lower = whole - upper
+        terms = (whole, upper * upper, upper * lower, lower * lower)
+        sums, upper_squares, products, lower_squares = (
+            np.bincount(exponents, term if weights is None else term * weights, _EXPONENTS) for term in terms
+        )
+        squares = (upper_squares, 2 * products, lower_squares)
+        for exponent in np.flatnonzero(np.bincount(exponents)).tolist():
+            shift = -_last_place(exponent)
+            self._sums[exponent] += int(math.ldexp(sums[exponent], shift))
+            self._squares[exponent] += sum(int(math.ldexp(part[exponent], 2 * shift)) for part in squares)
+
+
 def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
     """Yields all values as float32, in pieces of limited size and in any order."""
     flat = np.ravel(values, order="K")
-    for start in range(0, flat.size, _SLAB_VALUES):
-        yield flat[start : start + _SLAB_VALUES].astype(np.float32)
+    for start in range(0, flat.size, _PART_VALUES):
+        yield flat[start : start + _PART_VALUES].astype(np.float32)
 
 
 def _to_keys(values: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ def test_statistics_are_those_of_numpy():
 
 
 def test_statistics_of_several_slabs(monkeypatch):
-    monkeypatch.setattr("mtf_imaging.data.statistics._SLAB_VALUES", 7)
+    monkeypatch.setattr("mtf_imaging.data.statistics._PART_VALUES", 7)
     several = channel_statistics(IMAGE.reshape(10, 100))
     assert vars(several) == pytest.approx(vars(STATISTICS), rel=1e-12)
 
