@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[1]
 
 def task():
     """Returns a task whose network is one convolution with a softmax over three classes."""
+    import tensorflow as tf
+
     import mtf_imaging as mi
 
     class OneConvolution:
@@ -36,7 +38,7 @@ def task():
 
         def predict(self, image):
             shape = mi.mtf.Shape([("fx", 3), ("fy", 3), ("fz", 3), ("channels", 1), ("classes", 3)])
-            kernel = mi.mtf.get_variable(image.mesh, "kernel", shape)
+            kernel = mi.mtf.get_variable(image.mesh, "kernel", shape, initializer=tf.random_normal_initializer())
             scores = mi.ops.conv3d(image, kernel, name="scores")
             return mi.mtf.softmax(scores, scores.shape.dims[-1])
 
