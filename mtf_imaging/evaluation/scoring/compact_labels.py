@@ -66,6 +66,12 @@ class CompactLabels:
                 labels[of_region] = self._chunk(index)[of_chunk]
         return labels
 
+    def copy(self) -> "CompactLabels":
+        """Returns labels that share the memory of unchanged chunks."""
+        other = CompactLabels(self.shape)
+        other._chunks = self._chunks.copy()
+        return other
+
     def _bounds(self, region: Region) -> Region:
         """Returns the region with the start and the stop of each slice."""
         return tuple(slice(*at.indices(length)[:2]) for at, length in zip(region, self.shape, strict=True))
