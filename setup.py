@@ -52,6 +52,7 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
+        "dicom": ["pydicom>=3.0,<4", "python-gdcm>=3.0.24,<4"],  # python-gdcm decompresses pixels
         "docs": [  # the documentation site
             "furo>=2024.8.6,<2027",
             "myst-nb>=1.3,<2",
@@ -66,6 +67,8 @@ setup(
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
+            "pydicom>=3.0,<4",
+            "python-gdcm>=3.0.24,<4",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff==0.17.*",
