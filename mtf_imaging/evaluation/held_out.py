@@ -13,10 +13,11 @@ from tqdm import tqdm
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
 from mtf_imaging.data.records.channel_maps import resolve_intensities
-from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records, record_path
+from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.record import Record, read_record
+from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.errors import DataError, ShapeError
@@ -101,7 +102,7 @@ class HeldOutRecords:
 
         This is a separate function so that the arrays of a case are freed before the next one is read.
         """
-        path = record_path(eval_dir, key)
+        path = manifest.record_path(eval_dir, key)
         record = read_record(path, manifest.case_sampling(key))
         manifest.check(path, record.key, record.source)
         probabilities = predict(self._network_input(record, manifest))

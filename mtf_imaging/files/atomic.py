@@ -1,7 +1,8 @@
-"""Atomic writes: a file gets its final name only after it is complete."""
+"""Atomic writes: a file or folder gets its final name only after it is complete."""
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,45 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """Yields a new, temporary folder next to `path` and renames it to `path` if the block succeeds.
+
+    If the block raises an error, the temporary folder is deleted and an older folder at `path` remains unchanged. All
+    files are flushed to disk before the rename. An older folder cannot be replaced in one step: it gets a temporary
+    name first, so a process that is killed at this moment leaves no folder at `path`, but never a mixture.
+
+    Args:
+      path: the final path. A missing parent folder is created.
+
+    Yields:
+      The path of the folder to write to.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{_MARK}{os.getpid()}-{path.name}")
+    try:
+        with about(path):
+            temporary.mkdir(parents=True)
+            yield temporary
+            for folder, _, files in os.walk(temporary, topdown=False):
+                for file in files:
+                    _sync(Path(folder, file))
+                _sync(Path(folder))
+        _replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        remove(temporary)
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Deletes a file or a whole folder, if it exists."""
+    path = Path(path)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def write_bytes(path: str | os.PathLike, data: bytes) -> None:
     """Writes `data` to `path` atomically."""
     with atomic_path(path) as temporary:
@@ -48,6 +88,21 @@ def is_partial(path: str | os.PathLike) -> bool:
     return Path(path).name.startswith(_MARK)
 
 
+def _replace(folder: Path, path: Path) -> None:
+    """Renames a folder to `path`, and deletes what was there."""
+    if not path.exists():
+        os.replace(folder, path)
+        return
+    old = folder.with_name(f"{folder.name}-old")
+    os.replace(path, old)
+    os.replace(folder, path)
+    remove(old)
+
+
 def _sync(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+    """Flushes a file, or the names in a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,16 +1,16 @@
-"""Output folders: one writer at a time, without unfinished files of earlier runs."""
+"""Output folders: one writer at a time, without unfinished files and folders of earlier runs."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import is_partial
+from mtf_imaging.files.atomic import is_partial, remove
 
 
 @contextlib.contextmanager
 def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
-    """Locks an output folder for this process and deletes unfinished files of killed processes.
+    """Locks an output folder for this process and deletes unfinished files and folders of killed processes.
 
     Args:
       output_dir: the folder. A missing folder is created.
@@ -22,5 +22,5 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
     with lock.held(output_dir):
         for folder in (Path(output_dir), *(Path(output_dir) / name for name in subfolders)):
             for path in filter(is_partial, folder.glob("*")):
-                path.unlink(missing_ok=True)
+                remove(path)
         yield

@@ -17,10 +17,11 @@ from mtf_imaging.data.nifti.images import read_volume
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.make_record import make_record
-from mtf_imaging.data.records.manifest import open_records, read_manifest, record_path
+from mtf_imaging.data.records.manifest import open_records, read_manifest
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.record import read_record, write_record
+from mtf_imaging.data.records.stored import read_record, write_record
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError

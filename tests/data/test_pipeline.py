@@ -7,9 +7,9 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.manifest import record_path
+from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.record import read_record
+from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.errors import DataError
 
 ALL = Augmentation(flips=("x", "y", "z"), brightness=0.1, contrast=0.2, noise=0.05)

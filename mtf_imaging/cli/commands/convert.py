@@ -47,6 +47,22 @@ def define_flags(values: flags.FlagValues) -> None:
         "With --spacing: the number of which the sizes of the chosen grids are multiples. Default: 16.",
         flag_values=values,
     )
+    flags.DEFINE_enum(
+        "format",
+        None,
+        ["zarr", "tfrecord"],
+        "File format of the records: zarr for folders in OME-Zarr 0.5, which napari, neuroglancer and any reader of Zarr "
+        "open, or tfrecord for one uncompressed file per record. Default: the format of the records in the output "
+        "folder, or zarr.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "chunk",
+        None,
+        "With --format zarr: voxels of a chunk along x, y and z, for instance 64 or x:64,y:64,z:32. Each chunk is a "
+        "compressed file, and a process reads only the chunks of its slice. Default: 64.",
+        flag_values=values,
+    )
     setup_flags.define_spacing_csv(values)
     flags.DEFINE_integer(
         "workers",
@@ -69,6 +85,8 @@ def run(values: flags.FlagValues) -> str | None:
         spacing_table=values.spacing_csv,
         grids=values.grids,
         multiple=values.multiple,
+        record_format=values.format,
+        chunk=values.chunk,
         workers=values.workers,
         prepare=import_tensorflow,
     )

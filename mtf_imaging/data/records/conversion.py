@@ -10,8 +10,10 @@ from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import read_geometry
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.nifti.voxel_values import any_labeled
-from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, record_path
+from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
+from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
@@ -43,6 +45,8 @@ class Conversion:
       sampling: resolution and spacing of the records, or their grids if there are several.
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the cases.
+      record_format: the file format of the records, "zarr" or "tfrecord".
+      chunk: number of voxels of a chunk along x, y, z; None for the default.
     """
 
     input_dir: Path
@@ -50,26 +54,32 @@ class Conversion:
     sampling: AnySampling
     known: SpacingTable
     description: Description = LITS
+    record_format: str = ZARR
+    chunk: Grid | None = None
+
+    def record_path(self, case: Case) -> Path:
+        """Returns the path of the record of a case."""
+        return record_path(self.output_dir, case.key, self.record_format)
 
     def make(self, case: Case) -> Converted | DataError:
         """Writes the record of a case; returns the result or the error."""
         from mtf_imaging.data.records.make_record import make_record
-        from mtf_imaging.data.records.record import write_record
+        from mtf_imaging.data.records.stored import write_record
 
         try:
             with memory_named(case.volume):
                 record = make_record(case, self.sampling, self.known, self.description)
         except DataError as error:
             return error
-        write_record(record_path(self.output_dir, case.key), record)
+        write_record(self.record_path(case), record, self.chunk)
         return self._converted(case, record)
 
     def check_existing(self, case: Case) -> Converted | DataError | None:
         """Checks the existing record of a case; returns None if it is damaged and must be made again."""
         from mtf_imaging.data.records.make_record import digest
-        from mtf_imaging.data.records.record import read_record
+        from mtf_imaging.data.records.stored import read_record
 
-        path = record_path(self.output_dir, case.key)
+        path = self.record_path(case)
         try:
             record = read_record(path)
         except DataError:  # damaged
@@ -83,7 +93,7 @@ class Conversion:
             what = f"has resolution {record.sampling}, not {sampling}"
         elif record.key != case.key or record.source != digest(case):
             what = f"was not made from the present {case.volume} and {case.labels}"
-        elif fault := self._fault_of_form(record):
+        elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(path)):
             what = fault
         elif record.spacing != mm:
             what = (
@@ -102,6 +112,16 @@ class Conversion:
         if not is_plain_lits(self.description) and not record.statistics:
             return "has no statistics of its channels, which the description in dataset.json needs"
         return ""
+
+    def _fault_of_chunk(self, path: Path) -> str:
+        """Returns why the chunks of an existing record are not those that were asked for, or ""."""
+        from mtf_imaging.data.records.stored import open_record
+
+        if self.chunk is None:
+            return ""
+        stored = open_record(path)
+        wanted = clip_chunk(self.chunk, stored.grid)
+        return "" if stored.chunk == wanted else f"has chunks of {format_grid(stored.chunk)}, not {format_grid(wanted)}"
 
     def _converted(self, case, record) -> Converted:
         has_files = len(case.channels) > 1

@@ -14,16 +14,17 @@ from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.nifti.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat
 from mtf_imaging.data.records.conversion import Conversion, Converted
+from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records
 from mtf_imaging.data.records.manifest import (
     Manifest,
     Source,
     is_plain_lits,
     read_manifest,
-    record_path,
     voxel_bytes,
     write_manifest,
 )
 from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_any_sampling
+from mtf_imaging.data.sampling.grid import Grid, parse_grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.output_folder import writing_to
@@ -46,6 +47,8 @@ def convert(
     description: Description | None = None,
     grids: int = 1,
     multiple: int | None = None,
+    record_format: str | None = None,
+    chunk: str | int | None = None,
 ) -> list[str]:
     """Converts cases to records.
 
@@ -76,6 +79,10 @@ def convert(
       grids: the largest number of different grids. With several, each case gets the smallest grid that covers it. The
         grids are chosen for the fewest voxels in total; this requires a spacing, and no resolution.
       multiple: the number of which the sizes of chosen grids are multiples; None for 16.
+      record_format: the file format of the records, "zarr" for OME-Zarr folders or "tfrecord" for TFRecord files; None
+        for the format of the records in the output folder, or Zarr if it has none.
+      chunk: voxels of a chunk of a Zarr record, `64` or `x:64,y:64,z:32`. None means the chunks of existing records, and
+        64 for new ones. Chunks are not larger than the grid.
 
     Returns:
       The keys of the cases, in natural order.
@@ -99,21 +106,23 @@ def convert(
         sampling, text = choose_sampling(cases, mm, known, description, grids, multiple or BOX_MULTIPLE)
         if progress:
             print(text)
-    _check_size(sampling, description)
-    job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description)
+    record_format, chunk = _choose_format(output_dir, record_format, chunk)
+    if record_format == TFRECORD:
+        _check_size(sampling, description)
+    job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description, record_format, chunk)
     each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
     with writing_to(output_dir):
         _check_manifest(job)
         _check_foreign(job, cases)
         # All existing records are checked before anything is written.
-        existing = [case for case in cases if record_path(output_dir, case.key).exists()]
+        existing = [case for case in cases if job.record_path(case).exists()]
         kept = each(job.check_existing, existing, title="check existing records")
         missing = [case for case in cases if kept.get(case.key) is None]
         made = each(job.make, missing, title=f"convert to {_title(sampling)}")
         done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
         _check_labels(job, done)
         sources = {key: one.source for key, one in done.items()}
-        write_manifest(output_dir, Manifest(sampling, sources, description))
+        write_manifest(output_dir, Manifest(sampling, sources, description, record_format))
     if progress:
         print(_summary(sources, output_dir, len(cases) - len(missing)))
     return list(sources)
@@ -172,8 +181,30 @@ def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, reso
             )
 
 
+def _choose_format(
+    output_dir: str | Path, record_format: str | None, chunk: str | int | None
+) -> tuple[str, Grid | None]:
+    """Returns the format of the records and the size of their chunks; an output folder has records of one format."""
+    stored = [name for name in ENDINGS if list_records(output_dir, name)]
+    chosen = check_format(record_format) if record_format is not None else (*stored, ZARR)[0]
+    if any(name != chosen for name in stored):
+        other = next(name for name in stored if name != chosen)
+        raise DataError(
+            f"{output_dir}: contains records of format {other}, not {chosen}. "
+            "Fix: convert to another folder, or delete this one.",
+            ["record_format"],
+        )
+    if chunk is not None and chosen == TFRECORD:
+        raise ConfigError(
+            f"chunk = {chunk} has no effect on records of format {TFRECORD}, which are not divided into chunks. "
+            f"Fix: leave chunk out, or choose the format {ZARR}.",
+            ["chunk", "record_format"],
+        )
+    return chosen, None if chunk is None else parse_grid(chunk)
+
+
 def max_voxels(description: Description) -> int:
-    """Returns the largest number of voxels of a record."""
+    """Returns the largest number of voxels of a record in a TFRecord file."""
     return _MAX_BYTES // voxel_bytes(description)
 
 
@@ -185,8 +216,9 @@ def _check_size(sampling: AnySampling, description: Description) -> None:
     voxels, most = max(map(math.prod, sampling.grids)), max_voxels(description)
     if voxels > most:
         raise DataError(
-            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {most} voxels. "
-            "Fix: choose a lower resolution, for example 512, or a coarser spacing."
+            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {most} voxels of a TFRecord file. "
+            "Fix: choose the format zarr, a lower resolution, for example 512, or a coarser spacing.",
+            ["record_format"],
         )
 
 
@@ -218,8 +250,8 @@ def _check_description(job: Conversion, other: Description) -> None:
 
 
 def _check_foreign(job: Conversion, cases: list[Case]) -> None:
-    ours = {record_path(job.output_dir, case.key).name for case in cases}
-    records = job.output_dir.glob("case-*.tfrecord")
+    ours = {job.record_path(case).name for case in cases}
+    records = list_records(job.output_dir, job.record_format)
     foreign = sorted((path.name for path in records if path.name not in ours), key=natural_key)
     if foreign:
         raise DataError(

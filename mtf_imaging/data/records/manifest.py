@@ -6,6 +6,7 @@ The manifest is written last, so a folder with a manifest is complete.
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.cases.description_fields import as_fields, from_fields
 from mtf_imaging.data.intensities import ChannelStatistics, Intensity
 from mtf_imaging.data.modality import is_ct
+from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, record_path
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, format_grids, group_by_grid, parse_any_sampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
@@ -21,12 +23,13 @@ from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 
-FORMAT = 4
+FORMAT = 5
 # Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
-# Format 4 has a description of the data set, statistics of the channels and perhaps several grids; LiTS on one grid is
-# still written in format 3.
-_READ = (1, 2, 3, 4)
-_FORMAT_OF_LITS = 3
+# Format 4 has a description of the data set, statistics of the channels and perhaps several grids. Format 5 names the
+# format of the records. TFRecord files are still written with the formats that earlier releases read: 3 for LiTS on one
+# grid, otherwise 4.
+_READ = (1, 2, 3, 4, 5)
+_FORMAT_OF_LITS, _FORMAT_OF_TFRECORD = 3, 4
 _FILE = "dataset.json"
 _OPTIONAL = ("channels", "statistics", "grid")
 _LABEL_BYTES, _HU_BYTES, _VALUE_BYTES = 1, 2, 4
@@ -78,11 +81,13 @@ class Manifest:
       sources: the origin of each record by the key of its case, in natural order. It is None for records of earlier
         releases, which did not store it.
       description: the channels, intensities, labels and masks; LiTS for records of earlier releases.
+      record_format: the file format of the records, "zarr" or "tfrecord".
     """
 
     sampling: AnySampling
     sources: dict[str, Source | None]
     description: Description = LITS
+    record_format: str = ZARR
 
     @property
     def intensities(self) -> tuple[Intensity, ...]:
@@ -107,6 +112,10 @@ class Manifest:
         """The grid of each record, in the order of the cases."""
         return [self.case_sampling(key).grid for key in self.sources]
 
+    def record_path(self, data_dir: str | Path, key: str) -> Path:
+        """Returns the path of the record of case `key` in the folder of this manifest."""
+        return record_path(data_dir, key, self.record_format)
+
     def check(self, path: str | Path, key: str, digest: str) -> None:
         """Checks that a record matches the manifest.
 
@@ -118,7 +127,7 @@ class Manifest:
           DataError: the record belongs to another case, or was made from other files.
         """
         source = self.sources.get(key)
-        if Path(path).name != record_path("", key).name:
+        if Path(path).name != self.record_path("", key).name:
             what = f"contains case '{key}', which does not match its name"
         elif source is not None and source.digest != digest:
             what = f"was not made from the files that {_FILE} names"
@@ -142,16 +151,13 @@ def voxel_bytes(description: Description) -> int:
     return (_HU_BYTES if has_hu(description) else _VALUE_BYTES * len(description.channels)) + _LABEL_BYTES
 
 
-def record_path(data_dir: str | Path, key: str) -> Path:
-    """Returns the path of the record of case `key`."""
-    return Path(data_dir) / f"case-{key}.tfrecord"
-
-
 def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
     """Writes the manifest atomically."""
     is_plain = is_plain_lits(manifest.description) and isinstance(manifest.sampling, Sampling)
+    version = _FORMAT_OF_LITS if is_plain else _FORMAT_OF_TFRECORD
+    is_earlier = manifest.record_format == TFRECORD
     fields = {
-        "format": _FORMAT_OF_LITS if is_plain else FORMAT,
+        **({"format": version} if is_earlier else {"format": FORMAT, "record_format": manifest.record_format}),
         "resolution": format_grids(manifest.sampling.grids),
         "spacing": format_spacing(manifest.sampling.spacing),
         **({} if is_plain else as_fields(manifest.description)),
@@ -180,8 +186,9 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
         if version in _READ:
             spacing = fields["spacing"] if version > 1 else None
             sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
-            description = from_fields(fields, str(path)) if version > _FORMAT_OF_LITS else LITS
-            return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description)
+            description = from_fields(fields, str(path)) if "channel_names" in fields else LITS
+            record_format = check_format(fields["record_format"]) if version > _FORMAT_OF_TFRECORD else TFRECORD
+            return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description, record_format)
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
@@ -222,7 +229,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
     if manifest is None or not manifest.cases:
         if not data_dir.is_dir():
             what = "does not exist"
-        elif any(data_dir.glob("case-*.tfrecord")):
+        elif any(list_records(data_dir, record_format) for record_format in ENDINGS):
             what = f"contains records but no {_FILE}, so its conversion is unfinished"
         else:
             what = "contains no records"
@@ -240,13 +247,19 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
             f"{data_dir}: the records have resolution {actual}, not {expected}. "
             f"Fix: set the resolution to {actual}, or convert to another folder at {expected}."
         )
-    paths = [record_path(data_dir, key) for key in manifest.cases]
-    _refuse([path for path in paths if not path.is_file()], f"named in {_FILE} but missing")
+    paths = [manifest.record_path(data_dir, key) for key in manifest.cases]
+    _refuse([path for path in paths if not path.exists()], f"named in {_FILE} but missing")
+    if manifest.record_format == TFRECORD:
+        _check_sizes(manifest, paths)
+    return manifest
+
+
+def _check_sizes(manifest: Manifest, paths: Sequence[Path]) -> None:
+    """Checks that uncompressed records have at least the size of their voxels."""
     for size, at in group_by_grid(manifest.grids).items():
         least = voxel_bytes(manifest.description) * math.prod(size)
         short = [paths[number] for number in at if paths[number].stat().st_size < least]
         _refuse(short, f"shorter than the {least} bytes of the voxels")
-    return manifest
 
 
 def _refuse(paths: list[Path], what: str) -> None:

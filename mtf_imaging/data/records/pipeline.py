@@ -17,8 +17,9 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.intensities import WINDOW, Intensity
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.records.channel_maps import channel_maps, resolve_intensities
-from mtf_imaging.data.records.manifest import Manifest, has_hu, is_plain_lits, open_records, record_path
-from mtf_imaging.data.records.record import parse_record, read_record
+from mtf_imaging.data.records.formats import TFRECORD
+from mtf_imaging.data.records.manifest import Manifest, has_hu, is_plain_lits, open_records
+from mtf_imaging.data.records.stored import open_record, read_record
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -150,15 +151,13 @@ def _read(
     start: int,
 ) -> Iterator[dict]:
     """Yields the batches of records with one grid, from batch `start` on; see `training_batches`."""
-    paths = [str(record_path(data_dir, key)) for key in manifest.cases]
-    (grid,) = manifest.sampling.grids
+    paths = [str(manifest.record_path(data_dir, key)) for key in manifest.cases]
     as_input = _network_input(manifest, schemes, augmentation)
-    num_channels = None if has_hu(manifest.description) else len(manifest.description.channels)
+    parse = _parser(manifest)
 
     def load(sample):
         at = case_of_sample(sample, len(paths), seed if shuffle else None)
-        serialized = tf.data.TFRecordDataset(tf.gather(paths, at)).get_single_element()
-        key, source, values, labels = parse_record(serialized, grid, num_channels)
+        key, source, values, labels = parse(tf.gather(paths, at))
         image, augment = as_input(values, at)
         if augment is not None:
             image, labels = augment(image, labels, seed, sample)
@@ -167,6 +166,37 @@ def _read(
     dataset = tf.data.Dataset.range(start * batch_size, tf.int64.max)
     dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest)
+
+
+def _parser(manifest: Manifest) -> Callable:
+    """Returns a function of a path, Tensor[] string, that reads the fields of a record that training needs.
+
+    It returns (key, source, image, labels): Tensor[] string, Tensor[] string, Tensor[x, y, z] int16 of HU or Tensor[x,
+    y, z, channels] float32, and Tensor[x, y, z] uint8.
+    """
+    (grid,) = manifest.sampling.grids
+    num_channels = None if has_hu(manifest.description) else len(manifest.description.channels)
+    if manifest.record_format == TFRECORD:
+        from mtf_imaging.data.records.tfrecord import parse_record
+
+        return lambda path: parse_record(tf.data.TFRecordDataset(path).get_single_element(), grid, num_channels)
+
+    def read(path: bytes) -> tuple:
+        record = open_record(path.decode(), manifest.sampling).read()
+        return record.key.encode(), record.source.encode(), record.image, record.labels
+
+    dtype, channels = (tf.int16, ()) if num_channels is None else (tf.float32, (num_channels,))
+
+    def parse(path):
+        key, source, image, labels = tf.numpy_function(read, [path], [tf.string, tf.string, dtype, tf.uint8])
+        return (
+            tf.ensure_shape(key, ()),
+            tf.ensure_shape(source, ()),
+            tf.ensure_shape(image, (*grid, *channels)),
+            tf.ensure_shape(labels, grid),
+        )
+
+    return parse
 
 
 def _network_input(manifest: Manifest, schemes: Sequence[Intensity], augmentation: Callable | None) -> Callable:

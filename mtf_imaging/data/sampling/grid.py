@@ -8,6 +8,7 @@ from mtf_imaging.layout import parse_shape
 AXIS_NAMES = ("x", "y", "z")
 PHOTO_AXES = ("height", "width")
 Grid = tuple[int, int, int]
+Region = tuple[slice, slice, slice]  # of a grid, along x, y, z
 
 
 def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> Grid:
@@ -54,3 +55,9 @@ def format_grid(grid: Iterable[int], names: Sequence[str] = AXIS_NAMES) -> str:
     'x:192,y:192,z:96'
     """
     return ",".join(f"{name}:{size}" for name, size in zip(names, grid))
+
+
+def whole_region(grid: Grid) -> Region:
+    """Returns the region of all voxels of a grid."""
+    x, y, z = (slice(0, size) for size in grid)
+    return x, y, z

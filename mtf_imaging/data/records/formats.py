@@ -1,0 +1,59 @@
+"""The file formats of records, and the paths of records."""
+
+import os
+from pathlib import Path
+
+from mtf_imaging.data.sampling.grid import Grid, parse_grid
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.spelling import did_you_mean
+
+ZARR, TFRECORD = "zarr", "tfrecord"
+ENDINGS = {ZARR: ".ome.zarr", TFRECORD: ".tfrecord"}
+DEFAULT_CHUNK = 64  # voxels along each axis
+_PREFIX = "case-"
+
+
+def record_path(data_dir: str | os.PathLike, key: str, record_format: str = ZARR) -> Path:
+    """Returns the path of the record of case `key`."""
+    return Path(data_dir) / f"{_PREFIX}{key}{ENDINGS[record_format]}"
+
+
+def list_records(data_dir: str | os.PathLike, record_format: str) -> list[Path]:
+    """Returns the paths of all records of one format in a folder."""
+    return list(Path(data_dir).glob(f"{_PREFIX}*{ENDINGS[record_format]}"))
+
+
+def format_by_path(path: str | os.PathLike) -> str:
+    """Returns the format of a record by the ending of its name: TFRecord if it has that ending, otherwise Zarr."""
+    return TFRECORD if Path(path).name.endswith(ENDINGS[TFRECORD]) else ZARR
+
+
+def check_format(record_format: str) -> str:
+    """Checks the name of a format, and returns it.
+
+    Raises:
+      ConfigError: there is no such format.
+    """
+    if record_format not in ENDINGS:
+        raise ConfigError(
+            f"record_format '{record_format}' is unknown.{did_you_mean(str(record_format), ENDINGS)} "
+            f"Fix: use {' or '.join(ENDINGS)}.",
+            ["record_format"],
+        )
+    return record_format
+
+
+def clip_chunk(chunk: str | int | Grid | None, grid: Grid) -> Grid:
+    """Returns the size of the chunks of a record.
+
+    >>> clip_chunk(64, (128, 128, 48))
+    (64, 64, 48)
+
+    Args:
+      chunk: voxels along x, y and z, in a form that `parse_grid` accepts; None for 64.
+      grid: the grid of the record; chunks are not larger.
+    """
+    if not isinstance(chunk, tuple):
+        chunk = parse_grid(DEFAULT_CHUNK if chunk is None else chunk)
+    x, y, z = map(min, chunk, grid)
+    return x, y, z

@@ -1,0 +1,107 @@
+"""The metadata of records in Zarr: those of OME-Zarr 0.5, and what a record states about its case."""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.records.record import Facts
+from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.sampling import Sampling
+
+OURS = "mtf_imaging"  # the name of our attributes, next to "ome"
+IMAGE, LABELS, LABEL_NAME = "0", "labels", "segmentation"
+LABEL_GROUP = f"{LABELS}/{LABEL_NAME}"
+LABEL_IMAGE = f"{LABEL_GROUP}/{IMAGE}"
+SPACE = ("z", "y", "x")  # the order of the axes in Zarr, which OME-Zarr recommends
+CHANNEL = "c"
+_VERSION = "0.5"
+
+
+def grid_affine(facts: Facts, grid: Grid) -> np.ndarray:
+    """Returns the map from voxel indices `[x, y, z]` of a record's grid to mm in RAS+, `[4, 4]` float64."""
+    spans = Sampling(grid, facts.sampled_at).spans(facts.shape, facts.spacing)
+    to_volume = np.diag([*(span.step for span in spans), 1.0])
+    to_volume[:3, 3] = [span.start + 0.5 * span.step - 0.5 for span in spans]  # between the centers of voxels
+    return np.asarray(facts.affine, np.float64) @ to_volume
+
+
+def image_attributes(name: str, affine: np.ndarray, has_channels: bool) -> dict[str, Any]:
+    """Returns the attributes of a group with one image.
+
+    Args:
+      name: name of the image.
+      affine: `[4, 4]`, voxel index `[x, y, z]` -> mm in RAS+. OME-Zarr 0.5 has only scale and translation, so these
+        lack the rotation of an oblique image; the whole affine is in our attributes.
+      has_channels: whether the first axis of the array is the channel.
+    """
+    scale = np.linalg.norm(affine[:3, :3], axis=0)[::-1].tolist()
+    translation = affine[:3, 3][::-1].tolist()
+    channel = [{"name": CHANNEL, "type": "channel"}] if has_channels else []
+    multiscale = {
+        "name": name,
+        "axes": channel + [{"name": axis, "type": "space", "unit": "millimeter"} for axis in SPACE],
+        "datasets": [
+            {
+                "path": IMAGE,
+                "coordinateTransformations": [
+                    {"type": "scale", "scale": [1.0] * len(channel) + scale},
+                    {"type": "translation", "translation": [0.0] * len(channel) + translation},
+                ],
+            }
+        ],
+    }
+    return {"ome": {"version": _VERSION, "multiscales": [multiscale]}, OURS: {"affine": affine.tolist()}}
+
+
+def labels_attributes() -> dict[str, Any]:
+    """Returns the attributes of the group that lists the label images."""
+    return {"ome": {"version": _VERSION, "labels": [LABEL_NAME]}}
+
+
+def label_image_attributes(affine: np.ndarray) -> dict[str, Any]:
+    """Returns the attributes of the group of the label image; see `image_attributes`."""
+    attributes = image_attributes(LABEL_NAME, affine, has_channels=False)
+    attributes["ome"]["image-label"] = {"source": {"image": "../../"}}
+    return attributes
+
+
+def facts_to_fields(facts: Facts) -> dict[str, Any]:
+    """Returns facts as fields for JSON, which `facts_from_fields` reads; numbers keep all of their bits."""
+    return {
+        **vars(facts),
+        "affine": np.asarray(facts.affine, np.float64).tolist(),
+        "shape": [int(size) for size in facts.shape],
+        "spacing": [float(mm) for mm in facts.spacing],
+        "sampled_at": None if facts.sampled_at is None else [float(mm) for mm in facts.sampled_at],
+        "statistics": [dataclasses.asdict(channel) for channel in facts.statistics],
+    }
+
+
+def facts_from_fields(fields: dict[str, Any]) -> Facts:
+    """Returns the facts that fields state.
+
+    Raises:
+      KeyError, TypeError, ValueError: the fields are not those of `facts_to_fields`.
+    """
+    sampled_at = fields["sampled_at"]
+    return Facts(
+        **fields
+        | {
+            "affine": np.array(fields["affine"], np.float64).reshape(4, 4),
+            "shape": tuple(fields["shape"]),
+            "spacing": tuple(fields["spacing"]),
+            "sampled_at": None if sampled_at is None else tuple(sampled_at),
+            "statistics": tuple(ChannelStatistics(**channel) for channel in fields["statistics"]),
+        }
+    )
+
+
+def attributes_digest(attributes: dict[str, Any]) -> str:
+    """Returns the digest of attributes, without the digest that they contain themselves."""
+    ours = {name: value for name, value in attributes[OURS].items() if name != "digest"}
+    text = json.dumps({**attributes, OURS: ours}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

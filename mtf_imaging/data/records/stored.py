@@ -1,0 +1,216 @@
+"""Records on disk: read by region, and written in slabs."""
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.records.formats import ZARR, format_by_path
+from mtf_imaging.data.records.record import Facts, Record
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
+from mtf_imaging.data.sampling.sampling import Sampling, Spacing
+from mtf_imaging.errors import DataError
+
+
+class StoredRecord(ABC):
+    """A record on disk, whose voxels are read by region.
+
+    Attributes:
+      path: path of the record.
+      facts: what the record states about its case.
+      grid: number of voxels along x, y, z.
+      num_channels: number of channels of the image.
+      has_hu: whether the image is int16 Hounsfield units of one CT; otherwise it is float32 with channels.
+      chunk: number of voxels of a chunk along x, y, z; None if the record is read whole.
+      bytes_read: number of bytes of voxels that were read from the disk, as they are stored (compressed).
+    """
+
+    path: Path
+    facts: Facts
+    grid: Grid
+    num_channels: int
+    has_hu: bool
+    chunk: Grid | None
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Number of bytes of voxels that were read from the disk."""
+
+    @abstractmethod
+    def image(self, region: Region) -> np.ndarray:
+        """Returns a region of the image, int16 `[x, y, z]` of HU or float32 `[x, y, z, channels]`.
+
+        Only the chunks that overlap the region are read.
+
+        Args:
+          region: one Python slice per axis, without a step.
+
+        Raises:
+          DataError: a chunk is missing, truncated, altered or from another record.
+        """
+
+    @abstractmethod
+    def labels(self, region: Region) -> np.ndarray:
+        """Returns a region of the labels, uint8 `[x, y, z]`; see `image`."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Reads all stored bytes without decoding them, and checks that they are those that were written.
+
+        Raises:
+          DataError: part of the record is missing or damaged.
+        """
+
+    def read(self) -> Record:
+        """Reads the whole record."""
+        whole = whole_region(self.grid)
+        return Record.from_parts(self.facts, self.image(whole), self.labels(whole))
+
+    @property
+    def sampling(self) -> Sampling:
+        """Resolution and spacing of the record."""
+        return Sampling(self.grid, self.facts.sampled_at)
+
+    @property
+    def key(self) -> str:
+        """Key of the case."""
+        return self.facts.key
+
+    @property
+    def affine(self) -> np.ndarray:
+        """`[4, 4]` float64, voxel index -> mm in RAS+ of the canonical volume, before resampling."""
+        return self.facts.affine
+
+    @property
+    def shape(self) -> Grid:
+        """Number of voxels of the canonical volume along x, y, z, before resampling."""
+        return self.facts.shape
+
+    @property
+    def spacing(self) -> Spacing:
+        """Voxel size of the canonical volume in mm, before resampling."""
+        return self.facts.spacing
+
+    @property
+    def sampled_at(self) -> Spacing | None:
+        """Voxel size of the grid in mm, or None if the grid spans the whole field of view."""
+        return self.facts.sampled_at
+
+    @property
+    def axis_codes(self) -> str:
+        """Direction of each stored axis of the volume's file, for example `LPS`."""
+        return self.facts.axis_codes
+
+    @property
+    def source(self) -> str:
+        """Digest of the contents of the source files."""
+        return self.facts.source
+
+    @property
+    def statistics(self) -> tuple[ChannelStatistics, ...]:
+        """The distribution of each channel in the whole case, before resampling; empty for LiTS."""
+        return self.facts.statistics
+
+
+class RecordWriter(contextlib.AbstractContextManager, ABC):
+    """Writes a record slab by slab; the record gets its name only when it is complete and verified.
+
+    Use it as a context manager, write every plane of the image and of the labels once, and call `finish`. A slab is a
+    range of planes along one axis. The slabs of the image may have another axis than those of the labels. They may come
+    in any order, but ascending or descending order needs the least memory: that of the unfinished chunks.
+    """
+
+    @abstractmethod
+    def write_image(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
+        """Writes planes of the image.
+
+        Args:
+          slab: int16 `[x, y, z]` of HU, or float32 `[x, y, z, channels]`, with the sizes of the grid along all axes but
+            `axis`.
+          start: index of the first plane of the slab.
+          axis: the axis along which the slabs follow each other, the same in all calls.
+        """
+
+    @abstractmethod
+    def write_labels(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
+        """Writes planes of the labels, uint8 `[x, y, z]`; see `write_image`."""
+
+    @abstractmethod
+    def finish(self, facts: Facts) -> None:
+        """Writes the facts of the case, verifies the bytes on disk, and gives the record its name.
+
+        Raises:
+          DataError: the bytes on disk differ from the bytes that were written.
+          ValueError: planes are missing.
+        """
+
+
+def open_record(path: str | os.PathLike, sampling: Sampling | None = None) -> StoredRecord:
+    """Opens a record. Of a Zarr record, only the metadata are read; of a TFRecord file, voxels are read on first use.
+
+    Args:
+      path: a record that this or an earlier release wrote.
+      sampling: the required sampling, or None for any.
+
+    Raises:
+      DataError: the record is missing, damaged or not a record, or it has another sampling.
+    """
+    stored: StoredRecord
+    if format_by_path(path) == ZARR:
+        from mtf_imaging.data.records.zarr_record import ZarrRecord
+
+        stored = ZarrRecord(path)
+    else:
+        from mtf_imaging.data.records.tfrecord import TFRecord
+
+        stored = TFRecord(path)
+    if sampling is not None and stored.sampling != sampling:
+        raise DataError(
+            f"{path}: this record has resolution {stored.sampling}, not {sampling}. "
+            "Fix: use a separate folder for each resolution."
+        )
+    return stored
+
+
+def create_record(
+    path: str | os.PathLike, *, grid: Grid, num_channels: int | None = None, chunk: Sequence[int] | None = None
+) -> RecordWriter:
+    """Returns the writer of a record, in the format that the ending of its name states.
+
+    Args:
+      path: path of the record; an existing record is replaced when the new one is complete.
+      grid: number of voxels along x, y, z.
+      num_channels: number of channels of a float32 image; None for Hounsfield units as int16.
+      chunk: number of voxels of a chunk along x, y, z; None for 64. Larger chunks than the grid are clipped. A TFRecord
+        file has no chunks.
+    """
+    if format_by_path(path) == ZARR:
+        from mtf_imaging.data.records.zarr_writer import ZarrWriter
+
+        return ZarrWriter(path, grid, num_channels, chunk)
+    from mtf_imaging.data.records.tfrecord import TFRecordWriter
+
+    return TFRecordWriter(path, grid, num_channels)
+
+
+def read_record(path: str | os.PathLike, sampling: Sampling | None = None) -> Record:
+    """Reads a whole record; see `open_record`."""
+    return open_record(path, sampling).read()
+
+
+def write_record(path: str | os.PathLike, record: Record, chunk: Sequence[int] | None = None) -> None:
+    """Writes a whole record atomically, and verifies it before it gets its name; see `create_record`.
+
+    Raises:
+      DataError: the bytes on disk differ from the bytes that were written.
+    """
+    num_channels = None if record.values is None else record.num_channels
+    with create_record(path, grid=record.labels.shape, num_channels=num_channels, chunk=chunk) as writer:
+        writer.write_image(record.image, 0)
+        writer.write_labels(record.labels, 0)
+        writer.finish(record.facts)
