@@ -10,8 +10,7 @@ from mtf_imaging.data.dicom.files import dicom_files
 from mtf_imaging.data.dicom.headers import Plane, read_plane
 from mtf_imaging.data.dicom.library import import_pydicom
 from mtf_imaging.data.dicom.stacking import stack
-from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.made_header import made_geometry
+from mtf_imaging.data.nifti.made_geometry import MadeGeometry, made_fields
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
@@ -32,7 +31,7 @@ class DicomSeries:
 
     path: Path
     planes: tuple[Plane, ...]
-    geometry: Geometry
+    geometry: MadeGeometry
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -116,7 +115,8 @@ def open_series(folder: str | Path) -> DicomSeries:
     if not files:
         raise DataError(f"{folder}: holds no DICOM file. Fix: give the folder with the files of one series.")
     planes, affine = stack(folder, [read_plane(file) for file in files])
-    return DicomSeries(folder, tuple(planes), made_geometry((*planes[0].size, len(planes)), affine))
+    geometry = MadeGeometry(**made_fields((*planes[0].size, len(planes)), affine))
+    return DicomSeries(folder, tuple(planes), geometry)
 
 
 def read_pixels(plane: Plane) -> np.ndarray:

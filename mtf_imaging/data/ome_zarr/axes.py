@@ -34,7 +34,7 @@ _DIRECTIONS = {
     "inferior-to-superior": (2, 1),
     "superior-to-inferior": (2, -1),
 }
-RAS_DIRECTIONS = ("left-to-right", "posterior-to-anterior", "inferior-to-superior")  # of x, y, z in canonical arrays
+ALONG_RAS = ("left-to-right", "posterior-to-anterior", "inferior-to-superior")  # x, y, z of canonical arrays
 
 
 @dataclasses.dataclass(frozen=True)

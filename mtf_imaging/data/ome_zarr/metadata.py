@@ -99,7 +99,12 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
     entries = first.get("axes")
     axes = parse_axes(path, entries, version)
     datasets = first.get("datasets")
-    if not isinstance(datasets, list) or not datasets or not isinstance(datasets[0], Mapping) or "path" not in datasets[0]:
+    if (
+        not isinstance(datasets, list)
+        or not datasets
+        or not isinstance(datasets[0], Mapping)
+        or "path" not in datasets[0]
+    ):
         raise DataError(f"{path}: its metadata names no array ('datasets'). Fix: write the image again.")
     scale, translation = np.ones(len(axes)), np.zeros(len(axes))
     steps = [*_steps(path, datasets[0]), *_steps(path, first)]
