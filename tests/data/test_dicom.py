@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.dicom.files import holds_dicom
 from mtf_imaging.data.dicom.series import open_series
-from mtf_imaging.data.nifti.voxel_values import hounsfield
+from mtf_imaging.data.nifti.images import read_volume
 from mtf_imaging.errors import DataError
 from tests.data.dicom_folder import AXIAL, PIXEL_MM, STEP_MM, compress, plane_file, write_plane, write_series
 
@@ -59,8 +59,9 @@ def test_geometry_and_values_equal_those_of_itk(tmp_path, name):
     np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
     assert series.shape == series.geometry.stored_shape == SHAPE
     np.testing.assert_allclose(series.geometry.stored_spacing, (PIXEL_MM[1], PIXEL_MM[0], STEP_MM), atol=1e-6)
-    np.testing.assert_array_equal(np.concatenate([slab for _, slab in series.slabs()], axis=2), expected)
-    np.testing.assert_array_equal(hounsfield(series), np.rint(expected))
+    np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 5))), expected)
+    volume = read_volume(folder)
+    np.testing.assert_array_equal(volume.geometry.to_stored(volume.hu), np.rint(expected))
 
 
 @pytest.mark.parametrize("syntax", ["JPEGLosslessProcess14_1", "JPEG2000Lossless", "JPEGLSLossless", "RLELossless"])
@@ -72,7 +73,7 @@ def test_compressed_pixels_equal_those_of_itk(tmp_path, syntax):
     expected, affine = itk_volume(folder)
     series = open_series(folder)
     np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
-    np.testing.assert_array_equal(hounsfield(series), expected)
+    np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 3))), expected)
 
 
 def test_each_plane_has_its_own_scale(tmp_path):
@@ -83,14 +84,14 @@ def test_each_plane_has_its_own_scale(tmp_path):
         _edit(plane_file(folder, plane), RescaleSlope=slope)
     series = open_series(folder)
     assert series.dtype == np.float64
-    np.testing.assert_array_equal(series.numbers(1, 4), numbers[..., 1:4] * np.array(slopes[1:4]))
+    np.testing.assert_array_equal(series.open().read(slice(1, 4)), numbers[..., 1:4] * np.array(slopes[1:4]))
 
 
 def test_one_plane_has_its_thickness(tmp_path):
     numbers = stored_numbers()[..., :1]
     series = open_series(write_series(tmp_path / "series", numbers))
     assert series.geometry.stored_spacing == (PIXEL_MM[1], PIXEL_MM[0], STEP_MM)
-    np.testing.assert_array_equal(series.numbers(0, 1), numbers)
+    np.testing.assert_array_equal(series.open().read(slice(0, 1)), numbers)
 
 
 def test_positions_are_rounded(tmp_path):
@@ -288,4 +289,4 @@ def test_truncated_pixels_are_refused(tmp_path):
     path = plane_file(folder, 2)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(DataError, match=r"IM0017.dcm: its pixels cannot be read .*The file is truncated or damaged"):
-        hounsfield(open_series(folder))
+        read_volume(folder)

@@ -29,6 +29,7 @@ class ImageFormat:
 NIFTI = ImageFormat("NIfTI", (".nii.gz", ".nii"), ".nii[.gz]")
 PNG = ImageFormat("PNG", (".png",), ".png")
 TIFF = ImageFormat("TIFF", (".tiff", ".tif"), ".tif[f]")
+OME_ZARR = ImageFormat("OME-Zarr", (".ome.zarr", ".zarr"), ".ome.zarr")
 FORMATS = (NIFTI, PNG, TIFF)
 ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_format.endings))
 

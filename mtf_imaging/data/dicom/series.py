@@ -1,7 +1,6 @@
 """Reads a folder of DICOM files, a series, as one volume."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +10,14 @@ from mtf_imaging.data.dicom.headers import Plane, read_plane
 from mtf_imaging.data.dicom.library import import_pydicom
 from mtf_imaging.data.dicom.stacking import stack
 from mtf_imaging.data.nifti.made_geometry import MadeGeometry, made_fields
+from mtf_imaging.data.nifti.stored_values import Stored
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
-_SLAB_VOXELS = 1 << 21  # as in `StoredValues`
-
 
 @dataclasses.dataclass(frozen=True)
-class DicomSeries:
-    """A series of DICOM files, one per plane. The stored axes are (column, row, plane).
-
-    It has the interface of `StoredValues`: the stored numbers are read in slabs along the last axis.
+class DicomSeries(Stored):
+    """The stored numbers of a series of DICOM files, one per plane, with the axes (column, row, plane).
 
     Attributes:
       path: the folder.
@@ -39,62 +35,51 @@ class DicomSeries:
         return (*self.planes[0].size, len(self.planes))
 
     @property
-    def size(self) -> int:
-        """Number of voxels."""
-        return int(np.prod(self.shape))
-
-    @property
-    def _has_one_scale(self) -> bool:
+    def has_one_scale(self) -> bool:
+        """Whether all planes have the same type and scale."""
         return len({(plane.scale, plane.dtype) for plane in self.planes}) == 1
 
     @property
     def dtype(self) -> np.dtype:
         """Type of the stored numbers; float64 if the planes have different scales, which are then applied."""
-        return self.planes[0].dtype if self._has_one_scale else np.dtype(np.float64)
+        return self.planes[0].dtype if self.has_one_scale else np.dtype(np.float64)
 
     @property
     def scale(self) -> tuple[float, float]:
         """(slope, intercept): a stored number stands for the value `slope * number + intercept`."""
-        return self.planes[0].scale if self._has_one_scale else (1.0, 0.0)
+        return self.planes[0].scale if self.has_one_scale else (1.0, 0.0)
 
-    @property
-    def is_scaled(self) -> bool:
-        return self.scale != (1.0, 0.0)
+    def open(self) -> "SeriesPlanes":
+        return SeriesPlanes(self)
 
-    def numbers(self, start: int, stop: int) -> np.ndarray:
-        """Reads the stored numbers of some planes.
 
-        Args:
-          start: the first plane.
-          stop: the plane after the last one.
+@dataclasses.dataclass(frozen=True)
+class SeriesPlanes:
+    """Reads planes of a series; see `Planes`."""
 
-        Returns:
-          `[columns, rows, stop - start]` of type `dtype`.
+    series: DicomSeries
+
+    def read(self, planes: slice) -> np.ndarray:
+        """Returns the stored numbers `[columns, rows, planes]` of a range of planes.
 
         Raises:
           DataError: a file cannot be read, or its pixels are damaged.
         """
-        slab = np.empty((*self.shape[:2], stop - start), self.dtype, order="F")
-        for index, plane in enumerate(self.planes[start:stop]):
+        series = self.series
+        slab = np.empty((*series.shape[:2], planes.stop - planes.start), series.dtype, order="F")
+        for index, plane in enumerate(series.planes[planes]):
             pixels = read_pixels(plane)
-            if not self._has_one_scale:
+            if not series.has_one_scale:
                 slope, intercept = plane.scale
                 pixels = pixels * np.float64(slope) + intercept
             slab[..., index] = pixels.T
         return slab
 
-    def raw_slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (planes, stored numbers `[columns, rows, planes]`) in order; each slab is read on demand."""
-        planes = max(1, _SLAB_VOXELS // int(np.prod(self.shape[:2])))
-        for start in range(0, self.shape[2], planes):
-            at = slice(start, min(start + planes, self.shape[2]))
-            yield at, self.numbers(at.start, at.stop)
+    def check_end(self) -> None:
+        """Does nothing, because every file is checked when it is read."""
 
-    def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (planes, values `[columns, rows, planes]`): float64 if scaled, otherwise the stored type."""
-        slope, intercept = self.scale
-        for at, slab in self.raw_slabs():
-            yield at, slab * np.float64(slope) + intercept if self.is_scaled else slab
+    def close(self) -> None:
+        """Does nothing, because no file stays open."""
 
 
 def open_series(folder: str | Path) -> DicomSeries:

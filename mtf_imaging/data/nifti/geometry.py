@@ -10,6 +10,8 @@ import nibabel
 import numpy as np
 from nibabel import orientations
 
+from mtf_imaging.data.sampling.regions import PlaneOrder, Region
+
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
 
 
@@ -81,6 +83,20 @@ class Geometry:
     def to_stored(self, canonical: np.ndarray) -> np.ndarray:
         """Returns a view of a canonical array `[x, y, z]` as `[i, j, k]`; the inverse of `to_canonical`."""
         return orientations.apply_orientation(canonical, orientations.ornt_transform(_RAS, self._orientation()))
+
+    def stored_region(self, region: Region) -> Region:
+        """Returns the region of the stored array that holds a region of the canonical array."""
+        stored = []
+        for size, (axis, direction) in zip(self.stored_shape, self._orientation(), strict=True):
+            at = region[int(axis)]
+            stored.append(at if direction > 0 else slice(size - at.stop, size - at.start))
+        return tuple(stored)
+
+    @property
+    def plane_order(self) -> PlaneOrder:
+        """The order of the planes along the last stored axis, which varies slowest in a file."""
+        axis, direction = self._orientation()[2]
+        return PlaneOrder(int(axis), bool(direction > 0))
 
     def _orientation(self) -> np.ndarray:
         """Returns `[3, 2]`: the nearest canonical axis of each stored axis, and its direction, +1 or -1."""

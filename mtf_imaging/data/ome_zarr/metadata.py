@@ -26,6 +26,7 @@ class Multiscale:
       translation: position of the first voxel along each axis, in units of the axis.
       ours: the affine `[4, 4]` of our attributes, voxel `[x, y, z]` -> mm in RAS+; None if there is none.
       entries: the objects of the axes, as stated; labels of this image state the same ones.
+      is_label: whether the image consists of labels.
     """
 
     array: str
@@ -34,6 +35,7 @@ class Multiscale:
     translation: tuple[float, ...]
     ours: np.ndarray | None
     entries: tuple[Mapping[str, Any], ...]
+    is_label: bool
 
     def position(self, name: str) -> int:
         """Returns the position in the array of an axis in space."""
@@ -125,6 +127,7 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
         translation=tuple(map(float, translation)),
         ours=None,
         entries=tuple(entries),
+        is_label="image-label" in ome,
     )
     return dataclasses.replace(found, ours=_our_affine(path, attributes, found))
 
