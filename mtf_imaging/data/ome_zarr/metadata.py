@@ -113,8 +113,8 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
     for kind, numbers in steps:
         if len(numbers) != len(axes) or not np.isfinite(numbers).all() or (kind == "scale" and not np.all(numbers)):
             raise DataError(
-                f"{path}: its {kind} is {[*numbers]}, but needs {len(axes)} finite numbers, one for each axis. "
-                "Fix: repair the metadata."
+                f"{path}: its {kind} is {numbers.tolist()}, but needs {len(axes)} finite numbers, one for each "
+                "axis; sizes cannot be 0. Fix: repair the metadata."
             )
         if kind == "scale":
             scale, translation = scale * numbers, translation * numbers
@@ -161,7 +161,8 @@ def _our_affine(path: Path, attributes: Mapping[str, Any], found: Multiscale) ->
         return None
     affine = np.array(ours["affine"], np.float64)
     stated = [abs(found.scale[found.position(name)] * (found.axes[found.position(name)].mm or 1)) for name in SPACE]
-    sizes = np.linalg.norm(affine[:3, :3], axis=0) if affine.shape == (4, 4) else np.zeros(3)
+    is_affine = affine.shape == (4, 4) and np.isfinite(affine).all() and np.linalg.det(affine[:3, :3]) != 0
+    sizes = np.linalg.norm(affine[:3, :3], axis=0) if is_affine else np.zeros(3)
     if not np.allclose(sizes, stated, rtol=_SAME):
         raise DataError(
             f"{path}: the affine in '{OURS}' has voxels of {_shown(sizes)} mm, but the scale states {_shown(stated)} "
