@@ -12,7 +12,7 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.cases.cases import find_data_set
 from mtf_imaging.data.cases.dataset_json import write_description
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensities import Intensity, channel_statistics
+from mtf_imaging.data.intensities import Intensity
 from mtf_imaging.data.nifti.images import read_volume
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.convert import convert
@@ -24,6 +24,7 @@ from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.stored import read_record, write_record
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from tests.data.test_pipeline import assert_same, take
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtf_imaging.data.sampling import slabs
-from mtf_imaging.data.sampling.regions import PlaneOrder, moved, region_shape, whole_region
+from mtf_imaging.data.sampling.grid import whole_region
+from mtf_imaging.data.sampling.regions import PlaneOrder, moved, region_shape
 from mtf_imaging.data.sampling.resample import (
     resample_linear,
     resample_linear_region,

@@ -10,7 +10,8 @@ import nibabel
 import numpy as np
 from nibabel import orientations
 
-from mtf_imaging.data.sampling.regions import PlaneOrder, Region
+from mtf_imaging.data.sampling.grid import Region
+from mtf_imaging.data.sampling.regions import PlaneOrder
 
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from mtf_imaging.data.nifti.repairs import Repair
 from mtf_imaging.data.nifti.stored_values import Stored
-from mtf_imaging.data.sampling.regions import Region, region_shape
+from mtf_imaging.data.sampling.grid import Region
+from mtf_imaging.data.sampling.regions import region_shape
 
 
 class RepairedPlanes:

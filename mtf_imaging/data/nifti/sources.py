@@ -12,7 +12,8 @@ import numpy as np
 
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.planes import RepairedPlanes
-from mtf_imaging.data.sampling.regions import PlaneOrder, Region, whole_region
+from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.files.reading import memory_named
 
 

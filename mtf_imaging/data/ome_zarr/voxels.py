@@ -13,7 +13,7 @@ from zarr.errors import BaseZarrError
 
 from mtf_imaging.data.ome_zarr.axes import SPACE
 from mtf_imaging.data.ome_zarr.metadata import OURS, Multiscale, parse_multiscale
-from mtf_imaging.data.sampling.regions import Region
+from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 

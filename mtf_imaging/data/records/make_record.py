@@ -6,7 +6,7 @@ import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensities import ChannelStatistics, Intensity, channel_statistics
+from mtf_imaging.data.intensities import ChannelStatistics, Intensity
 from mtf_imaging.data.modality import AIR_HU
 from mtf_imaging.data.nifti.channels import Image, read_image
 from mtf_imaging.data.nifti.images import read_labels, read_volume
@@ -18,6 +18,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.channels import resample_channels
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
+from mtf_imaging.data.statistics import channel_statistics
 
 
 def make_record(

@@ -1,11 +1,12 @@
-"""Boxes of voxels, and the order in which a source reads its planes."""
+"""Regions of a grid or a volume, and the order in which a source reads its planes.
+
+Every slice of a region has a start and a stop, and no step.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mtf_imaging.data.sampling.grid import Grid
-
-Region = tuple[slice, slice, slice]  # a box of voxels along x, y, z; every slice has a start and a stop
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,6 @@ class PlaneOrder:
 
 
 ALONG_Z = PlaneOrder()
-
-
-def whole_region(shape: Grid) -> Region:
-    """Returns the region of all voxels of a grid."""
-    return tuple(slice(0, n) for n in shape)
 
 
 def region_shape(region: Region) -> Grid:

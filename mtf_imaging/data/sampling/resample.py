@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import (
     axis_order,
     fill_beyond,
@@ -28,7 +28,7 @@ from mtf_imaging.data.sampling.interpolation import (
     nearest,
     weights,
 )
-from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, Region, moved, region_shape
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs
 

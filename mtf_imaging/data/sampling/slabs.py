@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import axis_order, is_same, multiply, nearest, weights
-from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, Region, moved, overlap, region_shape, with_axis
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, overlap, region_shape, with_axis
 from mtf_imaging.data.sampling.sampling import Spans
 
 Read = Callable[[Region], np.ndarray]

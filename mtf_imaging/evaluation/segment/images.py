@@ -8,7 +8,6 @@ import numpy as np
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.cases.dataset_json import find_description
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensities import channel_statistics
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
 from mtf_imaging.data.modality import AIR_HU
 from mtf_imaging.data.network_input import apply_intensities
@@ -19,6 +18,7 @@ from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.channels import resample_channels
 from mtf_imaging.data.sampling.resample import resample_linear
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 
 
