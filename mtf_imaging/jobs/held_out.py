@@ -27,8 +27,9 @@ from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
-from mtf_imaging.training.prediction import by_size, predictor_of
+from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers, check_takes
+from mtf_imaging.training.slices import ImageNetwork, NetworkBySize
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ def make_evaluator(
     folder = Path(model_dir)
     own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
     if held_out.any_size:
-        network = by_size(lambda sizes: predictor_of(program, sizes=sizes, **own))
+        network: ImageNetwork = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
     else:
         assert held_out.sizes is not None
         network = predictor_of(program, sizes=held_out.sizes, **own)

@@ -8,12 +8,16 @@ import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.evaluation.segment.ensemble import over_networks
+from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.layout import Layout
-from mtf_imaging.meshes import collectives, runtime
+from mtf_imaging.meshes import collectives, moving, runtime
+from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.step import training_step
 from tests import harness
 from tests.meshes import processors
@@ -366,3 +370,36 @@ def collective(name, sizes, *args, mesh=None):
         values = np.broadcast_to(stack.numpy(), [len(coordinates), *stack.shape[1:]])
         slices |= dict(zip(coordinates, values, strict=True))
     return slices
+
+
+# Regions of arrays, and slices of predictions.
+
+
+def moved(sizes, have, want, dtype, message_bytes):
+    """Moves regions of an array, whose elements are numbered; returns the region of this process."""
+    group = groups.current()
+    array = message_value(1, sizes).astype(dtype)
+    before, moving._MESSAGE_BYTES = moving._MESSAGE_BYTES, message_bytes
+    try:
+        return group.move(array[have[group.index]], have, want)
+    finally:
+        moving._MESSAGE_BYTES = before
+
+
+def predicted(sizes, flips, mesh_shape, layout):
+    """Predicts an image by slices and as a whole, with flips, by an ensemble of two networks.
+
+    Returns:
+      (the region of this process, its probabilities by slices, the whole probabilities, the regions of all processes).
+    """
+    task = _task(norm="batch")
+    options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
+    networks = []
+    for seed in range(2):
+        inputs = task.inputs(1, sizes, dtype="float64", labels=False)
+        networks.append(predictor_of(mi.Program(task.predict, inputs, seed=seed), sizes=sizes, **options))
+    network = over_networks([over_flips(each, flips) for each in networks])
+    image = np.random.default_rng(0).random((*sizes, 1))
+    whole, slices = network(image), network.slices(sizes)
+    own = slices.group.index
+    return own, slices.predict(image[slices.inputs[own]]), whole, slices.outputs

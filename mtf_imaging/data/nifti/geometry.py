@@ -93,6 +93,13 @@ class Geometry:
             stored.append(at if direction > 0 else slice(size - at.stop, size - at.start))
         return tuple(stored)
 
+    def canonical_region(self, stored: Region) -> Region:
+        """Returns the region along x, y, z of a region along i, j, k; every slice has a start and a stop."""
+        region = [slice(0)] * 3
+        for at, length, (axis, direction) in zip(stored, self.stored_shape, self._orientation(), strict=True):
+            region[int(axis)] = at if direction > 0 else slice(length - at.stop, length - at.start)
+        return tuple(region)
+
     @property
     def plane_order(self) -> PlaneOrder:
         """The order of the planes along the last stored axis, which varies slowest in a file."""

@@ -20,11 +20,16 @@ def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LIT
       description: the labels.
     """
     if not any_labeled(labels, description):
-        what = "CT" if description.rules == LITS_RULES else "image"
-        warn_once(
-            f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "
-            f"Check that it belongs to this {what}."
-        )
+        warn_of_empty(path, description)
+
+
+def warn_of_empty(path: Path, description: Description) -> None:
+    """Warns that a mask has no voxel of any label; see `warn_if_empty`."""
+    what = "CT" if description.rules == LITS_RULES else "image"
+    warn_once(
+        f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "
+        f"Check that it belongs to this {what}."
+    )
 
 
 def any_labeled(labels: np.ndarray, description: Description) -> bool:

@@ -1,5 +1,6 @@
 """Warns about voxels of a volume that the box of a sampling crops."""
 
+import collections
 import logging
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import numpy as np
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Region, whole_region
+from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.data.sampling.sampling import Sampling
 
 _FIX = "Fix: increase the resolution, or choose a coarser spacing"
 _SETTINGS = {"settings": ("resolution", "spacing")}
+_PLANES = 32  # planes of labels to count at a time
 _log = logging.getLogger(__name__)
 
 
@@ -23,21 +26,21 @@ def warn_of_cropped_labels(
 
     Args:
       path: path of the labels.
-      labels: `[x, y, z]`.
+      labels: `[x, y, z]`, an array or `CompactLabels`, which is read in slabs.
       geometry: geometry of the volume.
       sampling: resolution and spacing of the network's input.
       description: the masks.
     """
-    sampling = sampling.choose(geometry.shape, geometry.spacing)
-    kept = labels[_kept(geometry, sampling)]
-    if kept.size == labels.size:
+    kept = _kept(geometry, sampling.choose(geometry.shape, geometry.spacing))
+    everything = whole_region(labels.shape)
+    if kept == everything:
         return
-    lost = []
-    for name in description.masks:
-        total = np.count_nonzero(description.mask(name, labels))
-        cropped = total - np.count_nonzero(description.mask(name, kept))
-        if cropped:
-            lost.append(f"{cropped} of {total} {name} voxels")
+    total, inside = (_count(labels, region, description) for region in (everything, kept))
+    lost = [
+        f"{total[name] - inside[name]} of {total[name]} {name} voxels"
+        for name in description.masks
+        if inside[name] < total[name]
+    ]
     if lost:
         _log.warning(
             "%s: %s lie outside the box %s and are cropped. %s.",
@@ -76,3 +79,12 @@ def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:
     return tuple(
         span.inverse(n).inside(size) for span, n, size in zip(spans, geometry.shape, sampling.grid, strict=True)
     )
+
+
+def _count(labels: np.ndarray, region: Region, description: Description) -> collections.Counter[str]:
+    """Returns the number of voxels of each mask in a region."""
+    counts = collections.Counter()
+    for slab in ALONG_Z.parts(region, _PLANES):
+        part = labels[slab]
+        counts.update({name: int(np.count_nonzero(description.mask(name, part))) for name in description.masks})
+    return counts

@@ -1,31 +1,39 @@
 """Segmentation of volumes of any size and orientation by a network with a fixed grid."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.channels import Image
-from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.images import Volume, write_labels
+from mtf_imaging.data.nifti.images import Volume
+from mtf_imaging.data.nifti.label_file import write_label_slabs
+from mtf_imaging.data.nifti.sources import ImageSource
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.cropping import warn_of_cropped_volume
-from mtf_imaging.data.sampling.resample import resample_to_labels
-from mtf_imaging.data.sampling.sampling import way_back
-from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.images import find_cases_of, network_input, read_case
+from mtf_imaging.evaluation.segment.images import as_source, find_cases_of, input_region, open_case, source_statistics
+from mtf_imaging.evaluation.segment.labels import SlicedLabels, sliced_labels
 from mtf_imaging.evaluation.segment.submission import how_to_submit, submission_names
+from mtf_imaging.evaluation.segment.whole_image import image_slices
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
+
+if TYPE_CHECKING:
+    from mtf_imaging.meshes.group import Group
 
 # image [x, y, z, channels] float32 -> probabilities [x, y, z, classes or regions]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
@@ -39,69 +47,64 @@ def segment_volume(
     cleanup: Cleanup = AS_FOUND,
     description: Description = LITS,
 ) -> np.ndarray:
-    """Segments one volume.
+    """Segments one volume in memory, in one process; see `segment_source`.
+
+    Args:
+      volume: the volume, as returned by `read_case`.
+      sampling, predict_probabilities, window, description: the same as in `segment_source`.
+      cleanup: rules that the predicted labels must obey.
+
+    Returns:
+      Labels, uint8 `[x, y, z]` on the voxels of the volume.
+    """
+    labels = segment_source(as_source(volume), sampling, predict_probabilities, window, description)
+    return cleanup(labels.whole(), volume.geometry.spacing, volume.path)
+
+
+def segment_source(
+    source: ImageSource,
+    sampling: AnySampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    description: Description = LITS,
+) -> SlicedLabels:
+    """Segments one volume, of which each process computes a slice.
 
     The volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities
     are resampled back to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the
     sampled box become background.
 
     Args:
-      volume: the volume, as returned by `read_case`.
+      source: the volume, as returned by `open_case`. Each process reads the voxels that its slice needs.
       sampling: the voxel grid of the network, or its grids.
-      predict_probabilities: the network.
+      predict_probabilities: the network. If it is an `ImageNetwork`, all processes make the same call.
       window: (low, high) in HU, for LiTS; other descriptions contain the intensity schemes.
-      cleanup: rules that the predicted labels must obey.
       description: the channels of the image, and the labels or regions that the network predicts.
 
     Returns:
-      Labels, uint8 `[x, y, z]` on the voxels of the volume.
+      The labels on the voxels of the volume.
 
     Raises:
       ShapeError: the network returned an array of the wrong shape.
-      DataError: the network returned NaN or infinity.
+      DataError: the file is damaged, or the network returned NaN or infinity.
     """
-    image = network_input(volume, sampling, window, description)
-    probabilities = predict_probabilities(image)
+    geometry = source.geometry
+    grid = sampling.choose(geometry.shape, geometry.spacing).grid
+    slices = image_slices(predict_probabilities, grid, len(source.channels), description.num_outputs)
+    *region, channels = slices.inputs[slices.group.index]
+    with contextlib.closing(source):
+        statistics = _statistics(slices.group, source, description)
+        image = input_region(source, sampling, tuple(region), window, description, statistics)
+        slices.group.first(source.check)
+    probabilities = slices.predict(image[..., channels])
     del image
-    labels = network_output(probabilities, volume.geometry, sampling, volume.path, description)
-    del probabilities
-    return cleanup(labels, volume.geometry.spacing, volume.path)
+    return sliced_labels(slices, probabilities, geometry, sampling, source.path, description)
 
 
-def network_output(
-    probabilities: np.ndarray, geometry: Geometry, sampling: AnySampling, path: Path, description: Description = LITS
-) -> np.ndarray:
-    """Converts the probabilities of the network to labels of a volume.
-
-    Args:
-      probabilities: `[x, y, z, classes]` on the grid of `sampling`, of any float type; of the masks if the description
-        has regions.
-      geometry: the geometry of the volume.
-      sampling: the voxel grid of the network, or its grids.
-      path: path of the volume, for messages.
-      description: the labels or regions that the network predicts.
-
-    Returns:
-      Labels, uint8 `[x, y, z]` on the voxels of the volume.
-
-    Raises:
-      ShapeError: the probabilities have the wrong shape.
-      DataError: the probabilities contain NaN or infinity.
-    """
-    probabilities, sampling = np.asarray(probabilities), sampling.choose(geometry.shape, geometry.spacing)
-    shape = (*sampling.grid, description.num_outputs)
-    if probabilities.shape != shape:
-        raise ShapeError(
-            f"{path}: the network returned probabilities of shape {probabilities.shape}; {sampling} needs {shape}. "
-            f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
-        )
-    # One plane at a time, because a mask of the whole array would be as large as the volume.
-    if not all(np.isfinite(plane).all() for plane in probabilities):
-        raise DataError(
-            f"{path}: the network returned NaN or infinity. Fix: use a checkpoint from before the training diverged."
-        )
-    part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
-    return resample_to_labels(probabilities[part], back, description)
+def _statistics(group: "Group", source: ImageSource, description: Description) -> list[ChannelStatistics]:
+    """Returns the distribution of each channel, which process 0 computes."""
+    fields = group.first(lambda: [dataclasses.asdict(each) for each in source_statistics(source, description)])
+    return [ChannelStatistics(**each) for each in fields]
 
 
 def predict_cases(
@@ -166,7 +169,7 @@ def run_network(
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
 ) -> None:
-    """Runs the network on each case without writing anything, in a process that computes a part of the network.
+    """Segments the slices of this process of each case, and sends them to process 0, which calls `predict_cases`.
 
     Args:
       cases: the cases that process 0 segments, in the same order.
@@ -178,8 +181,9 @@ def run_network(
     """
     for case in cases:
         with memory_named(case.volume):
-            image = read_case(case, known, description)
-            predict_probabilities(network_input(image, sampling, window, description))
+            source = open_case(case, known, description)
+            labels = segment_source(source, sampling, predict_probabilities, window, description)
+            labels.send(source.geometry.plane_order)
 
 
 def plan_predictions(
@@ -255,17 +259,35 @@ def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission:
 
 
 def _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description):
-    """Reads, segments and writes one case, and frees each large array before the next one is allocated."""
-    path, volume = case.volume, read_case(case, known, description)
-    geometry = volume.geometry
-    warn_of_cropped_volume(path, geometry, sampling)
-    image = network_input(volume, sampling, window, description)
-    del volume
-    probabilities = predict_probabilities(image)
-    del image
-    labels = network_output(probabilities, geometry, sampling, path, description)
-    del probabilities
-    write_labels(output, cleanup(labels, geometry.spacing, path), geometry)
+    """Segments and writes one case."""
+    source = open_case(case, known, description)
+    warn_of_cropped_volume(case.volume, source.geometry, sampling)
+    labels = segment_source(source, sampling, predict_probabilities, window, description)
+    write_segmentation(output, labels, source, cleanup)
+
+
+def write_segmentation(
+    output: Path, labels: SlicedLabels, source: ImageSource, cleanup: Cleanup = AS_FOUND, keep: bool = False
+) -> CompactLabels | None:
+    """Writes the labels of a volume in process 0, while the other processes call `labels.send`.
+
+    Args:
+      output: the file to write.
+      labels: the labels.
+      source: the volume.
+      cleanup: rules that the labels must obey before they are written.
+      keep: whether to return the labels.
+
+    Returns:
+      The written labels, or None.
+    """
+    geometry, order = source.geometry, source.geometry.plane_order
+    if cleanup == AS_FOUND and not keep:
+        write_label_slabs(output, labels.slabs(order), geometry)
+        return None
+    final = cleanup(labels.compact(order), geometry.spacing, source.path)
+    write_label_slabs(output, (final[slab] for slab in labels.parts(order)), geometry)
+    return final
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:
