@@ -56,7 +56,7 @@ TRAIN = "train --model_dir new"
 ERRORS = [
     (f"{PREDICT} --input none", "none: this folder of cases does not exist."),
     (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
-    (f"{PREDICT} --input empty", "empty: contains no NIfTI file."),
+    (f"{PREDICT} --input empty", "empty: contains no NIfTI, OME-Zarr or DICOM image."),
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
     (
         "predict --model_dir run --input cases --output there",
@@ -83,7 +83,10 @@ ERRORS = [
         "with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
         "On the command line: --checkpoint.\n",
     ),
-    ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: contains no NIfTI file."),
+    (
+        "evaluate --model_dir run --input_dir empty --output_dir out",
+        "empty: contains no NIfTI, OME-Zarr or DICOM image.",
+    ),
     (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir scores", "scores/metrics.json: the file already exists and belongs to other cases"),

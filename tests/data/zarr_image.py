@@ -33,6 +33,7 @@ def write_image(
     unit: str | None = "millimeter",
     directions: dict | None = RAS,
     chunk: int = 4,
+    scale: tuple[float, float, float] = tuple(SCALE.values()),
     **options,
 ) -> Path:
     """Writes an OME-Zarr image.
@@ -45,13 +46,15 @@ def write_image(
       unit: the unit of the axes in space; None to leave it out.
       directions: the anatomical orientation of x, y and z; None to leave it out.
       chunk: voxels of a chunk along every axis.
+      scale: voxel size along x, y, z in the unit.
       **options: attributes of the image's group, in addition.
     """
     extra = [name for name in order if name not in "xyzc"]
     names = ["x", "y", "z", *("c" if "c" in order else ""), *extra]
     array = numbers.reshape(numbers.shape + (1,) * len(extra)).transpose([names.index(name) for name in order])
+    sizes = dict(zip("xyz", scale, strict=True))
     steps = [
-        {"type": "scale", "scale": [SCALE.get(name, 1.0) for name in order]},
+        {"type": "scale", "scale": [sizes.get(name, 1.0) for name in order]},
         {"type": "translation", "translation": [TRANSLATION.get(name, 0.0) for name in order]},
     ]
     multiscale = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import OME_ZARR
+from mtf_imaging.data.cases.image_formats import is_zarr
 from mtf_imaging.data.dicom.series import open_series
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.opening import check_num_channels, open_file
@@ -23,7 +23,7 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> tuple[li
       DataError: the image is missing, damaged, of another format or has another number of channels, or its geometry
         does not define the axes.
     """
-    if OME_ZARR.stem(path) is not None:
+    if is_zarr(path):
         from mtf_imaging.data.ome_zarr.numbers import open_numbers  # takes time to import
 
         stored, geometry = open_numbers(path)
