@@ -101,7 +101,7 @@ def test_one_volume_is_segmented(tmp_path, ending, output, output_format, expect
     np.testing.assert_array_equal(read_mask(written, read_volume(path)).labels, labels)
     if written.suffix == ".zarr":
         assert sorted(np.unique(zarr.open_array(written / "0", mode="r")[...])) == [0, 1, 2]
-    with pytest.raises(DataError, match="already exists. Fix: name another output, or set overwrite"):
+    with pytest.raises(DataError, match=r"already exists\. Fix: name another output, or set overwrite"):
         plan_predictions(path, tmp_path / output, output_format=output_format)
     (again,) = predict_cases(path, tmp_path / output, Sampling(SHAPE), oracle, progress=False, overwrite=True)
     assert again.exists()
@@ -154,11 +154,9 @@ def test_evaluate_and_score_read_all_formats(cases_dir, tmp_path):
         names = sorted(path.name for path in (output / "predictions").iterdir() if not path.name.startswith("."))
         if ending:
             assert names == [f"segmentation-{number}{ending}" for number in (1, 2, 3)]
-        score_folders(cases_dir, output / "predictions", tmp_path / f"scores-{output_format}", 1, progress=False)
-        metrics = [
-            json.loads((folder / "metrics.json").read_text())
-            for folder in (output, tmp_path / f"scores-{output_format}")
-        ]
+        again = tmp_path / f"scores-{output_format}"
+        score_folders(cases_dir, output / "predictions", again, 1, progress=False)
+        metrics = [json.loads((folder / "metrics.json").read_text()) for folder in (output, again)]
         assert metrics[0] == metrics[1]
 
 

@@ -32,8 +32,8 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "output",
         None,
-        "Segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, a JSON file or "
-        "a folder.",
+        "Segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, a JSON file "
+        "or a folder.",
         flag_values=values,
     )
     flags.DEFINE_bool(

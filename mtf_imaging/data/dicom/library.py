@@ -4,7 +4,7 @@ from types import ModuleType
 
 from mtf_imaging.errors import DataError
 
-INSTALL = "pip install 'mtf-imaging[dicom]'"
+INSTALL = "pip install pydicom python-gdcm"  # the extra "dicom" of this package
 
 
 def import_pydicom(what: object) -> ModuleType:
