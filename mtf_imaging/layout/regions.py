@@ -1,6 +1,7 @@
 """Regions of an array: one Python slice with start and stop for each axis. Pure Python."""
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 Region = tuple[slice, ...]
 
@@ -50,3 +51,29 @@ def mirrored(region: Region, sizes: Sequence[int], axes: Collection[int]) -> Reg
         slice(size - part.stop, size - part.start) if axis in axes else part
         for axis, (part, size) in enumerate(zip(region, sizes, strict=True))
     )
+
+
+class TensorRegion(NamedTuple):
+    """The region of a tensor that one process computes: the slices of all its processors.
+
+    Attributes:
+      sizes: the sizes of the whole tensor.
+      slices: a Python slice with start and stop for each dimension, as returned by `Program.region`.
+    """
+
+    sizes: tuple[int, ...]
+    slices: Region
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the region; 0 along a dimension of which the process has no elements."""
+        return region_shape(self.slices)
+
+
+def whole_tensor(sizes: tuple[int, ...]) -> TensorRegion:
+    """Returns the region that is the whole tensor.
+
+    >>> whole_tensor((2, 8)).slices
+    (slice(0, 2, None), slice(0, 8, None))
+    """
+    return TensorRegion(tuple(sizes), whole_region(sizes))

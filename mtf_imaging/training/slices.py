@@ -1,8 +1,9 @@
 """Networks whose processes each compute a slice of an image."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -128,7 +129,8 @@ class PreparedNetwork:
         return _Slices(slices.group, slices.inputs, slices.outputs, predict)
 
 
-class _Slices(NamedTuple):
+@dataclasses.dataclass
+class _Slices:
     """See `ImageSlices`."""
 
     group: Group

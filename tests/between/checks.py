@@ -4,10 +4,15 @@ All processes build and call the same programs in the same order. Comparisons co
 assertion in one process does not leave the others waiting.
 """
 
+import zlib
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.layout import Layout
@@ -16,10 +21,11 @@ from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.step import training_step
 from tests import harness
+from tests.jobs import together
 from tests.meshes import processors
 from tests.models import test_unet3d
 from tests.ops import (
@@ -403,3 +409,29 @@ def predicted(sizes, flips, mesh_shape, layout):
     whole, slices = network(image), network.slices(sizes)
     own = slices.group.index
     return own, slices.predict(image[slices.inputs[own]]), whole, slices.outputs
+
+
+# Training on records, of which each process reads its region.
+
+_JOB = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1, norm="group", norm_groups=1, dropout_rate=0.3))
+_MOVED = Augmentation(flips=("x", "y", "z"), rotation=10, zoom=0.1, elastic=0.02, lesions=0.5, noise=0.05)
+
+
+def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
+    """Returns losses.csv of a training on records, without times, and its final weights.
+
+    Args:
+      folder: folder of the records.
+      options: arguments of `jobs.train`.
+      steps: numbers of steps, after each of which the training starts again.
+      mesh_shape, layout, mesh_impl: the layout, and where it runs.
+    """
+    # The folder of the run is the same in all processes, and a new one for each test.
+    name = f"{Path(folder).name} {options} {steps} {mesh_shape} {layout}"
+    model_dir = Path(folder).parent / f"{mesh_impl}-{zlib.crc32(name.encode()):x}"
+    shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "checkpoint_every": 2}
+    data = mi.jobs.TrainingData(folder, Records(augmentation=_MOVED))
+    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    for num_steps in steps:
+        mi.jobs.train(**shared | options, **where, data=data, model_dir=model_dir, num_steps=num_steps)
+    return together.losses(model_dir), together.weights(model_dir)

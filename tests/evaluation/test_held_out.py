@@ -109,8 +109,8 @@ def test_probabilities_in_half_precision(folder):
 @pytest.mark.parametrize(
     ("predict", "error", "text"),
     [
-        (lambda image: image, ShapeError, r"case-3\.tfrecord: .* of shape \(8, 6, 4, 1\); .* needs .* \(8, 6, 4, 3\)"),
-        (lambda image: oracle(image) + np.nan, DataError, r"case-3\.tfrecord: the network returned NaN"),
+        (lambda image: image, ShapeError, r"case-3\.ome\.zarr: .* of shape \(8, 6, 4, 1\); .* needs .* \(8, 6, 4, 3\)"),
+        (lambda image: oracle(image) + np.nan, DataError, r"case-3\.ome\.zarr: the network returned NaN"),
     ],
 )
 def test_invalid_probabilities_are_refused(folder, predict, error, text):

@@ -17,15 +17,17 @@ from mtf_imaging.data.nifti.channels import Image, read_image
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import Volume, read_volume
 from mtf_imaging.data.nifti.open_sources import open_image_source, open_volume
-from mtf_imaging.data.nifti.sources import ImageSource, read_whole
+from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
 from mtf_imaging.data.sampling.resample import resample_linear_region
-from mtf_imaging.data.statistics import channel_statistics
+from mtf_imaging.data.statistics import Distribution
 from mtf_imaging.errors import DataError
+
+_PLANES = 32  # planes of a channel to read at a time
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
@@ -172,7 +174,18 @@ def source_statistics(source: ImageSource, description: Description = LITS) -> l
     """Returns the distribution of each channel; an empty list if no intensity scheme needs them."""
     if is_plain_lits(description) or not any(scheme.needs_statistics for scheme in description.intensities):
         return []
-    return [channel_statistics(read_whole(channel)) for channel in source.channels]
+    return [_statistics(channel) for channel in source.channels]
+
+
+def _statistics(channel: VoxelSource) -> ChannelStatistics:
+    """Returns the distribution of the values of a channel, which is read in slabs."""
+    everything, distribution = whole_region(channel.geometry.shape), Distribution()
+    for slab in channel.order.parts(everything, _PLANES):
+        distribution.add(channel.read(slab))
+    if distribution.needs_second_pass:
+        for slab in channel.order.parts(everything, _PLANES):
+            distribution.add_again(channel.read(slab))
+    return distribution.statistics()
 
 
 def shown_image(image: Volume | Image) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
+from mtf_imaging.data.sampling.grid import Grid, Region, format_grid, whole_region
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
@@ -40,6 +40,21 @@ class SlicedLabels:
 
     def __init__(self, group: "Group", regions: Sequence[Region], labels: np.ndarray, shape: Grid) -> None:
         self._group, self._regions, self._labels, self._shape = group, regions, labels, shape
+
+    @property
+    def own(self) -> np.ndarray:
+        """The labels in the region of this process, uint8 `[x, y, z]`."""
+        return self._labels
+
+    @property
+    def region(self) -> Region:
+        """The region of this process."""
+        return self._regions[self._group.index]
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether this process is the first one with its region, and the region is not empty."""
+        return self._regions.index(self.region) == self._group.index and self._labels.size > 0
 
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
         """Yields the labels of each slab of the volume; in other processes than process 0, empty arrays.
@@ -105,7 +120,12 @@ def sliced_labels(
     """
     probabilities = np.asarray(probabilities)
     sampling, classes = sampling.choose(geometry.shape, geometry.spacing), description.num_outputs
-    _check_shape(slices, probabilities, (*sampling.grid, classes), f"{path}: ", str(sampling), description)
+    shape, expected = _whole_shape(slices, probabilities), (*sampling.grid, classes)
+    if shape != expected:
+        raise ShapeError(
+            f"{path}: the network returned probabilities of shape {shape}; {sampling} needs {expected}. "
+            f"{_fix(description)}"
+        )
     check_finite(slices, probabilities, path, "use a checkpoint from before the training diverged.")
     part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
     grid = region_shape(part)
@@ -124,6 +144,37 @@ def sliced_labels(
     return SlicedLabels(slices.group, regions, labels, geometry.shape)
 
 
+def grid_labels(
+    slices: "ImageSlices", probabilities: np.ndarray, path: Path, description: Description = LITS
+) -> SlicedLabels:
+    """Converts the probabilities of all processes to labels on the grid of the network.
+
+    Args:
+      slices, probabilities, description: the same as in `sliced_labels`.
+      path: path of the image, for messages.
+
+    Raises:
+      ShapeError, DataError: see `sliced_labels`.
+    """
+    probabilities, classes = np.asarray(probabilities), description.num_outputs
+    grid = tuple(max(region[axis].stop for region in slices.inputs) for axis in range(3))
+    shape = _whole_shape(slices, probabilities)
+    if shape != (*grid, classes):
+        raise ShapeError(
+            f"{path}: the network returned an array of shape {shape}; the grid {format_grid(grid)} needs "
+            f"probabilities of shape {(*grid, classes)}. {_fix(description)}"
+        )
+    check_finite(slices, probabilities, path, "lower the learning rate.")
+    regions = [output[:3] for output in slices.outputs]
+    want = [(*region, slice(0, classes)) for region in regions]
+    if want != [*slices.outputs]:  # processes have different classes of the same voxels
+        probabilities = slices.group.move(probabilities, slices.outputs, want)
+    labels = np.empty(probabilities.shape[:3], np.uint8)
+    for x, plane in enumerate(probabilities):  # NumPy's argmax needs 8 bytes per voxel
+        labels[x] = description.to_labels(np.asarray(plane, np.float32))
+    return SlicedLabels(slices.group, regions, labels, grid)
+
+
 def _rounds(regions: Sequence[Region], grid: tuple[int, ...], back: Spans, classes: int) -> Iterator[list[Region]]:
     """Yields a slab of the region of each process, until all of them are computed; some may be empty."""
     slabs = [label_slabs(grid, back, region, classes) for region in regions]
@@ -136,23 +187,15 @@ def _outward(region: Region, origin: Region) -> Region:
     return tuple(slice(at.start + o.start, at.stop + o.start) for at, o in zip(region, origin, strict=True))
 
 
-def _check_shape(
-    slices: "ImageSlices",
-    probabilities: np.ndarray,
-    expected: tuple[int, ...],
-    where: str,
-    grid: str,
-    description: Description,
-) -> None:
-    """Raises ShapeError if the probabilities of all processes do not have the expected shape."""
-    shape = probabilities.shape
-    if len(slices.outputs) > 1:
-        shape = tuple(max(region[axis].stop for region in slices.outputs) for axis in range(len(slices.outputs[0])))
-    if shape != expected:
-        raise ShapeError(
-            f"{where}the network returned probabilities of shape {shape}; {grid} needs {expected}. "
-            f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
-        )
+def _whole_shape(slices: "ImageSlices", probabilities: np.ndarray) -> tuple[int, ...]:
+    """Returns the shape of the probabilities of all processes together."""
+    if len(slices.outputs) == 1:
+        return probabilities.shape
+    return tuple(max(region[axis].stop for region in slices.outputs) for axis in range(len(slices.outputs[0])))
+
+
+def _fix(description: Description) -> str:
+    return f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
 
 
 def check_finite(slices: "ImageSlices", probabilities: np.ndarray, path: Path, fix: str) -> None:
