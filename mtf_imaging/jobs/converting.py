@@ -40,10 +40,9 @@ def convert(
       grids: the largest number of different grids for cases of different sizes. `train` then builds a network for each
         grid, with the same weights. Several grids require a spacing, and no resolution.
       multiple: the number of which the sizes of chosen grids are multiples; None for 16.
-      record_format: "zarr" for folders in OME-Zarr 0.5, which many programs open, or "tfrecord" for one file per record.
-        None means the format of the records in the output folder, or Zarr if it has none.
-      chunk: voxels of a chunk of a Zarr record along x, y and z, such as 64 or "x:64,y:64,z:32"; None for 64. Each chunk
-        is a compressed file.
+      record_format: "zarr" for folders in OME-Zarr 0.5, or "tfrecord" for one file per record. None means
+        the format of the records in the output folder, or Zarr if it has none.
+      chunk: voxels of a chunk of a Zarr record along x, y and z, such as 64 or "x:64,y:64,z:32"; None for 64.
       workers: number of processes, each of which needs up to 2 GiB; None for one per core, as far as memory allows.
       progress: whether to show progress bars and print a summary.
       prepare: a function that each process calls first.
@@ -53,7 +52,8 @@ def convert(
 
     Raises:
       DataError: a case is unusable, or the output folder contains other files.
-      ConfigError: another process is writing to the output folder, or `grids`, `multiple`, `record_format` or `chunk` is invalid.
+      ConfigError: another process is writing to the output folder, or `grids`, `multiple`, `record_format` or `chunk`
+        is invalid.
     """
     check_no_run(output_dir)
     check_volumes(input_dir, "{kind} need no conversion: train reads them directly, with the data set {data_set}.")

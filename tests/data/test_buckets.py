@@ -28,6 +28,8 @@ from mtf_imaging.data.sampling.buckets import (
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, smallest_box
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.atomic import remove
+from tests.records import contents
 
 MM = (1.0, 1.0, 1.0)
 SMALL, LARGE = (4, 4, 4), (8, 8, 4)
@@ -119,7 +121,7 @@ def test_each_record_has_the_smallest_grid(records, cases, tmp_path):
     assert manifest.sampling == Samplings((SMALL, LARGE), MM)
     assert dict(zip(manifest.cases, manifest.grids)) == {"1": SMALL, "2": LARGE, "3": SMALL, "10": SMALL}
     fields = json.loads((records / "dataset.json").read_text())
-    assert (fields["format"], fields["resolution"]) == (4, "x:4,y:4,z:4|x:8,y:8,z:4")
+    assert (fields["format"], fields["resolution"]) == (5, "x:4,y:4,z:4|x:8,y:8,z:4")
     assert [case["grid"] for case in fields["cases"]] == [[4, 4, 4], [8, 8, 4], [4, 4, 4], [4, 4, 4]]
     for key in SHAPES:
         record = read_record(record_path(records, key), manifest.case_sampling(key))
@@ -132,10 +134,10 @@ def test_each_record_has_the_smallest_grid(records, cases, tmp_path):
 
 
 def test_a_conversion_is_summarized_and_resumed(records, cases, capsys):
-    before = {path.name: path.read_bytes() for path in records.iterdir()}
-    (records / "case-2.tfrecord").unlink()
+    before = contents(records)
+    remove(record_path(records, "2"))
     convert(cases, records, spacing=MM, grids=2, multiple=4)
-    assert {path.name: path.read_bytes() for path in records.iterdir()} == before
+    assert contents(records) == before
     assert capsys.readouterr().out.splitlines()[:4] == [
         "2 grids of 1,1,1 mm, in multiples of 4 voxels:",
         "  x:4,y:4,z:4: 3 cases (1, 3, 10)",
@@ -149,7 +151,7 @@ def test_a_conversion_is_summarized_and_resumed(records, cases, capsys):
 def test_one_grid_is_written_as_before(cases, tmp_path):
     convert(cases, tmp_path / "default", spacing=MM, progress=False)
     fields = json.loads((tmp_path / "default/dataset.json").read_text())
-    assert (fields["format"], fields["resolution"]) == (3, "x:16,y:16,z:16")
+    assert (fields["format"], fields["resolution"]) == (5, "x:16,y:16,z:16")
     assert not any("grid" in case for case in fields["cases"])
     # no choice of several grids saves voxels
     convert(cases, tmp_path / "three", spacing=MM, grids=3, progress=False)
@@ -180,8 +182,11 @@ def test_a_required_resolution_or_spacing(records):
     assert open_records(Subset(records, ("2",))).grids == [LARGE]
 
 
-def test_damaged_records_are_named(records):
-    path = record_path(records, "2")
+def test_short_tfrecord_files_are_named(cases, tmp_path):
+    records = tmp_path / "tfrecords"
+    convert(cases, records, spacing=MM, grids=2, multiple=4, progress=False, record_format="tfrecord")
+    assert json.loads((records / "dataset.json").read_text())["format"] == 4  # which earlier releases read
+    path = record_path(records, "2", "tfrecord")
     path.write_bytes(path.read_bytes()[:700])  # longer than a record of the small grid
     with pytest.raises(DataError, match=r"case-2.tfrecord: shorter than the 768 bytes of the voxels"):
         open_records(records)

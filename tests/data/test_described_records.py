@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.cases.cases import find_data_set
 from mtf_imaging.data.cases.dataset_json import write_description
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.intensities import Intensity
@@ -18,15 +17,16 @@ from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.make_record import make_record
 from mtf_imaging.data.records.manifest import open_records, read_manifest
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.stored import read_record, write_record
+from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
-from mtf_imaging.data.sampling.sampling import Sampling, whole_field
+from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.atomic import remove
 from tests.data.test_pipeline import assert_same, take
+from tests.records import contents
 
 SHAPE = (8, 6, 5)
 GRID = "x:4,y:6,z:5"
@@ -93,17 +93,8 @@ def test_a_record_has_resampled_values_and_the_statistics_of_the_whole_case(reco
         assert source.statistics == record.statistics
         assert source.channels == tuple(f"imagesTr/b_{number}_000{n}.nii.gz" for n in range(3))
     fields = json.loads((records / "dataset.json").read_text())
-    assert (fields["format"], fields["regions_class_order"]) == (4, [1, 2, 3])
+    assert (fields["format"], fields["regions_class_order"]) == (5, [1, 2, 3])
     assert fields["channel_names"] == {"0": "CT", "1": "FLAIR", "2": "T1w"}
-
-
-def test_a_described_record_comes_back_as_it_was(tmp_path, nnunet):
-    description, cases = find_data_set(nnunet)
-    record = make_record(cases[0], Sampling((4, 6, 5)), description=description)
-    write_record(tmp_path / "r", record)
-    back = read_record(tmp_path / "r")
-    for field in dataclasses.fields(record):
-        np.testing.assert_array_equal(getattr(back, field.name), getattr(record, field.name))
 
 
 def test_the_box_is_padded_with_air_in_ct_and_with_zeros_in_other_channels(nnunet, tmp_path):
@@ -144,11 +135,11 @@ def test_convert_prints_the_description(nnunet, tmp_path, capsys):
 
 
 def test_an_interrupted_conversion_is_resumed_and_another_description_is_refused(nnunet, records, capsys):
-    before = {path.name: path.read_bytes() for path in records.iterdir()}
-    record_path(records, "b_1").unlink()
+    before = contents(records)
+    remove(record_path(records, "b_1"))
     convert(nnunet, records, GRID)
     assert "(2 already converted)" in capsys.readouterr().out
-    assert {path.name: path.read_bytes() for path in records.iterdir()} == before
+    assert contents(records) == before
     write_description(nnunet, dataclasses.replace(BRAIN, ignore=None, labels=dict(BRAIN.labels)), 3)
     with pytest.raises(DataError, match=r"with the labels edema = 1, .* ignore = 4, but .* has the labels edema = 1"):
         convert(nnunet, records, GRID, progress=False)
@@ -158,13 +149,13 @@ def test_an_interrupted_conversion_is_resumed_and_another_description_is_refused
         convert(nnunet, records, GRID, progress=False)
     write_description(nnunet, dataclasses.replace(BRAIN, intensities=(*BRAIN.intensities[:2], Intensity("none"))), 3)
     convert(nnunet, records, GRID, progress=False)
-    assert {path.name for path in records.iterdir() if path.read_bytes() != before[path.name]} == {"dataset.json"}
+    assert {name for name, data in contents(records).items() if data != before[name]} == {"dataset.json"}
     assert read_manifest(records).intensities[2].kind == "none"
 
 
 def test_a_changed_channel_is_reported(nnunet, records, store):
     store(nnunet / "imagesTr/b_1_0002.nii.gz", brain(7)[0][2], "LPS")
-    with pytest.raises(DataError, match=r"case-b_1\.tfrecord: this record was not made from the present"):
+    with pytest.raises(DataError, match=r"case-b_1\.ome\.zarr: this record was not made from the present"):
         convert(nnunet, records, GRID, progress=False)
 
 
@@ -354,17 +345,20 @@ def test_a_single_ct_is_stored_as_hu(pancreas, tmp_path):
         np.testing.assert_array_equal(batch["image"][0], expected)
 
 
-def test_lits_keeps_format_3_and_has_no_statistics(lits_dir, tmp_path):
-    convert(lits_dir, tmp_path / "out", 4, progress=False)
+@pytest.mark.parametrize(
+    ("record_format", "expected"), [("zarr", {"format": 5, "record_format": "zarr"}), ("tfrecord", {"format": 3})]
+)
+def test_lits_has_no_description_and_no_statistics(lits_dir, tmp_path, record_format, expected):
+    convert(lits_dir, tmp_path / "out", 4, progress=False, record_format=record_format)
     fields = json.loads((tmp_path / "out/dataset.json").read_text())
-    assert fields.keys() == {"format", "resolution", "spacing", "cases"}
-    assert fields["format"] == 3
+    assert fields.keys() == {*expected, "resolution", "spacing", "cases"}
+    assert fields.items() >= expected.items()
     assert fields["cases"][0].keys() == {
         *("case", "digest", "volume", "labels", "shape", "spacing", "affine", "axis_codes")
     }
     manifest = open_records(tmp_path / "out")
     assert manifest.description == LITS
-    record = read_record(record_path(tmp_path / "out", "2"))
+    record = read_record(manifest.record_path(tmp_path / "out", "2"))
     assert (record.values, record.statistics) == (None, ())
     window = Intensity("window", (-512, 512))
     (batch,) = take(training_batches(tmp_path / "out", 1, seed=0, shuffle=False), 1)

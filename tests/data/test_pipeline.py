@@ -1,5 +1,4 @@
 import itertools
-import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.errors import DataError
+from tests.records import copy, damage
 
 ALL = Augmentation(flips=("x", "y", "z"), brightness=0.1, contrast=0.2, noise=0.05)
 WARPED = Augmentation(rotation=15, elastic=0.02, lesions=0.5, corruption=0.2, multiscale_noise=0.05, gamma=0.2)
@@ -122,16 +122,32 @@ def test_bad_arguments_and_folders_are_refused_at_once(records, tmp_path):
         training_batches(records, 1, seed=0, window=(100, 100))
 
 
-def test_a_damaged_record_is_named(records):
-    path = record_path(records, "3") / "zarr.json"
-    path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(DataError, match=r"case-3\.ome\.zarr: not a record of this program\. Fix: run convert again"):
-        take(training_batches(records, 2, seed=0), 5)
+@pytest.mark.parametrize(
+    ("record_format", "text"),
+    [
+        ("zarr", r"case-3\.ome\.zarr/0/c/0/0/0: this chunk of the record of case '3' is damaged"),
+        ("tfrecord", r"case-3\.tfrecord: this record is damaged: its checksum does not match"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, records, record_format, text):
+    convert(tmp_path / "cases", tmp_path / "out", 4, progress=False, record_format=record_format)
+    damage(record_path(tmp_path / "out", "3", record_format))
+    with pytest.raises(DataError, match=text):
+        take(training_batches(tmp_path / "out", 2, seed=0), 5)
 
 
 def test_a_record_of_another_resolution_is_named(records, lits_dir, tmp_path):
     convert(lits_dir, tmp_path / "other", 4, progress=False)
-    shutil.rmtree(record_path(records, "3"))
-    shutil.copytree(record_path(tmp_path / "other", "2"), record_path(records, "3"))
+    copy(record_path(tmp_path / "other", "2"), record_path(records, "3"))
     with pytest.raises(DataError, match=r"case-3\.ome\.zarr: this record has resolution x:4,y:4,z:4"):
         take(training_batches(records, 2, seed=0), 5)
+
+
+@pytest.mark.parametrize("augmentation", [None, ALL])
+def test_batches_do_not_depend_on_the_format_of_the_records(records, tmp_path, augmentation):
+    options = {"seed": 3, "augmentation": augmentation}
+    expected = take(training_batches(records, 2, **options), 4)
+    for record_format, chunk in (("tfrecord", None), ("zarr", "x:2,y:3,z:1")):
+        out = tmp_path / record_format
+        convert(tmp_path / "cases", out, "x:4,y:3,z:2", progress=False, record_format=record_format, chunk=chunk)
+        assert_same(take(training_batches(out, 2, **options), 4), expected)

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import nibabel
 import numpy as np
@@ -16,6 +17,8 @@ from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
+from mtf_imaging.files.atomic import remove
+from tests.records import contents, copy, damage, names, voxel_file
 from tests.storage import as_nobody
 
 
@@ -24,24 +27,7 @@ def record(lits_dir):
     return make_record(find_cases(lits_dir)[0], Sampling((4, 5, 6)))
 
 
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_a_record_comes_back_as_it_was(tmp_path, record):
-    write_record(tmp_path / "r", record)
-    back = read_record(tmp_path / "r", Sampling((4, 5, 6)))
-    for field in dataclasses.fields(record):
-        np.testing.assert_array_equal(getattr(back, field.name), getattr(record, field.name))
-    assert back.hu.dtype == np.int16
-    assert back.labels.dtype == np.uint8
-
-
-def test_damaged_records_are_named(tmp_path, record):
+def test_damaged_tfrecord_files_are_named(tmp_path, record):
     path = tmp_path / "case-2.tfrecord"
     write_record(path, record)
     whole = path.read_bytes()
@@ -65,7 +51,7 @@ def test_damaged_records_are_named(tmp_path, record):
         f"{path}: not a record of this program. Fix: run convert again; it replaces damaged records."
     )
     with pytest.raises(DataError, match="this record does not exist"):
-        read_record(tmp_path / "missing")
+        read_record(tmp_path / "missing.tfrecord")
 
 
 def test_records_of_another_kind_or_resolution(tmp_path, record):
@@ -84,7 +70,7 @@ def test_records_of_another_kind_or_resolution(tmp_path, record):
 
 def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, capsys):
     assert convert(lits_dir, tmp_path / "out", "x:4,y:5,z:3") == ["2", "9", "10"]
-    assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord", "case-9.tfrecord", "dataset.json"]
+    assert names(tmp_path / "out") == ["case-10.ome.zarr", "case-2.ome.zarr", "case-9.ome.zarr", "dataset.json"]
     manifest = open_records(tmp_path / "out", (4, 5, 3))
     assert (manifest.sampling, manifest.cases) == (Sampling((4, 5, 3)), ["2", "9", "10"])
     for case in find_cases(lits_dir):
@@ -109,13 +95,14 @@ def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, ca
     assert "stored SAL -> x, y, z = R, A, S: 1 (10)" in out
 
 
-def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, capsys):
+@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
+def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, capsys, record_format):
     out = tmp_path / "out"
-    convert(lits_dir, out, 4, progress=False)
-    expected = {name: (out / name).read_bytes() for name in names(out)}
+    convert(lits_dir, out, 4, progress=False, record_format=record_format)
+    expected = contents(out)
     (out / "dataset.json").unlink()
-    (out / "case-9.tfrecord").unlink()
-    (out / "case-10.tfrecord").write_bytes(b"half")
+    remove(record_path(out, "9", record_format))
+    damage(record_path(out, "10", record_format))
     with pytest.raises(DataError, match=r"contains records but no dataset\.json, so its conversion is unfinished"):
         open_records(out)
     made = []
@@ -123,10 +110,10 @@ def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, c
         "mtf_imaging.data.records.make_record.make_record",
         lambda case, *how: made.append(case.key) or make_record(case, *how),
     )
-    convert(lits_dir, out, 4)
+    convert(lits_dir, out, 4)  # keeps the format of the records
     assert made == ["9", "10"]
     assert "3 cases in" in capsys.readouterr().out
-    assert {name: (out / name).read_bytes() for name in names(out)} == expected
+    assert contents(out) == expected
 
 
 def test_a_bad_case_leaves_no_manifest_and_no_half_record(tmp_path, lits_dir):
@@ -134,13 +121,13 @@ def test_a_bad_case_leaves_no_manifest_and_no_half_record(tmp_path, lits_dir):
     volume.write_bytes(volume.read_bytes()[:200])
     with pytest.raises(DataError, match=r"volume-9\.nii\.gz: cannot be read"):
         convert(lits_dir, tmp_path / "out", 4, progress=False)
-    assert names(tmp_path / "out") == ["case-10.tfrecord", "case-2.tfrecord"]  # all other cases are converted
+    assert names(tmp_path / "out") == ["case-10.ome.zarr", "case-2.ome.zarr"]  # all other cases are converted
 
 
 def test_folders_of_another_run_are_refused(tmp_path, lits_dir, store, arrays):
     out = tmp_path / "out"
     convert(lits_dir, out, 4, progress=False)
-    before = {name: (out / name).read_bytes() for name in names(out)}
+    before = contents(out)
     with pytest.raises(DataError, match=r"contains records of resolution x:4,y:4,z:4, not x:8,y:8,z:8"):
         convert(lits_dir, out, 8, progress=False)
     manifest = (out / "dataset.json").read_bytes()
@@ -150,14 +137,14 @@ def test_folders_of_another_run_are_refused(tmp_path, lits_dir, store, arrays):
     (out / "dataset.json").write_bytes(manifest)
     original = (lits_dir / "segmentation-9.nii").read_bytes()
     store(lits_dir / "segmentation-9.nii", arrays(5, (7, 6, 5))[1], "LPS")
-    with pytest.raises(DataError, match=r"case-9\.tfrecord: this record was not made from the present "):
+    with pytest.raises(DataError, match=r"case-9\.ome\.zarr: this record was not made from the present "):
         convert(lits_dir, out, 4, progress=False)
     (lits_dir / "segmentation-9.nii").write_bytes(original)
     (lits_dir / "segmentation-10.nii").unlink()
     (lits_dir / "volume-10.nii.gz").unlink()
-    with pytest.raises(DataError, match=r"contains 1 record\(s\) of cases that .* such as case-10\.tfrecord"):
+    with pytest.raises(DataError, match=r"contains 1 record\(s\) of cases that .* such as case-10\.ome\.zarr"):
         convert(lits_dir, out, 4, progress=False)
-    assert {name: (out / name).read_bytes() for name in names(out)} == before
+    assert contents(out) == before
 
 
 def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
@@ -169,11 +156,11 @@ def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
     convert(lits_dir, out, 4, progress=False)
     with pytest.raises(DataError, match=r"resolution x:4,y:4,z:4, not x:16,y:16,z:16.*Fix"):
         open_records(out, (16, 16, 16))
-    (out / "case-9.tfrecord").unlink()
-    with pytest.raises(DataError, match=r"case-9\.tfrecord: named in dataset\.json but missing"):
+    remove(out / "case-9.ome.zarr")
+    with pytest.raises(DataError, match=r"case-9\.ome\.zarr: named in dataset\.json but missing"):
         open_records(out)
     (out / "dataset.json").write_text('{"format": 99, "cases": []}')
-    with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 4"):
+    with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 5"):
         read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
     with pytest.raises(DataError, match=r"dataset\.json: not a manifest of records"):
@@ -185,11 +172,7 @@ def test_parallel_processes_write_the_same_bytes(tmp_path, lits_dir, capsys):
     convert(lits_dir, tmp_path / "one", 4, progress=False)
     convert(lits_dir, tmp_path / "two", 4, workers=2)
     assert "3 cases in" in capsys.readouterr().out
-    one, two = (
-        {name: (tmp_path / folder / name).read_bytes() for name in names(tmp_path / folder)}
-        for folder in ("one", "two")
-    )
-    assert one == two
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_all_unusable_cases_are_reported(tmp_path, lits_dir):
@@ -206,17 +189,18 @@ def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_pa
     out = tmp_path / "out"
     out.mkdir()
     (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
+    (out / ".partial-1-case-2.ome.zarr" / "0").mkdir(parents=True)
     with (
         lock.held(out),
         pytest.raises(ConfigError, match=r"another run is writing to this folder \(process .* another output_dir\.$"),
     ):
         convert(lits_dir, out, 4, progress=False)
     convert(lits_dir, out, 4, progress=False)
-    assert names(out) == ["case-10.tfrecord", "case-2.tfrecord", "case-9.tfrecord", "dataset.json"]
+    assert names(out) == ["case-10.ome.zarr", "case-2.ome.zarr", "case-9.ome.zarr", "dataset.json"]
 
 
 @pytest.mark.parametrize("damage", [lambda data: bytes([data[0] ^ 1]) + data[1:], lambda d: d[:-1], lambda d: d + b"1"])
-def test_a_disk_that_returns_other_bytes_is_reported(tmp_path, record, monkeypatch, damage):
+def test_a_disk_that_returns_other_bytes_of_a_tfrecord_is_reported(tmp_path, record, monkeypatch, damage):
     import tensorflow as tf
 
     path = tmp_path / "out" / "case-2.tfrecord"
@@ -245,33 +229,35 @@ def test_a_changed_table_of_voxel_sizes_is_reported(tmp_path):
         convert(cases, tmp_path / "out", 4, progress=False)
 
 
-def test_training_refuses_a_record_that_does_not_match_the_manifest(tmp_path, lits_dir, record):
+@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
+def test_training_refuses_a_record_that_does_not_match_the_manifest(tmp_path, lits_dir, record, record_format):
     out = tmp_path / "out"
-    convert(lits_dir, out, "x:4,y:5,z:6", progress=False)
-    path = record_path(out, "2")
-    whole = path.read_bytes()
+    convert(lits_dir, out, "x:4,y:5,z:6", progress=False, record_format=record_format)
+    path, whole = record_path(out, "2", record_format), tmp_path / "whole"
+    copy(path, whole)
+    name = re.escape(path.name)
     write_record(path, dataclasses.replace(record, source="other"))
-    with pytest.raises(
-        DataError, match=r"case-2\.tfrecord: this record was not made from the files that dataset\.json names"
-    ):
+    with pytest.raises(DataError, match=rf"{name}: this record was not made from the files that dataset\.json names"):
         next(training_batches(out, 3, seed=0))
-    path.write_bytes(record_path(out, "9").read_bytes())
-    with pytest.raises(
-        DataError, match=r"case-2\.tfrecord: this record contains case '9', which does not match its name"
-    ):
+    copy(record_path(out, "9", record_format), path)
+    with pytest.raises(DataError, match=rf"{name}: this record contains case '9', which does not match its name"):
         next(training_batches(out, 3, seed=0))
-    path.write_bytes(whole[:100])
-    with pytest.raises(DataError, match=r"case-2\.tfrecord: shorter than the 360 bytes of the voxels\. Fix: run"):
+    copy(whole, path)
+    file = voxel_file(path)
+    file.write_bytes(file.read_bytes()[:30])
+    with pytest.raises(DataError, match=rf"{name}.*(shorter than the 360 bytes of the voxels|is damaged).* Fix: run"):
         next(training_batches(out, 3, seed=0))
-    path.write_bytes(whole)
+    copy(whole, path)
     assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)
 
 
-def test_an_unreadable_record_is_named(open_folder, record):
-    path = open_folder / "case-2.tfrecord"
+@pytest.mark.parametrize("name", ["case-2.ome.zarr", "case-2.tfrecord"])
+def test_an_unreadable_record_is_named(open_folder, record, name):
+    path = open_folder / name
     write_record(path, record)
-    path.chmod(0)
-    with as_nobody(), pytest.raises(DataError, match=rf"^{path}: Permission denied\. Fix: allow"):
+    file = voxel_file(path)
+    file.chmod(0)
+    with as_nobody(), pytest.raises(DataError, match=rf"^{file}: Permission denied\. Fix: allow"):
         read_record(path)
 
 

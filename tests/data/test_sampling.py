@@ -172,21 +172,23 @@ def test_conversion_without_a_resolution_uses_and_prints_the_smallest_box(tmp_pa
         convert(cases, tmp_path / "out", "x:16,y:16,z:32", progress=False)
     (tmp_path / "out/dataset.json").unlink()
     with pytest.raises(
-        DataError, match=r"case-0\.tfrecord: this record has resolution x:16,y:16,z:32 of 1.5,2,3 mm, not"
+        DataError, match=r"case-0\.ome\.zarr: this record has resolution x:16,y:16,z:32 of 1.5,2,3 mm, not"
     ):
         convert(cases, tmp_path / "out", "x:16,y:16,z:32", progress=False)
 
 
-def test_too_many_voxels_for_a_record_are_refused_at_once(tmp_path, store):
+def test_too_many_voxels_for_a_tfrecord_file_are_refused_at_once(tmp_path, store):
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5)])
     for resolution, spacing, shown in (
         (1024, None, "x:1024,y:1024,z:1024"),
         (None, "0.01,0.01,0.01", r"x:1056,y:1200,z:1504 of 0\.01,0\.01,0\.01 mm"),
     ):
         with pytest.raises(
-            DataError, match=rf"resolution {shown}: a record of \d+ voxels exceeds the limit of 700000000 voxels"
+            DataError,
+            match=rf"resolution {shown}: a record of \d+ voxels exceeds the limit of a TFRecord file, "
+            "700000000 voxels\\. Fix: choose the format zarr",
         ):
-            convert(cases, tmp_path / "out", resolution, spacing, progress=False)
+            convert(cases, tmp_path / "out", resolution, spacing, progress=False, record_format="tfrecord")
     assert not (tmp_path / "out").exists()
 
 
@@ -206,7 +208,7 @@ def test_records_and_manifests_of_format_1_span_the_whole_field(tmp_path, lits_d
     import tensorflow as tf
 
     out = tmp_path / "out"
-    convert(lits_dir, out, "x:4,y:5,z:3", progress=False)
+    convert(lits_dir, out, "x:4,y:5,z:3", progress=False, record_format="tfrecord")
     expected = make_record(find_cases(lits_dir)[0], Sampling((4, 5, 3)))
     fields = json.loads((out / "dataset.json").read_text())
     del fields["spacing"]
@@ -218,7 +220,7 @@ def test_records_and_manifests_of_format_1_span_the_whole_field(tmp_path, lits_d
         with tf.io.TFRecordWriter(str(path)) as writer:
             writer.write(example.SerializeToString())
     assert open_records(out).sampling == Sampling((4, 5, 3))
-    record = read_record(record_path(out, "2"), Sampling((4, 5, 3)))
+    record = read_record(record_path(out, "2", "tfrecord"), Sampling((4, 5, 3)))
     assert record.sampled_at is None
     np.testing.assert_array_equal(record.hu, expected.hu)
     before = {path: path.read_bytes() for path in out.glob("*.tfrecord")}

@@ -1,14 +1,18 @@
 """Tests conversion to full or read-only disks: the message names the file, and no data are lost."""
 
 import os
+import re
 
 import pytest
 
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.cases.cases import find_cases
+from mtf_imaging.data.records.formats import record_path
+from tests.records import contents, damage, names
 from tests.storage import fill, no_file_larger_than
 
-RECORD_BYTES = 3 * 16**3
+RECORD_BYTES = 3 * 16**3  # of a TFRecord; the size of a Zarr record depends on its voxels and on the blocks of the disk
+FORMATS = ("zarr", "tfrecord")
 
 
 @pytest.fixture
@@ -21,39 +25,45 @@ def many(lits_dir, store, arrays):
     return lits_dir
 
 
-def convert(cases, out, workers=1):
+def convert(cases, out, workers=1, record_format=None):
     words = ["--input_dir", cases, "--output_dir", out, "--resolution", 16, "--workers", workers]
+    words += ["--format", record_format] if record_format else []
     return main([str(word) for word in ("convert", *words)])
 
 
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def disk_bytes(folder):
+    """Returns the size of a folder on a disk that stores whole blocks of 4 KiB."""
+    return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*"))
 
 
+@pytest.mark.parametrize("record_format", FORMATS)
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_loses_nothing_and_conversion_resumes_when_there_is_room(many, tmp_path, mounted, capfd, workers):
-    assert convert(many, tmp_path / "whole") == 0
-    whole = content(tmp_path / "whole")
+def test_a_full_disk_loses_nothing_and_conversion_resumes_when_there_is_room(
+    many, tmp_path, mounted, capfd, workers, record_format
+):
+    assert convert(many, tmp_path / "whole", record_format=record_format) == 0
+    whole = contents(tmp_path / "whole")
     disk = mounted("size=1m")
-    fill(disk, 3 * RECORD_BYTES)
-    assert convert(many, disk / "out", workers) == 1
+    fill(disk, disk_bytes(tmp_path / "whole") // 2)
+    assert convert(many, disk / "out", workers, record_format) == 1
     message = capfd.readouterr().err
-    assert "tfrecord" in message
+    assert re.search(r"case-\d+\.(ome\.zarr|tfrecord)", message)
     assert "No space left on device. Fix: free some disk space; files that were complete are unchanged." in message
     assert "Traceback" not in message
-    written = content(disk / "out")
-    assert 0 < len(written) < len(find_cases(many))
+    written = contents(disk / "out")
+    assert 0 < len(names(disk / "out")) < len(find_cases(many))
     assert written.items() <= whole.items()
     (disk / "filler").unlink()
-    assert convert(many, disk / "out", workers) == 0
-    assert content(disk / "out") == whole
+    assert convert(many, disk / "out", workers, record_format) == 0
+    assert contents(disk / "out") == whole
 
 
-def test_a_file_size_limit_is_reported(many, tmp_path, capfd):
+@pytest.mark.parametrize("record_format", FORMATS)
+def test_a_file_size_limit_is_reported(many, tmp_path, capfd, record_format):
     with no_file_larger_than(RECORD_BYTES // 2):
-        assert convert(many, tmp_path / "out") == 1
+        assert convert(many, tmp_path / "out", record_format=record_format) == 1
     message = capfd.readouterr().err
-    assert "case-2.tfrecord" in message
+    assert record_path(tmp_path / "out", "2", record_format).name in message
     assert "File too large" in message
     assert "Traceback" not in message
     assert not (tmp_path / "out").exists()  # no folder is left behind
@@ -68,22 +78,19 @@ def test_a_read_only_folder_is_reported_at_once(many, tmp_path, mounted, capfd):
         out = mounted("size=1m") / "out"
         convert(many, out)
         mounted("remount,ro")
-    before = content(out)
+    before = contents(out)
     capfd.readouterr()
     assert convert(many, out) == 1
     message = capfd.readouterr().err
     assert message.startswith(f"mtf-imaging: {out}/")
     assert message.endswith("Fix: check the permissions and the disk, or give another folder.\n")
-    assert content(out) == before
+    assert contents(out) == before
     out.chmod(0o755) if os.getuid() else None
 
 
 def test_a_corrupt_record_is_made_again(many, tmp_path):
     assert convert(many, tmp_path / "out") == 0
-    whole = content(tmp_path / "out")
-    path = tmp_path / "out" / "case-9.tfrecord"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    whole = contents(tmp_path / "out")
+    damage(record_path(tmp_path / "out", "9"))
     assert convert(many, tmp_path / "out") == 0
-    assert content(tmp_path / "out") == whole
+    assert contents(tmp_path / "out") == whole

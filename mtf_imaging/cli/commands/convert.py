@@ -51,7 +51,7 @@ def define_flags(values: flags.FlagValues) -> None:
         "format",
         None,
         ["zarr", "tfrecord"],
-        "File format of the records: zarr for folders in OME-Zarr 0.5, which napari, neuroglancer and any reader of Zarr "
+        "File format of the records: zarr for folders in OME-Zarr 0.5, which napari, neuroglancer and any Zarr reader "
         "open, or tfrecord for one uncompressed file per record. Default: the format of the records in the output "
         "folder, or zarr.",
         flag_values=values,

@@ -10,7 +10,7 @@ from absl import flags
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 
 # setting -> its flag, if the flag has another name
-FLAGS = {"file_format": "format", "spacing_table": "spacing_csv"}
+FLAGS = {"file_format": "format", "record_format": "format", "spacing_table": "spacing_csv"}
 # setting without a flag -> its gin parameter with an example value, quoted for a shell
 PARAMETERS = {
     "monitor": """train.monitor='"lesion"'""",

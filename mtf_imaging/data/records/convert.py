@@ -81,8 +81,8 @@ def convert(
       multiple: the number of which the sizes of chosen grids are multiples; None for 16.
       record_format: the file format of the records, "zarr" for OME-Zarr folders or "tfrecord" for TFRecord files; None
         for the format of the records in the output folder, or Zarr if it has none.
-      chunk: voxels of a chunk of a Zarr record, `64` or `x:64,y:64,z:32`. None means the chunks of existing records, and
-        64 for new ones. Chunks are not larger than the grid.
+      chunk: voxels of a chunk of a Zarr record, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64
+        for new records, and any size for existing ones.
 
     Returns:
       The keys of the cases, in natural order.
@@ -216,7 +216,7 @@ def _check_size(sampling: AnySampling, description: Description) -> None:
     voxels, most = max(map(math.prod, sampling.grids)), max_voxels(description)
     if voxels > most:
         raise DataError(
-            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of {most} voxels of a TFRecord file. "
+            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of a TFRecord file, {most} voxels. "
             "Fix: choose the format zarr, a lower resolution, for example 512, or a coarser spacing.",
             ["record_format"],
         )

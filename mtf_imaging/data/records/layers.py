@@ -29,13 +29,13 @@ class Layers:
     ) -> None:
         self._shape, self._dtype, self._chunk, self._emit = tuple(shape), np.dtype(dtype), chunk, emit
         self._axis: int | None = None
-        self._pending: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by layer: its planes, and which of them exist
-        self._num_emitted = 0
+        self._exists = np.zeros(0, bool)  # of each plane along the axis
+        self._pending: dict[int, np.ndarray] = {}  # unfinished layers by the index of their first plane
 
     @property
     def is_complete(self) -> bool:
         """Whether all layers were passed on."""
-        return self._axis is not None and self._num_emitted == -(-self._shape[self._axis] // self._chunk[self._axis])
+        return self._axis is not None and bool(self._exists.all())
 
     def add(self, slab: np.ndarray, start: int, axis: int) -> None:
         """Adds planes.
@@ -49,40 +49,42 @@ class Layers:
           ShapeError: the slab has another shape, dtype or axis, or a plane was added before.
         """
         self._check(slab, start, axis)
-        self._axis, thickness = axis, self._chunk[axis]
-        at = start
-        while at < start + slab.shape[axis]:
-            layer, offset = divmod(at, thickness)
-            planes, exists = self._layer(layer)
-            stop = min(start + slab.shape[axis], layer * thickness + len(exists))
-            if exists[offset : offset + stop - at].any():
-                raise ShapeError(f"the planes {at} to {stop - 1} along {AXIS_NAMES[axis]} were written before")
-            _along(planes, axis, offset, offset + stop - at)[...] = _along(slab, axis, at - start, stop - start)
-            exists[offset : offset + stop - at] = True
-            if exists.all():
-                del self._pending[layer]
-                self._emit(axis, layer * thickness, planes)
-                self._num_emitted += 1
-            at = stop
+        if self._axis is None:
+            self._axis, self._exists = axis, np.zeros(self._shape[axis], bool)
+        stop, thickness = start + slab.shape[axis], self._chunk[axis]
+        if self._exists[start:stop].any():
+            raise ShapeError(
+                f"some of the planes {start} to {stop - 1} along {AXIS_NAMES[axis]} were written before. "
+                "Fix: write each plane once."
+            )
+        self._exists[start:stop] = True
+        for first in range(start // thickness * thickness, stop, thickness):
+            low, high = max(start, first), min(stop, first + thickness)
+            if first not in self._pending:
+                self._pending[first] = self._empty_layer(axis, first)
+            _along(self._pending[first], axis, low - first, high - first)[...] = _along(
+                slab, axis, low - start, high - start
+            )
+            if self._exists[first : first + thickness].all():
+                self._emit(axis, first, self._pending.pop(first))
 
-    def _layer(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
-        if layer not in self._pending:
-            assert self._axis is not None
-            shape, thickness = list(self._shape), self._chunk[self._axis]
-            shape[self._axis] = min(thickness, shape[self._axis] - layer * thickness)
-            self._pending[layer] = np.empty(shape, self._dtype), np.zeros(shape[self._axis], bool)
-        return self._pending[layer]
+    def _empty_layer(self, axis: int, first: int) -> np.ndarray:
+        shape = list(self._shape)
+        shape[axis] = min(self._chunk[axis], shape[axis] - first)
+        return np.empty(shape, self._dtype)
 
     def _check(self, slab: np.ndarray, start: int, axis: int) -> None:
         if self._axis not in (None, axis):
-            raise ShapeError(f"slabs along {AXIS_NAMES[self._axis]} cannot continue along {AXIS_NAMES[axis]}")
+            raise ShapeError(
+                f"slabs along {AXIS_NAMES[self._axis]} cannot continue along {AXIS_NAMES[axis]}. Fix: use one axis."
+            )
         expected = list(self._shape)
         expected[axis] = slab.shape[axis] if slab.ndim == len(expected) else 0
         is_inside = start >= 0 and start + expected[axis] <= self._shape[axis]
         if list(slab.shape) != expected or slab.dtype != self._dtype or not is_inside:
             raise ShapeError(
                 f"a slab of shape {slab.shape} and type {slab.dtype} at {start} along {AXIS_NAMES[axis]} is not part "
-                f"of a volume of shape {self._shape} and type {self._dtype}"
+                f"of a volume of shape {self._shape} and type {self._dtype}. Fix: write planes of the grid."
             )
 
 

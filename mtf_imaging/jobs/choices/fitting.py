@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 
 from mtf_imaging.data.fingerprint import Fingerprint
-from mtf_imaging.data.records.convert import max_voxels
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
 from mtf_imaging.errors import ConfigError
@@ -73,13 +72,7 @@ def fit(
     available = hardware.memory * hardware.usable
     first = choose_spacing(fingerprint)
     grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
-    most_voxels = max_voxels(fingerprint.description)
-    steps = [
-        (spacing, Variant(grid.value, filters, 1))
-        for spacing, grid in grids.items()
-        for filters in FILTERS
-        if math.prod(grid.value) <= most_voxels
-    ]
+    steps = [(spacing, Variant(grid.value, filters, 1)) for spacing, grid in grids.items() for filters in FILTERS]
     failures: Failures = []
     for spacing, variant in steps:
         is_last = (spacing, variant) == steps[-1]  # its memory is in the error message
@@ -91,18 +84,12 @@ def fit(
             found, batch = _largest_batch(searched.best, variant, len(fingerprint.cases), search, note)
             reason = first.reason
             if spacing != first.value:
-                too_fine = _too_fine(grids[first.value].value, most_voxels, failures, available)
+                too_fine = _too_fine(failures, available)
                 reason = f"coarser than {format_spacing(first.value)} mm ({reason}): there, {too_fine}"
             return _fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, found, num_devices)
         if not searched.found:
             raise _idle(searched, variant, num_devices)
         failures.append((spacing, variant, min(found.plan.memory for found in searched.found)))
-    if not failures:
-        grid = format_grid(list(grids.values())[-1].value)
-        raise ConfigError(
-            f"even at {format_spacing(list(grids)[-1])} mm, a volume of {grid} exceeds the {most_voxels:,} voxels of a "
-            "record. Fix: crop the cases to the structures that they label.",
-        )
     raise _too_large(failures, hardware, num_devices)
 
 
@@ -156,10 +143,8 @@ def _fitted(spacing: Choice, grid: Choice, filters: int, batch: Choice, found: F
     )
 
 
-def _too_fine(grid: Grid, most_voxels: int, failures: Failures, available: float) -> str:
+def _too_fine(failures: Failures, available: float) -> str:
     """Returns why the grid of the first spacing is not used."""
-    if math.prod(grid) > most_voxels:
-        return f"a volume of {format_grid(grid)} exceeds the {most_voxels:,} voxels of a record"
     _, variant, memory = failures[0]
     return (
         f"a step on {format_grid(variant.grid)} voxels needs {format_bytes(memory)} per device, but "
