@@ -14,7 +14,7 @@ from mtf_imaging.evaluation.segment.predict import check_outside
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 
-WORKER_BYTES = 2 << 30  # for 512 x 512 x 1026 voxels, the largest of LiTS
+WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels takes 0.15 GiB, and many lesions take more
 
 
 def score_folders(
@@ -37,7 +37,7 @@ def score_folders(
       reference_dir: folder of references; see `find_pairs`.
       prediction_dir: folder of predictions.
       output_dir: folder to write to, created if missing.
-      workers: number of processes, each of up to 2 GiB; default: one per core, fewer if memory is short.
+      workers: number of processes, each of up to 0.5 GiB; default: one per core, fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
       volume_dir: folder of the images for the report, for instance CTs; see `add_volumes`. The images then determine
         the voxel sizes.

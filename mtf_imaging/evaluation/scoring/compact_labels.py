@@ -42,7 +42,7 @@ class CompactLabels:
     def __setitem__(self, region: Region, labels: np.ndarray, /) -> None:
         """Writes a region; chunks that it covers in part keep their other voxels."""
         region = self._bounds(region)
-        labels = np.broadcast_to(labels, [at.stop - at.start for at in region])
+        labels = np.broadcast_to(np.asarray(labels, np.uint8), [at.stop - at.start for at in region])
         if not labels.size:
             return
         for index, of_chunk, of_region in _overlaps(region):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage, sparse
+from scipy import ndimage
+from scipy.sparse import coo_array, csgraph
 
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs
@@ -142,8 +143,8 @@ class _Pieces:
         """Joins the pieces that touch."""
         nodes = self._count + 1  # node 0 is the background
         first, second = np.concatenate([np.zeros((2, 0), np.int64), *self._touching], axis=1)
-        graph = sparse.coo_array((np.ones(len(first), bool), (first, second)), shape=(nodes, nodes))
-        _, labels = sparse.csgraph.connected_components(graph, directed=False)
+        graph = coo_array((np.ones(len(first), bool), (first, second)), shape=(nodes, nodes))
+        _, labels = csgraph.connected_components(graph, directed=False)
         # Pieces are numbered in the order of their first voxels, so components are as well.
         _, first_piece, component = np.unique(labels, return_index=True, return_inverse=True)
         numbers = np.argsort(np.argsort(first_piece))[component]

@@ -1,7 +1,7 @@
 """Volumes that are read in parts: arrays, and objects that are sliced like arrays.
 
-Scoring reads a volume in slabs along its first axis, in order. Its memory therefore does not grow with the number of
-slabs, and the results do not depend on the thickness of the slabs.
+Scoring reads a volume in slabs along its first axis, in order. Only surface points and tables of components are kept,
+so its memory hardly grows with the volume. The results do not depend on the thickness of the slabs.
 """
 
 import math
