@@ -4,6 +4,7 @@ All processes build and call the same programs in the same order. Comparisons co
 assertion in one process does not leave the others waiting.
 """
 
+import itertools
 import zlib
 from pathlib import Path
 
@@ -435,3 +436,43 @@ def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
     for num_steps in steps:
         mi.jobs.train(**shared | options, **where, data=data, model_dir=model_dir, num_steps=num_steps)
     return together.losses(model_dir), together.weights(model_dir)
+
+
+class _OwnVolumes:
+    """A data set that reads regions, and whose whole batches must not be read."""
+
+    def __init__(self, title=""):
+        self.title = title
+
+    def sizes(self, data_dir):
+        return (8, 9, 6)
+
+    def batches(self, data_dir, *, batch_size, sizes, seed, start_step):
+        raise AssertionError("training reads whole batches")
+
+    def region_batches(self, data_dir, *, batch_size, sizes, seed, start_step, regions):
+        for first in itertools.count(start_step * batch_size, batch_size):
+            numbers = range(first, first + batch_size)
+            draws = [np.random.default_rng([seed, number]).integers(0, 3, sizes) for number in numbers]
+            labels = np.stack(draws)[regions["labels"].slices]
+            image = np.stack(draws)[..., np.newaxis][regions["image"].slices] / 2
+            yield {"image": image, "labels": labels, "cases": [f"{self.title}{number}" for number in numbers]}
+
+
+def trained_on_own_data(folder, options, mesh_shape, layout, mesh_impl):
+    """Returns losses.csv of a training on a custom data set, without times, and its final weights."""
+    model_dir = Path(folder) / f"{mesh_impl}-{zlib.crc32(f'{options} {mesh_shape}'.encode()):x}"
+    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "num_steps": 3}
+    mi.jobs.train(**shared, **options, **where, data=mi.jobs.TrainingData(None, _OwnVolumes()), model_dir=model_dir)
+    return together.losses(model_dir), together.weights(model_dir)
+
+
+def different_cases(folder):
+    """Returns the message of a training whose processes read different cases."""
+    data = mi.jobs.TrainingData(None, _OwnVolumes(f"process {runtime.current().processes.index}, case "))
+    layout = Layout.parse(f"rows:{runtime.current().processes.num}", "x:rows")
+    try:
+        mi.jobs.train(task=_JOB, data=data, model_dir=Path(folder) / "different", layout=layout, progress=False)
+    except mi.ConfigError as error:
+        return str(error)

@@ -45,3 +45,21 @@ def test_training_on_records(groups, folder, name, options, steps, num, mesh_sha
     assert_same(
         groups.get(num), 1e-9, checks.trained_on_records, str(folder / name), options, steps, mesh_shape, layout
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "mesh_shape", "layout"),
+    [
+        ({"batch_size": 2}, "rows:4", "y:rows"),
+        ({"batch_size": 4, "micro_batches": 2}, "cores:2,rows:2", "x:rows,batch:cores"),
+    ],
+)
+def test_training_on_regions_of_a_custom_data_set(groups, tmp_path, options, mesh_shape, layout):
+    assert_same(groups.get(4), 1e-9, checks.trained_on_own_data, str(tmp_path), options, mesh_shape, layout)
+
+
+@pytest.mark.slow
+def test_processes_that_read_different_cases_are_refused(groups, tmp_path):
+    for message in groups.get(2).run(checks.different_cases, str(tmp_path)):
+        assert "the processes disagree about the training data" in message

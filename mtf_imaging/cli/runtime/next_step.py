@@ -177,6 +177,11 @@ def after_score(values: flags.FlagValues) -> str:
     return f"open {quoted(Path(values.output_dir) / 'report.html')} in a browser"
 
 
+def after_export(values: flags.FlagValues) -> str:
+    """Names the page of the model."""
+    return f"read {quoted(Path(values.output) / 'README.md')}, or load the model with tf.saved_model.load"
+
+
 def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_params: list[str]) -> str:
     """Suggests training from the weights.
 

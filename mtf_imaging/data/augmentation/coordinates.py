@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.regions import Region, positions
+from mtf_imaging.data.augmentation.regions import positions
+from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.smooth import axis_taps, interpolate, spline_taps
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 _ROUNDING = 0.01  # voxels; coordinates of a million voxels along an axis are rounded by less
 
@@ -41,14 +42,14 @@ class Coordinates:
     def planes(self) -> "Planes":
         """Returns the parts of the coordinates that all rows share."""
         _, y, z = self.from_center
-        middle = self.affine[:, 1, None, None] * y[:, None] + self.affine[:, 2, None, None] * z
-        middle += (self.center + self.translation)[:, None, None]
+        from_y, from_z = self.affine[:, 1, None, None] * y[:, None], self.affine[:, 2, None, None] * z
+        middle = add(from_y, from_z, (self.center + self.translation)[:, None, None])
         along_x = self.from_center[0][:, None] * self.affine[:, 0]
         if self.bends is None:
             return Planes(along_x, middle, None, None)
-        _, from_y, from_z = self.taps
+        _, taps_y, taps_z = self.taps
         bent = tf.transpose(self.bends, [0, 3, 1, 2])  # [points along x, 3, y, z]
-        return Planes(along_x, middle, interpolate(interpolate(bent, from_z, 3), from_y, 2), self.taps[0])
+        return Planes(along_x, middle, interpolate(interpolate(bent, taps_z, 3), taps_y, 2), self.taps[0])
 
     def box(self) -> tf.Tensor:
         """Returns Tensor[3, 2] int64, the first and the end voxel of a box with all voxels that the region needs.
@@ -87,10 +88,9 @@ class Planes:
 
     def rows(self, index: tf.Tensor) -> tf.Tensor:
         """Returns the coordinates of some positions along x, Tensor[n, 3, y, z]."""
-        coordinates = tf.gather(self.along_x, index)[:, :, None, None] + self.middle
-        if self.bent is None:
-            return coordinates
-        first, weights = tf.gather(self.taps.first, index), tf.gather(self.taps.weights, index)
-        for number in range(self.taps.weights.shape[1]):
-            coordinates += tf.gather(self.bent, first + number) * weights[:, number, None, None, None]
-        return coordinates
+        terms = [tf.gather(self.along_x, index)[:, :, None, None], self.middle]
+        if self.bent is not None:
+            first, weights = tf.gather(self.taps.first, index), tf.gather(self.taps.weights, index)
+            for number in range(self.taps.weights.shape[1]):
+                terms.append(tf.gather(self.bent, first + number) * weights[:, number, None, None, None])
+        return add(*terms)

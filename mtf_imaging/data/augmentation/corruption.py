@@ -3,9 +3,8 @@
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.augmentation.regions import Region
 from mtf_imaging.data.augmentation.smooth import axis_taps, linear_taps, spread
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 _POINTS = 4  # along each axis; blobs are about a third of the volume wide
 _SAMPLES = 32  # along each axis; the threshold is estimated from these voxels because sorting all takes longer

@@ -5,8 +5,7 @@ import zlib
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.normals import normal_values
-from mtf_imaging.data.augmentation.regions import Region
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 
 class Draws:

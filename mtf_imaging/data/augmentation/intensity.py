@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.augmentation.rounding import each_alike
+from mtf_imaging.data.augmentation.rounding import add, each_alike
 from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 
 _LESION = 2
@@ -54,4 +54,4 @@ def apply_gamma(image, gamma: float, draws: Draws, ranges: ValueRanges = WINDOWE
     image = (tf.clip_by_value(image, low, high) - low) / (high - low)
     channels = zip(tf.unstack(image, axis=3), powers, strict=True)
     image = tf.stack([each_alike(lambda x, power=power: x**power, channel) for channel, power in channels], 3)
-    return image * (high - low) + low
+    return add(image * (high - low), low)

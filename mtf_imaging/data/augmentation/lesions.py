@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.augmentation.rounding import each_alike
+from mtf_imaging.data.augmentation.rounding import add, each_alike
 
 _LIVER, _LESION = 1, 2
 _SHORTEST = 0.7  # shortest axis of an ellipsoid, as a fraction of the longest
@@ -121,12 +121,12 @@ def _relative_radius(
 
     waves = tf.unstack(draws.normal("lesions/waves", _WAVE_NUMBER, shape=[most, 3, _WAVES]), axis=1)
     phase = draws.uniform("lesions/phase", 0.0, 2 * math.pi, [most, _WAVES])
-    uneven: tf.Tensor | float = 0.0
+    cosines = []
     for wave in range(_WAVES):
-        turns = sum((along * waves[axis][:, wave] for axis, along in enumerate(offset)), phase[:, wave])
-        uneven += 0.5 + 0.5 * each_alike(tf.cos, turns)
-    # The mean of the waves is in 0..1, so that no lesion exceeds its diameter.
-    squared = sum(tf.square(along) for along in offset) * (1 + uneven / _WAVES)
+        turns = add(*(along * waves[axis][:, wave] for axis, along in enumerate(offset)), phase[:, wave])
+        cosines.append(each_alike(tf.cos, turns))
+    uneven = add(0.5, add(*cosines) * (0.5 / _WAVES))  # in 0..1, so that no lesion exceeds its diameter
+    squared = add(*map(tf.square, offset)) * add(1.0, uneven)
 
     number = tf.cast(draws.uniform("lesions/number", 1.0, most + 1.0), tf.int32)
     squared = tf.where(tf.range(most) < number, squared, float("inf"))

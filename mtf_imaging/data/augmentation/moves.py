@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from mtf_imaging.data.augmentation.coordinates import Coordinates
 from mtf_imaging.data.augmentation.mirror import reverse
-from mtf_imaging.data.augmentation.regions import Region, bounds_of, crop, mirror_bounds, positions
+from mtf_imaging.data.augmentation.regions import bounds_of, crop, mirror_bounds, positions
 from mtf_imaging.data.augmentation.warp import warp_labels, warp_region
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 
 @dataclass(frozen=True)

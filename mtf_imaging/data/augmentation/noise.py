@@ -5,9 +5,9 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.augmentation.regions import Region
+from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.smooth import axis_taps, linear_taps, spread
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 
 def add_noise(
@@ -49,7 +49,8 @@ def add_noise(
                 sd = draws.uniform(f"multiscale_noise/sd{name}", 0.0, largest)
                 with tf.control_dependencies([noisier]):  # one scale at a time, to save memory
                     fields.append(_field(f"multiscale_noise/values{name}", sd, scale, draws, sizes, region))
-            noisier += (fields[0][..., tf.newaxis] if len(fields) == 1 else tf.stack(fields, 3)) * unit
+            field = fields[0][..., tf.newaxis] if len(fields) == 1 else tf.stack(fields, 3)
+            noisier = add(noisier, field * unit)
         return noisier
 
     return tf.cond(draws.chance("multiscale_noise", probability), noisy, lambda: image)

@@ -7,8 +7,8 @@ number of a counter.
 
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.regions import Region, shape_of
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.augmentation.regions import shape_of
+from mtf_imaging.data.sampling.grid import Grid, Region
 
 _PHILOX = tf.random.Algorithm.PHILOX.value
 _GROUP = 4  # values per number of the counter

@@ -16,12 +16,13 @@ from mtf_imaging.data.augmentation.mirror import draw_mirrored
 from mtf_imaging.data.augmentation.moves import Moves
 from mtf_imaging.data.augmentation.noise import add_noise
 from mtf_imaging.data.augmentation.normals import normal_values
-from mtf_imaging.data.augmentation.regions import Region, bounds_of, check_region, shape_of, whole_region
+from mtf_imaging.data.augmentation.regions import bounds_of, check_region, shape_of
+from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.cases.description import LITS_RULES, Description
 from mtf_imaging.data.intensities import WINDOW
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, whole_region
 from mtf_imaging.errors import ConfigError, DataError
 
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
@@ -242,12 +243,13 @@ class Augmentation:
         seeds = _first_seeds(draws)
         if self.contrast:
             factor = tf.random.stateless_uniform([channels], seeds[3], 1 - self.contrast, 1 + self.contrast)
-            image = ranges.center + (image - ranges.center) * factor
+            image = add((image - ranges.center) * factor, ranges.center)
         if self.brightness:
             shift = tf.random.stateless_uniform([channels], seeds[4], -self.brightness, self.brightness)
-            image += shift * ranges.unit
+            image = add(image, shift * ranges.unit)
         if self.noise:
-            image += normal_values(seeds[5], sizes, region, channels) * self.noise * ranges.unit
+            values = normal_values(seeds[5], sizes, region, channels)
+            image = add(image, values * self.noise * ranges.unit)
         if self.multiscale_noise:
             amount = (self.multiscale_noise, self.multiscale_noise_scales, self.multiscale_noise_probability)
             image = add_noise(image, *amount, draws, ranges.unit, sizes, region)

@@ -5,20 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region
 from mtf_imaging.errors import DataError
-
-Region = tuple[slice, slice, slice]
-
-
-def whole_region(sizes: Sequence[int]) -> Region:
-    """Returns the region of all voxels.
-
-    >>> whole_region((4, 3, 2))
-    (slice(0, 4, None), slice(0, 3, None), slice(0, 2, None))
-    """
-    x, y, z = (slice(0, int(n)) for n in sizes)
-    return x, y, z
 
 
 def check_region(region: Sequence[slice], sizes: Grid) -> Region:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.regions import Region
+from mtf_imaging.data.augmentation.rounding import add
+from mtf_imaging.data.sampling.grid import Region
 
 
 class Taps(NamedTuple):
@@ -74,12 +75,11 @@ def spline_taps(positions: np.ndarray, n: int, points: int) -> Taps:
 
 def interpolate(values: tf.Tensor, taps: Taps, axis: int) -> tf.Tensor:
     """Interpolates along one axis of Tensor[...]; the axis then has one element per voxel."""
-    total: tf.Tensor | None = None
+    terms = []
     for number, weights in enumerate(taps.weights.T):
         factors = weights.reshape([-1] + [1] * (values.shape.rank - 1 - axis))
-        term = tf.gather(values, taps.first + number, axis=axis) * factors
-        total = term if total is None else total + term
-    return total
+        terms.append(tf.gather(values, taps.first + number, axis=axis) * factors)
+    return add(*terms)
 
 
 def spread(values: tf.Tensor, taps: list[Taps]) -> tf.Tensor:

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from mtf_imaging.data.augmentation.coordinates import Coordinates
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.augmentation.regions import whole_region
+from mtf_imaging.data.augmentation.rounding import add
+from mtf_imaging.data.sampling.grid import whole_region
 
 _SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into the caches of a core
 
@@ -136,7 +137,7 @@ def _sample(padded, sizes, begin, strides, *coordinates) -> list:
         if depth == 3:
             return tf.gather(image, index)
         first, second = (value(image, index + step, depth + 1) for step in (0, strides[depth]))
-        return first + parts[depth] * (second - first)
+        return add(first, parts[depth] * (second - first))
 
     return [*(value(image, low) for image in images), nearest]
 
