@@ -50,6 +50,7 @@ setup(
         "tensorboard>=2.19,<2.23",  # versions below 2.21 need setuptools below 82; old TensorFlow versions pin them
         "tensorflow>=2.19,<2.23",
         "tqdm>=4.66,<5",
+        "zarr>=3.0.10,<4",
     ],
     extras_require={
         "dicom": ["pydicom>=3.0,<4", "python-gdcm>=3.0.24,<4"],  # python-gdcm decompresses pixels

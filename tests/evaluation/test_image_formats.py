@@ -170,7 +170,13 @@ REFUSED = {
         DataError,
         r"out.nii: .* needs a name that ends in \.ome\.zarr with output_format 'ome-zarr'",
     ),
-    "unknown format": ("volume-3", "out.nii", {"output_format": "zara"}, ConfigError, "output_format 'zara' is unknown"),
+    "unknown format": (
+        "volume-3",
+        "out.nii",
+        {"output_format": "zara"},
+        ConfigError,
+        "output_format 'zara' is unknown",
+    ),
     "a submission": (
         "",
         "out",
