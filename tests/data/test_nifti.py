@@ -7,6 +7,7 @@ import nibabel
 import numpy as np
 import pytest
 
+from mtf_imaging.data.nifti import label_file
 from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
@@ -77,12 +78,11 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, array
     write_labels(out, labels, volume.geometry)
     before = out.read_bytes()
 
-    def half_write(image, path):
-        path.write_bytes(b"half")
+    def fail(*_, **__):
         raise OSError("disk full")
 
-    monkeypatch.setattr(nibabel, "save", half_write)
-    with pytest.raises(OSError, match="disk full"):
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="disk full"):
+        patched.setattr(label_file, "seek_tell", fail)  # after the header
         write_labels(out, labels, volume.geometry)
     assert out.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.nii.gz", "volume-0.nii.gz"]

@@ -60,7 +60,6 @@ def _empty_image(geometry: Geometry) -> nibabel.Nifti1Image:
     """Returns an image with the header of a segmentation, and without voxels in memory."""
     header = geometry.header.copy()
     header.set_data_dtype(np.uint8)
-    header.set_slope_inter(1, 0)
     header["cal_min"] = header["cal_max"] = 0  # the display window of a CT would hide labels
     shape = header.get_data_shape()
     if np.prod(shape) != np.prod(geometry.stored_shape):
@@ -68,6 +67,7 @@ def _empty_image(geometry: Geometry) -> nibabel.Nifti1Image:
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     image = image_class(np.broadcast_to(np.uint8(0), shape), geometry.label_affine, header)
     image.update_header()
+    image.header.set_slope_inter(1, 0)  # an image has none before it is written
     return image
 
 
