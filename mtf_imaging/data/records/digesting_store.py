@@ -4,12 +4,15 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from zarr.buffer.cpu import Buffer
 from zarr.storage import LocalStore
 
 from mtf_imaging.data.records.chunks import digest
 from mtf_imaging.errors import DataError
+
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer
 
 
 class DigestingStore(LocalStore):
@@ -28,7 +31,7 @@ class DigestingStore(LocalStore):
         self._is_stopped = False
         self._lock = threading.Lock()
 
-    def set_sync(self, key: str, value: Buffer) -> None:
+    def set_sync(self, key: str, value: "Buffer") -> None:
         """Writes a file for Zarr."""
         data = value.to_bytes()
         self.digests[key] = digest(data)
@@ -38,7 +41,7 @@ class DigestingStore(LocalStore):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
 
-    async def set(self, key: str, value: Buffer) -> None:
+    async def set(self, key: str, value: "Buffer") -> None:
         """Writes a file for Zarr; see `set_sync`."""
         await asyncio.to_thread(self.set_sync, key, value)
 
