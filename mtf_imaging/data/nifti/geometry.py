@@ -31,8 +31,13 @@ class Geometry:
 
     @property
     def file_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the uncorrected affine of the file; segmentations of the volume are written with it."""
+        """`[4, 4]` float64, the uncorrected affine of the file."""
         return np.asarray(self.header.get_best_affine(), np.float64)
+
+    @property
+    def label_affine(self) -> np.ndarray:
+        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI."""
+        return self.file_affine
 
     @property
     def stored_shape(self) -> tuple[int, int, int]:
@@ -87,6 +92,13 @@ class Geometry:
             at = region[int(axis)]
             stored.append(at if direction > 0 else slice(size - at.stop, size - at.start))
         return tuple(stored)
+
+    def canonical_region(self, stored: Region) -> Region:
+        """Returns the region along x, y, z of a region along i, j, k; every slice has a start and a stop."""
+        region = [slice(0)] * 3
+        for at, length, (axis, direction) in zip(stored, self.stored_shape, self._orientation(), strict=True):
+            region[int(axis)] = at if direction > 0 else slice(length - at.stop, length - at.start)
+        return tuple(region)
 
     @property
     def plane_order(self) -> PlaneOrder:

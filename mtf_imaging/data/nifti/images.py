@@ -7,19 +7,17 @@ Otherwise it raises an error that names the file.
 import dataclasses
 from pathlib import Path
 
-import nibabel
 import numpy as np
 
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.channels import Image
 from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.nifti.label_file import write_label_slabs
 from mtf_imaging.data.nifti.open_sources import open_mask, open_segmentation, open_volume
-from mtf_imaging.data.nifti.opening import open_file, why_lost, with_known_size
-from mtf_imaging.data.nifti.pictures import is_picture, write_picture
+from mtf_imaging.data.nifti.open_stored import open_stored
+from mtf_imaging.data.nifti.opening import why_lost, with_known_size
 from mtf_imaging.data.nifti.sources import read_whole
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import atomic_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +90,7 @@ def read_geometry(
     Raises:
       DataError: the header is unusable; see `read_volume`.
     """
-    geometry = open_file(Path(path), channels)[1]
+    geometry = open_stored(Path(path), channels)[1]
     return with_known_size(geometry, Path(path), known, turned=False)[0] if why_lost(geometry) else geometry
 
 
@@ -140,11 +138,7 @@ def read_mask(path: str | Path, volume: Volume | Image | Segmentation, descripti
 
 
 def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> None:
-    """Writes a segmentation in the geometry of its volume.
-
-    The file has the affine, shape, axis order, units and codes of the volume's file, and labels as uint8. If that file
-    has several channels, the segmentation has no axis for them. The write is atomic: the file gets its name only when
-    it is complete.
+    """Writes a segmentation in the geometry of its volume; see `write_label_slabs`.
 
     Args:
       path: a .nii or .nii.gz file to write or replace; for a volume of one plane, also a .png, .tif or .tiff file.
@@ -154,22 +148,4 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
     Raises:
       DataError: the shapes of the labels and the volume differ.
     """
-    if labels.shape != geometry.shape:
-        raise DataError(
-            f"{path}: the labels have shape {labels.shape}, but the volume has shape {geometry.shape} (x, y, z). "
-            "Fix: give labels in the canonical axes of the volume."
-        )
-    header = geometry.header.copy()
-    header.set_data_dtype(np.uint8)
-    header.set_slope_inter(1, 0)
-    header["cal_min"] = header["cal_max"] = 0  # the display window of a CT would hide labels
-    stored = geometry.to_stored(labels).astype(np.uint8, copy=False)
-    if stored.size == np.prod(header.get_data_shape()):
-        stored = stored.reshape(header.get_data_shape())
-    if is_picture(Path(path)):
-        with atomic_path(path) as temporary:
-            write_picture(temporary, stored)
-        return
-    image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
-    with atomic_path(path) as temporary:
-        nibabel.save(image_class(stored, geometry.file_affine, header), temporary)
+    write_label_slabs(path, [labels.astype(np.uint8, copy=False)], geometry)

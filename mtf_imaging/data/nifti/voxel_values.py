@@ -20,11 +20,11 @@ def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LIT
       description: the labels.
     """
     if not any_labeled(labels, description):
-        warn_of_empty_mask(path, description)
+        warn_of_empty(path, description)
 
 
-def warn_of_empty_mask(path: Path, description: Description = LITS) -> None:
-    """Warns that a mask has no voxel of any label but the background and the ignore label."""
+def warn_of_empty(path: Path, description: Description) -> None:
+    """Warns that a mask has no voxel of any label; see `warn_if_empty`."""
     what = "CT" if description.rules == LITS_RULES else "image"
     warn_once(
         f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "

@@ -10,12 +10,13 @@ import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.listing import files_of_image
 from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.nifti.image_statistics import image_statistics
 from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_volume
 from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty_mask
+from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
 from mtf_imaging.data.records.record import Facts, Record
 from mtf_imaging.data.records.stored import RecordWriter, create_record
@@ -203,7 +204,7 @@ def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Descript
         if cropped.is_possible:
             cropped.add(region, labels)
     if not is_labeled:
-        warn_of_empty_mask(mask.path, description)
+        warn_of_empty(mask.path, description)
     cropped.warn(mask.path)
 
 
@@ -211,7 +212,10 @@ def digest(case: Case) -> str:
     """Returns a digest of the contents of a case's files; dates are ignored because copying changes them."""
     contents = hashlib.blake2b(digest_size=16)
     for path in (*case.channels, case.labels):
-        with open(path, "rb") as file:
-            while block := file.read(1 << 22):
-                contents.update(block)
+        for name in files_of_image(path):
+            if name is not path:
+                contents.update(name.relative_to(path).as_posix().encode())
+            with open(name, "rb") as file:
+                while block := file.read(1 << 22):
+                    contents.update(block)
     return contents.hexdigest()

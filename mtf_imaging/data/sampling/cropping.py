@@ -9,11 +9,12 @@ from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Region, whole_region
-from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
+from mtf_imaging.data.sampling.regions import ALONG_Z, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Sampling
 
 _FIX = "Fix: increase the resolution, or choose a coarser spacing"
 _SETTINGS = {"settings": ("resolution", "spacing")}
+_PLANES = 32  # planes of labels to count at a time
 _log = logging.getLogger(__name__)
 
 
@@ -66,14 +67,15 @@ def warn_of_cropped_labels(
 
     Args:
       path: path of the labels.
-      labels: `[x, y, z]`.
+      labels: `[x, y, z]`, an array or `CompactLabels`, which is read in slabs.
       geometry: geometry of the volume.
       sampling: resolution and spacing of the network's input.
       description: the masks.
     """
     cropped = CroppedLabels(geometry, sampling, description)
     if cropped.is_possible:
-        cropped.add(whole_region(labels.shape), labels)
+        for slab in ALONG_Z.parts(whole_region(labels.shape), _PLANES):
+            cropped.add(slab, labels[slab])
         cropped.warn(path)
 
 

@@ -18,16 +18,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.data.sampling.interpolation import (
     axis_order,
     fill_beyond,
     interpolate,
     is_same,
-    multiply,
     nearest,
-    weights,
 )
+from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs
@@ -136,20 +135,10 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Des
     """
     *grid, classes = probabilities.shape
     shape = tuple(span.size for span in spans)
-    matrix = weights(grid[2], spans[2])
     labels = np.empty(shape, np.uint8, order="F")  # the order of NIfTI files
-    # A slab has planes of the grid before resampling, and then planes of the result; the larger plane counts.
-    plane_bytes = 4 * classes * max(grid[0], shape[0]) * max(grid[1], shape[1]) * max(1.0, spans[2].step)
-    planes = max(1, int(_SLAB_BYTES // plane_bytes))
-    for start in range(0, shape[2], planes):
-        stop = min(start + planes, shape[2])
-        rows = matrix[start:stop]
-        first, last = rows.indices.min(), rows.indices.max() + 1
-        slab = multiply(rows[:, first:last], probabilities[:, :, first:last], 2)
-        for axis in (0, 1):
-            slab = interpolate(slab, axis, spans[axis])
-        labels[:, :, start:stop] = description.to_labels(slab)
-    fill_beyond(labels, spans, probabilities.shape, 0)
+    for slab in label_slabs(grid, spans, whole_region(shape), classes):
+        needed = needed_region(grid, spans, slab)
+        labels[slab] = labels_of_region(probabilities[needed], grid, spans, slab, description)
     return labels
 
 
