@@ -56,6 +56,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     temporary = path.with_name(f"{_MARK}{os.getpid()}-{path.name}")
     try:
         with about(path):
+            remove(temporary)  # of a killed process with the same number
             temporary.mkdir(parents=True)
             yield temporary
             for folder, _, files in os.walk(temporary, topdown=False):

@@ -11,7 +11,8 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec
 
-from mtf_imaging.data.records.chunk_store import METADATA, DigestingStore
+from mtf_imaging.data.records.chunks import METADATA, OURS
+from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.formats import clip_chunk
 from mtf_imaging.data.records.layers import Layers
 from mtf_imaging.data.records.ome_metadata import (
@@ -20,7 +21,6 @@ from mtf_imaging.data.records.ome_metadata import (
     LABEL_GROUP,
     LABEL_IMAGE,
     LABELS,
-    OURS,
     SPACE,
     attributes_digest,
     facts_to_fields,
@@ -52,7 +52,15 @@ class ZarrWriter(RecordWriter):
         self._is_finished = False
 
     def __enter__(self) -> Self:
-        self._store = DigestingStore(self._stack.enter_context(atomic_folder(self._path)))
+        with contextlib.ExitStack() as stack:
+            self._store = DigestingStore(stack.enter_context(atomic_folder(self._path)))
+            stack.callback(self._store.stop)
+            self._create()
+            self._stack = stack.pop_all()
+        return self
+
+    def _create(self) -> None:
+        """Creates the groups and arrays."""
         names = ("", LABELS, LABEL_GROUP)
         self._groups = {name: zarr.create_group(self._store, path=name, zarr_format=3) for name in names}
         dtype, channels = (np.int16, ()) if self._num_channels is None else (np.float32, (self._num_channels,))
@@ -64,7 +72,6 @@ class ZarrWriter(RecordWriter):
             IMAGE: Layers((*self._grid, *channels), dtype, self._chunk, self._emitter(IMAGE)),
             LABEL_IMAGE: Layers(self._grid, np.uint8, self._chunk, self._emitter(LABEL_IMAGE)),
         }
-        return self
 
     def _emitter(self, name: str):
         def emit(axis: int, start: int, layer: np.ndarray) -> None:

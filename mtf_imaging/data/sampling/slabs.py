@@ -44,6 +44,11 @@ def source_region(shape: Grid, spans: Spans, region: Region) -> Region:
     return tuple(source)
 
 
+def slab_regions(shape: Grid, spans: Spans, region: Region, order: PlaneOrder) -> Iterator[Region]:
+    """Yields the regions of the slabs in which a region of a grid is resampled; see `linear_slabs`."""
+    return order.parts(region, _thickness(shape, spans, region, order.axis))
+
+
 def linear_slabs(
     read: Read,
     shape: Grid,
@@ -123,7 +128,7 @@ def _slabs(
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """Yields the slabs of a region; `resample` maps (voxels of the volume, their region, region of the grid)."""
     read_once = _ReadOnce(read, order)
-    for slab in order.parts(region, _thickness(shape, spans, region, order.axis)):
+    for slab in slab_regions(shape, spans, region, order):
         result = np.full(region_shape(slab), beyond)
         covered = _inside(shape, spans, slab)
         if result[moved(covered, slab)].size:
