@@ -54,7 +54,6 @@ setup(
         "zarr>=3.0.10,<4",  # records in OME-Zarr
     ],
     extras_require={
-        "dicom": ["pydicom>=3.0,<4", "python-gdcm>=3.0.24,<4"],  # python-gdcm decompresses pixels
         "docs": [  # the documentation site
             "furo>=2024.8.6,<2027",
             "myst-nb>=1.3,<2",
