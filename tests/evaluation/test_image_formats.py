@@ -10,6 +10,7 @@ import zarr
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.nifti.images import read_mask, read_volume
+from mtf_imaging.data.records.make_record import digest, make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.evaluate import cases_to_evaluate, evaluate
@@ -71,6 +72,26 @@ def test_all_formats_hold_the_same_volume(tmp_path):
         volume = read_volume(write(tmp_path / f"volume{ending}", hu))
         np.testing.assert_array_equal(volume.hu, hu)
         np.testing.assert_allclose(volume.geometry.canonical_affine, AFFINE, atol=1e-6)
+
+
+def test_records_do_not_depend_on_the_format(tmp_path):
+    labels, records = labels_of(), []
+    for number, (ending, write) in enumerate(WRITERS.items()):
+        folder = tmp_path / str(number)
+        write(folder / f"volume-3{ending}", HU_OF_LABEL[labels])
+        write_nifti(folder / "segmentation-3.nii.gz", labels)
+        (case,) = find_cases(folder)
+        records.append(make_record(case, Sampling((5, 4, 6))))
+    for record in records[1:]:
+        np.testing.assert_array_equal(record.hu, records[0].hu)
+        np.testing.assert_array_equal(record.labels, records[0].labels)
+        np.testing.assert_allclose(record.affine, records[0].affine, atol=1e-6)
+    assert len({record.source for record in records}) == 3
+    again = make_record(case, Sampling((5, 4, 6)))
+    assert again.source == records[2].source
+    plane = next((folder / "volume-3").iterdir())
+    plane.write_bytes(plane.read_bytes()[:-2] + b"\0\0")
+    assert digest(case) != again.source
 
 
 # (ending of the volume, name of the output, output format, file that is written)
