@@ -96,7 +96,11 @@ def _replace(folder: Path, path: Path) -> None:
         return
     old = folder.with_name(f"{folder.name}-old")
     os.replace(path, old)
-    os.replace(folder, path)
+    try:
+        os.replace(folder, path)
+    except OSError:
+        os.replace(old, path)
+        raise
     remove(old)
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,12 +42,9 @@ class ZarrWriter(RecordWriter):
     The root group states the digests of the metadata of all arrays, and these state the digests of their chunks.
     """
 
-    def __init__(
-        self, path: str | os.PathLike, grid: Grid, num_channels: int | None, chunk: Sequence[int] | None
-    ) -> None:
-        self._path, self._grid = Path(path), tuple(grid)
-        self._num_channels = num_channels
-        self._chunk = clip_chunk(None if chunk is None else tuple(chunk), self._grid)
+    def __init__(self, path: str | os.PathLike, grid: Grid, num_channels: int | None, chunk: Grid | None) -> None:
+        self._path, self._grid, self._num_channels = Path(path), grid, num_channels
+        self._chunk = clip_chunk(chunk, grid)
         self._stack = contextlib.ExitStack()
         self._is_finished = False
 
@@ -73,7 +70,7 @@ class ZarrWriter(RecordWriter):
             LABEL_IMAGE: Layers(self._grid, np.uint8, self._chunk, self._emitter(LABEL_IMAGE)),
         }
 
-    def _emitter(self, name: str):
+    def _emitter(self, name: str) -> Callable[[int, int, np.ndarray], None]:
         def emit(axis: int, start: int, layer: np.ndarray) -> None:
             region = [slice(None)] * layer.ndim
             region[layer.ndim - 1 - axis] = slice(start, start + layer.shape[axis])
