@@ -14,7 +14,7 @@ from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.nifti.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat
 from mtf_imaging.data.records.conversion import Conversion, Converted
-from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records
+from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, parse_chunk
 from mtf_imaging.data.records.manifest import (
     Manifest,
     Source,
@@ -24,7 +24,7 @@ from mtf_imaging.data.records.manifest import (
     write_manifest,
 )
 from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_any_sampling
-from mtf_imaging.data.sampling.grid import Grid, parse_grid
+from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.output_folder import writing_to
@@ -200,7 +200,7 @@ def _choose_format(
             f"Fix: leave chunk out, or choose the format {ZARR}.",
             ["chunk", "record_format"],
         )
-    return chosen, None if chunk is None else parse_grid(chunk)
+    return chosen, None if chunk is None else parse_chunk(chunk)
 
 
 def max_voxels(description: Description) -> int:
