@@ -1,5 +1,6 @@
 """Converts single cases: makes the record of a case, or checks an existing one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from mtf_imaging.data.nifti.images import read_geometry
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.nifti.voxel_values import any_labeled
 from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
-from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits
+from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, voxel_bytes
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z
@@ -66,6 +67,21 @@ class Conversion:
     def record_path(self, case: Case) -> Path:
         """Returns the path of the record of a case."""
         return record_path(self.output_dir, case.key, self.record_format)
+
+    def worker_bytes(self, cases: Iterable[Case]) -> int:
+        """Returns the memory of a process that converts any of the cases; reads their headers."""
+        from mtf_imaging.data.records.case_memory import case_bytes
+
+        most = 1
+        for case in cases:
+            try:
+                geometry = case_geometry(case, self.known, self.description)
+            except DataError:  # the conversion of the case reports it
+                continue
+            spans = self.sampling.spans(geometry.shape, geometry.spacing)
+            size = voxel_bytes(self.description)
+            most = max(most, case_bytes(geometry.shape, spans, size, self.record_format, self.chunk))
+        return most
 
     def make(self, case: Case) -> Converted | DataError:
         """Writes the record of a case; returns the result or the error."""
