@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.cases.description import LITS
-from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity, channel_statistics
+from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.objects.masks import paste_mask
@@ -13,6 +13,7 @@ from mtf_imaging.data.photos.scaling import SCALINGS, scale_pixels
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.evaluation.export import intensities, pixels, resampling
 from mtf_imaging.evaluation.export.constants import divisor
 

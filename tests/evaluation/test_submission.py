@@ -81,7 +81,7 @@ def test_other_cases_are_refused_with_the_name_of_the_first(tmp_path, names, off
 
 def test_a_submission_needs_a_folder_and_is_replaced_only_on_request(tmp_path):
     folder = store(tmp_path / "test", "test-volume-3.nii")
-    with pytest.raises(DataError, match=r"test-volume-3\.nii: is one file; a submission needs the folder"):
+    with pytest.raises(DataError, match=r"test-volume-3\.nii: is one image; a submission needs the folder"):
         submit(folder / "test-volume-3.nii", tmp_path / "out.nii")
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         submit(folder, folder / "out")

@@ -13,7 +13,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.cases.description import LITS
-from mtf_imaging.data.intensities import channel_statistics
 from mtf_imaging.data.objects.data_set import Objects
 from mtf_imaging.data.objects.masks import decode_mask
 from mtf_imaging.data.phantom import write_phantom
@@ -24,6 +23,7 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.channels import resample_channels
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.objects.infer import predict_objects
 from mtf_imaging.evaluation.segment.cleanup import Cleanup

@@ -86,7 +86,8 @@ def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp
 
 
 def test_segmentations_are_written_as_ome_zarr(folder, tmp_path):
-    shared = {"task": settings()["task"], "model_dir": folder / "run", "output_format": "ome-zarr", "progress": False}
+    shared = {"task": settings()["task"], "model_dir": folder / "run", "dtype": "float64", "progress": False}
+    shared["output_format"] = "ome-zarr"
     mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores")
     written = mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out")
     assert [path.name for path in written] == [f"segmentation-{number}.ome.zarr" for number in (0, 1, 2)]

@@ -8,7 +8,7 @@ from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 
-SUMMARY = "writes a trained network as a SavedModel, which TensorFlow runs without this package."
+SUMMARY = "writes a trained network as a SavedModel, which needs only TensorFlow."
 EXAMPLE = "mtf-imaging export --model_dir run --output model"
 REQUIRED = ("model_dir", "output")
 _UNSPLIT = "an exported network is not split."

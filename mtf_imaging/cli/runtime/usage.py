@@ -88,8 +88,9 @@ def usage_line(name: str, command) -> str:
 
 
 def _elsewhere(flag: str, values: flags.FlagValues) -> str:
-    """Names the commands that have a flag. If no command has it, suggests a similar flag of this command."""
-    having = [name for name in COMMANDS if flag in _flags_of(load(name))]
+    """Names the commands that use a flag. If no command does, suggests a similar flag of this command."""
+    modules = {name: load(name) for name in COMMANDS}
+    having = [name for name, one in modules.items() if flag in _flags_of(one) and flag not in getattr(one, "IDLE", ())]
     if not having:
         match = closest(flag, values)
         return f". Did you mean '--{match}'?" if match else "."

@@ -237,8 +237,9 @@ def _single_case(path: Path, description: Description | None) -> Case:
     image_format = _image_format(description)
     stem = image_format.stem(path)
     if stem is None:
-        what = " or ".join(reversed(image_format.endings))
-        raise DataError(f"{path}: not a {what} file. Fix: convert the volume to {image_format.name}.")
+        raise DataError(
+            f"{path}: not a {image_format.any_ending} file. Fix: convert the volume to {image_format.name}."
+        )
     several = description is not None and len(description.channels) > 1
     for scheme in (*_SCHEMES.values(), *([_ANY_CHANNELS] if several else []), _ANY):
         name = f"{path.parent.name}/{stem}"

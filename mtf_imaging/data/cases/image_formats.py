@@ -22,6 +22,12 @@ class ImageFormat:
     shown: str
     has_dicom: bool = False
 
+    @property
+    def any_ending(self) -> str:
+        """The endings for messages, for example ".nii or .nii.gz"."""
+        *most, last = reversed(self.endings)
+        return f"{', '.join(most)} or {last}" if most else last
+
     def stem(self, path: Path) -> str | None:
         """Returns the name of an image of this format without its ending, or None for any other file or folder."""
         for ending in self.endings:

@@ -82,8 +82,9 @@ def _segmentations(folder: Path, image_format: ImageFormat) -> list[Path]:
         raise DataError(f"{folder}: this folder of segmentations {what}. Fix: name an existing folder.")
     files = image_files(folder, image_format, subfolders=False, accept=lambda name: not _VOLUME.match(name))
     if not files:
-        endings = " or ".join(reversed(image_format.endings))
-        raise DataError(f"{folder}: holds no {endings} file. Fix: name the folder of the segmentations.")
+        raise DataError(
+            f"{folder}: holds no {image_format.any_ending} file. Fix: name the folder of the segmentations."
+        )
     return files
 
 
