@@ -4,19 +4,23 @@
 
 The loop, the program and the data set are the same as in `mtf-imaging train`. The columns are:
 
+    cache    cold: before each step, the records are dropped from the page cache, so every read goes to the disk;
+             warm: the records stay in the page cache
     data     time to prepare a batch while nothing else runs; a shorter step has to wait
     alone    time of a step on the same batch every time
     step     time of a step on new batches, whose preparation takes cores from the network
     waits    time of a step inside `next(batches)`
     share    waits / step
 
-"data" is a mean and the other columns are medians, without the first steps. --records keeps the cases for later calls.
+"data" is a mean and the other columns are medians, without the first steps. --records keeps the cases for later calls;
+it must be a folder on a disk, because the files of a tmpfs cannot be dropped from memory.
 """
 
 import argparse
 import contextlib
 import functools
 import itertools
+import os
 import statistics
 import tempfile
 import time
@@ -31,7 +35,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training import loop
 from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.optimizers import Adam, StepDecay
-from mtf_imaging.training.step import training_step
+from mtf_imaging.training.step import input_regions, training_step
 from mtf_imaging.training.task import task_inputs
 
 CASES, WARM_UP = 4, 2
@@ -66,18 +70,24 @@ class NoCheckpoints:
     def save_once(self):
         pass
 
+    wait = close = save_once
+
 
 class Clock:
-    """An iterator of batches that records when each batch is requested and delivered."""
+    """An iterator of batches that records when each batch is requested and delivered.
 
-    def __init__(self, batches):
-        self._batches = batches
+    `before` is called before each request.
+    """
+
+    def __init__(self, batches, before):
+        self._batches, self._before = batches, before
         self.requested, self.delivered = [], []
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        self._before()
         self.requested.append(time.perf_counter())
         batch = next(self._batches)
         self.delivered.append(time.perf_counter())
@@ -90,33 +100,49 @@ class Clock:
         return statistics.median(steps), statistics.median(waits)
 
 
-def run(program, batches, steps):
+def run(program, batches, steps, before):
     """Runs steps in the training loop and returns the median seconds of a step and of the wait in it."""
-    clock = Clock(batches)
+    clock = Clock(batches, before)
     goal = int(program.step) + WARM_UP + steps + 1
     loop.train(
-        program=program, batches=lambda start: clock, num_steps=goal, checkpoints=NoCheckpoints(), progress=False
+        program=program,
+        step=program.call_slices,
+        batches=lambda start: clock,
+        num_steps=goal,
+        checkpoints=NoCheckpoints(),
+        progress=False,
     )
     return clock.medians()
 
 
-def seconds_a_batch(batches, count=20):
+def seconds_a_batch(batches, before, count=20):
     """Returns the mean seconds to prepare a batch while nothing else runs."""
     for _ in range(WARM_UP):
         next(batches)
     began = time.perf_counter()
     for _ in range(count):
+        before()
         next(batches)
     return (time.perf_counter() - began) / count
 
 
-def make_records(folder, size):
+def make_records(folder, size, record_format):
     """Writes records of synthetic cases into `folder`, unless they exist, and returns their folder."""
-    records = Path(folder) / f"records_{size}"
+    records, cases = Path(folder) / f"{record_format}_{size}", Path(folder) / "cases"
+    if not cases.is_dir():
+        write_phantom(cases, CASES, seed=0)
     if not records.is_dir():
-        write_phantom(Path(folder) / "cases", CASES, seed=0)
-        convert(Path(folder) / "cases", records, size)
+        convert(cases, records, size, record_format=record_format)
     return records
+
+
+def drop_cached(records):
+    """Drops all files of a folder of records from the page cache."""
+    for path in records.rglob("*"):
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(file)
 
 
 def main():
@@ -126,31 +152,35 @@ def main():
         "--batch_sizes", type=int, nargs="+", default=[1, 2], help="volumes in a step, a group of rows each"
     )
     parser.add_argument("--augmentations", nargs="+", choices=AUGMENTATIONS, default=["none", "all"], help="a row each")
+    parser.add_argument("--caches", nargs="+", choices=["cold", "warm"], default=["cold", "warm"], help="a row each")
+    parser.add_argument("--format", choices=["zarr", "tfrecord"], default="zarr", help="file format of the records")
     parser.add_argument("--steps", type=int, default=12, help="measured steps of each run")
     parser.add_argument("--records", help="folder for cases and records; default: a temporary folder")
     arguments = parser.parse_args()
 
     with contextlib.ExitStack() as stack:
         folder = arguments.records or stack.enter_context(tempfile.TemporaryDirectory())
-        records = make_records(folder, arguments.size)
+        records = make_records(folder, arguments.size, arguments.format)
         sizes = (arguments.size,) * 3
-        print(f"float32, {arguments.size}^3")
-        print("batch  augmentation  data      alone    step      waits     share")
+        print(f"float32, {arguments.size}^3, {arguments.format}")
+        print("batch  augmentation  cache  data      alone    step      waits     share")
         for batch_size in arguments.batch_sizes:
             task = LiverTumorSegmentation(UNet3D(base_filters=8, dropout_rate=0.0))
             inputs = task_inputs(task, batch_size, sizes)
             optimizer = Adam(StepDecay(0.003, factor=0.3, every=400))
             program = mi.Program(training_step(task, optimizer), inputs, mesh_impl="stacked")
-            for name in arguments.augmentations:
+            regions = input_regions(program, inputs)
+            for name, cache in itertools.product(arguments.augmentations, arguments.caches):
                 data = Records(WINDOW, AUGMENTATIONS[name])
-                options = {"batch_size": batch_size, "sizes": sizes, "seed": 0, "start_step": 0}
+                options = {"batch_size": batch_size, "sizes": sizes, "seed": 0, "start_step": 0, "regions": regions}
                 batches = functools.partial(data_batches, data, str(records), inputs, **options)
-                seconds = seconds_a_batch(batches())
-                alone, _ = run(program, itertools.repeat(next(batches())), arguments.steps)
-                step, wait = run(program, batches(), arguments.steps)
+                before = functools.partial(drop_cached, records) if cache == "cold" else lambda: None
+                seconds = seconds_a_batch(batches(), before)
+                alone, _ = run(program, itertools.repeat(next(batches())), arguments.steps, lambda: None)
+                step, wait = run(program, batches(), arguments.steps, before)
                 print(
-                    f"{batch_size:5}  {name:12}  {seconds:.3f} s  {alone:5.2f} s  {step:5.2f} s  {1e3 * wait:7.2f} ms"
-                    f"  {wait / step:6.2%}",
+                    f"{batch_size:5}  {name:12}  {cache:5}  {seconds:.3f} s  {alone:5.2f} s  {step:5.2f} s"
+                    f"  {1e3 * wait:7.2f} ms  {wait / step:6.2%}",
                     flush=True,
                 )
 

@@ -1,12 +1,13 @@
 """Measures the time and memory of `mtf-imaging score` for large synthetic cases of 512 x 512 x 430 voxels.
 
-    python -m benchmarks.score_cases                      # one case: 1 minute on 2 cores, and 1 minute to write it
+    python -m benchmarks.score_cases                          # one case: 1 minute on 2 cores, and 1 minute to write it
+    python -m benchmarks.score_cases --shape 512 512 1024     # the largest size of LiTS
     python -m benchmarks.score_cases --cases 4 --workers 1 2
 
 Each case has a liver of 1.6 liters with a rough surface, and lesions of 4 to 50 mm. In the prediction, the lesions are
 moved by 2 mm along each axis, the smallest two are missing, and two are false. The command runs in its own process. "s"
 is its wall time, "s a case" the wall time per case, and "GiB a process" the peak memory of its largest process, as
-reported by the Linux kernel.
+reported by the Linux kernel. "over import" is this peak minus the peak of a process that only imports the same modules.
 """
 
 import argparse
@@ -28,6 +29,7 @@ LESION_MM, MOVED_MM = (4, 50), 2
 MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of the false ones
 _PART = 24  # voxels between the samples of the smooth noise
 GIB = 1 << 30
+IMPORTS = "import mtf_imaging.cli.main, mtf_imaging.evaluation.pairs.score"
 
 
 def make_case(shape, lesions, seed):
@@ -38,8 +40,11 @@ def make_case(shape, lesions, seed):
     x, y, z = (axis.reshape([-1 if i == d else 1 for i in range(3)]) for d, axis in enumerate(axes))
     rough = ndimage.zoom(rng.normal(0, 0.12, [-(-n // _PART) for n in shape]).astype(np.float32), _PART, order=1)
     rough = rough[tuple(slice(n) for n in shape)]
-    depth = (x / (1.3 * radius)) ** 2 + (y / radius) ** 2 + (z / (0.77 * radius)) ** 2 + rough
-    reference = (depth < 1).astype(np.uint8)
+    in_plane = (x / (1.3 * radius)) ** 2 + (y / radius) ** 2
+    reference = np.empty(shape, np.uint8)
+    for k in range(shape[2]):  # plane by plane to save memory
+        reference[..., k] = in_plane[..., 0] + (z[..., k] / (0.77 * radius)) ** 2 + rough[..., k] < 1
+    del rough
     prediction = ndimage.shift(reference, (2, 1, 2), order=0)
     diameters = [*np.geomspace(*LESION_MM, lesions), *FALSE_MM]
     for number, diameter in enumerate(diameters):
@@ -49,8 +54,10 @@ def make_case(shape, lesions, seed):
             _fill(reference, axes, center, diameter / 2)
         if number >= MISSED:
             _fill(prediction, axes, [c + MOVED_MM for c in center], diameter / 2)
-    ct = np.where(reference > 0, np.where(reference > 1, 60, 110), -50).astype(np.int16)
-    ct += rng.integers(-20, 20, shape, dtype=np.int16)
+    ct = np.empty(shape, np.int16)
+    hu = np.array([-50, 110, 60], np.int16)  # of background, liver and lesion
+    for k in range(shape[2]):
+        ct[..., k] = hu[reference[..., k]] + rng.integers(-20, 20, shape[:2], dtype=np.int16)
     return reference, prediction, ct
 
 
@@ -79,14 +86,21 @@ def write_cases(folder, shape, lesions, cases):
 def measure(folder, workers):
     """Returns the seconds of the command and the peak bytes of its largest process."""
     words = ["--reference_dir", folder / "references", "--prediction_dir", folder / "predictions"]
-    command = [sys.executable, "-m", "mtf_imaging.cli.main", "score", *words, "--workers", str(workers)]
+    command = ["-m", "mtf_imaging.cli.main", "score", *words, "--workers", str(workers)]
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as out:
-        process = subprocess.Popen([*command, "--output_dir", out], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)  # includes the processes that it waited for
+        peak = run([*command, "--output_dir", out])
+    return time.perf_counter() - began, peak
+
+
+def run(words):
+    """Runs Python with arguments, and returns the peak bytes of its largest process."""
+    command = [sys.executable, *words]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)  # includes the processes that it waited for
     if status:
         raise SystemExit(f"{command}: exited with code {os.waitstatus_to_exitcode(status)}")
-    return time.perf_counter() - began, usage.ru_maxrss * 1024
+    return usage.ru_maxrss * 1024
 
 
 def main():
@@ -107,10 +121,12 @@ def main():
             raise SystemExit("the cases could not be written; the error is above")
         size = " x ".join(map(str, arguments.shape))
         print(f"{arguments.cases} case(s) of {size} voxels with {arguments.lesions} lesions, {os.cpu_count()} cores")
-        print(f"{'workers':>8}{'s':>8}{'s a case':>10}{'GiB a process':>15}")
+        imported = run(["-c", IMPORTS])
+        print(f"{'workers':>8}{'s':>8}{'s a case':>10}{'GiB a process':>15}{'over import':>13}")
         for workers in arguments.workers:
             seconds, peak = measure(Path(folder), workers)
-            print(f"{workers:8}{seconds:8.1f}{seconds / arguments.cases:10.1f}{peak / GIB:15.2f}", flush=True)
+            row = f"{workers:8}{seconds:8.1f}{seconds / arguments.cases:10.1f}{peak / GIB:15.2f}"
+            print(f"{row}{(peak - imported) / GIB:13.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ from tqdm import tqdm
 from mtf_imaging.data.cases.cases import Case, find_data_set
 from mtf_imaging.data.cases.description import BACKGROUND, Description
 from mtf_imaging.data.cases.description_fields import as_fields, from_fields
-from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics, channel_statistics
+from mtf_imaging.data.cases.listing import files_of_image
+from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
 from mtf_imaging.data.nifti.channels import read_image
 from mtf_imaging.data.nifti.images import read_labels
 from mtf_imaging.data.nifti.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Spacing
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.reading import access_named, memory_named
@@ -153,7 +155,7 @@ def read_fingerprint(
 
 def _stamp(case: Case, folder: Path) -> dict[str, tuple[int, int]]:
     stamp = {}
-    for path in (*case.channels, case.labels):
+    for path in (file for image in (*case.channels, case.labels) for file in files_of_image(image)):
         with access_named(path):
             status = path.stat()
         stamp[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)

@@ -27,7 +27,6 @@ KINDS = (WINDOW, Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE, RGB, NONE)
 PERCENTAGES = (0.5, 99.5)  # the percentiles to which "percentiles" clips
 _RGB_MAXIMUM = 255.0
 _SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
-_SLAB_VALUES = 2**24  # bounds the memory of statistics
 
 # Names of channels that select another scheme than a z-score, in lower case. The documentation of nnU-Net has
 # rescale_to_0_1; its earlier releases accept rescale_0_1.
@@ -182,27 +181,6 @@ class Intensity:
             )
 
 
-def channel_statistics(values: np.ndarray) -> ChannelStatistics:
-    """Computes the distribution of the values of one channel.
-
-    >>> channel_statistics(np.array([0, 0, 2, 4])).nonzero_mean
-    3.0
-
-    Args:
-      values: finite numbers of any shape, at least one.
-
-    Returns:
-      The statistics. Sums are computed in float64.
-    """
-    flat = np.asarray(values).reshape(-1)
-    low, high = np.percentile(flat, PERCENTAGES)
-    mean, sd = _mean_and_sd(flat, nonzero=False)
-    nonzero_mean, nonzero_sd = _mean_and_sd(flat, nonzero=True)
-    return ChannelStatistics(
-        mean, sd, nonzero_mean, nonzero_sd, float(low), float(high), float(flat.min()), float(flat.max())
-    )
-
-
 def channel_intensity(channel: str) -> Intensity:
     """Returns the intensity scheme of a channel, which follows from its name as in nnU-Net.
 
@@ -280,22 +258,6 @@ def _between(low: float, high: float) -> Scaling:
 
 def _nonzero(scale: float) -> float:
     return scale if scale > _SMALLEST_SCALE else 1.0
-
-
-def _mean_and_sd(flat: np.ndarray, nonzero: bool) -> tuple[float, float]:
-    count = int(np.count_nonzero(flat)) if nonzero else flat.size
-    if not count:
-        return 0.0, 0.0
-    slabs = [flat[start : start + _SLAB_VALUES] for start in range(0, flat.size, _SLAB_VALUES)]
-    mean = float(sum(slab.sum(dtype=np.float64) for slab in slabs)) / count  # zeros do not change the sum
-    squares = 0.0
-    for slab in slabs:
-        deviations = slab.astype(np.float64)
-        deviations -= mean
-        if nonzero:
-            deviations[slab == 0] = 0
-        squares += float(np.square(deviations, out=deviations).sum())
-    return mean, math.sqrt(squares / count)
 
 
 def _unknown(text: object) -> str:

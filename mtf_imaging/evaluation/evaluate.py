@@ -1,12 +1,14 @@
 """Segmentation and scoring of the cases in a folder."""
 
+import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.output_formats import with_output_format
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.nifti.images import read_labels, write_labels
+from mtf_imaging.data.nifti.open_sources import open_mask
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
@@ -17,10 +19,16 @@ from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.report.case_picture import write_picture
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
+from mtf_imaging.evaluation.scoring.compact_labels import read_compact
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.images import find_cases_of, read_case, shown_image
-from mtf_imaging.evaluation.segment.predict import PredictProbabilities, check_outside, segment_volume
+from mtf_imaging.evaluation.segment.images import find_cases_of, open_case
+from mtf_imaging.evaluation.segment.predict import (
+    PredictProbabilities,
+    check_outside,
+    segment_source,
+    write_segmentation,
+)
 from mtf_imaging.files.atomic import is_partial
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import memory_named
@@ -46,7 +54,8 @@ def evaluate(
     """Segments and scores the cases of a folder, and writes the results.
 
     Each case is scored at its own resolution while the next one is segmented. The output folder receives
-    `predictions/segmentation-N.nii.gz` in the geometry of each volume and `pictures/case-N.png` for the first cases.
+    `predictions/segmentation-N.nii.gz` or `predictions/segmentation-N.ome.zarr` in the geometry of each volume, and
+    `pictures/case-N.png` for the first cases.
     After the last case, `metrics.json`, `metrics.csv` and `report.html` are written. Evaluating the same cases again
     replaces these files.
 
@@ -80,17 +89,20 @@ def evaluate(
         cases = cases_to_evaluate(input_dir, output_dir, known=known, description=description)
 
     def segment(number: int, case: Case) -> Pair:
-        volume = read_case(case, known, description)
-        reference = read_labels(case.labels, volume, description)
-        warn_of_cropped_labels(case.labels, reference, volume.geometry, sampling, description)
-        with memory_named(case.volume):
-            labels = segment_volume(volume, sampling, predict_probabilities, window, cleanup, description)
+        source = open_case(case, known, description)
+        reference = read_compact(open_mask(case.labels, source, description))
+        warn_of_cropped_labels(case.labels, reference, source.geometry, sampling, description)
         prediction = output_dir / "predictions" / case.prediction_name
-        write_labels(prediction, labels, volume.geometry)
-        if number < num_pictures:
+        is_shown = number < num_pictures
+        with memory_named(case.volume):
+            labels = segment_source(source, sampling, predict_probabilities, window, description)
+            written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown)
+        if is_shown:
             picture = output_dir / "pictures" / f"case-{case.key}.png"
-            title = f"case {case.key}: Dice {dice_text(label_overlaps(labels, reference, description))}"
-            write_picture(picture, shown_image(volume), reference, labels, volume.geometry.spacing, title, description)
+            title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
+            with contextlib.closing(source):
+                image, spacing = source.channels[0], source.geometry.spacing
+                write_picture(picture, image, reference, written, spacing, title, description)
         return Pair(case.key, prediction, case.labels, case.volume)
 
     pairs = (segment(number, case) for number, case in enumerate(cases))
@@ -106,6 +118,7 @@ def cases_to_evaluate(
     only: Collection[str] | None = None,
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
+    output_format: str | None = None,
 ) -> list[Case]:
     """Finds the cases to evaluate and checks them and the output folder before a network is built.
 
@@ -115,6 +128,7 @@ def cases_to_evaluate(
       only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
       known: voxel sizes of files whose headers lack them.
       description: the channels and labels of the network.
+      output_format: the file format of the predictions, "nifti" or "ome-zarr"; None for the format of each volume.
 
     Returns:
       The cases.
@@ -122,8 +136,9 @@ def cases_to_evaluate(
     Raises:
       DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
         other cases, lies in the input folder, or is the folder of a run.
+      ConfigError: there is no such output format.
     """
-    cases = find_cases_of(input_dir, description)
+    cases = with_output_format(find_cases_of(input_dir, description), output_format)
     if only is not None:
         cases = _select_cases(cases, only, input_dir)
     _check_output(Path(output_dir), Path(input_dir), cases)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.devices import Devices
     from mtf_imaging.jobs.evaluating import evaluate
     from mtf_imaging.jobs.explaining import explain
+    from mtf_imaging.jobs.exporting import export
     from mtf_imaging.jobs.importing import ImportedWeights, import_weights
     from mtf_imaging.jobs.planning import JobPlan, plan
     from mtf_imaging.jobs.predicting import predict
@@ -39,6 +40,7 @@ _MODULES = {
     "cross_validate": "cross_validating",
     "evaluate": "evaluating",
     "explain": "explaining",
+    "export": "exporting",
     "import_weights": "importing",
     "largest_cube": "searching",
     "plan": "planning",
@@ -59,6 +61,7 @@ __all__ = [
     "cross_validate",
     "evaluate",
     "explain",
+    "export",
     "import_weights",
     "largest_cube",
     "plan",

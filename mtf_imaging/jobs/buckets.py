@@ -2,7 +2,7 @@
 
 import collections
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids, parse_grids
@@ -11,11 +11,11 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.settings import Resolution
-from mtf_imaging.layout import Layout
+from mtf_imaging.layout import Layout, TensorRegion
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.program.program import Program
-from mtf_imaging.training.buckets import Buckets, BuiltBuckets
+from mtf_imaging.training.buckets import Buckets, BuiltBuckets, Sizes
 from mtf_imaging.training.building import building
 from mtf_imaging.training.step import BuiltStep, TrainingStep
 
@@ -50,21 +50,24 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
     return Buckets.of(step, [grid for grid in sampling.grids if grid in occurring])
 
 
-def bucket_batches(data: TrainingData, buckets: Buckets) -> Callable[[int], Iterator[dict]]:
+def bucket_batches(
+    data: TrainingData, buckets: Buckets, regions: Mapping[Sizes, Mapping[str, TensorRegion]]
+) -> Callable[[int], Iterator[dict]]:
     """Returns a function that maps the number of the first step to an iterator of batches.
 
-    Raises:
-      ConfigError: the micro-batches do not divide the batch.
+    Args:
+      data: the training data.
+      buckets: the steps of all grids.
+      regions: the regions of this process for each grid.
     """
     first = buckets.steps[0]
     records: Any = data.data_set
     count = first.micro_batches
-    assert first.part_inputs, "a task has inputs"  # raises the error about micro-batches
 
     def make(start: int) -> Iterator[dict]:
-        options = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count}
+        options = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count, "regions": regions}
         batches = records.batches_of_any_size(data.data_dir, **options, start_step=start * count)
-        return buckets.batches(batches, start, "records")
+        return buckets.batches(batches, start, "records", regions)
 
     return make
 

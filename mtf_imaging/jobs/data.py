@@ -16,7 +16,7 @@ from mtf_imaging.jobs.kinds.choosing import image_kind
 from mtf_imaging.jobs.kinds.kind import ImageKind
 from mtf_imaging.jobs.network import AnyDescription
 from mtf_imaging.jobs.settings import Resolution, parse_resolution
-from mtf_imaging.training.data_set import DataSet, data_sizes
+from mtf_imaging.training.data_set import DataSet, data_sizes, reads_regions
 from mtf_imaging.training.evaluation import Evaluation
 
 
@@ -53,6 +53,11 @@ class TrainingData:
         """Whether the images are records."""
         return isinstance(self.data_set, Records)
 
+    @property
+    def reads_regions(self) -> bool:
+        """Whether each process reads only its own region of a batch."""
+        return reads_regions(self.data_set)
+
     @functools.cached_property
     def kind(self) -> ImageKind | None:
         """The kind of the images; None for records and custom data sets."""
@@ -60,8 +65,8 @@ class TrainingData:
 
     @property
     def has_fixed_order(self) -> bool:
-        """Whether the order of the images does not depend on the batch size; custom data sets may differ."""
-        return self.is_records or self.kind is not None
+        """Whether the order of the images does not depend on the batch size; older custom data sets may differ."""
+        return self.reads_regions or self.kind is not None
 
     @property
     def axes(self) -> tuple[str, ...]:

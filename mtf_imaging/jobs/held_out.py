@@ -2,11 +2,9 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from mtf_imaging.data.cases.description import LITS_RULES, Description
 from mtf_imaging.data.records.data_set import Records
@@ -17,18 +15,16 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.held_out import MEAN, HeldOutRecords
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
-from mtf_imaging.training.buckets import batch_sizes
-from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.evaluation import Evaluation
-from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
-from mtf_imaging.training.prediction import by_size, predictor_of
+from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers, check_takes
+from mtf_imaging.training.slices import ImageNetwork, NetworkBySize
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
@@ -39,15 +35,18 @@ class HeldOut(NamedTuple):
 
     Attributes:
       evaluate: the function that `Evaluation.open` returns.
-      batches: a function that returns the batches for the held-out loss; None to skip the held-out loss.
+      batches: a function that returns the batches for the held-out loss; None if there are none.
       sizes: voxels of the images along each spatial dimension; None if they have several sizes.
       any_size: whether the network must accept images of any size, as it does if `sizes` is None.
+      region_batches: a function that returns the regions of these batches that this process computes, to read instead
+        of `batches`; None if there is none.
     """
 
     evaluate: Callable
     batches: Callable | None
     sizes: tuple[int, ...] | None
     any_size: bool = False
+    region_batches: Callable | None = None
 
 
 def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True) -> HeldOut | None:
@@ -73,13 +72,17 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
         _logger.warning(
             "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
         )
-    batches, sizes = None, None if data.has_several_grids else step.sizes
+    batches = region_batches = None
+    sizes = None if data.has_several_grids else step.sizes
     if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
         options = {"batch_size": step.batch_size, "sizes": sizes}
         batches = functools.partial(evaluation.loss_batches, eval_dir, **options)
+        if hasattr(evaluation, "loss_region_batches"):
+            options |= {"micro_batches": step.micro_batches}
+            region_batches = functools.partial(evaluation.loss_region_batches, eval_dir, **options)
     any_size = sizes is None or (data.kind is not None and data.kind.any_size)
-    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size)
+    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size, region_batches)
 
 
 def _scores_training_cases(data: TrainingData) -> bool:
@@ -154,11 +157,10 @@ def make_evaluator(
     folder = Path(model_dir)
     own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
     if held_out.any_size:
-        network = by_size(lambda sizes: predictor_of(program, sizes=sizes, **own))
+        network: ImageNetwork = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
     else:
         assert held_out.sizes is not None
         network = predictor_of(program, sizes=held_out.sizes, **own)
-    compute_loss = _held_out_loss if held_out.sizes else _held_out_loss_of_buckets
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,
@@ -170,52 +172,17 @@ def make_evaluator(
         every=every,
         num_steps=num_steps,
         stop=stop,
-        loss=held_out.batches and compute_loss(held_out.batches, step, program, options, progress),
+        loss=_loss(held_out, step, program, options, progress),
     )
 
 
-def _held_out_loss(batches: Callable, step: TrainingStep, program: Program, options: dict, progress: bool) -> Callable:
-    """Returns the function that computes the held-out loss, with batches and micro-batches as large as in training."""
-    count = step.micro_batches
-    with building("building the held-out loss", progress=progress):
-        loss = HeldOutLoss(step.task, step.part_inputs, count, variables=program, **options)
-
-    def compute(check_stop: Callable[[], None]) -> float:
-        inputs = step.split(checked_batches(batches(), step.inputs, "held-out cases"))
-
-        def without_cases() -> Iterator[Any]:
-            for batch in inputs:
-                check_stop()
-                batch.pop("cases")
-                yield batch["parts"] if count > 1 else batch
-
-        return loss(without_cases())
-
-    return compute
-
-
-def _held_out_loss_of_buckets(
-    batches: Callable, step: TrainingStep, program: Program, options: dict, progress: bool
-) -> Callable:
-    """Returns the function that computes the held-out loss of images of several sizes, with a program per size."""
-    losses: dict[tuple[int, ...], HeldOutLoss] = {}
-
-    def compute_batch(batch: dict) -> float:
-        sized = step.resized(batch_sizes(batch))
-        if sized.sizes not in losses:
-            with building("building the held-out loss", progress=progress):
-                losses[sized.sizes] = HeldOutLoss(
-                    step.task, sized.part_inputs, step.micro_batches, variables=program, **options
-                )
-        (inputs,) = sized.split(checked_batches([batch], sized.inputs, "held-out cases"))
-        del inputs["cases"]
-        return losses[sized.sizes]([inputs["parts"] if step.micro_batches > 1 else inputs])
-
-    def compute(check_stop: Callable[[], None]) -> float:
-        values = []
-        for batch in batches():
-            check_stop()
-            values.append(compute_batch(batch))
-        return float(np.mean(values, dtype=np.float64))
-
-    return compute
+def _loss(
+    held_out: HeldOut, step: TrainingStep, program: Program, options: dict[str, Any], progress: bool
+) -> Loss | None:
+    """Returns the function that computes the held-out loss; None if there are no batches."""
+    common = step, program, options, progress
+    if held_out.region_batches is not None:
+        return loss_of_regions(held_out.region_batches, *common, sizes=held_out.sizes)
+    if held_out.batches is None:
+        return None
+    return (loss_of_batches if held_out.sizes else loss_of_buckets)(held_out.batches, *common)

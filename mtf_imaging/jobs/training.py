@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
-from mtf_imaging.jobs.agreement import check_agreement, check_same_data
-from mtf_imaging.jobs.buckets import bucket_batches, build_steps, each_step, open_buckets
+from mtf_imaging.jobs.agreement import check_agreement
+from mtf_imaging.jobs.batches import check_data, open_batches
+from mtf_imaging.jobs.buckets import build_steps, each_step, open_buckets
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
@@ -35,7 +36,6 @@ from mtf_imaging.planner.render.text import text, use_colors
 from mtf_imaging.training import loop
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_checkpoint
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
-from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.loss_log import LossLog
@@ -44,7 +44,7 @@ from mtf_imaging.training.observers.trace import StepTrace, parse_steps
 from mtf_imaging.training.optimizers import Adam, Optimizer
 from mtf_imaging.training.step import TrainingStep
 from mtf_imaging.training.stopping import AgreedStop
-from mtf_imaging.training.task import Inputs, Task
+from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
 
@@ -176,11 +176,8 @@ def train(
         sizes = data.sizes(resolution)
         step = TrainingStep(task, optimizer or Adam(), sizes, batch_size, micro_batches, dtype, seed)
         buckets = open_buckets(data, step, resolution)
-        batches = bucket_batches(data, buckets) if buckets else _batches_of(data, step)
-        if not dry_run:  # report mistakes in the folders before the network is built
-            first = batches(0)
-            # Mistakes in a custom data set show up with the first batch.
-            check_same_data(group, data, None if data.is_records else next(first))
+        if not dry_run:
+            check_data(group, data, step, buckets)
         held_out = open_held_out(data, step, monitor, progress)
         built = build_steps(step, buckets, data, layout, devices, progress)
         if dry_run:
@@ -210,6 +207,7 @@ def train(
         elif group.is_first and (folder / EVAL).is_dir():
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
+        feed = open_batches(group, data, step, buckets, built)
         if not checkpoints.restore() and initial:
             initial.apply(program)
 
@@ -237,8 +235,8 @@ def train(
                 observers.append(StepTrace(folder / TRAIN, traced))
         return loop.train(
             program=program,
-            step=built,
-            batches=batches,
+            step=feed.compute,
+            batches=feed.batches,
             num_steps=num_steps,
             checkpoints=checkpoints,
             stop=stop,
@@ -267,21 +265,6 @@ def _initial_weights(
     initial = InitialWeights(path, (excluded,) if isinstance(excluded, str) else tuple(excluded))
     group.first(initial.check_exists)
     return initial
-
-
-def _batches_of(data: TrainingData, step: TrainingStep) -> Callable[[int], Iterator[dict]]:
-    """Returns a function that maps the number of the first step to an iterator of batches."""
-
-    def make(batch_size: int, start_step: int, inputs: Inputs) -> Iterator[dict]:
-        options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "sizes": step.sizes,
-            "seed": step.seed,
-            "start_step": start_step,
-        }
-        return data_batches(data.data_set, data.data_dir, inputs, **options)
-
-    return lambda start: step.batches(make, start, by_part=data.has_fixed_order)
 
 
 def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:

@@ -12,6 +12,7 @@ from mtf_imaging.layout.grammar import (
 )
 from mtf_imaging.layout.layout import MESH_IMPLS, ONE_PROCESSOR, Layout
 from mtf_imaging.layout.partition_dims import PartitionedLayout, from_partition_dims, num_dims, parse_partition_dims
+from mtf_imaging.layout.regions import TensorRegion, whole_tensor
 from mtf_imaging.layout.slices import Slices, UnevenSplit, uneven_splits
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Rules",
     "Shape",
     "Slices",
+    "TensorRegion",
     "UnevenSplit",
     "check_names",
     "format_rules",
@@ -33,4 +35,5 @@ __all__ = [
     "parse_partition_dims",
     "parse_shape",
     "uneven_splits",
+    "whole_tensor",
 ]

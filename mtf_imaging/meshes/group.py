@@ -6,13 +6,15 @@ in vain.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from mtf_imaging import errors
 from mtf_imaging.errors import ClusterError, MtfImagingError, reason
+from mtf_imaging.layout.regions import Region
 from mtf_imaging.meshes import runtime
+from mtf_imaging.meshes.moving import move
 
 _Result = TypeVar("_Result")
 
@@ -26,6 +28,7 @@ class Group:
     Attributes:
       num: the number of processes.
       num_hosts: the number of hosts on which they run.
+      index: the number of this process.
       is_first: whether this is process 0, which writes files and shows progress.
     """
 
@@ -33,6 +36,7 @@ class Group:
         self._joined = joined
         self.num = joined.processes.num if joined else 1
         self.num_hosts = joined.processes.num_hosts if joined else 1
+        self.index = joined.processes.index if joined else 0
         self.is_first = joined is None or joined.processes.is_first
 
     def first(self, call: Callable[[], _Result]) -> _Result:
@@ -78,9 +82,20 @@ class Group:
         """Returns the int32 numbers of all processes, [process, number], in one exchange."""
         return np.array([numbers], np.int32) if self._joined is None else self._joined.gather_numbers(numbers)
 
+    def move(
+        self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region], order: Literal["C", "F"] = "C"
+    ) -> np.ndarray:
+        """Returns the region of a whole array that this process needs, and sends others what they need; see `move`."""
+        if self._joined is None:
+            return move(array, have, want, order)
+        return move(array, have, want, order, self.index, self._joined.swap)
+
     def name(self, index: int) -> str:
         """Returns the name of a process for messages."""
         return "this process" if self._joined is None else self._joined.processes.name(index)
+
+
+ALONE = Group(None)
 
 
 def current() -> Group:

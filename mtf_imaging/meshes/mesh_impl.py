@@ -319,6 +319,10 @@ class ShardMeshImpl(_Protocol):
         """Returns the region of a whole tensor that this process passes in and out: a Python slice per dimension."""
         return whole.region(shape.to_integer_list, self.split_axes(shape), self.transport)
 
+    def regions(self, shape: mtf.Shape) -> list[tuple[slice, ...]]:
+        """Returns the `region` of each process, by the numbers of the processes."""
+        return whole.regions(shape.to_integer_list, self.split_axes(shape), self.transport)
+
     def fill_box(self, part: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:
         """Extends a `region` of a tensor to the shape of a box."""
         return part if part.shape == (sizes := self.box_shape(shape)) else whole.fill_box(part, sizes)

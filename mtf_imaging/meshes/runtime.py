@@ -7,6 +7,7 @@ exchanges of this process are aborted, and the error names the process.
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import logging
@@ -26,6 +27,7 @@ from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.devices import PROCESS_JOB
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.transport import Message
 from mtf_imaging.peers import Peers
 from mtf_imaging.processes import Processes, find_processes
 
@@ -63,6 +65,7 @@ class Runtime:
         self._numbers = Numbers()
         self._gathers: dict[tuple[int, ...], Callable[..., tf.Tensor]] = {}
         self._num_gathers = 0
+        self._swaps: dict[tuple[tuple[tuple[int, int], ...], int], _Swap] = {}
         check_own_port(processes)
         self._peers = Peers(processes, self._end)  # keeps the port until TensorFlow opens it
         try:
@@ -137,6 +140,28 @@ class Runtime:
         every = self._gather(row)[:, 0]
         return [bytes(codes[:size].astype(np.uint8)).decode() for codes, size in zip(every, sizes, strict=True)]
 
+    def swap(
+        self, pairs: Sequence[tuple[int, int]], rows: Mapping[int, np.ndarray], size: int
+    ) -> dict[int, np.ndarray]:
+        """Exchanges rows of equal size between pairs of processes. All processes call it with the same pairs.
+
+        Args:
+          pairs: the numbers of the two processes of each pair, in ascending order.
+          rows: int32 `[size]` for each partner of this process.
+          size: number of elements of each row. Each combination of pairs and size is compiled once.
+
+        Returns:
+          The row of each partner.
+        """
+        key = (tuple(pairs), size)
+        if key not in self._swaps:
+            self._swaps[key] = _Swap(pairs, size, self._host_transport())
+        swap = self._swaps[key]
+        if not swap.partners:
+            return {}
+        with self.watched():
+            return swap(rows)
+
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Within the block, this process takes part in exchanges; an error of TensorFlow names the lost process.
@@ -193,11 +218,15 @@ class Runtime:
         with self.watched():
             return self._gathers[rows.shape](tf.constant(rows[None], tf.int32), turn).numpy()
 
-    def _make_gather(self, shape: tuple[int, ...]) -> Callable[..., tf.Tensor]:
-        """Returns the compiled function that gathers arrays of a shape."""
+    def _host_transport(self) -> BetweenProcesses:
+        """Returns the transport of arrays in the memory of the hosts, between all processes."""
         grid = ShardGrid.make([self.processes.num], self.processes.num)
         host = _own_device(self.processes.index, "CPU")
-        transport = BetweenProcesses(grid, self.processes.index, host, self._numbers, "ring")
+        return BetweenProcesses(grid, self.processes.index, host, self._numbers, "ring")
+
+    def _make_gather(self, shape: tuple[int, ...]) -> Callable[..., tf.Tensor]:
+        """Returns the compiled function that gathers arrays of a shape."""
+        transport = self._host_transport()
 
         def gather(rows: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
             transport.begin(turn)
@@ -205,7 +234,7 @@ class Runtime:
             return every
 
         signature = [tf.TensorSpec([1, *shape], tf.int32), tf.TensorSpec([], tf.int32)]
-        with tf.device(host):
+        with tf.device(transport.devices[0]):
             return tf.function(gather, autograph=False).get_concrete_function(*signature)
 
     def _end(self, lost: str) -> None:
@@ -223,6 +252,38 @@ class Runtime:
         flush.start()
         flush.join(1.0)
         os._exit(1)
+
+
+class _Swap:
+    """A compiled exchange of rows between pairs of processes; see `Runtime.swap`.
+
+    Attributes:
+      partners: the numbers of the processes that this process exchanges a row with.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]], size: int, transport: BetweenProcesses) -> None:
+        (own,) = transport.numbers
+        self.partners = [sum(pair) - own for pair in pairs if own in pair]
+        self._host, self._calls = transport.devices[0], 0
+
+        def exchange(rows: list[tf.Tensor], turn: tf.Tensor) -> list[tf.Tensor]:
+            transport.begin(turn)
+            by_target = dict(zip(self.partners, rows, strict=True))
+            both = [ends for first, second in pairs for ends in ((first, second), (second, first))]
+            messages = [Message(a, b, (size,), functools.partial(by_target.get, b)) for a, b in both]
+            return [row for row in transport.exchange(messages, tf.int32) if row is not None]
+
+        rows = [tf.TensorSpec([size], tf.int32) for _ in self.partners]
+        with tf.device(self._host):
+            compiled = tf.function(exchange, autograph=False)
+            self._exchange = compiled.get_concrete_function(rows, tf.TensorSpec([], tf.int32))
+
+    def __call__(self, rows: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+        self._calls += 1
+        with tf.device(self._host):
+            sent = [tf.constant(rows[partner], tf.int32) for partner in self.partners]
+            arrived = self._exchange(sent, tf.constant(self._calls % 2, tf.int32))
+        return {partner: row.numpy() for partner, row in zip(self.partners, arrived, strict=True)}
 
 
 def join(processes: Processes | None = None, communication: str = "auto") -> Runtime | None:

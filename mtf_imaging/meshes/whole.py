@@ -109,20 +109,33 @@ def _clipped(whole: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
     return whole if whole.shape.as_list() == list(sizes) else tf.slice(whole, [0] * len(sizes), sizes)
 
 
-def region(sizes: Sequence[int], split: Sequence[int | None], transport: Transport) -> tuple[slice, ...]:
-    """Returns the region of a whole tensor that the slices of this process cover: a Python slice per dimension.
+def regions(sizes: Sequence[int], split: Sequence[int | None], transport: Transport) -> list[tuple[slice, ...]]:
+    """Returns the region of a whole tensor that the slices of each process cover: a Python slice per dimension.
 
     If slices are uneven, the last regions are shorter or empty.
     """
     if not transport.is_between_processes:
+        return [tuple(slice(0, size) for size in sizes)]
+    return [_region(sizes, split, transport.grid, shard) for shard in transport.grid.shard_coordinates()]
+
+
+def region(sizes: Sequence[int], split: Sequence[int | None], transport: Transport) -> tuple[slice, ...]:
+    """Returns the region of a whole tensor that the slices of this process cover; see `regions`."""
+    if not transport.is_between_processes:
         return tuple(slice(0, size) for size in sizes)
     (shard,) = transport.coordinates
-    grid, regions = transport.grid, []
+    return _region(sizes, split, transport.grid, shard)
+
+
+def _region(
+    sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid, shard: Sequence[int]
+) -> tuple[slice, ...]:
+    parts = []
     for size, axis in zip(sizes, split):
         width = size if axis is None else -(-size // grid.mesh[axis]) * grid.local[axis]
         begin = 0 if axis is None else min(shard[axis] * width, size)
-        regions.append(slice(begin, min(begin + width, size)))
-    return tuple(regions)
+        parts.append(slice(begin, min(begin + width, size)))
+    return tuple(parts)
 
 
 def box_shape(sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid) -> list[int]:

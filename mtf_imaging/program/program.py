@@ -196,6 +196,14 @@ class Program(tf.Module):
         """
         return self.mesh_impl.region(self._inputs[name].shape)
 
+    def regions(self, name: str) -> list[tuple[slice, ...]]:
+        """Returns the `region` of an input in each process, by the numbers of the processes."""
+        return self.mesh_impl.regions(self._inputs[name].shape)
+
+    def output_regions(self) -> Any:
+        """Returns the regions of the outputs in each process, in the same structure as the return value of `fn`."""
+        return tf.nest.map_structure(self.mesh_impl.regions, self._outputs)
+
     def cut(self, /, **tensors: Any) -> dict[str, tf.Tensor]:
         """Cuts the regions of this process out of whole inputs; the argument of `call_slices`."""
         self._check_names(tensors)

@@ -1,14 +1,15 @@
 """Training on images of several sizes, called buckets: one program per size, with the same variables."""
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, TensorRegion
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.data_set import checked_batches
-from mtf_imaging.training.micro_batches import in_parts
+from mtf_imaging.training.micro_batches import grouped
 from mtf_imaging.training.step import BuiltStep, TrainingStep
 
 Sizes = tuple[int, ...]
@@ -68,21 +69,29 @@ class Buckets:
             shared = shared or built[step.sizes].program
         return BuiltBuckets(built)
 
-    def batches(self, batches: Iterable[dict], start: int, title: str) -> Iterator[dict]:
+    def batches(
+        self, batches: Iterable[dict], start: int, title: str, regions: Mapping[Sizes, Mapping[str, TensorRegion]]
+    ) -> Iterator[dict]:
         """Checks batches, and groups micro-batches into the inputs of a step.
 
         Args:
           batches: an endless iterable of batches; with micro-batches, of as many small batches of one size per step.
+            Each batch contains the regions of this process, and "sizes", the sizes of the whole images.
           start: number of the first step.
           title: description of the source of the batches, for error messages.
-        """
-        count = self.steps[0].micro_batches
-        checked = self._checked(batches, start * count, title)
-        return checked if count == 1 else in_parts(checked, count)
+          regions: the regions of this process for each size.
 
-    def _checked(self, batches: Iterable[dict], start: int, title: str) -> Iterator[dict]:
-        for number, batch in enumerate(batches, start):
-            yield from checked_batches([batch], self.step(batch_sizes(batch)).part_inputs, title, number)
+        Yields:
+          The arguments of `BuiltBuckets.call_slices`, and "cases".
+        """
+        count, stream = self.steps[0].micro_batches, iter(batches)
+        for step in itertools.count(start):
+            small = list(itertools.islice(stream, count))
+            sizes = small[0]["sizes"]
+            inputs = ({name: value for name, value in batch.items() if name != "sizes"} for batch in small)
+            part_inputs = self.step(sizes).part_inputs
+            parts = list(checked_batches(inputs, part_inputs, title, step * count, regions[sizes]))
+            yield {**(parts[0] if count == 1 else grouped(parts)), "sizes": sizes}
 
 
 class BuiltBuckets:
@@ -102,3 +111,12 @@ class BuiltBuckets:
 
     def __call__(self, **batch: Any) -> dict[str, Any]:
         return self.built[batch_sizes(batch)](**batch)
+
+    def call_slices(self, *, sizes: Sizes, **batch: Any) -> dict[str, Any]:
+        """Computes one training step on the regions of this process.
+
+        Args:
+          sizes: voxels of the whole images along their spatial dimensions.
+          **batch: the arguments of `BuiltStep.call_slices`.
+        """
+        return self.built[sizes].call_slices(**batch)

@@ -1,18 +1,22 @@
 """The protocol of data sets; a data set does not have to derive from it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.layout import Shape, format_shape, parse_shape
+from mtf_imaging.layout import Shape, TensorRegion, format_shape, parse_shape
 from mtf_imaging.training.protocols import check_offers
 from mtf_imaging.training.task import Inputs
 
 
 class DataSet(Protocol):
-    """Batches of images and labels."""
+    """Batches of images and labels.
+
+    If several processes train one network, each of them reads whole batches and cuts out its slices. A data set that
+    can read less also defines the method of `RegionDataSet`.
+    """
 
     def sizes(self, data_dir: str) -> tuple[int, ...]:
         """Returns the default number of voxels of the images along each of their one to three spatial dimensions.
@@ -48,6 +52,45 @@ class DataSet(Protocol):
         """
 
 
+class RegionDataSet(Protocol):
+    """The additional method of a data set from which each process reads only its own region of a batch."""
+
+    def region_batches(
+        self,
+        data_dir: str,
+        *,
+        batch_size: int,
+        sizes: tuple[int, ...],
+        seed: int,
+        start_step: int,
+        regions: Mapping[str, TensorRegion],
+    ) -> Iterator[dict]:
+        """Yields the same batches as `DataSet.batches`, but only the region of this process of each input.
+
+        Training calls this method instead of `batches`, also if the process runs alone and its regions are whole.
+
+        Args:
+          data_dir: the folder.
+          batch_size: images in a batch, summed over all processes.
+          sizes: voxels of the images along their spatial dimensions.
+          seed: seed of the order and of random changes to the images.
+          start_step: number of the first batch.
+          regions: {input name: `TensorRegion`}. A region may be empty, and several processes may have the same one.
+
+        Yields:
+          A dict with an array of the shape `regions[name].shape` for each input. Optionally, "cases" is a list with the
+          names of all cases of the batch, the same in every process.
+
+        Raises:
+          DataError: the folder is invalid. The error is raised by the call itself, not by the first batch.
+        """
+
+
+def reads_regions(data: object) -> bool:
+    """Returns whether a data set has the method of `RegionDataSet`."""
+    return callable(getattr(data, "region_batches", None))
+
+
 def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
     """Returns the default sizes of a data set, and checks that it follows the protocol.
 
@@ -71,7 +114,15 @@ def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
 
 
 def data_batches(
-    data: DataSet, data_dir: Any, inputs: Inputs, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
+    data: DataSet,
+    data_dir: Any,
+    inputs: Inputs,
+    *,
+    batch_size: int,
+    sizes: tuple[int, ...],
+    seed: int,
+    start_step: int,
+    regions: Mapping[str, TensorRegion] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Returns the batches of a data set, checked and converted to the dtypes of a program's inputs.
 
@@ -83,6 +134,7 @@ def data_batches(
       sizes: voxels of the images along their spatial dimensions.
       seed: seed of the order and of random changes to the images.
       start_step: number of the first batch.
+      regions: the region of each input to read from a `RegionDataSet`; None for whole batches.
 
     Returns:
       An iterator of dicts with a tensor for each input, and "cases", a list of strings.
@@ -93,8 +145,14 @@ def data_batches(
         inputs.
     """
     check_offers(data, DataSet, "data")
-    batches = iter(data.batches(data_dir, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step))
-    return _endless(checked_batches(batches, inputs, _title(data), start_step), _title(data), start_step)
+    options: dict[str, Any] = {"batch_size": batch_size, "sizes": sizes, "seed": seed, "start_step": start_step}
+    if regions is None:
+        batches = iter(data.batches(data_dir, **options))
+    else:
+        check_offers(data, RegionDataSet, "data")
+        reader: Any = data
+        batches = iter(reader.region_batches(data_dir, **options, regions=regions))
+    return _endless(checked_batches(batches, inputs, _title(data), start_step, regions), _title(data), start_step)
 
 
 def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterator[dict[str, Any]]:
@@ -107,7 +165,13 @@ def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterat
     )
 
 
-def checked_batches(batches: Iterable[Any], inputs: Inputs, title: str, step: int = 0) -> Iterator[dict[str, Any]]:
+def checked_batches(
+    batches: Iterable[Any],
+    inputs: Inputs,
+    title: str,
+    step: int = 0,
+    regions: Mapping[str, TensorRegion] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Checks batches one by one and converts them to tensors.
 
     Args:
@@ -115,6 +179,7 @@ def checked_batches(batches: Iterable[Any], inputs: Inputs, title: str, step: in
       inputs: {name: (shape string, tf.DType)}.
       title: description of the source of the batches, for error messages.
       step: number of the first batch.
+      regions: the region of each input that the batches contain; None for whole inputs.
 
     Yields:
       Dicts with a tensor for each input, and "cases", a list of strings.
@@ -132,24 +197,30 @@ def checked_batches(batches: Iterable[Any], inputs: Inputs, title: str, step: in
         if missing or unknown:
             faults = [f"has no '{name}'" for name in missing] + [f"has an unknown '{name}'" for name in unknown]
             raise DataError(f"{where} {' and '.join(faults)}; the task's inputs are {', '.join(shapes)}.")
-        tensors = {name: _tensor(batch[name], shape, dtypes[name], name, where) for name, shape in shapes.items()}
+        tensors = {
+            name: _tensor(batch[name], shape, dtypes[name], name, where, regions[name] if regions else None)
+            for name, shape in shapes.items()
+        }
         cases = batch.get("cases", ())
         yield {**tensors, "cases": [cases] if isinstance(cases, str) else [str(case) for case in cases]}
         step += 1
 
 
-def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str) -> tf.Tensor:
-    """Converts an input to a tensor of its dtype."""
+def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str, region: TensorRegion | None) -> tf.Tensor:
+    """Converts an input, or a region of it, to a tensor of its dtype."""
     try:
         with tf.device("CPU:0"):  # a whole tensor may not fit on the device of its slices
             tensor = tf.cast(value, dtype)
     except (TypeError, ValueError, tf.errors.OpError) as error:
         why = str(error).splitlines()[0]
         raise DataError(f"{where}: '{name}' cannot be converted to an array of {dtype.name}: {why}") from error
-    if tensor.shape.as_list() != [size for _, size in shape]:
+    sizes = tuple(size for _, size in shape)
+    expected = sizes if region is None else region.shape
+    if tuple(tensor.shape) != expected:
+        own = "" if expected == sizes else f", and the region of this process has the shape {list(expected)}"
         raise DataError(
             f"{where}: '{name}' has the shape {tensor.shape.as_list()}, "
-            f"but the task's input is [{format_shape(shape)}]."
+            f"but the task's input is [{format_shape(shape)}]{own}."
         )
     return tensor
 

@@ -22,6 +22,13 @@ class Evaluation(Protocol):
         loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as in `DataSet.batches`
 
     It yields all cases, in the same order on every call. If the last batch is incomplete, the first cases fill it up.
+    If the evaluation can read regions of the cases, it defines another method, which training calls instead:
+
+        loss_region_batches(eval_dir, *, batch_size, sizes, micro_batches, regions) -> iterator of dicts
+
+    `regions(sizes)` returns the `TensorRegion` of each input that this process computes, for images of these sizes. The
+    method yields the same batches, in `micro_batches` equal pieces one after the other. Each piece contains the regions
+    of the inputs, and "sizes", the sizes of its images.
 
     Attributes:
       measures: the names of the measures; higher is better.

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.layout import TensorRegion
 from mtf_imaging.ops.inference import inference
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.micro_batches import SumsOverBatch, part_of
+from mtf_imaging.training.step import input_regions
 from mtf_imaging.training.task import Inputs, Task, loss_of
 
 
@@ -28,7 +30,7 @@ class HeldOutLoss:
     """
 
     def __init__(self, task: Task, inputs: Inputs, count: int = 1, *, variables: Program, **layout: Any) -> None:
-        self._count = count
+        self._count, self._inputs = count, inputs
         options: dict[str, Any] = {"updates": "none", "variables": variables, **layout}
 
         def loss(**tensors: mtf.Tensor) -> mtf.Tensor:
@@ -46,14 +48,29 @@ class HeldOutLoss:
 
         self._program = Program(loss_of_part, inputs | self._sums.specs, **options, part_of=part_of(count))
 
+    @property
+    def regions(self) -> dict[str, TensorRegion]:
+        """The region of each input of a micro-batch that this process computes."""
+        return input_regions(self._program, self._inputs)
+
     def __call__(self, batches: Iterable[Any]) -> float:
         """Returns the mean loss over batches; each is a dict of inputs or a list of dicts, one per micro-batch."""
+        return self.of_slices(self._cut(batch) for batch in batches)
+
+    def of_slices(self, batches: Iterable[list[dict[str, Any]]]) -> float:
+        """Returns the mean loss over batches.
+
+        Args:
+          batches: for each batch a list with one dict per micro-batch, which contains the `regions` of its inputs.
+        """
         return float(np.mean([self._of_batch(batch) for batch in batches], dtype=np.float64))
 
-    def _of_batch(self, batch: Any) -> Any:
+    def _cut(self, batch: Any) -> list[dict[str, Any]]:
+        return [self._program.cut(**batch)] if self._count == 1 else self._sums.cut(batch)
+
+    def _of_batch(self, slices: list[dict[str, Any]]) -> Any:
         if self._count == 1:
-            return self._program.call_slices(**self._program.cut(**batch)).numpy()
-        slices = self._sums.cut(batch)
+            return self._program.call_slices(**slices[0]).numpy()
         whole = self._sums(slices)
         losses = [self._program.call_slices(i, **inputs, **whole).numpy() for i, inputs in enumerate(slices)]
         return np.mean(losses, dtype=np.float64)

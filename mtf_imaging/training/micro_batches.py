@@ -155,10 +155,17 @@ class MicroBatches:
         Returns:
           Tensors[] by name: "loss" and the task's measures from before the update, as means over the micro-batches.
         """
+        return self.call_slices(parts=self._sums.cut(parts))
+
+    def call_slices(self, *, parts: Sequence[dict[str, Any]]) -> dict[str, tf.Tensor]:
+        """Computes one training step on the regions of this process; see `__call__`.
+
+        Args:
+          parts: a list of dicts with the region of this process of each input of each micro-batch.
+        """
         with tf.device(self.program.mesh_impl.host):  # sum on the device of the results, not on the default GPU
-            slices, total = self._sums.cut(parts), None
-            whole = self._sums(slices)
-            for i, inputs in enumerate(slices):
+            whole, total = self._sums(parts), None
+            for i, inputs in enumerate(parts):
                 result = self.network.call_slices(i, **inputs, **whole)
                 total = result if total is None else tf.nest.map_structure(tf.add, total, result)
             mean = tf.nest.map_structure(lambda x: x / self._count, total)
@@ -200,9 +207,13 @@ def in_parts(batches: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str
       {"parts": list of dicts of inputs, "cases": the cases of all micro-batches}.
     """
     while True:
-        parts = list(itertools.islice(batches, count))
-        cases = [case for part in parts for case in part.pop("cases")]
-        yield {"parts": parts, "cases": cases}
+        yield grouped(list(itertools.islice(batches, count)))
+
+
+def grouped(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the input of a `MicroBatches` step for its micro-batches, dicts of inputs and "cases"."""
+    cases = [case for part in parts for case in part.pop("cases")]
+    return {"parts": parts, "cases": cases}
 
 
 def split_batches(batches: Iterator[dict[str, Any]], inputs: Inputs, count: int) -> Iterator[dict[str, Any]]:

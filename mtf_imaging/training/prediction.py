@@ -1,23 +1,22 @@
 """Trained networks as functions of an image, under any layout."""
 
+import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.evaluation import Predict, Prediction
+from mtf_imaging.training.slices import BUILDING, ImageNetwork, NetworkBySize, PreparedNetwork, ProgramNetwork
 from mtf_imaging.training.task import Task, task_inputs
 
 _logger = logging.getLogger(__name__)
-_BUILDING = "building the network"
 
 
 def predictor(
@@ -32,7 +31,7 @@ def predictor(
     mesh_impl: str = "auto",
     progress: bool = False,
     other_sizes: Sequence[Sequence[int]] | None = (),
-) -> Predict:
+) -> ImageNetwork:
     """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
     Args:
@@ -50,7 +49,8 @@ def predictor(
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
-      arrays of another prediction; see `training.evaluation.Prediction`.
+      arrays of another prediction; see `training.evaluation.Prediction`. If several processes have joined, its method
+      `slices` maps the slice of an image that this process computes; see `training.slices.ImageNetwork`.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
@@ -80,7 +80,7 @@ def predictors(
     mesh_impl: str = "auto",
     progress: bool = False,
     other_sizes: Sequence[Sequence[int]] | None = (),
-) -> list[Predict]:
+) -> list[ImageNetwork]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
     All functions share one program, so the devices need memory for one network, and the graph is built only once. The
@@ -99,7 +99,7 @@ def predictors(
       CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
     """
     folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
-    with building(_BUILDING, progress=progress):
+    with building(BUILDING, progress=progress):
         program = _program(task, sizes, dtype, layout, mesh_impl)
     weights = _Weights(program)
     for folder in folders:
@@ -107,19 +107,19 @@ def predictors(
         _logger.info("restored the weights of step %d from %s", int(program.step), path)
         if len(folders) > 1:
             weights.keep()
-    predict = one_volume_at_a_time(program, progress)
+    predict: ImageNetwork = ProgramNetwork(program, progress)
     if other_sizes is None or other_sizes:
         others = None if other_sizes is None else {tuple(each) for each in other_sizes}
         options: dict[str, Any] = {"task": task, "dtype": dtype, "layout": layout, "mesh_impl": mesh_impl}
 
         first = predict
 
-        def build(own: tuple[int, ...]) -> Predict:
+        def build(own: tuple[int, ...]) -> ImageNetwork:
             if own == tuple(sizes) or (others is not None and own not in others):
                 return first  # refuses images of unknown sizes
             return predictor_of(program, sizes=own, progress=progress, **options)
 
-        predict = by_size(build)
+        predict = NetworkBySize(build)
     if len(folders) == 1:
         return [predict]
     steps = [int(values[0]) for values in weights.kept]
@@ -127,24 +127,6 @@ def predictors(
         numbers = ", ".join(f"{Path(folder).name}: {step}" for folder, step in zip(model_dirs, steps, strict=True))
         _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
     return [weights.before(number, predict) for number in range(len(folders))]
-
-
-def by_size(build: Callable[[tuple[int, ...]], Predict]) -> Predict:
-    """Returns a function that predicts images of several sizes, each with the network for its size.
-
-    Args:
-      build: a function that returns the network for the voxels along the spatial dimensions. It is called when an image
-        of this size first occurs.
-    """
-    networks: dict[tuple[int, ...], Predict] = {}
-
-    def predict(image: np.ndarray) -> Prediction:
-        sizes = tuple(image.shape[:-1])
-        if sizes not in networks:
-            networks[sizes] = build(sizes)
-        return networks[sizes](image)
-
-    return predict
 
 
 class _Weights:
@@ -167,17 +149,15 @@ class _Weights:
         self._current = len(self.kept)
         self.kept.append([variable.numpy() for variable in self._variables])
 
-    def before(self, number: int, predict: Predict) -> Predict:
-        """Returns a function that gives the program the weights of one set before it predicts."""
+    def before(self, number: int, network: ImageNetwork) -> ImageNetwork:
+        """Returns a network that gives the program the weights of one set before it predicts."""
+        return PreparedNetwork(functools.partial(self._use, number), network)
 
-        def predict_with(image: np.ndarray) -> Prediction:
-            if self._current != number:
-                for variable, value in zip(self._variables, self.kept[number], strict=True):
-                    variable.assign(value)
-                self._current = number
-            return predict(image)
-
-        return predict_with
+    def _use(self, number: int) -> None:
+        if self._current != number:
+            for variable, value in zip(self._variables, self.kept[number], strict=True):
+                variable.assign(value)
+            self._current = number
 
 
 def predictor_of(
@@ -189,7 +169,7 @@ def predictor_of(
     layout: Layout = ONE_PROCESSOR,
     mesh_impl: str = "auto",
     progress: bool = False,
-) -> Predict:
+) -> ImageNetwork:
     """Builds a network that predicts one volume at a time, with the current weights of a training program.
 
     Args:
@@ -201,9 +181,9 @@ def predictor_of(
       mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
     """
-    with building(_BUILDING, progress=progress):
+    with building(BUILDING, progress=progress):
         network = _program(task, sizes, dtype, layout, mesh_impl, variables=program)
-    return one_volume_at_a_time(network, progress)
+    return ProgramNetwork(network, progress)
 
 
 def _program(
@@ -211,30 +191,6 @@ def _program(
 ) -> Program:
     inputs = task_inputs(task, 1, sizes, dtype=dtype, labels=False)
     return Program(task.predict, inputs, layout=for_one_volume(layout), mesh_impl=mesh_impl, variables=variables)
-
-
-def one_volume_at_a_time(program: Program, progress: bool = False) -> Predict:
-    """Wraps a program for batches of one volume as a function of a single image.
-
-    The dimension `batch` is removed from each result of the program.
-
-    Args:
-      program: a program with the input `image` and a batch size of 1.
-      progress: whether the first call shows progress on stderr while the network is built.
-    """
-    is_built = False
-
-    def predict(image: np.ndarray) -> Prediction:
-        nonlocal is_built
-        with building(
-            _BUILDING, progress=progress and not is_built
-        ):  # TensorFlow optimizes the graph in the first call
-            result = program(image=image[None])
-            arrays = tf.nest.map_structure(lambda tensor: tensor.numpy()[0], result)
-        is_built = True
-        return arrays
-
-    return predict
 
 
 def for_one_volume(layout: Layout) -> Layout:

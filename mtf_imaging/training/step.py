@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.layout import ONE_PROCESSOR, Layout, TensorRegion, parse_shape
 from mtf_imaging.ops.over_batch import FirstPass, in_pass
 from mtf_imaging.program.program import Program
 from mtf_imaging.program.tracing import Traced, trace_only
@@ -20,6 +20,9 @@ from mtf_imaging.training.task import Inputs, Task, loss_of, task_inputs
 class BuiltStep(Protocol):
     """A callable training step, which maps the inputs of a batch to the loss and the task's measures.
 
+    A call takes whole inputs. `call_slices` takes the region of this process of each input, so that no process holds a
+    whole batch.
+
     Attributes:
       program: the `Program` that holds all variables and the step number.
       network: the `Program` that computes the gradients.
@@ -31,6 +34,8 @@ class BuiltStep(Protocol):
     calls: Sequence[tuple[Program, int]]
 
     def __call__(self, *args: Any, **batch: Any) -> dict[str, Any]: ...
+
+    def call_slices(self, *args: Any, **batch: Any) -> dict[str, Any]: ...
 
 
 class TracedStep(NamedTuple):
@@ -175,6 +180,17 @@ class TrainingStep:
         return batches if self.micro_batches == 1 else split_batches(batches, self.inputs, self.micro_batches)
 
 
+def input_regions(program: Program, inputs: Inputs) -> dict[str, TensorRegion]:
+    """Returns the region of each input that this process passes to `call_slices` of a program.
+
+    Args:
+      program: the program; `BuiltStep.network` for a training step.
+      inputs: {name: (shape string, dtype)} of the inputs; `TrainingStep.part_inputs` for a training step.
+    """
+    sizes = {name: tuple(size for _, size in parse_shape(shape, name)) for name, (shape, _) in inputs.items()}
+    return {name: TensorRegion(sizes[name], program.region(name)) for name in inputs}
+
+
 class _WholeBatch:
     """A `BuiltStep` that consists of one program."""
 
@@ -183,4 +199,7 @@ class _WholeBatch:
         self.calls: Sequence[tuple[Program, int]] = [(program, 1)]
 
     def __call__(self, **batch: Any) -> dict[str, Any]:
-        return self.program.call_slices(**self.program.cut(**batch))  # the results are scalars, so they are whole
+        return self.call_slices(**self.program.cut(**batch))
+
+    def call_slices(self, **batch: Any) -> dict[str, Any]:
+        return self.program.call_slices(**batch)  # the results are scalars, so they are whole

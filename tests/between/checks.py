@@ -4,18 +4,29 @@ All processes build and call the same programs in the same order. Comparisons co
 assertion in one process does not leave the others waiting.
 """
 
+import itertools
+import zlib
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.evaluation.segment.ensemble import over_networks
+from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.layout import Layout
-from mtf_imaging.meshes import collectives, runtime
+from mtf_imaging.meshes import collectives, moving, runtime
+from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
-from mtf_imaging.training.optimizers import SGD
+from mtf_imaging.training.optimizers import SGD, Adam
+from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.step import training_step
 from tests import harness
+from tests.jobs import together
 from tests.meshes import processors
 from tests.models import test_unet3d
 from tests.ops import (
@@ -366,3 +377,102 @@ def collective(name, sizes, *args, mesh=None):
         values = np.broadcast_to(stack.numpy(), [len(coordinates), *stack.shape[1:]])
         slices |= dict(zip(coordinates, values, strict=True))
     return slices
+
+
+# Regions of arrays, and slices of predictions.
+
+
+def moved(sizes, have, want, dtype, message_bytes):
+    """Moves regions of an array, whose elements are numbered; returns the region of this process."""
+    group = groups.current()
+    array = message_value(1, sizes).astype(dtype)
+    before, moving._MESSAGE_BYTES = moving._MESSAGE_BYTES, message_bytes
+    try:
+        return group.move(array[have[group.index]], have, want)
+    finally:
+        moving._MESSAGE_BYTES = before
+
+
+def predicted(sizes, flips, mesh_shape, layout):
+    """Predicts an image by slices and as a whole, with flips, by an ensemble of two networks.
+
+    Returns:
+      (the region of this process, its probabilities by slices, the whole probabilities, the regions of all processes).
+    """
+    task = _task(norm="batch")
+    options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
+    networks = []
+    for seed in range(2):
+        inputs = task.inputs(1, sizes, dtype="float64", labels=False)
+        networks.append(predictor_of(mi.Program(task.predict, inputs, seed=seed), sizes=sizes, **options))
+    network = over_networks([over_flips(each, flips) for each in networks])
+    image = np.random.default_rng(0).random((*sizes, 1))
+    whole, slices = network(image), network.slices(sizes)
+    own = slices.group.index
+    return own, slices.predict(image[slices.inputs[own]]), whole, slices.outputs
+
+
+# Training on records, of which each process reads its region.
+
+_JOB = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1, norm="group", norm_groups=1, dropout_rate=0.3))
+_MOVED = Augmentation(flips=("x", "y", "z"), rotation=10, zoom=0.1, elastic=0.02, lesions=0.5, noise=0.05)
+
+
+def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
+    """Returns losses.csv of a training on records, without times, and its final weights.
+
+    Args:
+      folder: folder of the records.
+      options: arguments of `jobs.train`.
+      steps: numbers of steps, after each of which the training starts again.
+      mesh_shape, layout, mesh_impl: the layout, and where it runs.
+    """
+    # The folder of the run is the same in all processes, and a new one for each test.
+    name = f"{Path(folder).name} {options} {steps} {mesh_shape} {layout}"
+    model_dir = Path(folder).parent / f"{mesh_impl}-{zlib.crc32(name.encode()):x}"
+    shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "checkpoint_every": 2}
+    data = mi.jobs.TrainingData(folder, Records(augmentation=_MOVED))
+    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    for num_steps in steps:
+        mi.jobs.train(**shared | options, **where, data=data, model_dir=model_dir, num_steps=num_steps)
+    return together.losses(model_dir), together.weights(model_dir)
+
+
+class _OwnVolumes:
+    """A data set that reads regions, and whose whole batches must not be read."""
+
+    def __init__(self, title=""):
+        self.title = title
+
+    def sizes(self, data_dir):
+        return (8, 9, 6)
+
+    def batches(self, data_dir, *, batch_size, sizes, seed, start_step):
+        raise AssertionError("training reads whole batches")
+
+    def region_batches(self, data_dir, *, batch_size, sizes, seed, start_step, regions):
+        for first in itertools.count(start_step * batch_size, batch_size):
+            numbers = range(first, first + batch_size)
+            draws = [np.random.default_rng([seed, number]).integers(0, 3, sizes) for number in numbers]
+            labels = np.stack(draws)[regions["labels"].slices]
+            image = np.stack(draws)[..., np.newaxis][regions["image"].slices] / 2
+            yield {"image": image, "labels": labels, "cases": [f"{self.title}{number}" for number in numbers]}
+
+
+def trained_on_own_data(folder, options, mesh_shape, layout, mesh_impl):
+    """Returns losses.csv of a training on a custom data set, without times, and its final weights."""
+    model_dir = Path(folder) / f"{mesh_impl}-{zlib.crc32(f'{options} {mesh_shape}'.encode()):x}"
+    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "num_steps": 3}
+    mi.jobs.train(**shared, **options, **where, data=mi.jobs.TrainingData(None, _OwnVolumes()), model_dir=model_dir)
+    return together.losses(model_dir), together.weights(model_dir)
+
+
+def different_cases(folder):
+    """Returns the message of a training whose processes read different cases."""
+    data = mi.jobs.TrainingData(None, _OwnVolumes(f"process {runtime.current().processes.index}, case "))
+    layout = Layout.parse(f"rows:{runtime.current().processes.num}", "x:rows")
+    try:
+        mi.jobs.train(task=_JOB, data=data, model_dir=Path(folder) / "different", layout=layout, progress=False)
+    except mi.ConfigError as error:
+        return str(error)

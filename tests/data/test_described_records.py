@@ -11,7 +11,7 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.cases.dataset_json import write_description
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensities import Intensity, channel_statistics
+from mtf_imaging.data.intensities import Intensity
 from mtf_imaging.data.nifti.images import read_volume
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.convert import convert
@@ -22,6 +22,7 @@ from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import whole_field
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import remove
 from tests.data.test_pipeline import assert_same, take

@@ -8,12 +8,12 @@ from mtf_imaging.data.intensities import (
     ChannelStatistics,
     Intensity,
     channel_intensity,
-    channel_statistics,
     format_intensity,
     parse_intensities,
     parse_intensity,
 )
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, apply_window
+from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 
 IMAGE = np.where(np.arange(1000) % 3, np.random.default_rng(0).normal(200, 50, 1000), 0).astype(np.float32)
@@ -57,7 +57,7 @@ def test_statistics_are_those_of_numpy():
 
 
 def test_statistics_of_several_slabs(monkeypatch):
-    monkeypatch.setattr("mtf_imaging.data.intensities._SLAB_VALUES", 7)
+    monkeypatch.setattr("mtf_imaging.data.statistics._PART_VALUES", 7)
     several = channel_statistics(IMAGE.reshape(10, 100))
     assert vars(several) == pytest.approx(vars(STATISTICS), rel=1e-12)
 

@@ -133,7 +133,7 @@ def test_predictions_are_not_written_to_the_input_folder(tmp_path, folder):
     volume = folder / "volume-3.nii.gz"
     with pytest.raises(DataError, match="would be overwritten"):
         predict_cases(volume, volume, GRID, oracle)
-    with pytest.raises(DataError, match=r"needs a name that ends in \.nii or \.nii\.gz"):
+    with pytest.raises(DataError, match=r"needs a name that ends in \.nii, \.nii\.gz or \.ome\.zarr"):
         predict_cases(volume, tmp_path / "out.png", GRID, oracle)
     with pytest.raises(DataError, match=r"out\.nii\.gz: the input .* is a folder, so .* Fix: name a folder"):
         predict_cases(folder, tmp_path / "out.nii.gz", GRID, oracle)
@@ -205,7 +205,7 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, folder, monkeypatch, com
     def too_large(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
-    monkeypatch.setattr("mtf_imaging.evaluation.segment.images.resample_linear", too_large)
+    monkeypatch.setattr("mtf_imaging.evaluation.segment.images.resample_linear_region", too_large)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError, match=r"volume-3\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

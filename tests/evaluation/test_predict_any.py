@@ -12,7 +12,7 @@ from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.manifest import Manifest, Source, write_manifest
 from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.records.stored import write_record
-from mtf_imaging.data.sampling import resample
+from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, Span
 from mtf_imaging.errors import ConfigError, ShapeError
@@ -74,7 +74,7 @@ def store(folder, labels):
 @pytest.mark.parametrize("description", [ABDOMEN, TUMOR], ids=["softmax", "regions"])
 @pytest.mark.parametrize("slab_bytes", [1, 32 << 20])
 def test_labels_are_chosen_after_resampling(description, slab_bytes, monkeypatch):
-    monkeypatch.setattr(resample, "_SLAB_BYTES", slab_bytes)
+    monkeypatch.setattr(label_region, "_SLAB_BYTES", slab_bytes)
     probabilities = np.random.default_rng(0).random((6, 5, 4, description.num_outputs)).astype(np.float32)
     spans = tuple(Span(0.0, n, 2 * n + 1) for n in (6, 5, 4))
     resampled = resample_linear(probabilities, spans)

@@ -8,9 +8,10 @@ import pytest
 
 from mtf_imaging.data.nifti import stored_values
 from mtf_imaging.data.nifti.images import read_labels, read_volume
-from mtf_imaging.data.sampling import resample
+from mtf_imaging.data.sampling import label_region, resample, slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
+from mtf_imaging.evaluation.segment import labels as sliced_labels
 from mtf_imaging.evaluation.segment.predict import predict_cases, segment_volume
 
 SHAPE = (13, 22, 17)
@@ -21,6 +22,13 @@ SAMPLINGS = {
     "mm": Sampling((16, 16, 12), (1.5, 1.5, 2.0)),
     "mm, cropped": Sampling((8, 16, 8), (1.5, 1.5, 2.0)),
 }
+
+
+def slabs_of(monkeypatch, nbytes):
+    """Sets the size of slabs of volumes, grids, probabilities and labels."""
+    for module in (resample, slabs, label_region):
+        monkeypatch.setattr(module, "_SLAB_BYTES", nbytes)
+    monkeypatch.setattr(sliced_labels, "_SLAB_VOXELS", nbytes)
 
 
 def store(path, array, affine=None):
@@ -64,7 +72,7 @@ def dense(data, spans):
 @pytest.mark.parametrize("slab", [1, 3000, 1 << 25], ids=lambda slab: f"{slab} bytes")
 def test_a_prediction_equals_the_plain_formula(tmp_path, sampling, slab, monkeypatch):
     """The network runs once on the whole volume, so there are no tiles or seams, and slabs leave no trace."""
-    monkeypatch.setattr(resample, "_SLAB_BYTES", slab)
+    slabs_of(monkeypatch, slab)
     monkeypatch.setattr(stored_values, "_SLAB_VOXELS", slab)
     volume, network = read_volume(case(tmp_path)), Network()
     labels = segment_volume(volume, sampling, network)
@@ -90,7 +98,7 @@ def test_slabs_change_no_bit(tmp_path, sampling, monkeypatch):
     spans = sampling.spans(SHAPE, volume.geometry.spacing)
     results = []
     for slab in (1, 2000, 1 << 25):
-        monkeypatch.setattr(resample, "_SLAB_BYTES", slab)
+        slabs_of(monkeypatch, slab)
         results.append((resample_linear(volume.hu, spans), segment_volume(volume, sampling, Network())))
     for hu, labels in results[1:]:
         np.testing.assert_array_equal(hu, results[0][0])
@@ -130,7 +138,7 @@ SLABS = 4 << 20  # allowance for slabs of the size set below
 
 @pytest.fixture
 def small_slabs(monkeypatch):
-    monkeypatch.setattr(resample, "_SLAB_BYTES", 1 << 18)
+    slabs_of(monkeypatch, 1 << 18)
     monkeypatch.setattr(stored_values, "_SLAB_VOXELS", 1 << 16)
 
 

@@ -18,6 +18,7 @@ from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
+from mtf_imaging.jobs.batches import whole_inputs
 from mtf_imaging.jobs.buckets import bucket_batches, modeled_memory, open_buckets
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
@@ -233,6 +234,8 @@ def test_micro_batches_have_the_cases_of_the_batch(folder):
     cases = []
     for count in (1, 2):
         parted = dataclasses.replace(step, micro_batches=count)
-        batches = bucket_batches(data, open_buckets(data, parted, None))(3)
+        buckets = open_buckets(data, parted, None)
+        regions = {each.sizes: whole_inputs(each.part_inputs) for each in buckets.steps}
+        batches = bucket_batches(data, buckets, regions)(3)
         cases.append([next(batches)["cases"] for _ in range(6)])
     assert cases[0] == cases[1]

@@ -15,7 +15,9 @@ from mtf_imaging.data.nifti.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
 from mtf_imaging.evaluation.segment.flips import over_flips
-from mtf_imaging.evaluation.segment.predict import network_input, network_output
+from mtf_imaging.evaluation.segment.images import network_input
+from mtf_imaging.evaluation.segment.labels import sliced_labels
+from mtf_imaging.evaluation.segment.whole_image import image_slices
 from mtf_imaging.jobs import cross_validating, pooling
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.network import trained_network
@@ -254,7 +256,9 @@ def by_hand(folder, number, flips=(), layout=ONE):
     probabilities = np.stack([over_flips(network, flips)(image) for network in networks])
     assert np.ptp(probabilities, axis=0).max() > 1e-3  # the folds are different networks
     mean = probabilities.mean(axis=0)
-    labels = [network_output(one, volume.geometry, SAMPLING, volume.path) for one in (mean, *probabilities)]
+    whole = image_slices(networks[0], SAMPLING.grid, 1, 3)
+    where = volume.geometry, SAMPLING, volume.path
+    labels = [sliced_labels(whole, one, *where).whole() for one in (mean, *probabilities)]
     return labels[0], mean, labels[1:]
 
 

@@ -38,6 +38,10 @@ def job(model_dir, layout, steps=STEPS, **options):
     return {"job": "train", "model_dir": model_dir, "layout": layout, "steps": steps, **options}
 
 
+# A box that crops y and pads z, in slices of 3, 3, 3 and 1 voxels along y.
+BOX = {"resolution": "x:12,y:10,z:24", "spacing": "30,24,12", "flips": ("y",)}
+
+
 @pytest.fixture(scope="module")
 def one(folder):
     """The results of one process."""
@@ -48,6 +52,7 @@ def one(folder):
         job("one_started", "one", steps=1, initial_weights="one"),
         {"job": "evaluate", "model_dir": "one", "layout": "one", "output": "one_scores"},
         {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_predictions"},
+        {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_box", **BOX},
     ]:
         together.run(folder, each)
     return folder
@@ -67,6 +72,7 @@ def four(one):
         job("four_started", "uneven", steps=1, initial_weights="one"),
         {"job": "evaluate", "model_dir": "one", "layout": "space", "output": "four_scores"},
         {"job": "predict", "model_dir": "one", "layout": "batch", "output": "four_predictions"},
+        {"job": "predict", "model_dir": "one", "layout": "uneven", "output": "four_box", **BOX},
     ]
     return one, run_jobs(one, 4, *jobs)
 
@@ -116,6 +122,8 @@ def test_held_out_scores_equal_those_of_one_process(four, name, other):
 def test_evaluation_and_prediction_write_the_same_files(four):
     folder, _ = four
     assert content(folder / "four_predictions") == content(folder / "one_predictions")
+    assert len(content(folder / "four_box")) == 3
+    assert content(folder / "four_box") == content(folder / "one_box") != content(folder / "one_predictions")
     scores = [json.loads((folder / f"{name}_scores/metrics.json").read_text()) for name in ("four", "one")]
     assert scores[0] == scores[1]
     assert content(folder / "four_scores/predictions") == content(folder / "one_scores/predictions")

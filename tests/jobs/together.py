@@ -42,9 +42,9 @@ def evaluate(folder, model_dir, layout, output):
     mi.jobs.evaluate(**settings(), **folders, layout=mi.Layout.parse(*LAYOUTS[layout]), flips=("x",))
 
 
-def predict(folder, model_dir, layout, output):
+def predict(folder, model_dir, layout, output, **options):
     paths = {"input": folder / "cases", "output": folder / output, "model_dir": folder / model_dir}
-    mi.jobs.predict(**settings(), **paths, layout=mi.Layout.parse(*LAYOUTS[layout]))
+    mi.jobs.predict(**settings(), **paths, layout=mi.Layout.parse(*LAYOUTS[layout]), **options)
 
 
 def fails(folder, failing):

@@ -13,7 +13,7 @@ from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.optimizers import SGD
-from mtf_imaging.training.prediction import one_volume_at_a_time
+from mtf_imaging.training.slices import ProgramNetwork
 from tests.training import linear
 
 FIRST = "train: building the first step"
@@ -44,7 +44,7 @@ def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
 
     for progress, expected in ((True, [True, False]), (False, [False, False])):
         shown.clear()
-        predict = one_volume_at_a_time(program, progress)
+        predict = ProgramNetwork(program, progress)
         for _ in range(2):
             np.testing.assert_array_equal(predict(np.ones((2, 3))), np.ones((2, 3)))
         assert ["building the network" in text for text in shown] == expected

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.training.data_set import data_batches, data_sizes
+from mtf_imaging.layout import TensorRegion
+from mtf_imaging.training.data_set import data_batches, data_sizes, reads_regions
 from mtf_imaging.training.describe import describe_slices
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
@@ -155,9 +156,10 @@ class Ones:
             yield self.change({"image": np.ones((batch_size, *sizes), np.uint8)})
 
 
-def batches(data, start_step=0):
+def batches(data, start_step=0, regions=None):
     inputs = {"image": ("batch:2,x:4", tf.float64)}
-    return data_batches(data, "folder", inputs, batch_size=2, sizes=(4,), seed=0, start_step=start_step)
+    options = {"batch_size": 2, "sizes": (4,), "seed": 0, "start_step": start_step}
+    return data_batches(data, "folder", inputs, **options, regions=regions)
 
 
 def test_batches_have_the_dtype_of_the_input_and_the_names_of_their_cases():
@@ -201,6 +203,44 @@ def test_batches_that_end_are_reported():
     next(iterator), next(iterator)
     with pytest.raises(DataError, match=re.escape("data set Ones: there is no batch for step 7; `batches` must")):
         next(iterator)
+
+
+class Halves(Ones):
+    """A data set that reads regions."""
+
+    def region_batches(self, data_dir, *, batch_size, sizes, seed, start_step, regions):
+        for step in itertools.count(start_step):
+            yield self.change({"image": np.full(regions["image"].shape, step), "cases": ["a", "b"]})
+
+
+HALF = {"image": TensorRegion((2, 4), (slice(0, 2), slice(2, 4)))}
+
+
+def test_regions_are_read_only_from_data_sets_that_offer_them():
+    assert not reads_regions(Ones())
+    assert reads_regions(Halves())
+    batch = next(batches(Halves(), start_step=5, regions=HALF))
+    np.testing.assert_array_equal(batch["image"], np.full((2, 2), 5.0))
+    assert batch["image"].dtype == tf.float64
+    assert batch["cases"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (Ones(), ConfigError, "data (of class Ones) lacks the method region_batches. Fix: define region_"),
+        (
+            Halves(lambda batch: {"image": np.ones((2, 4))}),
+            DataError,
+            "the batch of step 5: 'image' has the shape [2, 4], but the task's input is [batch:2,x:4], "
+            "and the region of this process has the shape [2, 2].",
+        ),
+        (Halves(lambda batch: {}), DataError, "the batch of step 5 has no 'image'; the task's inputs are image."),
+    ],
+)
+def test_a_region_that_does_not_fit_is_refused(data, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        next(batches(data, start_step=5, regions=HALF))
 
 
 @pytest.mark.parametrize("sizes", [None, (), (4, 0), (1, 2, 3, 4), ("a",), 64])

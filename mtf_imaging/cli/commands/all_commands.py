@@ -16,7 +16,7 @@ import importlib
 GROUPS = {
     "Data": ("phantom", "convert"),
     "Training": ("train", "cross_validate", "study", "import_weights"),
-    "Evaluation": ("evaluate", "predict", "score"),
+    "Evaluation": ("evaluate", "predict", "score", "export"),
     "Layouts": ("plan", "explain", "search", "bench"),
     "Clusters": ("serve", "launch"),
     "First steps and help": ("demo", "parameters"),

@@ -47,7 +47,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "workers",
         None,
-        "Number of processes that score the pooled cases, of up to 2 GiB each; default: one per core, or fewer if "
+        "Number of processes that score the pooled cases, of up to 0.5 GiB each; default: one per core, or fewer if "
         "memory is short.",
         lower_bound=1,
         flag_values=values,

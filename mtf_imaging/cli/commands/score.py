@@ -51,7 +51,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "workers",
         None,
-        "Number of processes, of up to 2 GiB each; default: one per core, or fewer if memory is short.",
+        "Number of processes, of up to 0.5 GiB each; default: one per core, or fewer if memory is short.",
         lower_bound=1,
         flag_values=values,
     )

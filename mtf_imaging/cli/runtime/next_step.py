@@ -165,6 +165,8 @@ def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") 
         folders = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
         return command_line("score", **folders, output_dir=unused(beside(values.output, "scores")))
     volume, output = quoted(planned[0][0].volume), quoted(planned[0][1])
+    if planned[0][1].name.endswith(".zarr"):
+        return f"open {output} over {volume} in a viewer of OME-Zarr, for instance napari"
     if shutil.which("itksnap"):
         return f"itksnap -g {volume} -s {output}"
     return f"open {output} over {volume} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer"
@@ -173,6 +175,11 @@ def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") 
 def after_score(values: flags.FlagValues) -> str:
     """Names the report."""
     return f"open {quoted(Path(values.output_dir) / 'report.html')} in a browser"
+
+
+def after_export(values: flags.FlagValues) -> str:
+    """Names the page of the model."""
+    return f"read {quoted(Path(values.output) / 'README.md')}, or load the model with tf.saved_model.load"
 
 
 def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_params: list[str]) -> str:

@@ -64,3 +64,13 @@ def known_sizes(image) -> Grid:
             "Fix: call image.set_shape([x, y, z, channels])."
         )
     return tuple(sizes)
+
+
+def known_channels(image) -> int:
+    """Returns the number of channels of Tensor[x, y, z, channels]; raises DataError if it is not static."""
+    if image.shape.rank != 4 or image.shape[3] is None:
+        raise DataError(
+            f"Augmentation: an image of shape {image.shape} does not have a static number of channels. "
+            "Fix: call image.set_shape([None, None, None, channels])."
+        )
+    return image.shape[3]

@@ -4,6 +4,9 @@ import zlib
 
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.normals import normal_values
+from mtf_imaging.data.sampling.grid import Grid, Region
+
 
 class Draws:
     """Named random numbers, so that the draws of an option do not depend on the other options.
@@ -30,6 +33,11 @@ class Draws:
     def normal(self, name: str, sd, mean=0.0, shape=()):
         """Returns Tensor[shape] float32 from a normal distribution, clipped to two standard deviations."""
         return mean + sd * tf.clip_by_value(tf.random.stateless_normal(shape, self.seed(name)), -2.0, 2.0)
+
+    def normal_values(self, name: str, sd, sizes: Grid, region: Region):
+        """Returns a region of `normal(name, sd, shape=sizes)`, Tensor[x, y, z]."""
+        values = normal_values(self.seed(name), sizes, region)[..., 0]
+        return sd * tf.clip_by_value(values, -2.0, 2.0)
 
     def chance(self, name: str, probability: float):
         """Returns Tensor[] bool, True with the given probability."""

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.augmentation.rounding import add, each_alike
 from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 
 _LESION = 2
@@ -40,18 +41,17 @@ def apply_gamma(image, gamma: float, draws: Draws, ranges: ValueRanges = WINDOWE
       image: Tensor[..., channels] float32.
       gamma: range of the exponent, as above.
       draws: random numbers of the sample.
-      ranges: the bounds of the values, which are mapped to 0..1. If they are infinite, the extreme values of the
-        channel are.
+      ranges: the bounds of the values; `lowest` to `highest` is mapped to 0..1.
 
     Returns:
       The changed image, within the same bounds.
     """
-    low, high = ranges.low, ranges.high
+    low, high = ranges.lowest, ranges.highest
     if ranges is not WINDOWED:
-        low = tf.where(tf.math.is_inf(low), tf.reduce_min(image, [0, 1, 2]), low)
-        high = tf.where(tf.math.is_inf(high), tf.reduce_max(image, [0, 1, 2]), high)
         high = tf.where(high > low, high, low + 1.0)  # for constant channels
     widest = math.log1p(gamma)
-    power = tf.exp(draws.uniform("gamma", -widest, widest, tf.shape(image)[3:]))
+    powers = tf.unstack(tf.exp(draws.uniform("gamma", -widest, widest, [image.shape[3]])))
     image = (tf.clip_by_value(image, low, high) - low) / (high - low)
-    return image**power * (high - low) + low
+    channels = zip(tf.unstack(image, axis=3), powers, strict=True)
+    image = tf.stack([each_alike(lambda x, power=power: x**power, channel) for channel, power in channels], 3)
+    return add(image * (high - low), low)

@@ -4,8 +4,8 @@ import math
 
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.checks import known_sizes
 from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.augmentation.rounding import add, each_alike
 
 _LIVER, _LESION = 1, 2
 _SHORTEST = 0.7  # shortest axis of an ellipsoid, as a fraction of the longest
@@ -15,16 +15,28 @@ _WAVES, _WAVE_NUMBER = 4, 3.0
 _SOFT = 0.25  # half the width of the edge, in units of the squared relative radius
 
 
-def add_lesions(image, labels, probability: float, most: int, diameter, contrast, draws: Draws) -> tuple:
+def add_lesions(
+    image: tf.Tensor,
+    labels: tf.Tensor,
+    start: tf.Tensor,
+    whole_labels: tf.Tensor,
+    probability: float,
+    most: int,
+    diameter: tuple[float, float],
+    contrast: tuple[float, float],
+    draws: Draws,
+) -> tuple:
     """Paints 1 to `most` lesions with `probability`, centered on random liver voxels outside existing lesions.
 
     Lesions are clipped to the liver, and existing lesions are not changed. Only voxels of the liver are computed, a few
     percent of a volume.
 
     Args:
-      image: Tensor[x, y, z, channels] float32.
-      labels: Tensor[x, y, z]: 0 background, 1 liver, 2 lesion.
-      probability: probability that any lesion is painted; volumes without liver never get one.
+      image: Tensor[x, y, z, channels] float32, a box of the stored sample.
+      labels: Tensor[x, y, z] of the same voxels: 0 background, 1 liver, 2 lesion.
+      start: Tensor[3] int64, the position of their first voxel in the sample.
+      whole_labels: Tensor[x, y, z] of the whole sample, from which the centers are chosen.
+      probability: probability that any lesion is painted; samples without liver never get one.
       most: largest number of lesions.
       diameter: (lowest, highest) length of the longest axis in voxels; its logarithm is drawn uniformly.
       contrast: (lowest, highest) amount by which a lesion is darkened, in units of the window.
@@ -33,57 +45,87 @@ def add_lesions(image, labels, probability: float, most: int, diameter, contrast
     Returns:
       The changed (image, labels).
     """
-    sizes = known_sizes(image)
-    flat = tf.reshape(labels, [-1])
 
-    def painted():
-        places = tf.where(flat >= _LIVER)[:, 0]  # [liver]
-        of_liver = tf.gather(flat, places) == _LIVER
-        radius, depth = _relative_radius(places, of_liver, sizes, most, diameter, contrast, draws)
-        dark = depth * tf.clip_by_value((1 + _SOFT - radius) / (2 * _SOFT), 0.0, 1.0)
-        dark = tf.where(of_liver, tf.reduce_max(dark, 1), 0.0)
-        inside = of_liver & tf.reduce_any(radius < 1, 1)
-        values = tf.reshape(image, [-1, image.shape[3]])
-        values = tf.tensor_scatter_nd_sub(
-            values, places[:, tf.newaxis], tf.repeat(dark[:, tf.newaxis], image.shape[3], 1)
+    def paint() -> tuple:
+        planes = tf.range(tf.shape(whole_labels)[0])  # one plane at a time, to save memory
+        counts = tf.map_fn(
+            lambda x: tf.math.count_nonzero(whole_labels[x] == _LIVER), planes, fn_output_signature=tf.int64
         )
-        lesion = tf.boolean_mask(places, inside)[:, tf.newaxis]
+        return tf.cond(tf.reduce_any(counts > 0), lambda: painted(counts), lambda: (image, labels))
+
+    def painted(counts: tf.Tensor) -> tuple:
+        centers = _centers(whole_labels, counts, most, draws)
+        places = tf.where(labels == _LIVER)  # [liver, 3]
+        radius, depth = _relative_radius(tf.cast(places + start, tf.float32), centers, most, diameter, contrast, draws)
+        dark = depth * tf.clip_by_value((1 + _SOFT - radius) / (2 * _SOFT), 0.0, 1.0)
+        dark = tf.repeat(tf.reduce_max(dark, 1)[:, tf.newaxis], image.shape[3], 1)
+        lesion = tf.boolean_mask(places, tf.reduce_any(radius < 1, 1))
         marks = tf.fill([tf.shape(lesion)[0]], tf.cast(_LESION, labels.dtype))
-        marked = tf.tensor_scatter_nd_update(flat, lesion, marks)
-        return tf.maximum(tf.reshape(values, tf.shape(image)), 0.0), tf.reshape(marked, tf.shape(labels))
+        darkened = tf.maximum(tf.tensor_scatter_nd_sub(image, places, dark), 0.0)
+        return darkened, tf.tensor_scatter_nd_update(labels, lesion, marks)
 
-    wanted = draws.chance("lesions", probability) & tf.reduce_any(flat == _LIVER)
-    return tf.cond(wanted, painted, lambda: (image, labels))
+    return tf.cond(draws.chance("lesions", probability), paint, lambda: (image, labels))
 
 
-def _relative_radius(places, of_liver, sizes, most, diameter, contrast, draws):
-    """Returns squared relative distances from the lesions and their contrasts.
+def _centers(whole_labels: tf.Tensor, counts: tf.Tensor, most: int, draws: Draws) -> tf.Tensor:
+    """Chooses liver voxels as centers.
 
     Args:
-      places: Tensor[liver], flat indices of voxels of the liver.
-      of_liver: Tensor[liver] bool, whether a voxel may be the center of a lesion.
+      whole_labels: Tensor[x, y, z].
+      counts: Tensor[x] int64, the number of liver voxels at each position along x.
+      most: number of voxels to choose.
+      draws: random numbers of the sample.
+
+    Returns:
+      Tensor[lesions, 3] float32, positions.
+    """
+    ends = tf.cumsum(counts)
+    total = ends[-1]
+    chosen = tf.cast(draws.uniform("lesions/centre", shape=[most]) * tf.cast(total, tf.float32), tf.int64)
+    chosen = tf.minimum(chosen, total - 1)
+    planes = tf.searchsorted(ends, chosen, side="right", out_type=tf.int64)
+    ranks = chosen - tf.gather(ends - counts, planes)
+
+    def place(plane_and_rank: tuple) -> tf.Tensor:
+        plane, rank = plane_and_rank
+        return tf.concat([[plane], tf.where(whole_labels[plane] == _LIVER)[rank]], 0)
+
+    return tf.cast(tf.map_fn(place, (planes, ranks), fn_output_signature=tf.int64), tf.float32)
+
+
+def _relative_radius(
+    position: tf.Tensor,
+    center: tf.Tensor,
+    most: int,
+    diameter: tuple[float, float],
+    contrast: tuple[float, float],
+    draws: Draws,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns squared relative distances from the lesions and their contrasts.
+
+    Sums are computed in one order, so that a voxel has the same distances among any other voxels.
+
+    Args:
+      position: Tensor[liver, 3] float32, positions of voxels of the liver.
+      center: Tensor[lesions, 3] float32.
 
     Returns:
       Tensor[liver, lesions], squared distances that are 1 at the surface of a lesion and infinite for unused lesions;
       and Tensor[lesions], the amount by which each lesion is darkened.
     """
-    _, y, z = sizes
-    position = tf.cast(tf.stack([places // (y * z), places // z % y, places % z], 1), tf.float32)
-    eligible = tf.boolean_mask(position, of_liver)
-    count = tf.cast(tf.shape(eligible)[0], tf.float32)
-    chosen = tf.cast(draws.uniform("lesions/centre", shape=[most]) * count, tf.int32)
-    center = tf.gather(eligible, tf.minimum(chosen, tf.shape(eligible)[0] - 1))  # [lesions, 3]
-
     least, largest = (math.log(bound) for bound in diameter)
     longest = tf.exp(draws.uniform("lesions/diameter", least, largest, [most, 1])) / 2
     radii = longest * draws.uniform("lesions/axes", _SHORTEST, 1.0, [most, 3])
-    offset = (position[:, tf.newaxis] - center) / radii  # [liver, lesions, 3]
+    offset = tf.unstack((position[:, tf.newaxis] - center) / radii, axis=2)  # [liver, lesions] each
 
-    waves = draws.normal("lesions/waves", _WAVE_NUMBER, shape=[most, 3, _WAVES])
+    waves = tf.unstack(draws.normal("lesions/waves", _WAVE_NUMBER, shape=[most, 3, _WAVES]), axis=1)
     phase = draws.uniform("lesions/phase", 0.0, 2 * math.pi, [most, _WAVES])
-    turns = tf.einsum("plc,lcw->plw", offset, waves) + phase
-    uneven = tf.reduce_mean(0.5 + 0.5 * tf.cos(turns), 2)  # in 0..1, so that no lesion exceeds its diameter
-    squared = tf.reduce_sum(offset**2, 2) * (1 + uneven)
+    cosines = []
+    for wave in range(_WAVES):
+        turns = add(*(along * waves[axis][:, wave] for axis, along in enumerate(offset)), phase[:, wave])
+        cosines.append(each_alike(tf.cos, turns))
+    uneven = add(0.5, add(*cosines) * (0.5 / _WAVES))  # in 0..1, so that no lesion exceeds its diameter
+    squared = add(*map(tf.square, offset)) * add(1.0, uneven)
 
     number = tf.cast(draws.uniform("lesions/number", 1.0, most + 1.0), tf.int32)
     squared = tf.where(tf.range(most) < number, squared, float("inf"))

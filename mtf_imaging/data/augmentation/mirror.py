@@ -5,43 +5,38 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 
-_TRANSVERSE = (0, 1)  # x and y
+_TRANSVERSE = ("x", "y")
 
 
-def flip(image, labels, flips: tuple[str, ...], seeds) -> tuple:
-    """Mirrors each of the given axes with probability 1/2.
-
-    Args:
-      image: Tensor[x, y, z, channels].
-      labels: Tensor[x, y, z].
-      flips: names of the axes.
-      seeds: a seed for each of x, y and z.
-
-    Returns:
-      (image, labels), reversed along the same axes.
-    """
-    axes = [axis for axis, name in enumerate(AXIS_NAMES) if name in flips]
-    mirrored = tf.stack([tf.random.stateless_uniform([], seeds[axis]) < 0.5 for axis in axes])
-    return tuple(_reverse(x, tf.boolean_mask(axes, mirrored)) for x in (image, labels))
-
-
-def half_turn(image, labels, probability: float, draws: Draws) -> tuple:
-    """Rotates by 180 degrees about z with `probability`, from supine to prone.
+def draw_mirrored(flips: tuple[str, ...], probability: float, seeds: tf.Tensor, draws: Draws) -> tf.Tensor:
+    """Draws the axes along which a sample is reversed.
 
     Args:
-      image: Tensor[x, y, z, channels].
-      labels: Tensor[x, y, z].
-      probability: probability of the rotation.
+      flips: names of the axes that are mirrored with probability 1/2 each.
+      probability: probability of a rotation by 180 degrees about z, from supine to prone.
+      seeds: a seed for the flip of each of x, y and z.
       draws: random numbers of the sample.
 
     Returns:
-      (image, labels), both reversed along x and y, or both unchanged.
+      Tensor[3] bool.
     """
-    turned = tf.fill([len(_TRANSVERSE)], draws.chance("half_turn", probability))
-    return tuple(_reverse(x, tf.boolean_mask(_TRANSVERSE, turned)) for x in (image, labels))
+    never = tf.constant(False)
+    turned = draws.chance("half_turn", probability) if probability else never
+    mirrored = []
+    for axis, name in enumerate(AXIS_NAMES):
+        flipped = tf.random.stateless_uniform([], seeds[axis]) < 0.5 if name in flips else never
+        mirrored.append(tf.math.logical_xor(flipped, turned if name in _TRANSVERSE else never))
+    return tf.stack(mirrored)
 
 
-def _reverse(x, axes):
-    """Reverses along all axes in one pass, several times faster because a last axis of size 1 is removed first."""
-    volume = tf.squeeze(x, [3]) if x.shape[3:] == [1] else x
-    return tf.reshape(tf.reverse(volume, axes), tf.shape(x))
+def reverse(volume: tf.Tensor, mirrored: tf.Tensor) -> tf.Tensor:
+    """Reverses some axes of a volume.
+
+    Args:
+      volume: Tensor[x, y, z] or Tensor[x, y, z, channels].
+      mirrored: Tensor[3] bool, the axes to reverse.
+    """
+    axes = tf.boolean_mask(tf.range(len(AXIS_NAMES)), mirrored)
+    # Without a last axis of size 1, one pass reverses all axes, which is several times faster.
+    squeezed = tf.squeeze(volume, [3]) if volume.shape[3:] == [1] else volume
+    return tf.reshape(tf.reverse(squeezed, axes), tf.shape(volume))

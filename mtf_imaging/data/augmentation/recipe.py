@@ -8,17 +8,21 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import checks
-from mtf_imaging.data.augmentation.corruption import corrupt
+from mtf_imaging.data.augmentation.corruption import corrupt, sampled_voxels
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.intensity import apply_gamma, shift_classes
 from mtf_imaging.data.augmentation.lesions import add_lesions
-from mtf_imaging.data.augmentation.mirror import flip, half_turn
+from mtf_imaging.data.augmentation.mirror import draw_mirrored
+from mtf_imaging.data.augmentation.moves import Moves
 from mtf_imaging.data.augmentation.noise import add_noise
+from mtf_imaging.data.augmentation.normals import normal_values
+from mtf_imaging.data.augmentation.regions import bounds_of, check_region, shape_of
+from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
-from mtf_imaging.data.augmentation.warp import draw_warp, warp
+from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.cases.description import LITS_RULES, Description
 from mtf_imaging.data.intensities import WINDOW
-from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, whole_region
 from mtf_imaging.errors import ConfigError, DataError
 
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
@@ -141,6 +145,31 @@ class Augmentation:
                     f"with a window, but {what}. Fix: set Augmentation.{name} to 0."
                 )
 
+    @property
+    def needs_whole_labels(self) -> bool:
+        """Whether `in_region` needs the labels of the whole sample: lesions and corruption choose voxels by them."""
+        return bool(self.lesions or self.corruption or self.corruption_sd)
+
+    def source_bounds(self, region: Region, sizes: Grid, seed: int, sample: tf.Tensor) -> tf.Tensor:
+        """Returns the voxels of the stored sample that a region of the augmented sample needs.
+
+        Args:
+          region: a slice along x, y and z of the augmented sample; it may be empty.
+          sizes: number of voxels of the sample along x, y, z.
+          seed: seed of the run.
+          sample: Tensor[] int64, the number of the sample since the run began.
+
+        Returns:
+          Tensor[3, 2] int64, the first and the end voxel along x, y and z. An empty region needs no voxels.
+
+        Raises:
+          DataError: the region is not within the sample.
+        """
+        region = check_region(region, sizes)
+        if 0 in shape_of(region):
+            return tf.zeros([3, 2], tf.int64)
+        return self._moves(sizes, Draws(seed, sample)).source_bounds(region)
+
     def __call__(self, image, labels, seed: int, sample, ranges: ValueRanges = WINDOWED) -> tuple:
         """Changes one sample.
 
@@ -154,37 +183,88 @@ class Augmentation:
         Returns:
           (image, labels) with the same shapes; the values of the image are within their bounds.
         """
+        sizes = checks.known_sizes(image)
+        region = whole_region(sizes)
+        source = bounds_of(region)
+        return self.in_region(image, labels, seed, sample, region=region, source=source, sizes=sizes, ranges=ranges)
+
+    def in_region(
+        self,
+        image: tf.Tensor,
+        labels: tf.Tensor,
+        seed: int,
+        sample: tf.Tensor,
+        *,
+        region: Region,
+        source: tf.Tensor,
+        sizes: Grid,
+        ranges: ValueRanges = WINDOWED,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Changes a region of one sample: `__call__(...)[region]`, bit for bit.
+
+        Args:
+          image: Tensor[x, y, z, channels] float32, the voxels of `source`. Only the number of channels must be static.
+          labels: Tensor[x, y, z], the labels of `source`, or those of the whole sample if `needs_whole_labels`.
+          seed: seed of the run.
+          sample: Tensor[] int64, the number of the sample since the run began.
+          region: a slice along x, y and z of the augmented sample; it may be empty.
+          source: Tensor[3, 2] int64, the bounds of the image in the stored sample: those that `source_bounds` returns
+            for the same arguments, or bounds that include them.
+          sizes: number of voxels of the sample along x, y, z.
+          ranges: the values of the channels in the whole sample; by default 0..1.
+
+        Returns:
+          (image, labels) of the region, with static shapes.
+
+        Raises:
+          DataError: the region is not within the sample, or the number of channels is not static.
+        """
+        region, source = check_region(region, sizes), tf.cast(source, tf.int64)
+        channels = checks.known_channels(image)
+        if 0 in shape_of(region):
+            return tf.zeros([*shape_of(region), channels]), tf.zeros(shape_of(region), labels.dtype)
         draws = Draws(seed, sample)
+        moves = self._moves(sizes, draws)
+        stored = labels
+        if self.needs_whole_labels:
+            labels = tf.slice(stored, source[:, 0], source[:, 1] - source[:, 0])
         if self.lesions:
             about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
-            image, labels = add_lesions(image, labels, self.lesions, *about, draws)
-        # Flips, contrast, brightness and noise keep the seeds of earlier releases, so that old runs can be resumed.
-        seeds = tf.random.experimental.stateless_split(draws.key, 6)
-        if self.flips:
-            image, labels = flip(image, labels, self.flips, seeds)
-        if self.half_turn:
-            image, labels = half_turn(image, labels, self.half_turn, draws)
-        image, labels = self._warped(image, labels, draws, ranges.beyond)
+            image, labels = add_lesions(image, labels, source[:, 0], stored, self.lesions, *about, draws)
+        image, labels = moves.move(image, labels, source, region, ranges.beyond)
         masked = None if ranges is WINDOWED else (image == 0) & ranges.keep_zero
         if self.class_shift or self.class_shift_sd:
             image = shift_classes(image, labels, self.class_shift, self.class_shift_sd, draws)
         if self.corruption or self.corruption_sd:
-            image = corrupt(image, labels, self.corruption, self.corruption_sd, draws)
+            sampled = moves.labels_at(stored, sampled_voxels(sizes))
+            image = corrupt(image, labels, sampled, self.corruption, self.corruption_sd, draws, sizes, region)
         if self.gamma:
             image = apply_gamma(image, self.gamma, draws, ranges)
-        each = tf.shape(image)[3:]  # one number per channel
+        seeds = _first_seeds(draws)
         if self.contrast:
-            factor = tf.random.stateless_uniform(each, seeds[3], 1 - self.contrast, 1 + self.contrast)
-            image = ranges.center + (image - ranges.center) * factor
+            factor = tf.random.stateless_uniform([channels], seeds[3], 1 - self.contrast, 1 + self.contrast)
+            image = add((image - ranges.center) * factor, ranges.center)
         if self.brightness:
-            image += tf.random.stateless_uniform(each, seeds[4], -self.brightness, self.brightness) * ranges.unit
+            shift = tf.random.stateless_uniform([channels], seeds[4], -self.brightness, self.brightness)
+            image = add(image, shift * ranges.unit)
         if self.noise:
-            image += tf.random.stateless_normal(tf.shape(image), seeds[5], stddev=self.noise) * ranges.unit
+            values = normal_values(seeds[5], sizes, region, channels)
+            image = add(image, values * self.noise * ranges.unit)
         if self.multiscale_noise:
             amount = (self.multiscale_noise, self.multiscale_noise_scales, self.multiscale_noise_probability)
-            image = add_noise(image, *amount, draws, ranges.unit)
+            image = add_noise(image, *amount, draws, ranges.unit, sizes, region)
         image = tf.clip_by_value(image, ranges.low, ranges.high)
         return (image if masked is None else tf.where(masked, 0.0, image)), labels
+
+    def _moves(self, sizes: Grid, draws: Draws) -> Moves:
+        """Draws the moves of one sample."""
+        mirrored = None
+        if self.flips or self.half_turn:
+            mirrored = draw_mirrored(self.flips, self.half_turn, _first_seeds(draws), draws)
+        options = (self._angles(), self.zoom, self.translation, self.elastic, self.elastic_points)
+        if not self.warp or not any((*options[0], *options[1:4])):
+            return Moves(sizes, mirrored, None, ())
+        return Moves(sizes, mirrored, draws.chance("warp", self.warp), draw_warp(draws, sizes, *options))
 
     def _angles(self) -> tuple:
         """Returns the largest angles about x, y and z."""
@@ -195,14 +275,7 @@ class Augmentation:
             )
         return tuple(angles)
 
-    def _warped(self, image, labels, draws, beyond) -> tuple:
-        options = (self._angles(), self.zoom, self.translation, self.elastic, self.elastic_points)
-        if not self.warp or not any((*options[0], *options[1:4])):
-            return image, labels
 
-        sizes = checks.known_sizes(image)
-
-        def warped():
-            return warp(image, labels, *draw_warp(draws, sizes, *options), beyond)
-
-        return tf.cond(draws.chance("warp", self.warp), warped, lambda: (image, labels))
+def _first_seeds(draws: Draws) -> tf.Tensor:
+    """Returns the seeds of flips, contrast, brightness and noise, which are those of the first release."""
+    return tf.random.experimental.stateless_split(draws.key, 6)

@@ -1,56 +1,104 @@
-"""Computes smooth fields over a volume from a few values along each axis."""
+"""Computes smooth fields over a region of a sample from a few values along each axis.
+
+A field is a sum of products that are computed one after the other, so a voxel has the same value in every region. The
+order in which a matrix product adds up depends on the shape of the matrices.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.rounding import add
+from mtf_imaging.data.sampling.grid import Region
 
-def linear_weights(n: int, points: int) -> np.ndarray:
-    """Returns weights that interpolate `points` values linearly to the `n` voxels of an axis.
+
+class Taps(NamedTuple):
+    """The values of an axis from which each voxel is interpolated.
+
+    Attributes:
+      first: int `[voxels]`, the number of the first value.
+      weights: float32 `[voxels, taps]`, the weights of this and the following values; each row sums to 1.
+    """
+
+    first: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def needed(self) -> slice:
+        """The values that any of the voxels need."""
+        return slice(int(self.first.min()), int(self.first.max()) + self.weights.shape[1])
+
+    def after(self, start: int) -> "Taps":
+        """Returns the same taps for values that lack the first `start` ones."""
+        return Taps(self.first - start, self.weights)
+
+
+def linear_taps(positions: np.ndarray, n: int, points: int) -> Taps:
+    """Returns taps that interpolate `points` values linearly to the voxels of an axis.
 
     The axis is divided into `points` equal intervals, with one value in the middle of each.
 
-    >>> linear_weights(4, 2)[:, 0]
+    >>> linear_taps(np.arange(4), 4, 2).weights[:, 0]
     array([1.  , 0.75, 0.25, 0.  ], dtype=float32)
 
-    Returns:
-      float32 `[n, points]`; each row sums to 1.
+    Args:
+      positions: the voxels to interpolate to.
+      n: number of voxels of the axis.
+      points: number of values.
     """
-    at = np.clip((np.arange(n) + 0.5) / n * points - 0.5, 0, points - 1)
-    return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(points))).astype(np.float32)
+    at = np.clip((positions + 0.5) / n * points - 0.5, 0, points - 1)
+    first = np.minimum(np.floor(at), max(0, points - 2)).astype(np.int32)
+    part = (at - first)[:, None]
+    return Taps(first, np.concatenate([1 - part, part], 1)[:, :points].astype(np.float32))
 
 
-def spline_weights(n: int, points: int) -> np.ndarray:
-    """Returns weights of a uniform cubic B-spline of `points` control points at the `n` voxels of an axis.
+def spline_taps(positions: np.ndarray, n: int, points: int) -> Taps:
+    """Returns taps of a uniform cubic B-spline of `points` control points at the voxels of an axis.
 
     The spline has `points - 3` intervals.
 
-    >>> spline_weights(4, 5).sum(1).tolist()
+    >>> spline_taps(np.arange(4), 4, 5).weights.sum(1).tolist()
     [1.0, 1.0, 1.0, 1.0]
 
-    Returns:
-      float32 `[n, points]`; each row sums to 1.
+    Args:
+      positions: the voxels to interpolate to.
+      n: number of voxels of the axis.
+      points: number of control points.
     """
-    at = (np.arange(n) + 0.5) / n * (points - 3) + 1  # control point j lies at j
-    distance = np.abs(at[:, None] - np.arange(points))
+    at = (positions + 0.5) / n * (points - 3) + 1  # control point j lies at j
+    first = (np.floor(at) - 1).astype(np.int32)
+    distance = np.abs((at - first)[:, None] - np.arange(4))
     near, far = 2 / 3 - distance**2 + distance**3 / 2, np.maximum(2 - distance, 0) ** 3 / 6
-    return np.where(distance < 1, near, far).astype(np.float32)
+    return Taps(first, np.where(distance < 1, near, far).astype(np.float32))
 
 
-def spread(values, x, y, z):
-    """Returns a field over the volume, computed with one matrix per axis.
+def interpolate(values: tf.Tensor, taps: Taps, axis: int) -> tf.Tensor:
+    """Interpolates along one axis of Tensor[...]; the axis then has one element per voxel."""
+    terms = []
+    for number, weights in enumerate(taps.weights.T):
+        factors = weights.reshape([-1] + [1] * (values.shape.rank - 1 - axis))
+        terms.append(tf.gather(values, taps.first + number, axis=axis) * factors)
+    return add(*terms)
+
+
+def spread(values: tf.Tensor, taps: list[Taps]) -> tf.Tensor:
+    """Interpolates Tensor[a, b, c] to Tensor[x, y, z], with the taps of x, y and z."""
+    for axis in (2, 1, 0):  # the last pass copies whole planes
+        values = interpolate(values, taps[axis], axis)
+    return values
+
+
+def axis_taps(kind, region: Region, sizes, points) -> list[Taps]:
+    """Returns the taps of x, y and z at the voxels of a region.
 
     Args:
-      values: Tensor[a, b, c].
-      x, y, z: weights `[x, a]`, `[y, b]`, `[z, c]`.
-
-    Returns:
-      Tensor[x, y, z], the sum over a, b, c of `x[x, a] * y[y, b] * z[z, c] * values[a, b, c]`.
+      kind: `linear_taps` or `spline_taps`.
+      region: a region of the sample; a step selects every n-th voxel.
+      sizes: number of voxels of the sample along x, y, z.
+      points: number of values along x, y, z.
     """
-    plane = tf.matmul(y, tf.matmul(values, z, transpose_b=True))  # [a, y, z]
-    rows = tf.matmul(x, tf.reshape(plane, [plane.shape[0], -1]))
-    return tf.reshape(rows, [len(x), len(y), len(z)])
-
-
-def linear_field(values, sizes):
-    """Interpolates Tensor[a, b, c] linearly to Tensor[x, y, z] of `sizes` voxels."""
-    return spread(values, *(linear_weights(n, points) for n, points in zip(sizes, values.shape, strict=True)))
+    return [
+        kind(np.arange(along.start, along.stop, along.step), n, count)
+        for along, n, count in zip(region, sizes, points, strict=True)
+    ]

@@ -12,6 +12,8 @@ class ValueRanges(NamedTuple):
       unit: the unit of brightness and noise: the width of a window, or the standard deviation in the case.
       beyond: the value of voxels that a warp moves in from beyond the image.
       keep_zero: True if voxels of 0 are masked out and stay 0.
+      lowest, highest: the finite bounds that gamma keeps: `low` and `high`, or the extreme values in the whole case if
+        the values are not clipped.
     """
 
     low: Any
@@ -20,6 +22,8 @@ class ValueRanges(NamedTuple):
     unit: Any
     beyond: Any
     keep_zero: Any
+    lowest: Any
+    highest: Any
 
 
-WINDOWED = ValueRanges(0.0, 1.0, 0.5, 1.0, 0.0, False)  # a window, which is mapped to 0..1
+WINDOWED = ValueRanges(0.0, 1.0, 0.5, 1.0, 0.0, False, 0.0, 1.0)  # a window, which is mapped to 0..1

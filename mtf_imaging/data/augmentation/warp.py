@@ -8,8 +8,10 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.coordinates import Coordinates
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.augmentation.smooth import spline_weights
+from mtf_imaging.data.augmentation.rounding import add
+from mtf_imaging.data.sampling.grid import whole_region
 
 _SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into the caches of a core
 
@@ -31,48 +33,65 @@ def warp(image, labels, affine, translation, bends, beyond=0.0) -> tuple:
     Returns:
       The warped (image, labels), with the same shapes.
     """
-    sizes = x, y, z = image.shape[:3]
-    along_x, planes = _coordinates(sizes, affine, translation, bends)
+    sizes = tuple(image.shape[:3])
+    coordinates = Coordinates(sizes, whole_region(sizes), affine, translation, bends)
+    return warp_region(image, labels, tf.zeros([3], tf.int64), coordinates, beyond)
+
+
+def warp_region(image, labels, start, coordinates: Coordinates, beyond=0.0) -> tuple:
+    """Warps the region of `coordinates`; see `warp`.
+
+    Args:
+      image: Tensor[x, y, z, channels] float32, with the voxels of `coordinates.box()`.
+      labels: Tensor[x, y, z], of the same voxels.
+      start: Tensor[3] int64, the position of their first voxel in the sample.
+      coordinates: the coordinates of the region.
+      beyond: the value outside the sample; see `warp`.
+
+    Returns:
+      The (image, labels) of the region.
+    """
+    x, y, z = shape = coordinates.shape
     channels = tf.unstack(image, axis=3)
     outside = tf.unstack(beyond) if tf.is_tensor(beyond) else [beyond] * len(channels)
     padded = [*map(_flat, channels, outside), _flat(labels, 0)]
+    box = tf.shape(labels) + 2
+    strides = (box[1] * box[2], box[2], 1)
+    begin = tf.unstack(tf.cast(start, tf.int32))
+    planes = coordinates.planes()
     thick = max(1, min(x, _SLAB // (y * z)))
     starts = tf.range(0, x, thick)
 
     def slab(start):
-        rows = tf.gather(along_x, tf.minimum(start + tf.range(thick), x - 1))
-        positions = tf.reshape(tf.matmul(rows, planes), [thick, 3, y * z])
-        return tuple(_sample(padded, sizes, *(positions[:, axis] for axis in range(3))))
+        rows = planes.rows(tf.minimum(start + tf.range(thick), x - 1))
+        return tuple(_sample(padded, coordinates.sizes, begin, strides, *tf.unstack(rows, axis=1)))
 
-    signature = (*[tf.float32] * image.shape[3], labels.dtype)
+    signature = (*[tf.float32] * len(channels), labels.dtype)
     warped = tf.map_fn(slab, starts, fn_output_signature=signature)
-    *channels, labels = (tf.reshape(tf.reshape(w, [-1, y, z])[:x], sizes) for w in warped)
+    *channels, labels = (tf.reshape(tf.reshape(w, [-1, y, z])[:x], shape) for w in warped)
     return tf.stack(channels, 3), labels
 
 
-def _coordinates(sizes, affine, translation, bends) -> tuple:
-    """Computes the source coordinates of each voxel as two factors of a matrix product.
+def warp_labels(labels, mirrored, coordinates: Coordinates):
+    """Returns the warped labels of the voxels of `coordinates`.
 
-    Both the affine transform and the spline are such products.
+    Args:
+      labels: Tensor[x, y, z], of the whole sample.
+      mirrored: Tensor[3] bool, the axes along which the sample is reversed before the warp.
+      coordinates: the coordinates of the voxels.
 
     Returns:
-      Tensor[x, terms] and Tensor[terms, 3 * y * z]. Their product has the coordinates along x, y and z, in a volume
-      with one additional voxel at each end.
+      Tensor[x, y, z].
     """
-    x, y, z = sizes
-    center = (np.array(sizes, np.float32) - 1) / 2
-    from_y, from_z = (np.arange(n, dtype=np.float32) - c for n, c in ((y, center[1]), (z, center[2])))
-    middle = affine[:, 1, None, None] * from_y[:, None] + affine[:, 2, None, None] * from_z
-    middle += (center + translation + 1)[:, None, None]
-    slope = tf.broadcast_to(affine[:, 0, None, None], middle.shape)
-    along_x = np.stack([np.ones(x, np.float32), np.arange(x, dtype=np.float32) - center[0]], 1)
-    planes = [middle[None], slope[None]]
-    if bends is not None:
-        weights = [spline_weights(n, bends.shape[0]) for n in sizes]
-        along_x = np.concatenate([along_x, weights[0]], 1)
-        bent = tf.matmul(tf.transpose(bends, [0, 3, 1, 2]), weights[2], transpose_b=True)
-        planes.append(tf.matmul(weights[1], bent))  # [points, 3, y, z]
-    return along_x, tf.reshape(tf.concat(planes, 0), [along_x.shape[1], 3 * y * z])
+    sizes = coordinates.sizes
+    rows = coordinates.planes().rows(tf.range(coordinates.shape[0]))
+    inside, index = True, 0
+    for axis, (at, n) in enumerate(zip(tf.unstack(rows, axis=1), sizes, strict=True)):
+        floor, part = _floor_and_part(at, n)
+        nearest = floor + tf.cast(part + 0.5, tf.int32) - 1  # without the border
+        inside &= (nearest >= 0) & (nearest < n)
+        index = index * n + tf.clip_by_value(tf.where(mirrored[axis], n - 1 - nearest, nearest), 0, n - 1)
+    return tf.where(inside, tf.gather(tf.reshape(labels, [-1]), index), tf.zeros([], labels.dtype))
 
 
 def _flat(volume, beyond):
@@ -80,26 +99,35 @@ def _flat(volume, beyond):
     return tf.reshape(tf.pad(volume, [[1, 1]] * 3, constant_values=beyond), [-1])
 
 
-def _sample(padded, sizes, *coordinates) -> list:
+def _floor_and_part(at, n: int) -> tuple:
+    """Splits coordinates along an axis of n voxels.
+
+    Returns:
+      The integer part, Tensor[...] int32, counted from a border of one voxel before the first one, and the rest.
+    """
+    at = tf.clip_by_value(at + 1.0, 0.0, n + 1.0)
+    floor = tf.minimum(tf.floor(at), float(n))
+    return tf.cast(floor, tf.int32), at - floor
+
+
+def _sample(padded, sizes, begin, strides, *coordinates) -> list:
     """Samples flat padded volumes: channels of the image by interpolation, labels at the nearest voxel.
 
     Args:
       padded: results of `_flat`, the channels of the image followed by the labels.
-      sizes: sizes of the volume without its border.
+      sizes: number of voxels of the whole sample along x, y, z.
+      begin: the position of the first voxel of the volumes in the sample.
+      strides: the distances of neighbors along x, y, z in the padded volumes.
       *coordinates: coordinates along x, y and z, Tensor[...] each.
 
     Returns:
       A list with one Tensor[...] for each of `padded`.
     """
     *images, labels = padded
-    strides = ((sizes[1] + 2) * (sizes[2] + 2), sizes[2] + 2, 1)
-    low = corner = 0
+    low = corner = -(begin[0] * strides[0] + begin[1] * strides[1] + begin[2])
     parts = []
     for at, n, stride in zip(coordinates, sizes, strides, strict=True):
-        at = tf.clip_by_value(at, 0.0, n + 1.0)
-        floor = tf.minimum(tf.floor(at), float(n))
-        part = at - floor
-        index = tf.cast(floor, tf.int32)
+        index, part = _floor_and_part(at, n)
         low += index * stride
         corner += (index + tf.cast(part + 0.5, tf.int32)) * stride
         parts.append(part)
@@ -109,7 +137,7 @@ def _sample(padded, sizes, *coordinates) -> list:
         if depth == 3:
             return tf.gather(image, index)
         first, second = (value(image, index + step, depth + 1) for step in (0, strides[depth]))
-        return first + parts[depth] * (second - first)
+        return add(first, parts[depth] * (second - first))
 
     return [*(value(image, low) for image in images), nearest]
 

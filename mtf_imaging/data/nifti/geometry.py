@@ -10,6 +10,9 @@ import nibabel
 import numpy as np
 from nibabel import orientations
 
+from mtf_imaging.data.sampling.grid import Region
+from mtf_imaging.data.sampling.regions import PlaneOrder
+
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
 
 
@@ -28,8 +31,13 @@ class Geometry:
 
     @property
     def file_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the uncorrected affine of the file; segmentations of the volume are written with it."""
+        """`[4, 4]` float64, the uncorrected affine of the file."""
         return np.asarray(self.header.get_best_affine(), np.float64)
+
+    @property
+    def label_affine(self) -> np.ndarray:
+        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI."""
+        return self.file_affine
 
     @property
     def stored_shape(self) -> tuple[int, int, int]:
@@ -76,6 +84,27 @@ class Geometry:
     def to_stored(self, canonical: np.ndarray) -> np.ndarray:
         """Returns a view of a canonical array `[x, y, z]` as `[i, j, k]`; the inverse of `to_canonical`."""
         return orientations.apply_orientation(canonical, orientations.ornt_transform(_RAS, self._orientation()))
+
+    def stored_region(self, region: Region) -> Region:
+        """Returns the region of the stored array that holds a region of the canonical array."""
+        stored = []
+        for size, (axis, direction) in zip(self.stored_shape, self._orientation(), strict=True):
+            at = region[int(axis)]
+            stored.append(at if direction > 0 else slice(size - at.stop, size - at.start))
+        return tuple(stored)
+
+    def canonical_region(self, stored: Region) -> Region:
+        """Returns the region along x, y, z of a region along i, j, k; every slice has a start and a stop."""
+        region = [slice(0)] * 3
+        for at, length, (axis, direction) in zip(stored, self.stored_shape, self._orientation(), strict=True):
+            region[int(axis)] = at if direction > 0 else slice(length - at.stop, length - at.start)
+        return tuple(region)
+
+    @property
+    def plane_order(self) -> PlaneOrder:
+        """The order of the planes along the last stored axis, which varies slowest in a file."""
+        axis, direction = self._orientation()[2]
+        return PlaneOrder(int(axis), bool(direction > 0))
 
     def _orientation(self) -> np.ndarray:
         """Returns `[3, 2]`: the nearest canonical axis of each stored axis, and its direction, +1 or -1."""

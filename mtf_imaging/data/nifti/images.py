@@ -7,22 +7,17 @@ Otherwise it raises an error that names the file.
 import dataclasses
 from pathlib import Path
 
-import nibabel
 import numpy as np
 
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.channels import Image
 from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.opening import open_file, same_place, why_lost, with_known_size
-from mtf_imaging.data.nifti.orientation import y_points_back
-from mtf_imaging.data.nifti.pictures import is_picture, write_picture
+from mtf_imaging.data.nifti.label_file import write_label_slabs
+from mtf_imaging.data.nifti.open_sources import open_mask, open_segmentation, open_volume
+from mtf_imaging.data.nifti.open_stored import open_stored
+from mtf_imaging.data.nifti.opening import why_lost, with_known_size
+from mtf_imaging.data.nifti.sources import read_whole
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.stored_values import StoredValues
-from mtf_imaging.data.nifti.voxel_values import hounsfield, warn_once
-from mtf_imaging.data.nifti.voxel_values import labels as stored_labels
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import atomic_path
-from mtf_imaging.files.reading import memory_named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,24 +65,14 @@ def read_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> Volume:
       The volume. An affine that is missing or the identity means that the file has lost its geometry. The axes are then
       inferred from the image, with a warning: LPS if the position of the spine shows it, otherwise RAS. The voxel size
       is taken from `known`, or from the header's pixdim if `known` has no entry. For repairs of voxel values, see
-      `voxel_values.hounsfield`.
+      `HounsfieldRepair`.
 
     Raises:
       DataError: the file is missing, damaged, not NIfTI or not a single 3-D volume, or its affine is singular or not
         finite.
     """
-    path = Path(path)
-    image, geometry = open_file(path)
-    with memory_named(path):
-        hu = hounsfield(StoredValues(image, path))
-    if why := why_lost(geometry):
-        turned = y_points_back(hu)
-        axes = "LPS, because the spine shows that the second axis points to the back" if turned else "RAS"
-        geometry, size, settings = with_known_size(geometry, path, known, turned)
-        warn_once(f"{path}: {why}; read as {axes}, with {size}.", settings)
-    else:
-        known.check(path, geometry.stored_spacing)
-    return Volume(geometry.to_canonical(hu), geometry, path)
+    source = open_volume(path, known)
+    return Volume(read_whole(source.channels[0]), source.geometry, source.path)
 
 
 def read_geometry(
@@ -105,7 +90,7 @@ def read_geometry(
     Raises:
       DataError: the header is unusable; see `read_volume`.
     """
-    geometry = open_file(Path(path), channels)[1]
+    geometry = open_stored(Path(path), channels)[1]
     return with_known_size(geometry, Path(path), known, turned=False)[0] if why_lost(geometry) else geometry
 
 
@@ -122,16 +107,8 @@ def read_segmentation(
     Raises:
       DataError: the file cannot be used (see `read_volume`), or it has labels that the description lacks.
     """
-    path = Path(path)
-    image, geometry = open_file(path)
-    if why := why_lost(geometry):
-        geometry, size, settings = with_known_size(geometry, path, known, turned=False)
-        warn_once(f"{path}: {why}; read with {size}.", settings)
-    else:
-        known.check(path, geometry.stored_spacing)
-    with memory_named(path):
-        labels = stored_labels(StoredValues(image, path), description)
-        return Segmentation(geometry.to_canonical(labels), geometry, path)
+    source = open_segmentation(path, known, description)
+    return Segmentation(read_whole(source), source.geometry, source.path)
 
 
 def read_labels(path: str | Path, volume: Volume | Image | Segmentation, description: Description = LITS) -> np.ndarray:
@@ -156,32 +133,12 @@ def read_mask(path: str | Path, volume: Volume | Image | Segmentation, descripti
       DataError: the file cannot be used (see `read_volume`), the shapes of the mask and of `volume` differ, or the mask
         has labels that the description lacks.
     """
-    path = Path(path)
-    image, geometry = open_file(path)
-    own = volume.geometry
-    same_voxels = geometry.stored_shape == own.stored_shape
-    if same_voxels and same_place(geometry.affine, own.file_affine, own.stored_shape):
-        pass
-    elif geometry.shape == own.shape and same_place(geometry.canonical_affine, own.canonical_affine, own.shape):
-        own = geometry
-    elif same_voxels:
-        warn_once(f"{path}: its affine differs from the affine of {volume.path}; voxels are matched by their indices.")
-    else:
-        raise DataError(
-            f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
-            "Fix: give the mask that belongs to this volume."
-        )
-    with memory_named(path):
-        labels = own.to_canonical(stored_labels(StoredValues(image, path), description))
-    return Segmentation(labels, dataclasses.replace(own, header=geometry.header), path)
+    source = open_mask(path, volume, description)
+    return Segmentation(read_whole(source), source.geometry, source.path)
 
 
 def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> None:
-    """Writes a segmentation in the geometry of its volume.
-
-    The file has the affine, shape, axis order, units and codes of the volume's file, and labels as uint8. If that file
-    has several channels, the segmentation has no axis for them. The write is atomic: the file gets its name only when
-    it is complete.
+    """Writes a segmentation in the geometry of its volume; see `write_label_slabs`.
 
     Args:
       path: a .nii or .nii.gz file to write or replace; for a volume of one plane, also a .png, .tif or .tiff file.
@@ -191,22 +148,4 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
     Raises:
       DataError: the shapes of the labels and the volume differ.
     """
-    if labels.shape != geometry.shape:
-        raise DataError(
-            f"{path}: the labels have shape {labels.shape}, but the volume has shape {geometry.shape} (x, y, z). "
-            "Fix: give labels in the canonical axes of the volume."
-        )
-    header = geometry.header.copy()
-    header.set_data_dtype(np.uint8)
-    header.set_slope_inter(1, 0)
-    header["cal_min"] = header["cal_max"] = 0  # the display window of a CT would hide labels
-    stored = geometry.to_stored(labels).astype(np.uint8, copy=False)
-    if stored.size == np.prod(header.get_data_shape()):
-        stored = stored.reshape(header.get_data_shape())
-    if is_picture(Path(path)):
-        with atomic_path(path) as temporary:
-            write_picture(temporary, stored)
-        return
-    image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
-    with atomic_path(path) as temporary:
-        nibabel.save(image_class(stored, geometry.file_affine, header), temporary)
+    write_label_slabs(path, [labels.astype(np.uint8, copy=False)], geometry)

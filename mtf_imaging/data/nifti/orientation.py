@@ -9,24 +9,37 @@ _BODY_HU = -300
 _CLEARLY = 0.08
 
 
-def y_points_back(hu: np.ndarray) -> bool:
-    """Returns whether the second axis of a CT points to the back rather than to the front.
+class SpineSearch:
+    """Finds the spine in a CT that is given slab by slab, to tell whether the second axis points to the back.
 
     Arrays without geometry follow one of two conventions. In NIfTI, x points to the right and y to the front. In DICOM,
     x points to the left and y to the back. Most of the bone in an abdomen is the spine, which lies at the back.
-
-    Args:
-      hu: `[x, y, z]`, with x and y in the axial plane.
-
-    Returns:
-      True only if bone is clearly nearer to the high end of y.
     """
-    body, bone = (_rows_above(hu, level) for level in (_BODY_HU, _BONE_HU))
-    if not bone.any():
-        return False
-    rows = np.arange(hu.shape[1])
-    depth = np.ptp(np.flatnonzero(body)) + 1
-    return bool(np.average(rows, weights=bone) - np.average(rows, weights=body) > _CLEARLY * depth)
+
+    def __init__(self) -> None:
+        self._body: np.ndarray | int = 0
+        self._bone: np.ndarray | int = 0
+
+    def add(self, hu: np.ndarray) -> None:
+        """Adds a slab `[x, y, planes]`, with x and y in the axial plane."""
+        self._body = self._body + _rows_above(hu, _BODY_HU)
+        self._bone = self._bone + _rows_above(hu, _BONE_HU)
+
+    def y_points_back(self) -> bool:
+        """Returns True only if bone is clearly nearer to the high end of y."""
+        body, bone = np.asarray(self._body), np.asarray(self._bone)
+        if not bone.any():
+            return False
+        rows = np.arange(len(bone))
+        depth = np.ptp(np.flatnonzero(body)) + 1
+        return bool(np.average(rows, weights=bone) - np.average(rows, weights=body) > _CLEARLY * depth)
+
+
+def y_points_back(hu: np.ndarray) -> bool:
+    """Returns whether the second axis of a CT `[x, y, z]` points to the back rather than to the front."""
+    search = SpineSearch()
+    search.add(hu)
+    return search.y_points_back()
 
 
 def _rows_above(hu: np.ndarray, level: int) -> np.ndarray:

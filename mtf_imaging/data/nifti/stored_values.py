@@ -1,25 +1,96 @@
-"""Reads the numbers of a NIfTI file in slabs, to save memory.
+"""Reads the stored numbers of an image plane by plane, to save memory.
 
 A scan of 512 x 512 x 1000 voxels takes 0.5 GB as int16, its type in memory, but up to 2 GB in its stored type.
 """
 
+import abc
 import contextlib
 import gzip
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import nibabel
 import numpy as np
 
-from mtf_imaging.data.nifti.image_file import damage_named, opened
+from mtf_imaging.data.nifti.image_file import damage_named, is_compressed, opened
 
 _SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at a time
 
 
+class Planes(Protocol):
+    """Reads planes of stored numbers; may keep a file open in between."""
+
+    def read(self, planes: slice) -> np.ndarray:
+        """Returns the stored numbers `[i, j, planes]` of a range of planes along k.
+
+        Raises:
+          DataError: a file is missing or damaged.
+        """
+
+    def check_end(self) -> None:
+        """Checks what only the end of a file shows; call it after the last plane has been read.
+
+        Raises:
+          DataError: the file is damaged.
+        """
+
+    def close(self) -> None:
+        """Closes the file; the next read opens it again."""
+
+
+class Stored(abc.ABC):
+    """The stored numbers of one channel, `[i, j, k]`; they are read in slabs along k."""
+
+    path: Path
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int, int]:
+        """Number of voxels along each stored axis, without the axis of the channels."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype:
+        """Type of the stored numbers, including the byte order."""
+
+    @abc.abstractmethod
+    def open(self) -> Planes:
+        """Returns a reader of the planes."""
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(slope, inter): a stored number stands for the value `slope * number + inter`."""
+        return 1.0, 0.0
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.scale != (1.0, 0.0)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether an earlier plane can only be read from the start of the file."""
+        return False
+
+    @property
+    def size(self) -> int:
+        """Number of voxels."""
+        return int(np.prod(self.shape))
+
+    @property
+    def slab_planes(self) -> int:
+        """Number of planes along k that are read at a time, to save memory."""
+        return max(1, _SLAB_VOXELS // (self.shape[0] * self.shape[1]))
+
+    def scaled(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the values of stored numbers: float64 if the file is scaled, otherwise the numbers themselves."""
+        slope, inter = self.scale
+        return numbers * np.float64(slope) + inter if self.is_scaled else numbers
+
+
 @dataclass(frozen=True)
-class StoredValues:
-    """The stored numbers of one channel of a file.
+class StoredValues(Stored):
+    """The stored numbers of one channel of a NIfTI, PNG or TIFF file.
 
     Attributes:
       image: an image of `[i, j, k]` or `[i, j, k, channels]`; its voxels have not been read, or are an array.
@@ -37,11 +108,6 @@ class StoredValues:
         return tuple(int(n) for n in self.image.shape[:3])
 
     @property
-    def size(self) -> int:
-        """Number of voxels."""
-        return int(np.prod(self.shape))
-
-    @property
     def dtype(self) -> np.dtype:
         """Type of the stored numbers, including the byte order."""
         return self.image.dataobj.dtype
@@ -49,59 +115,82 @@ class StoredValues:
     @property
     def scale(self) -> tuple[float, float]:
         """(slope, inter): a stored number stands for the value `slope * number + inter`."""
-        if self._is_array:
+        if self.in_memory:
             return 1.0, 0.0
         return float(self.image.dataobj.slope), float(self.image.dataobj.inter)
 
     @property
-    def is_scaled(self) -> bool:
-        return self.scale != (1.0, 0.0)
-
-    @property
-    def _is_array(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the voxels are in memory, as those of a PNG file."""
         return isinstance(self.image.dataobj, np.ndarray)
 
     @property
-    def _is_last(self) -> bool:
+    def is_last(self) -> bool:
         """Whether no other channel follows in the file."""
         return self.channel == int(np.prod(self.image.shape[3:])) - 1
 
-    def raw_slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (planes along k, stored numbers `[i, j, planes]`) in order; each slab is read on demand.
+    @property
+    def is_stream(self) -> bool:
+        return not self.in_memory and is_compressed(self.path)
+
+    def open(self) -> "StoredPlanes":
+        return StoredPlanes(self)
+
+
+class StoredPlanes:
+    """Reads planes of stored numbers from a file, which stays open in between.
+
+    Compressed files are read fastest in increasing order. To reach an earlier plane, they are decompressed from the
+    start.
+    """
+
+    def __init__(self, stored: StoredValues) -> None:
+        self._stored = stored
+        self._stack = contextlib.ExitStack()
+        self._file: BinaryIO | None = None
+
+    def read(self, planes: slice) -> np.ndarray:
+        """Returns the stored numbers `[i, j, planes]` of a range of planes along k.
 
         Raises:
-          DataError: the file ends too early or is damaged. A wrong checksum is reported after the last slab.
+          DataError: the file ends too early or is damaged.
         """
-        if self._is_array:
-            array = self.image.dataobj
-            yield slice(0, self.shape[2]), array if array.ndim == 3 else array[..., self.channel]
+        stored = self._stored
+        if stored.in_memory:
+            array = stored.image.dataobj
+            return (array if array.ndim == 3 else array[..., stored.channel])[..., planes]
+        width, height, _ = stored.shape
+        plane, start = width * height, planes.start
+        with damage_named(stored.path):
+            file, count = self._opened(), plane * (planes.stop - start)
+            file.seek(
+                stored.image.dataobj.offset + (stored.channel * stored.size + start * plane) * stored.dtype.itemsize
+            )
+            data = file.read(count * stored.dtype.itemsize)
+            numbers = np.frombuffer(data, stored.dtype, count)  # raises ValueError if the file ends too early
+        return numbers.reshape(width, height, -1, order="F")
+
+    def check_end(self) -> None:
+        """Checks the checksum at the end of a compressed file; call it after the last plane has been read.
+
+        The checksum covers all channels, so only the last channel checks it.
+
+        Raises:
+          DataError: the checksum is wrong, or the file is truncated.
+        """
+        if self._stored.in_memory or not self._stored.is_last:
             return
-        in_plane, num_planes = self.shape[:2], self.shape[2]
-        plane = int(np.prod(in_plane))
-        planes = max(1, _SLAB_VOXELS // plane)
-        with contextlib.ExitStack() as stack:
-            with damage_named(self.path):
-                file = stack.enter_context(opened(self.path))
-                file.seek(self.image.dataobj.offset + self.channel * self.size * self.dtype.itemsize)
-            for start in range(0, num_planes, planes):
-                at = slice(start, min(start + planes, num_planes))
-                count = plane * (at.stop - start)
-                with damage_named(self.path):
-                    data = file.read(count * self.dtype.itemsize)
-                    numbers = np.frombuffer(data, self.dtype, count)  # raises ValueError if the file ends too early
-                yield at, numbers.reshape(*in_plane, -1, order="F")
-            with damage_named(self.path):
-                # The checksum is at the end. It covers all channels, so it is checked once, after the last one.
-                while self._is_last and isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):
-                    pass
+        with damage_named(self._stored.path):
+            file = self._opened()
+            while isinstance(file, gzip.GzipFile) and file.read(_SLAB_VOXELS):
+                pass
 
-    def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (planes along k, values `[i, j, planes]`): float64 if the file is scaled, otherwise the stored type.
+    def close(self) -> None:
+        """Closes the file; the next read opens it again."""
+        self._file = None
+        self._stack.close()
 
-        Raises:
-          DataError: see `raw_slabs`.
-        """
-        slope, inter = self.scale
-        for at, slab in self.raw_slabs():
-            yield at, slab * np.float64(slope) + inter if self.is_scaled else slab
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            self._file = self._stack.enter_context(opened(self._stored.path))
+        return self._file

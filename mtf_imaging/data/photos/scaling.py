@@ -25,6 +25,11 @@ def padding_value(scaling: str) -> np.ndarray:
     return np.array(_SCALES[scaling][0], np.float32)
 
 
+def pixel_unit(scaling: str) -> np.ndarray:
+    """Returns the difference of pixel values, float32 `[3]`, that becomes 1."""
+    return np.array(_SCALES[scaling][1] * np.ones(3), np.float32)
+
+
 def scale_pixels(pixels, scaling: str):
     """Returns the input of a network, float32 `[..., 3]`.
 

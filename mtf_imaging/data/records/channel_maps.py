@@ -30,7 +30,7 @@ class ChannelMaps(NamedTuple):
 
     Attributes:
       offset, scale, low, high, keep_zero: the attributes of `Scaling`.
-      center, unit, beyond: the attributes of `ValueRanges`.
+      center, unit, beyond, lowest, highest: the attributes of `ValueRanges`.
     """
 
     offset: np.ndarray
@@ -41,6 +41,8 @@ class ChannelMaps(NamedTuple):
     center: np.ndarray
     unit: np.ndarray
     beyond: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
 
     def row(self, at) -> "ChannelMaps":
         """Returns the maps of case `at`, Tensor[] int64."""
@@ -55,7 +57,9 @@ class ChannelMaps(NamedTuple):
     @property
     def ranges(self) -> ValueRanges:
         """The values of the network input, for augmentation."""
-        return ValueRanges(self.low, self.high, self.center, self.unit, self.beyond, self.keep_zero)
+        return ValueRanges(
+            *(self.low, self.high, self.center, self.unit, self.beyond, self.keep_zero, self.lowest, self.highest)
+        )
 
 
 def channel_maps(manifest: Manifest, intensities: Sequence[Intensity]) -> ChannelMaps:
@@ -142,7 +146,11 @@ def _columns(name: str, scaling: Scaling, statistics: ChannelStatistics | None) 
         center, unit = (statistics.mean - scaling.offset) / scaling.scale, statistics.sd / scaling.scale
     beyond = float(scaling.apply(np.array([value_beyond(name)]))[0])
     unit = unit if unit > _SMALLEST_UNIT else 1.0
+    lowest, highest = scaling.low, scaling.high
+    if statistics is not None and not np.isfinite(highest - lowest):
+        extremes = [(value - scaling.offset) / scaling.scale for value in (statistics.minimum, statistics.maximum)]
+        lowest, highest = min(beyond, *extremes), max(beyond, *extremes)
     return (
         *(scaling.offset, scaling.scale, scaling.low, scaling.high, scaling.keep_zero),
-        *(center, unit, beyond),
+        *(center, unit, beyond, lowest, highest),
     )

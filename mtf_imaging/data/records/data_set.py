@@ -7,10 +7,11 @@ from typing import Any
 
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.layout import TensorRegion
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,32 @@ class Records:
         """Returns shuffled batches; see `training_batches`."""
         return self._batches(data_dir, batch_size, seed, start_step, resolution=format_grid(sizes))
 
-    def batches_of_any_size(
-        self, data_dir: str | Path | Subset, *, batch_size: int, seed: int, start_step: int, parts: int = 1
+    def region_batches(
+        self,
+        data_dir: str | Path | Subset,
+        *,
+        batch_size: int,
+        sizes: Grid,
+        seed: int,
+        start_step: int,
+        regions: Mapping[str, TensorRegion],
     ) -> Iterator[dict]:
-        """Returns shuffled batches of records with several grids; see `training_batches`."""
-        return self._batches(data_dir, batch_size, seed, start_step, parts=parts)
+        """Returns the regions of shuffled batches that this process computes; see `training_batches`."""
+        by_grid = {tuple(sizes): regions}
+        return self._batches(data_dir, batch_size, seed, start_step, resolution=format_grid(sizes), regions=by_grid)
+
+    def batches_of_any_size(
+        self,
+        data_dir: str | Path | Subset,
+        *,
+        batch_size: int,
+        seed: int,
+        start_step: int,
+        regions: RegionsByGrid,
+        parts: int = 1,
+    ) -> Iterator[dict]:
+        """Returns the regions of shuffled batches of records with several grids; see `training_batches`."""
+        return self._batches(data_dir, batch_size, seed, start_step, parts=parts, regions=regions)
 
     def _batches(self, *args: Any, **options: Any) -> Iterator[dict]:
         return training_batches(

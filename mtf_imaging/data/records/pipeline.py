@@ -14,18 +14,22 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.intensities import WINDOW, Intensity
+from mtf_imaging.data.intensities import Intensity
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
-from mtf_imaging.data.records.channel_maps import channel_maps, resolve_intensities
-from mtf_imaging.data.records.formats import TFRECORD
-from mtf_imaging.data.records.manifest import Manifest, has_hu, is_plain_lits, open_records
-from mtf_imaging.data.records.stored import open_record, read_record
+from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
+from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, open_records
+from mtf_imaging.data.records.region_reader import RegionReader
+from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.sampling.buckets import group_by_grid
-from mtf_imaging.data.sampling.grid import format_grid, parse_grid
+from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.layout import TensorRegion
 
 _PREFETCH = 2  # batches
+# The regions of this process in the image and the labels of a batch, by the grid of the records.
+RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
 
 def training_batches(
@@ -41,6 +45,7 @@ def training_batches(
     shuffle: bool = True,
     intensities: Mapping[str, str] | None = None,
     parts: int = 1,
+    regions: RegionsByGrid | None = None,
 ) -> Iterator[dict]:
     """Yields batches without end.
 
@@ -64,10 +69,12 @@ def training_batches(
       shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
       intensities: {channel: intensity scheme} of channels with another scheme than the manifest names.
       parts: the number of batches in a row with the same grid, for micro-batches.
+      regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches.
 
     Yields:
       `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
-      keys}`.
+      keys}`: the regions of the tensors, and the keys of all cases of the batch. With `regions`, and if the records
+      have several grids, also "sizes", the grid of the batch.
 
     Raises:
       DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
@@ -85,13 +92,19 @@ def training_batches(
     if isinstance(augmentation, Augmentation):
         augmentation.check(dataclasses.replace(manifest.description, intensities=schemes))
     read = functools.partial(
-        _read, data_dir, batch_size=batch_size, schemes=schemes, augmentation=augmentation, shuffle=shuffle
+        _read,
+        data_dir,
+        batch_size=batch_size,
+        schemes=schemes,
+        augmentation=augmentation,
+        shuffle=shuffle,
+        regions=regions,
     )
     if isinstance(manifest.sampling, Sampling):
         return read(manifest, seed=seed, start=start_step)
     buckets = [_bucket(manifest, at) for at in group_by_grid(manifest.grids).values()]
     turns = bucket_turns([len(bucket.cases) for bucket in buckets], start_step // parts, seed if shuffle else None)
-    return _take_turns(read, buckets, turns, seed, start_step % parts, parts)
+    return _take_turns(read, buckets, turns, seed, start_step % parts, parts, with_sizes=regions is not None)
 
 
 def _bucket(manifest: Manifest, at: Sequence[int]) -> Manifest:
@@ -126,7 +139,13 @@ def bucket_turns(sizes: Sequence[int], start: int, seed: int | None) -> Iterator
 
 
 def _take_turns(
-    read: Callable, buckets: Sequence[Manifest], turns: Iterator[tuple[int, int]], seed: int, skipped: int, parts: int
+    read: Callable,
+    buckets: Sequence[Manifest],
+    turns: Iterator[tuple[int, int]],
+    seed: int,
+    skipped: int,
+    parts: int,
+    with_sizes: bool,
 ) -> Iterator[dict]:
     """Yields `parts` batches of a bucket per turn, without the first `skipped` ones of the first turn."""
     streams: dict[int, Iterator[dict]] = {}
@@ -135,7 +154,9 @@ def _take_turns(
             # A seed of its own, so that the same sample of two buckets is augmented differently.
             own = zlib.crc32(f"{seed}/{format_grid(buckets[bucket].sampling.grids[0])}".encode()) & 0x7FFFFFFF
             streams[bucket] = read(buckets[bucket], seed=own, start=turn * parts + skipped)
-        yield from itertools.islice(streams[bucket], parts - skipped)
+        (grid,) = buckets[bucket].sampling.grids
+        for batch in itertools.islice(streams[bucket], parts - skipped):
+            yield {**batch, "sizes": grid} if with_sizes else batch
         skipped = 0
 
 
@@ -147,83 +168,32 @@ def _read(
     schemes: Sequence[Intensity],
     augmentation: Callable | None,
     shuffle: bool,
+    regions: RegionsByGrid | None,
     seed: int,
     start: int,
 ) -> Iterator[dict]:
     """Yields the batches of records with one grid, from batch `start` on; see `training_batches`."""
-    paths = [str(manifest.record_path(data_dir, key)) for key in manifest.cases]
-    as_input = _network_input(manifest, schemes, augmentation)
-    parse = _parser(manifest)
-
-    def load(sample):
-        at = case_of_sample(sample, len(paths), seed if shuffle else None)
-        key, source, values, labels = parse(tf.gather(paths, at))
-        image, augment = as_input(values, at)
-        if augment is not None:
-            image, labels = augment(image, labels, seed, sample)
-        return {"image": image, "labels": tf.cast(labels, tf.int32), "cases": key, "files": at, "sources": source}
-
-    dataset = tf.data.Dataset.range(start * batch_size, tf.int64.max)
-    dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return _batches(dataset.batch(batch_size, drop_remainder=True).prefetch(_PREFETCH), paths, manifest)
-
-
-def _parser(manifest: Manifest) -> Callable:
-    """Returns a function of a path, Tensor[] string, that reads the fields of a record that training needs.
-
-    It returns (key, source, image, labels): Tensor[] string, Tensor[] string, Tensor[x, y, z] int16 of HU or Tensor[x,
-    y, z, channels] float32, and Tensor[x, y, z] uint8.
-    """
     (grid,) = manifest.sampling.grids
-    num_channels = None if has_hu(manifest.description) else len(manifest.description.channels)
-    if manifest.record_format == TFRECORD:
-        from mtf_imaging.data.records.tfrecord import parse_record
+    num_cases = len(manifest.cases)
+    region = batch_region(regions and regions[grid], batch_size, grid, len(manifest.description.channels))
+    reader = RegionReader(data_dir, manifest)
+    samples = Samples(reader, manifest, schemes, augmentation, seed, region.box)
+    width = region.samples.stop - region.samples.start
 
-        return lambda path: parse_record(tf.data.TFRecordDataset(path).get_single_element(), grid, num_channels)
+    def case(sample):
+        return case_of_sample(sample, num_cases, seed if shuffle else None)
 
-    def read(path: bytes) -> tuple:
-        record = open_record(path.decode(), manifest.sampling).read()
-        return record.key.encode(), record.source.encode(), record.image, record.labels
+    def load(index):
+        sample = index // width * batch_size + region.samples.start + index % width
+        return samples(sample, case(sample))
 
-    dtype, channels = (tf.int16, ()) if num_channels is None else (tf.float32, (num_channels,))
-
-    def parse(path):
-        key, source, image, labels = tf.numpy_function(read, [path], [tf.string, tf.string, dtype, tf.uint8])
-        return (
-            tf.ensure_shape(key, ()),
-            tf.ensure_shape(source, ()),
-            tf.ensure_shape(image, (*grid, *channels)),
-            tf.ensure_shape(labels, grid),
-        )
-
-    return parse
-
-
-def _network_input(manifest: Manifest, schemes: Sequence[Intensity], augmentation: Callable | None) -> Callable:
-    """Returns a function of the stored values and the index of a case.
-
-    It returns the image, Tensor[x, y, z, channels], and the augmentation for the values of this case.
-    """
-    if is_plain_lits(manifest.description) and schemes[0].kind == WINDOW:
-        low, high = (np.float32(bound) for bound in schemes[0].window)
-
-        def windowed(hu, at):
-            image = tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis]
-            return image, augmentation
-
-        return windowed
-    maps = channel_maps(manifest, schemes)
-
-    def scaled(values, at):
-        values = values if values.shape.rank == 4 else values[..., tf.newaxis]
-        case = maps.row(at)
-        image = case.apply(tf.cast(values, tf.float32))
-        # Custom functions do not know the argument `ranges`.
-        if isinstance(augmentation, Augmentation):
-            return image, functools.partial(augmentation, ranges=case.ranges)
-        return image, augmentation
-
-    return scaled
+    cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
+    if region.is_empty:
+        return _empty_batches(cases, manifest, region)
+    inputs = tf.data.Dataset.range(start * width, tf.int64.max)
+    inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+    return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
@@ -244,15 +214,24 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
     return tf.random.experimental.index_shuffle(at, epoch_seed, tf.constant(num_cases - 1, tf.int64))
 
 
-def _batches(dataset: tf.data.Dataset, paths: list[str], manifest: Manifest) -> Iterator[dict]:
+def _batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion, reader: RegionReader) -> Iterator[dict]:
     try:
-        for batch in dataset:
-            batch["cases"] = [key.decode() for key in batch["cases"].numpy()]
-            origins = zip(batch.pop("files").numpy(), batch["cases"], batch.pop("sources").numpy(), strict=True)
-            for file, key, source in origins:
-                manifest.check(paths[file], key, source.decode())
-            yield batch
+        for cases, (image, labels) in dataset:
+            inputs = {"image": image[region.image], "labels": labels[region.labels]}
+            yield {**inputs, "cases": _keys(cases, manifest)}
     except tf.errors.OpError:
-        for path in paths:  # TensorFlow does not name the file; read_record raises an error for the damaged one
-            read_record(path, manifest.sampling)
+        if reader.error is not None:
+            raise reader.error from None
         raise
+
+
+def _empty_batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion) -> Iterator[dict]:
+    """Yields batches of a process that has no voxels, without reading any."""
+    image, labels = ([part.stop - part.start for part in parts] for parts in (region.image, region.labels))
+    for cases in dataset:
+        inputs = {"image": tf.zeros(image), "labels": tf.zeros(labels, tf.int32)}
+        yield {**inputs, "cases": _keys(cases, manifest)}
+
+
+def _keys(cases: tf.Tensor, manifest: Manifest) -> list[str]:
+    return [manifest.cases[case] for case in cases.numpy()]

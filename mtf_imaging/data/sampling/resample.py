@@ -16,10 +16,20 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse
 
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.sampling.sampling import Span, Spans
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
+from mtf_imaging.data.sampling.interpolation import (
+    axis_order,
+    fill_beyond,
+    interpolate,
+    is_same,
+    nearest,
+)
+from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
+from mtf_imaging.data.sampling.sampling import Spans
+from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs
 
 _SLAB_BYTES = 32 << 20  # as float32; a few slabs exist at a time
 
@@ -36,13 +46,12 @@ def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.n
       float32 `[x, y, z]` or `[x, y, z, channels]`, with the sizes of the spans.
     """
     # The axis that shrinks most comes first, and data are converted in slabs, so no float copy of the whole volume
-    # exists. The values depend on the order of the axes. They do not depend on the slabs, because each line of voxels
-    # is summed separately.
-    order = sorted(range(3), key=lambda axis: spans[axis].size / data.shape[axis])
+    # exists. The values do not depend on the slabs, because each line of voxels is summed separately.
+    order = axis_order(data.shape, spans)
     result = _apply_in_slabs(data, order[:2], spans, across=order[2])
-    if not _is_same(spans[order[2]], data.shape[order[2]]):
+    if not is_same(spans[order[2]], data.shape[order[2]]):
         result = _apply_in_slabs(result, order[2:], spans, across=order[0])
-    _fill_beyond(result, spans, data.shape, beyond)
+    fill_beyond(result, spans, data.shape, beyond)
     return result
 
 
@@ -57,9 +66,55 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
     Returns:
       `[x, y, z]` with the type of `labels` and the sizes of the spans.
     """
-    picks = (np.clip(_centers(span), 0, n - 1).astype(np.int64) for n, span in zip(labels.shape, spans, strict=True))
-    result = labels[np.ix_(*picks)]
-    _fill_beyond(result, spans, labels.shape, beyond)
+    result = labels[np.ix_(*(nearest(n, span) for n, span in zip(labels.shape, spans, strict=True)))]
+    fill_beyond(result, spans, labels.shape, beyond)
+    return result
+
+
+def resample_linear_region(
+    read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = ALONG_Z
+) -> np.ndarray:
+    """Returns one region of the result of `resample_linear`, bit for bit, and reads only what it needs.
+
+    The computation runs in slabs, so it takes little more memory than the result.
+
+    Args:
+      read: returns a region of the volume `[x, y, z]`, any numeric type. It is called with regions of
+        `source_region(shape, spans, region)`; each plane along the axis of `order` is requested once.
+      shape: number of voxels of the volume along x, y, z.
+      spans: the voxels of the whole grid along x, y, z, in coordinates of the volume.
+      region: the region of the grid.
+      beyond: value of the voxels beyond the volume.
+      order: the order in which planes are requested.
+
+    Returns:
+      float32 `[x, y, z]` with the shape of the region.
+    """
+    result = np.empty(region_shape(region), np.float32)
+    for slab, values in linear_slabs(read, shape, spans, region, beyond, order):
+        result[moved(slab, region)] = values
+    return result
+
+
+def resample_nearest_region(
+    read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = ALONG_Z
+) -> np.ndarray:
+    """Returns one region of the result of `resample_nearest`, and reads only what it needs.
+
+    Args:
+      read: returns a region of the labels, uint8 `[x, y, z]`; see `resample_linear_region`.
+      shape: number of voxels of the labels along x, y, z.
+      spans: the voxels of the whole grid along x, y, z, in coordinates of the labels.
+      region: the region of the grid.
+      beyond: label of the voxels beyond the labels.
+      order: the order in which planes are requested.
+
+    Returns:
+      uint8 `[x, y, z]` with the shape of the region.
+    """
+    result = np.empty(region_shape(region), np.uint8)
+    for slab, labels in nearest_slabs(read, shape, spans, region, beyond, order):
+        result[moved(slab, region)] = labels
     return result
 
 
@@ -80,33 +135,11 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Des
     """
     *grid, classes = probabilities.shape
     shape = tuple(span.size for span in spans)
-    matrix = _weights(grid[2], spans[2])
     labels = np.empty(shape, np.uint8, order="F")  # the order of NIfTI files
-    # A slab has planes of the grid before resampling, and then planes of the result; the larger plane counts.
-    plane_bytes = 4 * classes * max(grid[0], shape[0]) * max(grid[1], shape[1]) * max(1.0, spans[2].step)
-    planes = max(1, int(_SLAB_BYTES // plane_bytes))
-    for start in range(0, shape[2], planes):
-        stop = min(start + planes, shape[2])
-        rows = matrix[start:stop]
-        first, last = rows.indices.min(), rows.indices.max() + 1
-        slab = _multiply(rows[:, first:last], probabilities[:, :, first:last], 2)
-        for axis in (0, 1):
-            slab = _apply(slab, axis, spans[axis])
-        labels[:, :, start:stop] = description.to_labels(slab)
-    _fill_beyond(labels, spans, probabilities.shape, 0)
+    for slab in label_slabs(grid, spans, whole_region(shape), classes):
+        needed = needed_region(grid, spans, slab)
+        labels[slab] = labels_of_region(probabilities[needed], grid, spans, slab, description)
     return labels
-
-
-def _fill_beyond(result: np.ndarray, spans: Spans, shape: tuple[int, ...], value: float) -> None:
-    """Sets the voxels of `result` that do not overlap a volume of `shape` to `value`."""
-    for axis, span in enumerate(spans):
-        inside, along = span.inside(shape[axis]), np.moveaxis(result, axis, 0)
-        along[: inside.start] = value
-        along[inside.stop :] = value
-
-
-def _centers(span: Span) -> np.ndarray:
-    return span.start + (np.arange(span.size) + 0.5) * span.length / span.size
 
 
 def _apply_in_slabs(data: np.ndarray, axes: Sequence[int], spans: Spans, across: int) -> np.ndarray:
@@ -121,44 +154,6 @@ def _apply_in_slabs(data: np.ndarray, axes: Sequence[int], spans: Spans, across:
         at = (slice(None),) * across + (slice(start, stop),)
         slab = data[at]
         for axis in axes:
-            slab = _apply(slab, axis, spans[axis])
+            slab = interpolate(slab, axis, spans[axis])
         result[at] = slab
     return result
-
-
-def _apply(data: np.ndarray, axis: int, span: Span) -> np.ndarray:
-    n = data.shape[axis]
-    if _is_same(span, n):
-        return data.astype(np.float32, copy=False)
-    return _multiply(_weights(n, span), data, axis)
-
-
-def _is_same(span: Span, n: int) -> bool:
-    """Returns whether the voxels of a span equal the `n` voxels of the axis."""
-    return span == Span(0.0, n, n)
-
-
-def _multiply(matrix: scipy.sparse.csr_array, data: np.ndarray, axis: int) -> np.ndarray:
-    """Contracts `axis` of `data` with the columns of `matrix`."""
-    moved = np.moveaxis(data, axis, 0)
-    flat = np.ascontiguousarray(moved, np.float32).reshape(moved.shape[0], -1)
-    return np.moveaxis((matrix @ flat).reshape(-1, *moved.shape[1:]), 0, axis)
-
-
-def _weights(n: int, span: Span) -> scipy.sparse.csr_array:
-    """Returns a sparse matrix `[size, n]` of interpolation weights.
-
-    Row j is a triangle of radius max(1, step) around the center of voxel j, scaled to sum 1. Scaling over the existing
-    voxels repeats the outermost voxel where the triangle extends past the border.
-    """
-    radius = max(1.0, span.step)
-    centers = np.clip(_centers(span), 0, n)  # gives voxels beyond the border a weight above 0
-    first = np.floor(centers - radius).astype(np.int64)
-    columns = first[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)
-    values = np.maximum(0.0, 1.0 - np.abs(columns + 0.5 - centers[:, None]) / radius)
-    values *= (columns >= 0) & (columns < n)
-    values /= values.sum(axis=1, keepdims=True)
-    rows = np.broadcast_to(np.arange(span.size)[:, None], columns.shape)
-    kept = values > 0
-    entries = (values[kept].astype(np.float32), (rows[kept], columns[kept]))
-    return scipy.sparse.csr_array(entries, shape=(span.size, n))

@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.data.cases.image_formats import SEGMENTATION_FORMATS, format_by_ending, is_picture_ending
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.evaluation.pairs.pairs import find_pairs
 from mtf_imaging.evaluation.pairs.rules import choose_description
@@ -14,7 +14,7 @@ from mtf_imaging.evaluation.segment.predict import check_outside
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 
-WORKER_BYTES = 2 << 30  # for 512 x 512 x 1026 voxels, the largest of LiTS
+WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels takes 0.15 GiB, and many lesions take more
 
 
 def score_folders(
@@ -37,7 +37,7 @@ def score_folders(
       reference_dir: folder of references; see `find_pairs`.
       prediction_dir: folder of predictions.
       output_dir: folder to write to, created if missing.
-      workers: number of processes, each of up to 2 GiB; default: one per core, fewer if memory is short.
+      workers: number of processes, each of up to 0.5 GiB; default: one per core, fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
       volume_dir: folder of the images for the report, for instance CTs; see `add_volumes`. The images then determine
         the voxel sizes.
@@ -56,7 +56,8 @@ def score_folders(
     """
     check_tolerance(surface_tolerance)
     description = choose_description(reference_dir, rules, dataset_json)
-    image_format = format_by_ending(description.file_ending) or NIFTI
+    is_picture = is_picture_ending(description.file_ending)
+    image_format = (format_by_ending(description.file_ending) if is_picture else None) or SEGMENTATION_FORMATS
     pairs = add_volumes(find_pairs(reference_dir, prediction_dir, image_format), volume_dir)
     check_outside(Path(output_dir), Path(reference_dir))
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))

@@ -1,5 +1,6 @@
 """Scoring of predictions stored in files, shared by the commands `score` and `evaluate`."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -11,18 +12,21 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
-from mtf_imaging.data.nifti.channels import Image, read_image
-from mtf_imaging.data.nifti.images import Volume, read_labels, read_mask, read_segmentation, read_volume
+from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_segmentation, open_volume
+from mtf_imaging.data.nifti.sources import ImageSource
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import warn_if_empty
+from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.report.page import write_report
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import dice_text
+from mtf_imaging.evaluation.scoring.voxels import slabs, whole
 from mtf_imaging.files.reading import memory_named
 
 # (function, items) -> iterator of (item, result), in the order of completion
@@ -84,14 +88,20 @@ def score_pair(
     description: Description = LITS,
     surface_tolerance: float = TOLERANCE_MM,
 ) -> ScoredPair:
-    """Reads and scores one case. The image is freed before scoring, to lower the peak of memory."""
+    """Reads and scores one case. Files are read in slabs, to save memory."""
     with memory_named(pair.reference):
-        prediction, reference, geometry, hu = _read(pair, known, description)
-        overlays = make_overlays(hu, reference.labels, prediction, geometry.canonical_affine, description)
-        del hu
-        labels = prediction, reference.labels
+        case = _read(pair, known, description)
+        try:
+            overlays = _overlays(case, description)
+        except DataError as error:
+            if case.image is None:
+                raise
+            _warn_of_image(pair, description, error)
+            case = _read(dataclasses.replace(pair, volume=None), known, description)
+            overlays = _overlays(case, description)
+        labels = case.prediction, case.reference
         options = description, surface_tolerance
-        score = score_case(pair.key, *labels, geometry.spacing, reference.geometry, *options)
+        score = score_case(pair.key, *labels, case.geometry.spacing, case.reference_geometry, *options)
         return ScoredPair(score, overlays)
 
 
@@ -117,36 +127,74 @@ def write_scores(
     return scores
 
 
-def _read(pair: Pair, known: SpacingTable, description: Description):
-    """Returns the predicted labels, the reference, their geometry, and the image that the report shows or None.
+@dataclass(frozen=True)
+class _Case:
+    """A case that has been read.
+
+    Attributes:
+      prediction: labels of the prediction in canonical axes.
+      reference: labels of the reference in canonical axes.
+      geometry: the geometry of the image; without an image, of the reference.
+      reference_geometry: the geometry of the reference's file.
+      image: the image that the report shows, or None.
+    """
+
+    prediction: CompactLabels
+    reference: CompactLabels
+    geometry: Geometry
+    reference_geometry: Geometry
+    image: ImageSource | None
+
+
+def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
+    """Reads the labels of a case, and opens its image.
 
     If there is an image, its header defines the geometry, as in all other commands, because the headers of masks are
     wrong more often.
     """
-    frame = None
+    image = None
     if pair.volume:
         try:
-            frame = _read_image(pair.volume, known, description)
-            reference = read_mask(pair.reference, frame, description)
+            image = _open_image(pair.volume, known, description)
+            mask = open_mask(pair.reference, image, description)
+            reference = read_compact(mask)
         except DataError as error:
             # The scores do not need the image. If the reference is at fault, reading it again below raises the error.
-            what = "CT" if shows_ct(description) else "image"
-            _log.warning("%s: the report of case %s does not show this %s: %s", pair.volume, pair.key, what, error)
-            frame = None
-    if frame is None:
-        frame = reference = read_segmentation(pair.reference, known, description)
-    warn_if_empty(pair.reference, reference.labels, description)
-    prediction = read_labels(pair.prediction, frame, description)
-    shown = frame.hu if isinstance(frame, Volume) else frame.channels[0] if isinstance(frame, Image) else None
-    return prediction, reference, frame.geometry, shown
+            _warn_of_image(pair, description, error)
+            image = None
+    if image is None:
+        mask = open_segmentation(pair.reference, known, description)
+        reference = read_compact(mask)
+    if not any(any_labeled(reference[region], description) for region in slabs(whole(reference.shape))):
+        warn_of_empty(pair.reference, description)
+    frame = image or mask
+    prediction = read_compact(open_mask(pair.prediction, frame, description))
+    return _Case(prediction, reference, frame.geometry, mask.geometry, image)
 
 
-def _read_image(path: Path, known: SpacingTable, description: Description) -> Volume | Image:
-    """Reads a CT, or an image of any modality, of which the report shows the first channel."""
+def _open_image(path: Path, known: SpacingTable, description: Description) -> ImageSource:
+    """Opens a CT, or an image of any modality, of which the report shows the first channel."""
     if description.rules == LITS_RULES:
-        return read_volume(path, known)
+        return open_volume(path, known)
     # In the naming scheme of nnU-Net, each channel has its own file, but a PNG or TIFF may hold all channels.
     if "_0000." in path.name and path.with_name(path.name.replace("_0000.", "_0001.")).exists():
         first = description.channels[:1], description.intensities[:1]
         description = dataclasses.replace(description, channels=first[0], intensities=first[1])
-    return read_image([path], description, known)
+    return open_image_source([path], description, known)
+
+
+def _overlays(case: _Case, description: Description) -> Overlays:
+    """Makes the slices of a case.
+
+    Raises:
+      DataError: the image cannot be used.
+    """
+    affine = case.geometry.canonical_affine
+    with contextlib.nullcontext() if case.image is None else contextlib.closing(case.image):
+        shown = case.image and case.image.channels[0]
+        return make_overlays(shown, case.reference, case.prediction, affine, description)
+
+
+def _warn_of_image(pair: Pair, description: Description, error: DataError) -> None:
+    what = "CT" if shows_ct(description) else "image"
+    _log.warning("%s: the report of case %s does not show this %s: %s", pair.volume, pair.key, what, error)

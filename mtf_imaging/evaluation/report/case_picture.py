@@ -7,9 +7,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.nifti.sources import VoxelSource
 from mtf_imaging.evaluation.report.colors import mask_colors
-from mtf_imaging.evaluation.report.display import display_range, shown_channel, shows_ct
+from mtf_imaging.evaluation.report.display import shows_ct
+from mtf_imaging.evaluation.report.image_planes import read_planes
 from mtf_imaging.evaluation.report.planes import Plane, find_focus, shown_planes
+from mtf_imaging.evaluation.scoring.voxels import Voxels
 from mtf_imaging.files.atomic import atomic_path
 
 _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
@@ -17,9 +20,9 @@ _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
 
 def write_picture(
     path: str | Path,
-    hu: np.ndarray,
-    reference: np.ndarray,
-    prediction: np.ndarray,
+    hu: np.ndarray | VoxelSource,
+    reference: Voxels,
+    prediction: Voxels,
     spacing: tuple[float, float, float],
     title: str,
     description: Description = LITS,
@@ -29,7 +32,8 @@ def write_picture(
     Args:
       path: path of the PNG.
       hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
-      reference: labels `[x, y, z]` of the reference.
+        A source of this channel is read once; see `read_planes`.
+      reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm.
       title: the title of the picture, for instance the case and its Dice.
@@ -40,9 +44,9 @@ def write_picture(
 
 
 def picture_pixels(
-    hu: np.ndarray,
-    reference: np.ndarray,
-    prediction: np.ndarray,
+    hu: np.ndarray | VoxelSource,
+    reference: Voxels,
+    prediction: Voxels,
     spacing: tuple[float, float, float],
     title: str,
     description: Description = LITS,
@@ -51,6 +55,7 @@ def picture_pixels(
 
     Args:
       hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
+        A source of this channel is read once; see `read_planes`.
       reference: labels `[x, y, z]` of the reference; in LiTS the liver is outlined in green, lesions in red.
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm; preserves the patient's proportions.
@@ -66,9 +71,8 @@ def picture_pixels(
 
 
 def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCanvasAgg:
-    image = shown_channel(hu)
-    bounds = display_range(image, description)
     point = find_focus(reference, prediction, description).point
+    image = read_planes(hu, point, description)
     planes = shown_planes(image.shape, description)
     heights = [image.shape[p.up] * spacing[p.up] / (image.shape[p.left] * spacing[p.left]) for p in planes]
     figure = Figure(figsize=(10.5, 3.5 * sum(heights) + 0.8), dpi=90, layout="constrained")
@@ -78,7 +82,7 @@ def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCan
     columns = ((first, None), ("reference", reference), ("prediction", prediction))
     for row, plane in zip(grid, planes, strict=True):
         for axes, (name, labels) in zip(row, columns, strict=True):
-            _draw(axes, image, bounds, labels, spacing, point, plane, description)
+            _draw(axes, image, labels, spacing, point, plane, description)
             axes.set_title(f"{name}, {plane.name}", fontsize=9)
     canvas = FigureCanvasAgg(figure)
     _fix_layout(figure)
@@ -97,9 +101,9 @@ def _fix_layout(figure: Figure) -> None:
         axes.set_position([round(part, _POSITION_DIGITS) for part in axes.get_position(original=True).bounds])
 
 
-def _draw(axes, image, bounds, labels, spacing, point, plane: Plane, description: Description) -> None:
+def _draw(axes, image, labels, spacing, point, plane: Plane, description: Description) -> None:
     index = point[plane.across]
-    low, high = bounds
+    low, high = image.bounds
     aspect = spacing[plane.up] / spacing[plane.left]
     axes.imshow(plane.cut(image, index), cmap="gray", vmin=low, vmax=high, aspect=aspect, interpolation="nearest")
     axes.set_axis_off()

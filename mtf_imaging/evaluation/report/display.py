@@ -1,5 +1,7 @@
 """The gray values of images in pictures."""
 
+import math
+
 import numpy as np
 
 from mtf_imaging.data.cases.description import Description
@@ -15,19 +17,25 @@ def shown_channel(image: np.ndarray) -> np.ndarray:
     return image[..., 0] if image.ndim == 4 else image
 
 
-def display_range(image: np.ndarray, description: Description) -> tuple[float, float]:
+def sample_step(shape: tuple[int, ...]) -> int:
+    """Returns the distance, in voxels along each axis, between the voxels that determine the range of an image."""
+    return max(1, round((math.prod(shape) / _SAMPLE) ** (1 / len(shape))))
+
+
+def display_range(image: np.ndarray, description: Description, step: int | None = None) -> tuple[float, float]:
     """Returns the values that pictures show as black and as white.
 
     Args:
-      image: `[x, y, z]`, the first channel of an image.
+      image: `[x, y, z]`, the first channel of an image, or any array of its values.
       description: the description of the channels.
+      step: the distance between the voxels that count, along each axis; None for `sample_step`.
 
     Returns:
       The abdominal window in HU for a CT, and percentiles of the values for any other image.
     """
     if shows_ct(description):
         return DISPLAY_HU
-    step = max(1, round((image.size / _SAMPLE) ** (1 / image.ndim)))
+    step = step or sample_step(image.shape)
     sample = image[(slice(None, None, step),) * image.ndim]
     low, high = (float(value) for value in np.percentile(sample, _PERCENTILES))
     return low, high if high > low else low + 1.0

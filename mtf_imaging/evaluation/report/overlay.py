@@ -8,10 +8,13 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.evaluation.report.display import display_range, shown_channel, to_gray
+from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.evaluation.report.display import to_gray
+from mtf_imaging.evaluation.report.image_planes import read_planes
 from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
+from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView, whole
 
 MARGIN_MM = 15.0  # around the masks
 _QUALITY = 80  # JPEG quality that preserves sharp edges and the texture of noise
@@ -57,9 +60,9 @@ class Overlays:
 
 
 def make_overlays(
-    hu: np.ndarray | None,
-    reference: np.ndarray,
-    prediction: np.ndarray,
+    hu: np.ndarray | VoxelSource | None,
+    reference: Voxels,
+    prediction: Voxels,
     affine: np.ndarray,
     description: Description = LITS,
 ) -> Overlays:
@@ -67,15 +70,14 @@ def make_overlays(
 
     Args:
       hu: image `[x, y, z]` or `[x, y, z, channels]` in canonical axes, of a CT in HU, or None. The report shows the
-        first channel.
-      reference: labels `[x, y, z]` of the reference.
+        first channel. A source of this channel is read once; see `read_planes`.
+      reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
       prediction: labels `[x, y, z]` of the prediction.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
       description: the meaning of the labels and of the channels.
     """
     focus = find_focus(reference, prediction, description)
-    image = None if hu is None else shown_channel(hu)
-    bounds = None if image is None else display_range(image, description)
+    image = None if hu is None else read_planes(hu, focus.point, description)
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
     box = _shown_box(reference, prediction, spacing, description)
     place = affine @ [*focus.point, 1.0]
@@ -95,25 +97,33 @@ def make_overlays(
             position=float(place[plane.across]),
             number=index + 1,
             of=reference.shape[plane.across],
-            image=None if image is None else _jpeg(to_gray(plane.cut(image, index, box), bounds)),
+            image=None if image is None else _jpeg(to_gray(plane.cut(image, index, box), image.bounds)),
             outlines={who: outline(mask) for who, mask in masks.items() if mask.any()},
         )
         views.append(view)
     return Overlays(focus.what, tuple(views))
 
 
-def _shown_box(reference, prediction, spacing, description) -> tuple[slice, slice, slice]:
+def _shown_box(reference: Voxels, prediction: Voxels, spacing: np.ndarray, description: Description) -> Region:
     """Returns the box around all masks with a margin, or the whole volume if there are no masks."""
     box = around(*(bounding_box(_labeled(labels, description)) for labels in (reference, prediction)))
     if box is None:
-        return (slice(None),) * 3
+        return whole(reference.shape)
     margins = (int(np.ceil(MARGIN_MM / mm)) for mm in spacing)
-    return tuple(slice(max(0, at.start - margin), at.stop + margin) for at, margin in zip(box, margins, strict=True))
+    return tuple(
+        slice(max(0, at.start - margin), min(at.stop + margin, size))
+        for at, margin, size in zip(box, margins, reference.shape, strict=True)
+    )
 
 
-def _labeled(labels: np.ndarray, description: Description) -> np.ndarray:
+def _labeled(labels: Voxels, description: Description) -> Voxels:
     """Returns the voxels of any mask."""
-    return functools.reduce(np.logical_or, (description.mask(name, labels) for name in description.masks))
+
+    def read(region: Region) -> np.ndarray:
+        part = labels[region]
+        return functools.reduce(np.logical_or, (description.mask(name, part) for name in description.masks))
+
+    return VoxelView(labels.shape, read)
 
 
 def _jpeg(gray: np.ndarray) -> bytes:

@@ -1,12 +1,18 @@
 """The slices of a case to show, oriented by the conventions of radiology."""
 
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 
 from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.evaluation.scoring.components import MaskComponents, mask_components
 from mtf_imaging.evaluation.scoring.surface import bounding_box
+from mtf_imaging.evaluation.scoring.views import mask_view
+from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs, whole
+
+Point = tuple[int, int, int]  # the indices of a voxel along x, y and z
 
 _LETTERS = ("RL", "AP", "SI")  # for each canonical axis, the side of its high and of its low end
 
@@ -41,20 +47,21 @@ class Plane:
         """The patient's sides at the high and the low end of the perpendicular axis."""
         return _LETTERS[self.across]
 
-    def cut(self, array: np.ndarray, index: int, box: tuple[slice, slice, slice] | None = None) -> np.ndarray:
-        """Returns one slice of a volume as a view.
+    def cut(self, volume: Voxels, index: int, box: Region | None = None) -> np.ndarray:
+        """Returns one slice of a volume.
 
         Args:
-          array: the volume `[x, y, z]`.
+          volume: the volume `[x, y, z]`: an array, or another volume that can be read in parts.
           index: the index of the slice along the perpendicular axis.
           box: the part of the volume to show; None shows all of it.
 
         Returns:
           The slice `[rows, columns]`, from the top left of the picture.
         """
-        at = list(box or (slice(None),) * 3)
-        at[self.across] = index
-        return array[tuple(at)].T[::-1, ::-1]  # [left, up] -> [up, left] -> the picture's orientation
+        region = list(box or whole(volume.shape))
+        region[self.across] = slice(index, index + 1)
+        plane = volume[tuple(region)].squeeze(self.across)
+        return plane.T[::-1, ::-1]  # [left, up] -> [up, left] -> the picture's orientation
 
 
 # The viewer looks from the feet, at the face, or from the patient's left side.
@@ -86,14 +93,14 @@ class Focus:
     what: str
 
 
-def find_focus(reference: np.ndarray, prediction: np.ndarray, description: Description = LITS) -> Focus:
+def find_focus(reference: Voxels, prediction: Voxels, description: Description = LITS) -> Focus:
     """Finds the voxel to show: in the largest reference lesion, if there is one.
 
     The fallbacks are, in this order, the largest predicted lesion, the largest mask of the reference (in LiTS the
     liver), the largest predicted mask and the middle of the volume.
 
     Args:
-      reference: labels `[x, y, z]` of the reference.
+      reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
       prediction: labels `[x, y, z]` of the prediction.
       description: the meaning of the labels.
     """
@@ -107,46 +114,81 @@ def find_focus(reference: np.ndarray, prediction: np.ndarray, description: Descr
     absent = f"; there is no {lesion}" if description.lesions else ""
     for labels, who, why in ((reference, "", absent), (prediction, "predicted ", "; the reference is empty")):
         if largest := _largest_mask(labels, description):
-            name, box = largest
-            return Focus(_middle(description.mask(name, labels[box]), box), f"the middle of the {who}{name}{why}")
+            name, point = largest
+            return Focus(point, f"the middle of the {who}{name}{why}")
     return Focus(tuple(size // 2 for size in reference.shape), "the middle of the volume; both segmentations are empty")
 
 
-def _largest_lesion(labels: np.ndarray, description: Description) -> tuple[int, int, int] | None:
+def _largest_lesion(labels: Voxels, description: Description) -> Point | None:
     """Returns the middle of the largest lesion, or None; the first of several equal lesions wins.
 
     The voxels of a lesion are connected through faces, as in scoring.
     """
     best, point = 0, None
     for name in description.lesions:
-        mask = description.mask(name, labels)
-        box = bounding_box(mask)
-        if box is None:
-            continue
-        parts, _ = ndimage.label(mask[box])  # only the box, because the result takes 4 bytes per voxel
-        sizes = np.bincount(parts.ravel())[1:]
-        if sizes.max() > best:
-            best, point = sizes.max(), _middle(parts == 1 + np.argmax(sizes), box)
+        lesions = mask_components(mask_view(labels, description, name))
+        if lesions.count and lesions.sizes.max() > best:
+            best = lesions.sizes.max()
+            point = _middle(functools.partial(_component, lesions, int(np.argmax(lesions.sizes))), lesions.box)
     return point
 
 
-def _largest_mask(labels: np.ndarray, description: Description) -> tuple[str, tuple[slice, slice, slice]] | None:
-    """Returns the name and the box of the mask with the most voxels, or None; the first of several equal masks wins."""
-    sizes = {name: np.count_nonzero(description.mask(name, labels)) for name in description.masks}
+def _component(components: MaskComponents, number: int) -> Iterator[np.ndarray]:
+    """Yields the voxels of one component, bool, in slabs of the box of all components."""
+    return (numbers == number for numbers in components.slabs())
+
+
+def _largest_mask(labels: Voxels, description: Description) -> tuple[str, Point] | None:
+    """Returns the name and the middle of the mask with the most voxels, or None; the first of equal masks wins."""
+    sizes = dict.fromkeys(description.masks, 0)
+    for region in slabs(whole(labels.shape)):
+        part = labels[region]
+        for name in sizes:
+            sizes[name] += np.count_nonzero(description.mask(name, part))
     name = max(sizes, key=sizes.get)
-    box = bounding_box(description.mask(name, labels))
-    return (name, box) if box else None
+    mask = mask_view(labels, description, name)
+    box = bounding_box(mask)
+    return (name, _middle(lambda: (mask[region] for region in slabs(box)), box)) if box else None
 
 
-def _middle(mask: np.ndarray, box: tuple[slice, slice, slice]) -> tuple[int, int, int]:
-    """Returns the mask voxel nearest to the mean of the mask, because the mean may lie outside a bent mask."""
-    total = np.count_nonzero(mask)
-    mean = []
-    for axis, size in enumerate(mask.shape):
-        counts = np.count_nonzero(mask, axis=tuple(other for other in range(3) if other != axis))
-        mean.append(float(counts @ np.arange(size)) / total)
+def _middle(read: Callable[[], Iterator[np.ndarray]], box: Region) -> Point:
+    """Returns the mask voxel nearest to the mean of a mask, because the mean may lie outside a bent mask.
+
+    Args:
+      read: returns the mask, bool `[planes, y, z]`, in slabs of the box.
+      box: a box around the mask.
+    """
+    counts = [np.zeros(at.stop - at.start, np.int64) for at in box]
+    for first, mask in _numbered(read()):
+        counts[0][first : first + len(mask)] = np.count_nonzero(mask, axis=(1, 2))
+        counts[1] += np.count_nonzero(mask, axis=(0, 2))
+        counts[2] += np.count_nonzero(mask, axis=(0, 1))
+    total = int(counts[0].sum())
+    mean = [float(count @ np.arange(len(count))) / total for count in counts]
     voxel = tuple(round(index) for index in mean)
-    if not mask[voxel]:
-        voxels = np.argwhere(mask)
-        voxel = voxels[np.argmin(sum((voxels[:, axis] - mean[axis]) ** 2 for axis in range(3)))].tolist()
+    for first, mask in _numbered(read()):
+        if first <= voxel[0] < first + len(mask) and not mask[voxel[0] - first, voxel[1], voxel[2]]:
+            voxel = _nearest(read, mean)
+            break
     return tuple(int(index) + at.start for index, at in zip(voxel, box, strict=True))
+
+
+def _nearest(read: Callable[[], Iterator[np.ndarray]], mean: Sequence[float]) -> Point:
+    """Returns the mask voxel nearest to a point; the first of several wins."""
+    best, nearest = np.inf, None
+    for first, mask in _numbered(read()):
+        voxels = np.add(np.argwhere(mask), [first, 0, 0])
+        if len(voxels):
+            distances = sum((voxels[:, axis] - mean[axis]) ** 2 for axis in range(3))
+            at = np.argmin(distances)
+            if distances[at] < best:
+                best, nearest = distances[at], voxels[at].tolist()
+    return tuple(nearest)
+
+
+def _numbered(slabs: Iterator[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields each slab with the index of its first plane."""
+    first = 0
+    for slab in slabs:
+        yield first, slab
+        first += len(slab)

@@ -10,8 +10,10 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
 from mtf_imaging.evaluation.scoring.official import OfficialCase, official_case
-from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, mean, scored_labels
+from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
+from mtf_imaging.evaluation.scoring.views import mask_view, scored_views, stored_view, without_axes
+from mtf_imaging.evaluation.scoring.voxels import Voxels
 
 DETECTED = 0.5  # default: a lesion with a larger intersection over union counts as detected
 TOLERANCE_MM = 1.0  # default of the surface Dice
@@ -67,8 +69,8 @@ class CaseScore:
 
 def score_case(
     key: str,
-    prediction: np.ndarray,
-    reference: np.ndarray,
+    prediction: Voxels,
+    reference: Voxels,
     spacing: tuple[float, ...],
     file: Geometry | None = None,
     description: Description = LITS,
@@ -78,8 +80,9 @@ def score_case(
 
     Args:
       key: the key of the case.
-      prediction: labels `[x, y, z]` of the prediction, for LiTS 0 background, 1 liver, 2 lesion.
-      reference: labels `[x, y, z]` of the reference.
+      prediction: labels `[x, y, z]` of the prediction, for LiTS 0 background, 1 liver, 2 lesion; an array, or another
+        volume that can be read in parts, such as `CompactLabels` or a Zarr array.
+      reference: labels of the reference, of the same shape.
       spacing: voxel size in mm.
       file: geometry of the reference's file. The official scores use its stored axes and the voxel size of its header.
         None means that the arrays have the stored axes and `spacing` is the header's.
@@ -88,7 +91,7 @@ def score_case(
 
     Raises:
       ConfigError: the tolerance is not positive.
-      DataError: the arrays differ in shape.
+      DataError: prediction and reference differ in shape.
     """
     check_tolerance(tolerance)
     if prediction.shape != reference.shape:
@@ -96,14 +99,14 @@ def score_case(
             f"case '{key}': the prediction has shape {prediction.shape} and the reference {reference.shape}. "
             "Fix: segment at the shape of the reference."
         )
-    prediction, reference = scored_labels(prediction, reference, description)
+    prediction, reference = scored_views(prediction, reference, description)
     is_lits = description.rules == LITS_RULES
-    pair, size = (prediction, reference), spacing
-    if not is_lits:
-        pair, size = _without_flat_axes(pair, spacing)
+    flat = () if is_lits else _flat_axes(reference.shape)
+    pair = [without_axes(labels, flat) for labels in (prediction, reference)]
+    size = tuple(mm for axis, mm in enumerate(spacing) if axis not in flat)
     distances, lesions = {}, {}
     for name in description.masks:
-        masks = [description.mask(name, labels) for labels in pair]
+        masks = [mask_view(labels, description, name) for labels in pair]
         distances[name] = surface_distances(*masks, size, tolerance)
         if name in description.lesions:
             lesions[name] = find_lesions(find_components(*masks), size, tolerance)
@@ -123,13 +126,13 @@ def check_tolerance(tolerance: float, settings: tuple[str, ...] = ("surface_tole
         )
 
 
-def _without_flat_axes(
-    pair: tuple[np.ndarray, np.ndarray], spacing: tuple[float, ...]
-) -> tuple[tuple[np.ndarray, np.ndarray], tuple[float, ...]]:
-    """Drops the axes with one voxel, so that the surface of a 2-D mask is its contour and not all of its voxels."""
-    kept = [axis for axis, length in enumerate(pair[0].shape) if length > 1] or [0]
-    flat = tuple(axis for axis in range(pair[0].ndim) if axis not in kept)
-    return tuple(labels.squeeze(flat) for labels in pair), tuple(spacing[axis] for axis in kept)
+def _flat_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the axes with one voxel, but never all axes.
+
+    Without them, the surface of a 2-D mask is its contour and not all of its voxels.
+    """
+    kept = [axis for axis, length in enumerate(shape) if length > 1] or [0]
+    return tuple(axis for axis in range(len(shape)) if axis not in kept)
 
 
 def _official(prediction, reference, spacing, file, liver_distances) -> OfficialCase:
@@ -138,8 +141,8 @@ def _official(prediction, reference, spacing, file, liver_distances) -> Official
         return official_case(prediction, reference, spacing, liver_distances)
     same_size = np.allclose(file.header_spacing, file.stored_spacing) and np.allclose(file.spacing, spacing)
     return official_case(
-        file.to_stored(prediction),
-        file.to_stored(reference),
+        stored_view(prediction, file),
+        stored_view(reference, file),
         file.header_spacing,
         liver_distances if same_size else None,
     )

@@ -1,61 +1,153 @@
-"""The connected components of a predicted and a reference mask, with the overlaps between components."""
+"""The connected components of a predicted and a reference mask, with the overlaps between components.
 
-import functools
+Masks are read in slabs. Each slab is labeled alone, and the pieces of a component in neighboring slabs are joined where
+they touch. The component numbers of all voxels are never in memory together.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
+from scipy.sparse import coo_array, csgraph
 
-from mtf_imaging.evaluation.scoring.surface import bounding_box
+from mtf_imaging.evaluation.scoring.surface import around, bounding_box
+from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs
+
+
+@dataclass(frozen=True)
+class MaskComponents:
+    """The connected components of one mask, numbered from 1 in the order of their first voxels.
+
+    Attributes:
+      mask: the mask, bool `[x, y, z]`; it is read again by `slabs`.
+      box: the box of the voxels that `slabs` yields.
+      numbers: int64 `[pieces + 1]`, the component number of each piece. A piece is a component of one slab; the pieces
+        of all slabs are numbered from 1 in the order of their first voxels, and entry 0 is the background.
+      sizes: int64 `[components + 1]`, the number of voxels of each component; entry 0, for the background, is 0.
+    """
+
+    mask: Voxels
+    box: Region
+    numbers: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """The number of components."""
+        return len(self.sizes) - 1
+
+    def slabs(self, groups: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Yields the component number of each voxel, int32 `[planes, y, z]`, for consecutive planes of the box.
+
+        Args:
+          groups: int64 `[components + 1]`; if given, the numbers are replaced by these.
+        """
+        numbers = (self.numbers if groups is None else groups[self.numbers]).astype(np.int32)
+        first = 0
+        for region in slabs(self.box):
+            pieces, count = ndimage.label(self.mask[region])
+            yield np.concatenate([numbers[:1], numbers[first + 1 : first + count + 1]])[pieces]
+            first += count
 
 
 @dataclass(frozen=True)
 class Components:
-    """Connected components of two masks, numbered from 1 in the order of their first voxels.
+    """The connected components of two masks, with the overlaps between them.
 
     Attributes:
-      prediction: int32 `[x, y, z]`, the component number of each voxel in the prediction, 0 for background.
-      reference: int32 `[x, y, z]`, the component number of each voxel in the reference, 0 for background.
+      prediction: the components of the prediction.
+      reference: the components of the reference, in the same box.
       shared: int64 `[predicted components, reference components]`, the number of voxels that each pair shares;
         component n has row or column n - 1.
     """
 
-    prediction: np.ndarray
-    reference: np.ndarray
+    prediction: MaskComponents
+    reference: MaskComponents
     shared: np.ndarray
-
-    @functools.cached_property
-    def predicted_sizes(self) -> np.ndarray:
-        """The number of voxels of the background and of each component, int64 `[predicted components + 1]`."""
-        return np.bincount(self.prediction.ravel(), minlength=self.num_predicted + 1)
-
-    @functools.cached_property
-    def reference_sizes(self) -> np.ndarray:
-        """The number of voxels of the background and of each component, int64 `[reference components + 1]`."""
-        return np.bincount(self.reference.ravel(), minlength=self.num_reference + 1)
 
     @property
     def num_predicted(self) -> int:
-        return self.shared.shape[0]
+        return self.prediction.count
 
     @property
     def num_reference(self) -> int:
-        return self.shared.shape[1]
+        return self.reference.count
 
 
-def find_components(prediction: np.ndarray, reference: np.ndarray) -> Components:
+def mask_components(mask: Voxels) -> MaskComponents:
+    """Finds the components of one mask, bool `[x, y, z]`, connected through faces, in its bounding box."""
+    box = bounding_box(mask) or _corner(mask)
+    pieces = _Pieces()
+    for region in slabs(box):
+        pieces.add(mask[region])
+    return pieces.join(mask, box)
+
+
+def find_components(prediction: Voxels, reference: Voxels) -> Components:
     """Finds the components of two masks, connected through faces.
 
     Args:
-      prediction: bool `[x, y, z]`.
-      reference: bool `[x, y, z]`.
+      prediction: bool `[x, y, z]`; an array, or another volume that can be read in parts.
+      reference: bool of the same shape.
 
     Returns:
-      The components. Their arrays cover the bounding box of both masks only.
+      The components, in the bounding box of both masks.
     """
-    box = bounding_box(prediction | reference) or (slice(0, 1),) * prediction.ndim  # one voxel of background
-    (predicted, num_predicted), (real, num_real) = (ndimage.label(mask[box]) for mask in (prediction, reference))
-    both = (predicted > 0) & (real > 0)
-    pairs = (predicted[both].astype(np.int64) - 1) * num_real + (real[both] - 1)
-    shared = np.bincount(pairs, minlength=num_predicted * num_real).reshape(num_predicted, num_real)
-    return Components(predicted, real, shared)
+    masks = prediction, reference
+    box = around(*map(bounding_box, masks)) or _corner(prediction)
+    pieces = [_Pieces(), _Pieces()]
+    pairs = [_pairs(*(one.add(mask[region]) for one, mask in zip(pieces, masks, strict=True))) for region in slabs(box)]
+    found = [one.join(mask, box) for one, mask in zip(pieces, masks, strict=True)]
+    predicted, real, counts = np.concatenate(pairs, axis=1)
+    shared = np.zeros([one.count for one in found], np.int64)
+    np.add.at(shared, (found[0].numbers[predicted] - 1, found[1].numbers[real] - 1), counts)
+    return Components(*found, shared)
+
+
+def _corner(mask: Voxels) -> Region:
+    """Returns a box of one voxel, for masks without voxels."""
+    return (slice(0, 1),) * len(mask.shape)
+
+
+def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Returns the pairs of numbers above 0 at the same voxels, int64 `[3, pairs]`: the numbers, and how many voxels."""
+    both = (first > 0) & (second > 0)
+    # One integer for each pair, because NumPy sorts rows slowly.
+    pairs, counts = np.unique(first[both].astype(np.int64) << 32 | second[both], return_counts=True)
+    return np.stack([pairs >> 32, pairs & 0xFFFFFFFF, counts])
+
+
+class _Pieces:
+    """The pieces of components in consecutive slabs of a mask, and which of them touch."""
+
+    def __init__(self) -> None:
+        self._last: np.ndarray | None = None  # the numbers of the pieces in the last plane
+        self._sizes = [np.zeros(1, np.int64)]
+        self._touching: list[np.ndarray] = []
+        self._count = 0
+
+    def add(self, mask: np.ndarray) -> np.ndarray:
+        """Returns the numbers of the pieces in the next slab, int32, over all slabs."""
+        pieces, count = ndimage.label(mask)
+        inside = pieces > 0
+        self._sizes.append(np.bincount(pieces[inside], minlength=count + 1)[1:])
+        pieces[inside] += self._count
+        if self._last is not None:
+            self._touching.append(_pairs(self._last, pieces[0])[:2])
+        self._last = pieces[-1].copy()
+        self._count += count
+        return pieces
+
+    def join(self, mask: Voxels, box: Region) -> MaskComponents:
+        """Joins the pieces that touch."""
+        nodes = self._count + 1  # node 0 is the background
+        first, second = np.concatenate([np.zeros((2, 0), np.int64), *self._touching], axis=1)
+        graph = coo_array((np.ones(len(first), bool), (first, second)), shape=(nodes, nodes))
+        _, labels = csgraph.connected_components(graph, directed=False)
+        # Pieces are numbered in the order of their first voxels, so components are as well.
+        _, first_piece, component = np.unique(labels, return_index=True, return_inverse=True)
+        numbers = np.argsort(np.argsort(first_piece))[component]
+        sizes = np.zeros(len(first_piece), np.int64)
+        np.add.at(sizes, numbers, np.concatenate(self._sizes))
+        return MaskComponents(mask, box, numbers, sizes)

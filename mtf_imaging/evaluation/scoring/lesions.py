@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 
 from mtf_imaging.evaluation.scoring.components import Components
-from mtf_imaging.evaluation.scoring.overlap import Overlap, overlap
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, surface_distances
+from mtf_imaging.evaluation.scoring.groups import score_groups
+from mtf_imaging.evaluation.scoring.overlap import Overlap
+from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
 
 # (low, high) diameter in mm of a sphere with the same volume
 SIZE_BINS = {"below 10 mm": (0.0, 10.0), "10 to 20 mm": (10.0, 20.0), "above 20 mm": (20.0, np.inf)}
@@ -57,12 +57,13 @@ def find_lesions(components: Components, spacing: Sequence[float], tolerance: fl
     Returns:
       The lesions after merging: first the reference lesions, then predicted lesions without overlap.
     """
-    predicted_numbers, reference_numbers = _lesion_numbers(components.shared)
-    predicted = np.concatenate([[0], predicted_numbers])[components.prediction]
-    real = np.concatenate([[0], reference_numbers])[components.reference]
-    number = max([*predicted_numbers, *reference_numbers], default=0)
-    boxes = zip(*(ndimage.find_objects(labels, number) for labels in (predicted, real)), strict=True)
-    return [_lesion(predicted, real, n, around(*pair), spacing, tolerance) for n, pair in enumerate(boxes, start=1)]
+    tables = [np.concatenate([[0], numbers]) for numbers in _lesion_numbers(components.shared)]
+    numbers = range(1, 1 + max(int(table.max()) for table in tables))
+    lesions = []
+    for counts, distances in score_groups(components, *tables, numbers, spacing, tolerance):
+        volume = (counts.reference or counts.prediction) * float(np.prod(spacing))
+        lesions.append(Lesion(counts, distances, _diameter(volume, len(spacing))))
+    return lesions
 
 
 def _lesion_numbers(shared):
@@ -85,14 +86,6 @@ def _best(shared):
         return [(0, 0)] * len(shared)
     best = shared.argmax(axis=1)
     return list(zip(best.tolist(), shared[np.arange(len(shared)), best].tolist(), strict=True))
-
-
-def _lesion(predicted, real, number, box, spacing, tolerance):
-    prediction, reference = predicted[box] == number, real[box] == number
-    counts = overlap(prediction, reference)
-    volume = (counts.reference or counts.prediction) * float(np.prod(spacing))
-    distances = surface_distances(prediction, reference, spacing, tolerance)
-    return Lesion(counts, distances, _diameter(volume, len(spacing)))
 
 
 def _diameter(volume: float, num_axes: int) -> float:

@@ -9,13 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 
 from mtf_imaging.data.cases.description import LITS
 from mtf_imaging.evaluation.scoring.components import Components, find_components
+from mtf_imaging.evaluation.scoring.groups import score_groups
 from mtf_imaging.evaluation.scoring.official_detection import OfficialDetection, detect_lesions
-from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, label_overlaps, mean, overlap
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, around, surface_distances
+from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, label_overlaps, mean
+from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
+from mtf_imaging.evaluation.scoring.views import mask_view
+from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 _LARGE = 9001.0  # the program's value for undefined distances
 # the scores of a mask that has no counterpart
@@ -57,29 +59,28 @@ class OfficialCase:
 
 
 def official_case(
-    prediction: np.ndarray,
-    reference: np.ndarray,
+    prediction: Voxels,
+    reference: Voxels,
     spacing: tuple[float, float, float],
     liver_distances: SurfaceDistances | None = None,
 ) -> OfficialCase:
     """Collects the values that the program takes from a case.
 
     Args:
-      prediction: labels `[i, j, k]` along the stored axes of the reference's file. The program numbers lesions in
-        this order, and some of its results depend on it.
+      prediction: labels `[i, j, k]` along the stored axes of the reference's file; an array, or another volume that can
+        be read in parts. The program numbers lesions in this order, and some of its results depend on it.
       reference: labels of the reference, along the same axes.
       spacing: voxel size in mm along these axes, from the header of the reference's file.
       liver_distances: surface distances between the liver masks at this spacing; None computes them.
     """
     overlaps = label_overlaps(prediction, reference)
     liver = overlaps["liver"]
-    if not (prediction == 1).any():
+    if not any((prediction[region] == 1).any() for region in slabs(whole(prediction.shape))):
         liver = Overlap(0, 0, liver.reference)
     elif liver.reference and liver_distances is None:
-        liver_distances = surface_distances(
-            *(LITS.mask("liver", labels) for labels in (prediction, reference)), spacing
-        )
-    components = find_components(*(LITS.mask("lesion", labels) for labels in (prediction, reference)))
+        masks = (mask_view(labels, LITS, "liver") for labels in (prediction, reference))
+        liver_distances = surface_distances(*masks, spacing)
+    components = find_components(*(mask_view(labels, LITS, "lesion") for labels in (prediction, reference)))
     detections = {iou: detect_lesions(components, iou) for iou in _DETECTION}
     return OfficialCase(
         detected={iou: detection.count for iou, detection in detections.items()},
@@ -130,14 +131,9 @@ def _lesion_scores(
     """Scores each detected lesion. Like the program, returns an empty list if the count is not positive."""
     if detection.count <= 0:
         return []
-    prediction, reference = detection.prediction[components.prediction], detection.reference[components.reference]
-    predicted_boxes, reference_boxes = ndimage.find_objects(prediction), ndimage.find_objects(reference)
-    scores = []
-    for number in np.unique(detection.prediction)[1:]:
-        box = around(predicted_boxes[number - 1], reference_boxes[number - 1])
-        masks = prediction[box] == number, reference[box] == number
-        scores.append(_scores(overlap(*masks), surface_distances(*masks, spacing)))
-    return scores
+    numbers = np.unique(detection.prediction)[1:]
+    scored = score_groups(components, detection.prediction, detection.reference, numbers, spacing)
+    return [_scores(counts, distances) for counts, distances in scored]
 
 
 def _scores(counts: Overlap, distances: SurfaceDistances | None) -> dict[str, float]:

@@ -130,4 +130,4 @@ def _union(components: Components, predicted: np.ndarray, real: np.ndarray) -> i
       real: bool `[reference components + 1]`, the chosen components of the reference.
     """
     both = components.shared[np.ix_(predicted[1:], real[1:])].sum()
-    return components.predicted_sizes[predicted].sum() + components.reference_sizes[real].sum() - both
+    return components.prediction.sizes[predicted].sum() + components.reference.sizes[real].sum() - both

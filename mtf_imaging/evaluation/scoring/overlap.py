@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtf_imaging.data.cases.description import BACKGROUND, LITS, Description
+from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 
 @dataclass(frozen=True)
@@ -69,22 +70,24 @@ NOTHING = Overlap(0, 0, 0)
 
 
 def overlap(prediction: np.ndarray, reference: np.ndarray) -> Overlap:
-    """Counts the voxels of two boolean masks of the same shape."""
+    """Counts the voxels of two boolean arrays of the same shape."""
     return Overlap(*(int(np.count_nonzero(mask)) for mask in (prediction & reference, prediction, reference)))
 
 
-def label_overlaps(
-    prediction: np.ndarray, reference: np.ndarray, description: Description = LITS
-) -> dict[str, Overlap]:
-    """Returns the overlaps of two label arrays, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
+def label_overlaps(prediction: Voxels, reference: Voxels, description: Description = LITS) -> dict[str, Overlap]:
+    """Returns the overlaps of the masks of two segmentations, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
 
     Args:
-      prediction: labels of the prediction.
+      prediction: labels of the prediction; an array, or another volume that can be read in parts.
       reference: labels of the reference, of the same shape.
       description: the meaning of the labels. Voxels with its ignore label in the reference do not count.
     """
-    pair = scored_labels(prediction, reference, description)
-    return {name: overlap(*(description.mask(name, labels) for labels in pair)) for name in description.masks}
+    overlaps = dict.fromkeys(description.masks, NOTHING)
+    for region in slabs(whole(reference.shape)):
+        pair = scored_labels(prediction[region], reference[region], description)
+        for name in overlaps:
+            overlaps[name] += overlap(*(description.mask(name, labels) for labels in pair))
+    return overlaps
 
 
 def scored_labels(

@@ -1,10 +1,12 @@
 """Distances in mm between the surfaces of two masks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage, spatial
+
+from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 # Neighbors share a face or an edge: 18 in a volume, 8 in a 2-D image. The challenge's scorer erodes masks with them.
 _CONNECTIVITY = 2
@@ -32,7 +34,7 @@ class SurfaceDistances:
 
 
 def surface_distances(
-    prediction: np.ndarray, reference: np.ndarray, spacing: Sequence[float], tolerance: float | None = None
+    prediction: Voxels, reference: Voxels, spacing: Sequence[float], tolerance: float | None = None
 ) -> SurfaceDistances | None:
     """Measures the distances between the surfaces of two masks.
 
@@ -41,7 +43,7 @@ def surface_distances(
     nearest point of the other surface.
 
     Args:
-      prediction: bool `[x, y, z]`, or `[x, y]` for a 2-D image.
+      prediction: bool `[x, y, z]`, or `[x, y]` for a 2-D image; an array, or another volume that can be read in parts.
       reference: bool of the same shape.
       spacing: voxel size in mm.
       tolerance: the largest distance in mm that the surface Dice accepts, as in Nikolov et al. 2018
@@ -51,6 +53,20 @@ def surface_distances(
       The distances, or None if a mask is empty.
     """
     first, second = (surface_points(mask, spacing) for mask in (prediction, reference))
+    return point_distances(first, second, tolerance)
+
+
+def point_distances(first: np.ndarray, second: np.ndarray, tolerance: float | None = None) -> SurfaceDistances | None:
+    """Measures the distances between two surfaces.
+
+    Args:
+      first: the points of a surface, float64 `[points, axes]` in mm.
+      second: the points of the other surface.
+      tolerance: see `surface_distances`.
+
+    Returns:
+      The distances, or None if a surface has no points.
+    """
     if not len(first) or not len(second):
         return None
     there, back = _distances(first, second), _distances(second, first)
@@ -64,19 +80,67 @@ def surface_distances(
     )
 
 
-def surface_points(mask: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
-    """Returns the surface of a mask, float64 `[points, axes]` in mm from the first voxel of the array."""
+def surface_points(mask: Voxels, spacing: Sequence[float]) -> np.ndarray:
+    """Returns the surface of a mask, float64 `[points, axes]` in mm from the first voxel of the volume."""
     box = bounding_box(mask)
     if box is None:
-        return np.empty((0, mask.ndim))
-    mask = mask[box]
-    neighbors = ndimage.generate_binary_structure(mask.ndim, _CONNECTIVITY)
-    border = mask & ~ndimage.binary_erosion(mask, neighbors)
-    return (np.argwhere(border) + [at.start for at in box]) * np.asarray(spacing, np.float64)
+        return np.empty((0, len(mask.shape)))
+    parts = (np.asarray(mask[region], bool).view(np.uint8) for region in slabs(box))
+    voxels = surface_voxels(parts)[1]
+    return (voxels + [at.start for at in box]) * np.asarray(spacing, np.float64)
 
 
-def bounding_box(mask: np.ndarray) -> tuple[slice, ...] | None:
+def surface_voxels(groups: Iterable[np.ndarray]) -> dict[int, np.ndarray]:
+    """Returns the surface of each group of voxels.
+
+    Args:
+      groups: the group of each voxel, integers `[planes, ...]` for consecutive planes along the first axis; 0 is
+        background. Voxels of other groups are outside of a group.
+
+    Returns:
+      {group: indices of its surface voxels, int32 `[voxels, axes]`}, in the order of the array, from the first voxel of
+      the first slab.
+    """
+    found: dict[int, list[np.ndarray]] = {}
+    first = 0  # index of the second of `planes`, the first one whose surface is not known yet
+    planes = None
+    for slab in groups:
+        # The last two planes again: the surface of the last one depends on the next plane.
+        planes = np.concatenate([np.zeros_like(slab[:1]) if planes is None else planes[-2:], slab])
+        _add_surfaces(found, planes, first)
+        first += len(planes) - 2
+    if planes is not None:
+        _add_surfaces(found, np.concatenate([planes[-2:], np.zeros_like(planes[:1])]), first)
+    return {group: np.concatenate(parts) for group, parts in found.items()}
+
+
+def _add_surfaces(found: dict[int, list[np.ndarray]], planes: np.ndarray, first: int) -> None:
+    """Adds the surface voxels of all planes but the first and the last, which are only neighbors."""
+    neighbors = ndimage.generate_binary_structure(planes.ndim, _CONNECTIVITY)
+    for group, box in enumerate(ndimage.find_objects(planes), start=1):
+        if box is None:
+            continue
+        mask = planes[box] == group
+        border = mask & ~ndimage.binary_erosion(mask, neighbors)
+        at = box[0]
+        inner = slice(max(at.start, 1), min(at.stop, len(planes) - 1))
+        voxels = np.argwhere(border[inner.start - at.start : max(0, inner.stop - at.start)])
+        if len(voxels):
+            origin = [first + inner.start - 1, *(other.start for other in box[1:])]
+            found.setdefault(group, []).append((voxels + origin).astype(np.int32))
+
+
+def bounding_box(mask: Voxels) -> tuple[slice, ...] | None:
     """Returns the smallest box around the true voxels of a mask, or None if the mask is empty."""
+    boxes = []
+    for region in slabs(whole(mask.shape)):
+        box = _box(mask[region])
+        if box is not None:
+            boxes.append(tuple(slice(r.start + at.start, r.start + at.stop) for r, at in zip(region, box, strict=True)))
+    return around(*boxes)
+
+
+def _box(mask: np.ndarray) -> tuple[slice, ...] | None:
     box = []
     for axis in range(mask.ndim):
         indices = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))

@@ -1,21 +1,24 @@
 """Optional anatomical rules for a segmentation: one liver, and no lesions outside it.
 
 Both rules are off by default because they remove labels that the network predicted. The voxels of a component are
-connected through faces, as in the challenge's scorer. The functions work plane by plane within the bounding box of the
-labels and need at most 8 bytes per voxel of that box.
+connected through faces, as in the challenge's scorer. The functions read the labels in slabs, as scoring does.
 """
 
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from scipy import ndimage
 
 from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.scoring.surface import bounding_box
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
+from mtf_imaging.evaluation.scoring.components import mask_components
+from mtf_imaging.evaluation.scoring.voxels import Region, VoxelView, slabs, whole
 
+Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]
 _log = logging.getLogger(__name__)
 
 
@@ -49,25 +52,25 @@ class Cleanup:
                 settings=chosen,
             )
 
-    def __call__(self, labels: np.ndarray, spacing: tuple[float, float, float], path: Path) -> np.ndarray:
+    def __call__(self, labels: Labels, spacing: tuple[float, float, float], path: Path) -> Labels:
         """Applies the chosen rules and logs how many voxels each one removes.
 
         Args:
-          labels: uint8 `[x, y, z]`.
+          labels: uint8 `[x, y, z]`, an array or `CompactLabels`.
           spacing: voxel size in mm.
           path: path of the volume, for the log.
 
         Returns:
-          The remaining labels, uint8 `[x, y, z]`.
+          The remaining labels, of the same type.
         """
         for is_chosen, function, what in (
             (self.largest_liver, keep_largest_liver, "liver and lesions outside the largest liver"),
             (self.lesions_in_liver, drop_lesions_outside, "lesions that do not touch the liver"),
         ):
             if is_chosen:
-                before = np.count_nonzero(labels)
+                before = _num_labeled(labels)
                 labels = function(labels)
-                removed = before - np.count_nonzero(labels)
+                removed = before - _num_labeled(labels)
                 _log.info("%s: removed %d voxels, %.0f mm^3, of %s", path, removed, removed * np.prod(spacing), what)
         return labels
 
@@ -75,7 +78,7 @@ class Cleanup:
 AS_FOUND = Cleanup()
 
 
-def keep_largest_liver(labels: np.ndarray) -> np.ndarray:
+def keep_largest_liver(labels: Labels) -> Labels:
     """Keeps the largest component of the liver and sets all other voxels to background.
 
     Lesions are part of the liver, as in the challenge, so a component may contain labels 1 and 2 and keeps both. Among
@@ -86,26 +89,22 @@ def keep_largest_liver(labels: np.ndarray) -> np.ndarray:
     array([[[1, 1, 2, 0, 0, 0, 0, 0]]], dtype=uint8)
 
     Args:
-      labels: uint8 `[x, y, z]`, 0 background, 1 liver, 2 lesion.
+      labels: uint8 `[x, y, z]`, an array or `CompactLabels`: 0 background, 1 liver, 2 lesion.
 
     Returns:
-      The remaining labels, uint8 `[x, y, z]`; `labels` itself if nothing is removed.
+      The remaining labels, of the same type; `labels` itself if nothing is removed.
     """
-    box = bounding_box(labels)
-    if box is None:
+    components = mask_components(VoxelView(labels.shape, lambda region: labels[region] > 0))
+    if components.count <= 1:
         return labels
-    components, number = ndimage.label(labels[box])
-    if number == 1:
-        return labels
-    # One plane at a time, because bincount converts its input to 8 bytes per voxel.
-    sizes = sum(np.bincount(plane.ravel(), minlength=number + 1) for plane in components)
-    largest = 1 + np.argmax(sizes[1:])
-    result = np.zeros_like(labels)
-    np.copyto(result[box], labels[box], where=components == largest)
+    largest = 1 + np.argmax(components.sizes[1:])
+    result = labels.copy()
+    for region, numbers in zip(slabs(components.box), components.slabs(), strict=True):
+        result[region] = np.where(numbers == largest, labels[region], 0)
     return result
 
 
-def drop_lesions_outside(labels: np.ndarray) -> np.ndarray:
+def drop_lesions_outside(labels: Labels) -> Labels:
     """Sets lesions that do not touch the liver to background.
 
     A lesion replaces the liver tissue around it, so a component of label 2 counts as inside the liver if at least one
@@ -116,24 +115,30 @@ def drop_lesions_outside(labels: np.ndarray) -> np.ndarray:
     array([[[1, 1, 2, 2, 0, 0, 0]]], dtype=uint8)
 
     Args:
-      labels: uint8 `[x, y, z]`, 0 background, 1 liver, 2 lesion.
+      labels: uint8 `[x, y, z]`, an array or `CompactLabels`: 0 background, 1 liver, 2 lesion.
 
     Returns:
-      The remaining labels, uint8 `[x, y, z]`; `labels` itself if nothing is removed.
+      The remaining labels, of the same type; `labels` itself if nothing is removed.
     """
-    box = bounding_box(labels == 2)
-    if box is None:
-        return labels
-    box = tuple(slice(max(at.start - 1, 0), at.stop + 1) for at in box)  # adds the neighbors of the lesions
-    components, number = ndimage.label(labels[box] == 2)
-    near_liver = ndimage.binary_dilation(labels[box] == 1)  # the liver and its face neighbors
-    is_inside = np.zeros(number + 1, bool)
-    for plane, is_near in zip(components, near_liver):
-        is_inside[plane[is_near]] = True
+    lesions = mask_components(VoxelView(labels.shape, lambda region: labels[region] == 2))
+    is_inside = np.zeros(lesions.count + 1, bool)
     is_inside[0] = True  # component 0 is everything except lesions
+    for region, numbers in zip(slabs(lesions.box), lesions.slabs(), strict=True):
+        is_inside[numbers[_near_liver(labels, region)]] = True
     if is_inside.all():
         return labels
     result = labels.copy()
-    for plane, component in zip(result[box], components):
-        plane[~is_inside[component]] = 0
+    for region, numbers in zip(slabs(lesions.box), lesions.slabs(), strict=True):
+        result[region] = np.where(is_inside[numbers], labels[region], 0)
     return result
+
+
+def _near_liver(labels: Labels, region: Region) -> np.ndarray:
+    """Returns the voxels of a region that belong to the liver or share a face with it, bool."""
+    wide = tuple(slice(max(at.start - 1, 0), min(at.stop + 1, n)) for at, n in zip(region, labels.shape, strict=True))
+    near = ndimage.binary_dilation(labels[wide] == 1)
+    return near[tuple(slice(at.start - w.start, at.stop - w.start) for at, w in zip(region, wide, strict=True))]
+
+
+def _num_labeled(labels: Labels) -> int:
+    return sum(np.count_nonzero(labels[region]) for region in slabs(whole(labels.shape)))

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mtf_imaging.evaluation.segment.averaging import AveragedNetwork, AveragedSlices, mean_of
+
 
 def over_networks(networks: Sequence[Callable[[np.ndarray], np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
     """Returns a network that averages the probabilities of several networks.
@@ -20,21 +22,19 @@ def over_networks(networks: Sequence[Callable[[np.ndarray], np.ndarray]]) -> Cal
         grid. A single network is returned itself.
 
     Returns:
-      A function with the same signature as the networks.
+      A function with the same signature as the networks. If they have the method `slices`, it has this method, too.
     """
     if len(networks) == 1:
         return networks[0]
 
     def average(image: np.ndarray) -> np.ndarray:
-        total = None
-        for network in networks:
-            result = network(image)
-            if total is None:
-                total = np.array(result, np.promote_types(result.dtype, np.float32))
-            else:
-                total += result
-            del result  # before the next network allocates its own
-        total /= len(networks)
-        return total
+        return mean_of([lambda network=network: network(image) for network in networks])
 
-    return average
+    if not all(hasattr(network, "slices") for network in networks):
+        return average
+
+    def slices(sizes: Sequence[int]) -> AveragedSlices:
+        every = [network.slices(sizes) for network in networks]
+        return AveragedSlices(every[0], [each.predict for each in every])
+
+    return AveragedNetwork(average, slices)

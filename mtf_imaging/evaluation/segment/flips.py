@@ -1,5 +1,6 @@
 """Test-time augmentation by flips, as in nnU-Net (Isensee et al. 2021)."""
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -7,6 +8,8 @@ import numpy as np
 
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.segment.averaging import AveragedNetwork, AveragedSlices, mean_of
+from mtf_imaging.layout.regions import Region, mirrored
 
 
 def check_flips(flips: Sequence[str], where: str = "flips", axis_names: Sequence[str] = AXIS_NAMES) -> tuple[str, ...]:
@@ -46,7 +49,7 @@ def over_flips(
       axis_names: the names of the spatial axes of the image, in their order.
 
     Returns:
-      A function with the same signature as `predict`.
+      A function with the same signature as `predict`. If that has the method `slices`, it has this method, too.
     """
     axes = [axis_names.index(name) for name in flips]
     if not axes:
@@ -54,15 +57,32 @@ def over_flips(
     subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
 
     def average(image: np.ndarray) -> np.ndarray:
-        total = None
-        for subset in subsets:
-            result = np.flip(predict(np.flip(image, subset)), subset)
-            if total is None:
-                total = np.array(result, np.promote_types(result.dtype, np.float32))
-            else:
-                total += result
-            del result  # before the next run allocates its own
-        total /= len(subsets)
-        return total
+        def run(subset: tuple[int, ...]) -> np.ndarray:
+            return np.flip(predict(np.flip(image, subset)), subset)
 
-    return average
+        return mean_of([functools.partial(run, subset) for subset in subsets])
+
+    if not hasattr(predict, "slices"):
+        return average
+
+    def slices(sizes: Sequence[int]) -> AveragedSlices:
+        own = predict.slices(sizes)
+        return AveragedSlices(own, [functools.partial(_predict_flipped, own, sizes, subset) for subset in subsets])
+
+    return AveragedNetwork(average, slices)
+
+
+def _predict_flipped(slices, sizes: Sequence[int], axes: tuple[int, ...], image: np.ndarray) -> np.ndarray:
+    """Returns the prediction in the slice of this process that a network computes for the flipped image.
+
+    A slice of the flipped image is the mirrored slice of the image, which another process has.
+    """
+
+    def mirror(regions: Sequence[Region]) -> list[Region]:
+        return [(*mirrored(region[:-1], sizes, axes), region[-1]) for region in regions]
+
+    if not axes:
+        return slices.predict(image)
+    image = slices.group.move(image, slices.inputs, mirror(slices.inputs))
+    result = np.flip(slices.predict(np.flip(image, axes)), axes)
+    return slices.group.move(result, mirror(slices.outputs), slices.outputs)

@@ -1,5 +1,6 @@
 """The image of a case, as the input of a network."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,18 +9,25 @@ import numpy as np
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.cases.dataset_json import find_description
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensities import channel_statistics
+from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
-from mtf_imaging.data.modality import AIR_HU
+from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.nifti.channels import Image, read_image
+from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.images import Volume, read_volume
+from mtf_imaging.data.nifti.open_sources import open_image_source, open_volume
+from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.channels import resample_channels
-from mtf_imaging.data.sampling.resample import resample_linear
+from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
+from mtf_imaging.data.sampling.resample import resample_linear_region
+from mtf_imaging.data.statistics import Distribution
 from mtf_imaging.errors import DataError
+
+_PLANES = 32  # planes of a channel to read at a time
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
@@ -63,6 +71,50 @@ def read_case(case: Case, known: SpacingTable = NO_TABLE, description: Descripti
     return read_image(case.channels, description, known)
 
 
+def open_case(case: Case, known: SpacingTable = NO_TABLE, description: Description = LITS) -> ImageSource:
+    """Opens the image of a case, whose voxels are read region by region; see `read_case`."""
+    if is_plain_lits(description):
+        return open_volume(case.volume, known)
+    return open_image_source(case.channels, description, known)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySource:
+    """One channel in memory as a `VoxelSource`.
+
+    Attributes:
+      voxels: `[x, y, z]`.
+      geometry: geometry of the image.
+      path: path of the image.
+    """
+
+    voxels: np.ndarray
+    geometry: Geometry
+    path: Path
+    order: PlaneOrder = ALONG_Z
+    is_stream: bool = False
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.voxels.dtype
+
+    def read(self, region: Region) -> np.ndarray:
+        return self.voxels[region].copy()
+
+    def check(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def as_source(image: Volume | Image) -> ImageSource:
+    """Returns an image in memory as an `ImageSource`."""
+    arrays, names = ([image.hu], LITS.channels) if isinstance(image, Volume) else (image.channels, image.names)
+    channels = (ArraySource(voxels, image.geometry, image.path) for voxels in arrays)
+    return ImageSource(tuple(channels), names, image.geometry, image.path)
+
+
 def network_input(
     image: Volume | Image, sampling: AnySampling, window: Window = DEFAULT_WINDOW, description: Description = LITS
 ) -> np.ndarray:
@@ -74,13 +126,66 @@ def network_input(
       window: (low, high) in HU of a CT of LiTS, which is mapped to 0..1.
       description: the channels and, for other data sets than LiTS, their intensity schemes.
     """
-    spans = sampling.spans(image.geometry.shape, image.geometry.spacing)
-    if isinstance(image, Volume):
-        hu = resample_linear(image.hu, spans, AIR_HU)
-        # Records store whole HU, so rounding makes the image equal to that of training.
-        return window_in_place(np.rint(hu, out=hu), window)[..., np.newaxis]
-    values = resample_channels(image.channels, image.names, spans)
-    return apply_intensities(values, description.intensities, [*map(channel_statistics, image.channels)])
+    geometry, source = image.geometry, as_source(image)
+    grid = sampling.choose(geometry.shape, geometry.spacing).grid
+    statistics = source_statistics(source, description)
+    return input_region(source, sampling, whole_region(grid), window, description, statistics)
+
+
+def input_region(
+    source: ImageSource,
+    sampling: AnySampling,
+    region: Region,
+    window: Window = DEFAULT_WINDOW,
+    description: Description = LITS,
+    statistics: Sequence[ChannelStatistics] = (),
+) -> np.ndarray:
+    """Returns one region of the input of the network, and reads only the voxels that it needs.
+
+    Args:
+      source: the image, as returned by `open_case`.
+      sampling: the voxel grid of the network, or its grids.
+      region: the region of the grid along x, y, z.
+      window, description: the same as in `network_input`.
+      statistics: the result of `source_statistics`.
+
+    Returns:
+      float32 `[x, y, z, channels]`.
+    """
+    geometry, result = source.geometry, None
+    spans = sampling.spans(geometry.shape, geometry.spacing)
+    for number, (channel, name) in enumerate(zip(source.channels, source.names, strict=True)):
+        options = value_beyond(name), channel.order
+        values = resample_linear_region(channel.read, geometry.shape, spans, region, *options)
+        if is_ct(name):  # records store whole HU, so rounding makes the image equal to that of training
+            np.rint(values, out=values)
+        if len(source.channels) == 1:
+            result = values[..., np.newaxis]
+            break
+        if result is None:
+            result = np.empty((*values.shape, len(source.channels)), np.float32)
+        result[..., number] = values
+    if is_plain_lits(description):
+        return window_in_place(result, window)
+    return apply_intensities(result, description.intensities, statistics)
+
+
+def source_statistics(source: ImageSource, description: Description = LITS) -> list[ChannelStatistics]:
+    """Returns the distribution of each channel; an empty list if no intensity scheme needs them."""
+    if is_plain_lits(description) or not any(scheme.needs_statistics for scheme in description.intensities):
+        return []
+    return [_statistics(channel) for channel in source.channels]
+
+
+def _statistics(channel: VoxelSource) -> ChannelStatistics:
+    """Returns the distribution of the values of a channel, which is read in slabs."""
+    everything, distribution = whole_region(channel.geometry.shape), Distribution()
+    for slab in channel.order.parts(everything, _PLANES):
+        distribution.add(channel.read(slab))
+    if distribution.needs_second_pass:
+        for slab in channel.order.parts(everything, _PLANES):
+            distribution.add_again(channel.read(slab))
+    return distribution.statistics()
 
 
 def shown_image(image: Volume | Image) -> np.ndarray:

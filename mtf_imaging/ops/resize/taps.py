@@ -98,7 +98,7 @@ def plan_slices(resampling: Resampling, parts: int) -> SlicePlan:
     positions, weights = positions[:, used], weights[:, used]
     needed = positions[np.broadcast_to(weights.any(axis=1, keepdims=True), positions.shape)]
     positions = np.clip(positions, needed.min(), needed.max())  # rows beyond the last voxel add nothing to the halo
-    before, after = max(0, -positions.min()), max(0, positions.max() - m + 1)
+    before, after = max(0, -int(positions.min())), max(0, int(positions.max()) - m + 1)
     forward = Taps((positions + before).astype(np.int32), weights)
     adjoints = [Taps(p, w).transposed(before + m + after) for p, w in zip(forward.positions, weights)]
     most = max(len(a.weights) for a in adjoints)
@@ -107,4 +107,4 @@ def plan_slices(resampling: Resampling, parts: int) -> SlicePlan:
         return np.stack([np.pad(a, [(0, most - len(a)), (0, 0)]) for a in arrays])
 
     backward = Taps(stacked(a.positions for a in adjoints), stacked(a.weights for a in adjoints))
-    return SlicePlan(int(before), int(after), forward, backward)
+    return SlicePlan(before, after, forward, backward)

@@ -14,10 +14,11 @@ from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.evaluation import Evaluated, Predict, Prediction
+from mtf_imaging.training.evaluation import Evaluated, Predict
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.step_table import StepTable
+from mtf_imaging.training.slices import ImageNetwork, PreparedNetwork
 
 _logger = logging.getLogger(__name__)
 LOSS = "loss"  # the same name as the training loss, so that TensorBoard shows both in one chart
@@ -57,7 +58,7 @@ class Evaluator(Observer):
         self,
         folder: str | Path,
         evaluate: Callable[[Predict], Evaluated],
-        predict: Predict,
+        predict: ImageNetwork,
         *,
         program: Program,
         checkpoints: Checkpoints,
@@ -69,7 +70,8 @@ class Evaluator(Observer):
         loss: Callable[[Callable[[], None]], float] | None = None,
     ) -> None:
         self._loss = loss
-        self._folder, self._evaluate, self._predict, self._stop = Path(folder), evaluate, predict, stop
+        self._folder, self._evaluate, self._stop = Path(folder), evaluate, stop
+        self._predict = PreparedNetwork(self._check_stop, predict)
         self._program, self._checkpoints, self._best, self._best_by = program, checkpoints, best, best_by
         self._every, self._num_steps = every, num_steps
         self._table = StepTable(self._folder / "scores.csv")
@@ -105,7 +107,7 @@ class Evaluator(Observer):
         began = time.monotonic()
         try:
             loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
-            scores, pictures = self._evaluate(self._predict_unless_stopped)
+            scores, pictures = self._evaluate(self._predict)
         except _Stopped as why:
             _logger.info("step %d: the evaluation is postponed until the run resumes: %s", step, why)
             return
@@ -127,10 +129,6 @@ class Evaluator(Observer):
             self._events.picture(step, name, pixels)
         self._table.append(step, scores)
         return self._best.keep(self._scores)
-
-    def _predict_unless_stopped(self, image: np.ndarray) -> Prediction:
-        self._check_stop()
-        return self._predict(image)
 
     def _check_stop(self) -> None:
         why = self._stop()

@@ -1,0 +1,131 @@
+"""Measures the memory of a prediction by slices: each of several processes compared with one process.
+
+    python -m benchmarks.prediction_by_slice
+
+Both predict the same volume with the same network, a single convolution, so that the memory of the volume and of the
+probabilities counts. A row is the peak of a process above its memory after the import of TensorFlow, from the Linux
+kernel. The last lines compare the peaks and the written segmentations.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.whole_volume import GIB, fresh, store
+
+ROOT = Path(__file__).parents[1]
+
+
+def task():
+    """Returns a task whose network is one convolution with a softmax over three classes."""
+    import tensorflow as tf
+
+    import mtf_imaging as mi
+
+    class OneConvolution:
+        def inputs(self, batch_size, sizes, *, dtype, labels):
+            x, y, z = sizes
+            return {"image": (f"batch:{batch_size},x:{x},y:{y},z:{z},channels:1", dtype)}
+
+        def loss(self, image):
+            return mi.mtf.reduce_mean(self.predict(image)), {}
+
+        def predict(self, image):
+            shape = mi.mtf.Shape([("fx", 3), ("fy", 3), ("fz", 3), ("channels", 1), ("classes", 3)])
+            kernel = mi.mtf.get_variable(image.mesh, "kernel", shape, initializer=tf.random_normal_initializer())
+            scores = mi.ops.conv3d(image, kernel, name="scores")
+            return mi.mtf.softmax(scores, scores.shape.dims[-1])
+
+    return OneConvolution()
+
+
+def memory(name):
+    """Returns a row of /proc/self/status in bytes."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
+
+
+def worker(settings):
+    """Predicts the volume in this process, and prints a row."""
+    from mtf_imaging.cli.runtime.quiet import import_tensorflow
+
+    import_tensorflow()
+    import mtf_imaging as mi
+    from mtf_imaging.data.cases.cases import find_cases
+    from mtf_imaging.data.sampling.sampling import parse_sampling
+    from mtf_imaging.evaluation.segment.predict import predict_cases, run_network
+    from mtf_imaging.layout import Layout
+    from mtf_imaging.meshes import group
+    from mtf_imaging.training.prediction import predictor_of
+
+    before = memory("VmRSS")
+    mi.meshes.join()
+    sampling, options = parse_sampling(settings["grid"]), {"layout": Layout.parse(settings["mesh"], settings["layout"])}
+    inputs = task().inputs(1, (8, 8, 8), dtype="float32", labels=False)
+    weights = mi.Program(task().predict, inputs, seed=1, may_repeat=True)  # the weights do not depend on the size
+    network = predictor_of(weights, task=task(), sizes=sampling.grid, **options)
+    began = time.perf_counter()
+    own, volume = group.current(), Path(settings["volume"])
+    if own.is_first:
+        predict_cases(volume, settings["output"], sampling, network, progress=False, overwrite=True)
+    else:
+        run_network(find_cases(volume, need_labels=False), sampling, network)
+    row = {"process": own.index, "seconds": time.perf_counter() - began, "peak": memory("VmHWM") - before}
+    print(json.dumps(row), flush=True)
+
+
+def run(num, settings):
+    """Returns the rows of one process, or of several."""
+    words = [__file__, "--worker", json.dumps(settings)]
+    if num > 1:
+        words = ["-m", "mtf_imaging.cli.main", "launch", "--num_processes", str(num), "--timeout", "600", "--", *words]
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    output = subprocess.run([sys.executable, *words], env=environ, stdout=subprocess.PIPE, text=True, check=True).stdout
+    rows = [json.loads(line[line.index("{") :]) for line in output.splitlines() if '"peak"' in line]
+    return sorted(rows, key=lambda row: row["process"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--shape", type=int, nargs=3, default=(512, 512, 1024), help="voxels of the volume")
+    parser.add_argument("--grid", default="512", help="grid of the network")
+    parser.add_argument("--mesh_shape", default="rows:2,cols:2", help="mesh of the processes, with one processor each")
+    parser.add_argument("--layout", default="x:rows,y:cols", help="layout of the processes")
+    parser.add_argument("--num_processes", type=int, default=4, help="number of processes")
+    parser.add_argument("--file", default="int16.nii.gz", help="type of the volume file, as in whole_volume")
+    arguments = parser.parse_args()
+    if arguments.worker:
+        worker(arguments.worker)
+        return
+    peaks, digests = {}, set()
+    with tempfile.TemporaryDirectory() as folder:
+        fresh(store, Path(folder), tuple(arguments.shape), arguments.file)
+        (volume,) = Path(folder).glob("volume-0.*")
+        print(f"one volume of {' x '.join(map(str, arguments.shape))} voxels on a grid of {arguments.grid}")
+        print("processes  process  seconds  peak over the import")
+        for num in (1, arguments.num_processes):
+            output = Path(folder) / f"out-{num}.nii.gz"
+            settings = {"grid": arguments.grid, "volume": str(volume), "output": str(output), "mesh": "", "layout": ""}
+            if num > 1:
+                settings |= {"mesh": arguments.mesh_shape, "layout": arguments.layout}
+            rows = run(num, settings)
+            for row in rows:
+                shown = f"{row['peak'] / GIB:.2f} GiB"
+                print(f"{num:9}  {row['process']:7}  {row['seconds']:7.0f}  {shown}", flush=True)
+            peaks[num] = max(row["peak"] for row in rows)
+            digests.add(hashlib.sha256(output.read_bytes()).hexdigest())
+    print(
+        f"largest peak of {arguments.num_processes} processes: {peaks[arguments.num_processes] / peaks[1]:.2f} of one"
+    )
+    print(f"the segmentations are {'equal' if len(digests) == 1 else 'NOT equal'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""`mtf-imaging export`: writes a trained network as a SavedModel, which TensorFlow runs without this package."""
+
+from absl import flags
+
+from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.runtime.next_step import after_export
+from mtf_imaging.cli.runtime.quiet import import_tensorflow
+from mtf_imaging.files.new_folder import check_new_folder
+from mtf_imaging.files.run_folder import CONFIG, weights_folder
+
+SUMMARY = "writes a trained network as a SavedModel, which TensorFlow runs without this package."
+EXAMPLE = "mtf-imaging export --model_dir run --output model"
+REQUIRED = ("model_dir", "output")
+_UNSPLIT = "an exported network is not split."
+IDLE = {
+    "mesh_shape": _UNSPLIT,
+    "layout": _UNSPLIT,
+    "mesh_impl": _UNSPLIT,
+    "input_partition_dims": _UNSPLIT,
+    "cluster": "export computes nothing on devices.",
+    "communication": "export runs as one process.",
+    "batch_size": "an exported network computes one image at a time.",
+}
+NOTES = (
+    "The model contains the network, its weights, the intensity schemes and, in the signature volume, the resampling. "
+    "The command prints the inputs and outputs of each signature; input.json and README.md in the folder of the model "
+    "repeat them. An existing folder is never replaced.",
+    "To average the folds of a cross-validation: mtf-imaging export --model_dir folds --ensemble --output model. For "
+    "photos of other sizes: mtf-imaging export --model_dir run --resolution height:1024,width:2048 --output model. "
+    "docs/guides/export.md has examples.",
+)
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of the run, which train wrote; with --ensemble, of cross_validate.",
+        flag_values=values,
+    )
+    setup_flags.define_checkpoint(values)
+    setup_flags.define_ensemble(values)
+    flags.DEFINE_string("output", None, "New folder for the model.", flag_values=values)
+    setup_flags.define(values, without=["micro_batches"])
+
+
+def run(values: flags.FlagValues) -> str:
+    check_new_folder(values.output)
+    saved = setup_flags.saved_run(values)
+    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
+    weights_folder(saved, values.checkpoint)
+    import_tensorflow()
+    from mtf_imaging.cli.config.job import Job
+    from mtf_imaging.jobs.exporting import export
+
+    setup = configuration.bind()
+    card = export(
+        **Job().network,
+        resolution=setup.resolution,
+        spacing=setup.spacing,
+        model_dir=values.model_dir,
+        output=values.output,
+        checkpoint=values.checkpoint,
+        ensemble=values.ensemble,
+    )
+    print(card.as_text())
+    return after_export(values)

@@ -1,0 +1,72 @@
+"""Regions of a sample: the part that one processor computes, and the stored voxels that it needs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region
+from mtf_imaging.errors import DataError
+
+
+def check_region(region: Sequence[slice], sizes: Grid) -> Region:
+    """Returns `region` with explicit bounds.
+
+    Args:
+      region: a slice of each axis, with step 1 or None.
+      sizes: number of voxels of the sample along x, y, z.
+
+    Raises:
+      DataError: a slice has another step or is not within the sample.
+    """
+    for name, along, n in zip(AXIS_NAMES, region, sizes, strict=True):
+        start, stop = along.start or 0, n if along.stop is None else along.stop
+        if along.step not in (None, 1) or not 0 <= start <= stop <= n:
+            raise DataError(
+                f"Augmentation: the region {along} of {name} is not within 0..{n}, or its step is not 1. "
+                f"Fix: give slice(start, stop) with 0 <= start <= stop <= {n}."
+            )
+    x, y, z = (slice(along.start or 0, n if along.stop is None else along.stop) for along, n in zip(region, sizes))
+    return x, y, z
+
+
+def shape_of(region: Region) -> Grid:
+    """Returns the number of voxels of a region along x, y, z."""
+    x, y, z = (along.stop - along.start for along in region)
+    return x, y, z
+
+
+def positions(region: Region) -> list[np.ndarray]:
+    """Returns the positions of the voxels of a region along x, y and z; a step selects every n-th voxel."""
+    return [np.arange(along.start, along.stop, along.step) for along in region]
+
+
+def bounds_of(region: Region) -> tf.Tensor:
+    """Returns Tensor[3, 2] int64, the first and the end voxel of a region along x, y, z."""
+    return tf.constant([[along.start, along.stop] for along in region], tf.int64)
+
+
+def mirror_bounds(bounds: tf.Tensor, mirrored: tf.Tensor, sizes: Grid) -> tf.Tensor:
+    """Returns the bounds of the same voxels after some axes are mirrored.
+
+    Args:
+      bounds: Tensor[3, 2] int64.
+      mirrored: Tensor[3] bool.
+      sizes: number of voxels of the sample along x, y, z.
+    """
+    opposite = tf.constant(sizes, tf.int64)[:, tf.newaxis] - tf.reverse(bounds, [1])
+    return tf.where(mirrored[:, tf.newaxis], opposite, bounds)
+
+
+def crop(volume: tf.Tensor, start: tf.Tensor, region: Region) -> tf.Tensor:
+    """Returns a region of a volume that begins at voxel `start` of the sample.
+
+    Args:
+      volume: Tensor[x, y, z, ...]; only the sizes after z must be static.
+      start: Tensor[3] int64.
+      region: a region within the volume.
+    """
+    more = volume.shape.rank - 3
+    first = bounds_of(region)[:, 0] - start
+    begin = tf.concat([first, tf.zeros([more], tf.int64)], 0)
+    return tf.slice(volume, begin, [*shape_of(region), *volume.shape[3:]])

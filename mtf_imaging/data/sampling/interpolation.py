@@ -1,0 +1,71 @@
+"""Linear interpolation along single axes, as products with sparse matrices."""
+
+import numpy as np
+import scipy.sparse
+
+from mtf_imaging.data.sampling.sampling import Span, Spans
+
+
+def centers(span: Span) -> np.ndarray:
+    """Returns the center of each voxel of a span, float64 `[size]`, in coordinates of the reference axis."""
+    return span.start + (np.arange(span.size) + 0.5) * span.length / span.size
+
+
+def nearest(n: int, span: Span) -> np.ndarray:
+    """Returns the voxel of a reference axis that contains each center, int64 `[size]`; the outermost one beyond it."""
+    return np.clip(centers(span), 0, n - 1).astype(np.int64)
+
+
+def is_same(span: Span, n: int) -> bool:
+    """Returns whether the voxels of a span equal the `n` voxels of the axis."""
+    return span == Span(0.0, n, n)
+
+
+def axis_order(shape: tuple[int, ...], spans: Spans) -> list[int]:
+    """Returns the order in which the axes are interpolated: the axis that shrinks most comes first.
+
+    The values depend on this order, because float32 sums are rounded.
+    """
+    return sorted(range(3), key=lambda axis: spans[axis].size / shape[axis])
+
+
+def weights(n: int, span: Span) -> scipy.sparse.csr_array:
+    """Returns a sparse matrix `[size, n]` of interpolation weights.
+
+    Row j is a triangle of radius max(1, step) around the center of voxel j, scaled to sum 1. Scaling over the existing
+    voxels repeats the outermost voxel where the triangle extends past the border.
+    """
+    radius = max(1.0, span.step)
+    middles = np.clip(centers(span), 0, n)  # gives voxels beyond the border a weight above 0
+    first = np.floor(middles - radius).astype(np.int64)
+    columns = first[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)
+    values = np.maximum(0.0, 1.0 - np.abs(columns + 0.5 - middles[:, None]) / radius)
+    values *= (columns >= 0) & (columns < n)
+    values /= values.sum(axis=1, keepdims=True)
+    rows = np.broadcast_to(np.arange(span.size)[:, None], columns.shape)
+    kept = values > 0
+    entries = (values[kept].astype(np.float32), (rows[kept], columns[kept]))
+    return scipy.sparse.csr_array(entries, shape=(span.size, n))
+
+
+def multiply(matrix: scipy.sparse.csr_array, data: np.ndarray, axis: int) -> np.ndarray:
+    """Contracts `axis` of `data` with the columns of `matrix`; returns float32."""
+    moved = np.moveaxis(data, axis, 0)
+    flat = np.ascontiguousarray(moved, np.float32).reshape(moved.shape[0], -1)
+    return np.moveaxis((matrix @ flat).reshape(-1, *moved.shape[1:]), 0, axis)
+
+
+def interpolate(data: np.ndarray, axis: int, span: Span) -> np.ndarray:
+    """Resamples one axis of `data` to the voxels of a span; returns float32, `data` itself if nothing changes."""
+    n = data.shape[axis]
+    if is_same(span, n):
+        return data.astype(np.float32, copy=False)
+    return multiply(weights(n, span), data, axis)
+
+
+def fill_beyond(result: np.ndarray, spans: Spans, shape: tuple[int, ...], value: float) -> None:
+    """Sets the voxels of `result` that do not overlap a volume of `shape` to `value`."""
+    for axis, span in enumerate(spans):
+        inside, along = span.inside(shape[axis]), np.moveaxis(result, axis, 0)
+        along[: inside.start] = value
+        along[inside.stop :] = value

@@ -1,0 +1,96 @@
+"""Labels of a region of a volume, from the probabilities of the voxels of a grid that the region needs."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
+from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
+from mtf_imaging.data.sampling.sampling import Spans
+
+_SLAB_BYTES = 32 << 20  # of probabilities, as float32; a few slabs exist at a time
+
+
+def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
+    """Returns the voxels of a volume whose centers lie in a region of a grid.
+
+    Regions that divide the grid also divide the volume. Voxels beyond the grid belong to its outermost voxels.
+
+    >>> from mtf_imaging.data.sampling.sampling import whole_field
+    >>> region_of_slice((4, 4, 4), whole_field((4, 4, 4), (8, 8, 8)), (slice(0, 2), slice(2, 4), slice(0, 4)))
+    (slice(0, 4, None), slice(4, 8, None), slice(0, 8, None))
+
+    Args:
+      grid: number of voxels of the grid along x, y, z.
+      spans: the voxels of the volume along x, y, z, in coordinates of the grid.
+      region: the region of the grid.
+    """
+    return tuple(
+        slice(*(int(np.searchsorted(nearest(n, span), edge)) for edge in (at.start, at.stop)))
+        for n, span, at in zip(grid, spans, region, strict=True)
+    )
+
+
+def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
+    """Returns the voxels of a grid that `labels_of_region` needs; an empty region if it needs none.
+
+    Args:
+      grid: number of voxels of the grid along x, y, z.
+      spans: the voxels of the volume along x, y, z, in coordinates of the grid.
+      region: the region of the volume.
+    """
+    if not all(region_shape(region)):
+        return (slice(0, 0),) * 3
+    needed = []
+    for n, span, at in zip(grid, spans, region, strict=True):
+        columns = weights(n, span)[at.start : at.stop].indices
+        needed.append(slice(int(columns.min()), int(columns.max()) + 1))
+    return tuple(needed)
+
+
+def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Iterator[Region]:
+    """Yields slabs of a region of a volume along z whose probabilities need little memory.
+
+    Args:
+      grid, spans, region: the same as in `needed_region`.
+      classes: the number of probabilities of a voxel.
+    """
+    source, result = region_shape(needed_region(grid, spans, region)), region_shape(region)
+    # A slab has planes of the grid before resampling, and then planes of the result; the larger plane counts.
+    plane_bytes = 4 * classes * max(source[0], result[0]) * max(source[1], result[1]) * max(1.0, spans[2].step)
+    planes = max(1, int(_SLAB_BYTES // max(plane_bytes, 1)))
+    for start in range(region[2].start, region[2].stop, planes):
+        yield (*region[:2], slice(start, min(start + planes, region[2].stop)))
+
+
+def labels_of_region(
+    probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
+) -> np.ndarray:
+    """Returns one region of the result of `resample_to_labels`, bit for bit.
+
+    Args:
+      probabilities: `[x, y, z, classes]` of the voxels `needed_region(grid, spans, region)`, any float type.
+      grid: number of voxels of the whole grid along x, y, z.
+      spans: the voxels of the whole volume along x, y, z, in coordinates of the grid.
+      region: the region of the volume.
+      description: the labels or regions of the probabilities.
+
+    Returns:
+      uint8 `[x, y, z]` with the shape of the region: the labels, 0 beyond the grid.
+    """
+    labels = np.zeros(region_shape(region), np.uint8)
+    if not labels.size:
+        return labels
+    source = needed_region(grid, spans, region)
+    for axis in (2, 0, 1):  # the values depend on the order
+        if axis != 2 and is_same(spans[axis], grid[axis]):
+            probabilities = probabilities.astype(np.float32, copy=False)
+            continue
+        rows = weights(grid[axis], spans[axis])[region[axis].start : region[axis].stop]
+        probabilities = multiply(rows[:, source[axis].start : source[axis].stop], probabilities, axis)
+    covered = tuple(overlap(span.inside(n), at) for n, span, at in zip(grid, spans, region, strict=True))
+    inside = moved(covered, region)
+    labels[inside] = description.to_labels(probabilities)[inside]
+    return labels

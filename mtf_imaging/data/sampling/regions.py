@@ -1,0 +1,64 @@
+"""Regions of a grid or a volume, and the order in which a source reads its planes.
+
+Every slice of a region has a start and a stop, and no step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mtf_imaging.data.sampling.grid import Grid, Region
+
+
+@dataclass(frozen=True)
+class PlaneOrder:
+    """The order in which the planes of a volume are read.
+
+    Attributes:
+      axis: the axis along which the planes follow each other.
+      ascending: whether the positions increase.
+    """
+
+    axis: int = 2
+    ascending: bool = True
+
+    def parts(self, region: Region, thickness: int) -> Iterator[Region]:
+        """Yields the slabs of a region in this order; only the last one may be thinner than `thickness` planes.
+
+        >>> [part[2] for part in PlaneOrder(2, ascending=False).parts((slice(0, 4), slice(0, 4), slice(0, 5)), 3)]
+        [slice(2, 5, None), slice(0, 2, None)]
+        """
+        start, stop = region[self.axis].start, region[self.axis].stop
+        if self.ascending:
+            slabs = (slice(at, min(at + thickness, stop)) for at in range(start, stop, thickness))
+        else:
+            slabs = (slice(max(at - thickness, start), at) for at in range(stop, start, -thickness))
+        for slab in slabs:
+            yield with_axis(region, self.axis, slab)
+
+
+ALONG_Z = PlaneOrder()
+
+
+def region_shape(region: Region) -> Grid:
+    """Returns the number of voxels of a region along x, y, z."""
+    return tuple(at.stop - at.start for at in region)
+
+
+def with_axis(region: Region, axis: int, at: slice) -> Region:
+    """Returns a region with another range along one axis."""
+    return (*region[:axis], at, *region[axis + 1 :])
+
+
+def moved(region: Region, origin: Region) -> Region:
+    """Returns a region in coordinates of an array that holds the voxels of `origin`.
+
+    >>> moved((slice(5, 8),) * 3, (slice(4, 10),) * 3)[0]
+    slice(1, 4, None)
+    """
+    return tuple(slice(at.start - o.start, at.stop - o.start) for at, o in zip(region, origin, strict=True))
+
+
+def overlap(first: slice, second: slice) -> slice:
+    """Returns the range that two ranges share; an empty one starts and ends at the same position."""
+    start = max(first.start, second.start)
+    return slice(start, max(start, min(first.stop, second.stop)))

@@ -1,0 +1,1 @@
+"""Trained networks as SavedModels, which TensorFlow runs without this package."""

@@ -1,0 +1,117 @@
+"""The card of an exported network: which input it wants, as JSON and as text."""
+
+import dataclasses
+import json
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from mtf_imaging.evaluation.export.signature import Signature
+
+CARD, README = "input.json", "README.md"
+_WIDTH = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCard:
+    """What a user of an exported network must know.
+
+    Attributes:
+      kind: "volumes", "photos", "objects" or "arrays".
+      source: the run, or the folder of the runs of an ensemble.
+      runs: name and step of each run.
+      checkpoint: "last" or "best".
+      dtype: the dtype of activations.
+      flips: the axes over whose flips the probabilities are averaged.
+      facts: facts about the data, JSON values by name.
+      notes: sentences about the input.
+      signatures: the signatures, the default one first.
+      version: the version of this package.
+    """
+
+    kind: str
+    source: str
+    runs: tuple[tuple[str, int], ...]
+    checkpoint: str
+    dtype: str
+    flips: tuple[str, ...]
+    facts: dict[str, Any]
+    notes: tuple[str, ...]
+    signatures: tuple[Signature, ...]
+    version: str
+
+    def as_json(self) -> str:
+        """Returns the text of `input.json`."""
+        fields = {
+            "made_by": f"mtf_imaging {self.version}",
+            "kind": self.kind,
+            "runs": [{"name": name, "step": step} for name, step in self.runs],
+            "checkpoint": self.checkpoint,
+            "dtype": self.dtype,
+            "flips": list(self.flips),
+            **self.facts,
+            "notes": list(self.notes),
+            "signatures": {signature.name: signature.as_json() for signature in self.signatures},
+        }
+        return json.dumps(fields, indent=1) + "\n"
+
+    def as_text(self) -> str:
+        """Returns the inputs and outputs of all signatures, and the notes, as the command prints them."""
+        lines = []
+        for signature in self.signatures:
+            lines.append(f"{signature.name}: {signature.meaning}")
+            for title, fields in (("input", signature.inputs), ("output", signature.outputs)):
+                for field in fields:
+                    lines += _wrapped(f"  {title} {field}", indent=4)
+                    lines += _wrapped(f"      {field.meaning}", indent=6)
+        lines += [line for note in self.notes for line in _wrapped(note)]
+        return "\n".join(lines)
+
+    def as_markdown(self) -> str:
+        """Returns the text of `README.md`."""
+        steps = ", ".join(f"{name} (step {step})" for name, step in self.runs)
+        lines = [
+            f"# A network for {self.kind}",
+            "",
+            *_wrapped(
+                f"This SavedModel was exported by mtf_imaging {self.version} from {self.source}: {steps}, the "
+                f"{self.checkpoint} checkpoint{'' if len(self.runs) == 1 else 's'}. It needs TensorFlow alone. "
+                f"`{CARD}` has the same facts as this page, for programs."
+            ),
+            "",
+            "```python",
+            *_example(self.signatures[-1]),
+            "```",
+            "",
+            *(f"- {name}: {json.dumps(value)}" for name, value in self.facts.items() if value is not None),
+            "",
+            *(line for note in self.notes for line in [*_wrapped(note), ""]),
+        ]
+        for signature in self.signatures:
+            lines += [f"## Signature `{signature.name}`", "", signature.meaning, ""]
+            lines += ["| | name | dtype | shape | meaning |", "| --- | --- | --- | --- | --- |"]
+            for title, fields in (("input", signature.inputs), ("output", signature.outputs)):
+                lines += [_row(title, field.as_json(), field.name) for field in fields]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def _example(signature: Signature) -> list[str]:
+    arguments = ", ".join(
+        f"{field.name}=tf.constant({field.name}, tf.{field.dtype.name})" for field in signature.inputs
+    )
+    outputs = [f'results["{field.name}"]  # {field}' for field in signature.outputs]
+    call = f'results = model.signatures["{signature.name}"]({arguments})'
+    return ["import tensorflow as tf", "", 'model = tf.saved_model.load("FOLDER")', call, *outputs]
+
+
+def _row(title: str, field: dict[str, Any], name: str) -> str:
+    sizes = ", ".join(
+        f"{dim}: {'any' if size is None else size}" for dim, size in zip(field["dims"], field["shape"], strict=True)
+    )
+    return f"| {title} | `{name}` | {field['dtype']} | {sizes} | {field['meaning']} |"
+
+
+def _wrapped(text: str, indent: int = 0) -> Sequence[str]:
+    start = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(text.strip(), _WIDTH, initial_indent=start, subsequent_indent=" " * indent)

@@ -1,0 +1,18 @@
+"""Constants of exact divisions."""
+
+import numpy.typing as npt
+import tensorflow as tf
+
+
+def divisor(value: npt.ArrayLike, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns a number, or several ones, to divide by.
+
+    TensorFlow replaces a division by a constant with a multiplication by its reciprocal, which differs in the last bit.
+    It keeps a division by a placeholder, whose default is the number.
+
+    Args:
+      value: the number or the numbers.
+      dtype: its dtype.
+    """
+    constant = tf.constant(value, dtype)
+    return tf.compat.v1.placeholder_with_default(constant, constant.shape)

@@ -1,0 +1,180 @@
+"""Trained networks of one or several runs as functions of one image, as plain TensorFlow operations."""
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.evaluation.export.constants import divisor
+from mtf_imaging.evaluation.export.plain_graph import STEP, PlainGraph
+from mtf_imaging.files.run_folder import weights_folder
+from mtf_imaging.layout import parse_shape
+from mtf_imaging.program.program import Program
+from mtf_imaging.training.building import building
+from mtf_imaging.training.checkpoints.checkpoints import load_weights
+from mtf_imaging.training.task import Task, task_inputs
+
+_logger = logging.getLogger(__name__)
+# A network in the function that is being traced: an image [..., channels] to its prediction, without a batch dimension.
+Network = Callable[[tf.Tensor], Any]
+
+
+class TrainedNetworks(tf.Module):
+    """The networks of one or several runs for one or several sizes of images.
+
+    Args:
+      task: the network that the runs trained.
+      sizes: the sizes of images, each with the voxels along the spatial dimensions.
+      model_dirs: the folders of the runs.
+      checkpoint: "last" or "best".
+      dtype: the dtype of images and activations.
+      progress: whether to show progress on stderr.
+
+    Attributes:
+      image_dims: the names of the dimensions of an image.
+      weights: for each run, its variables by name, and its step.
+      steps: the step of each run's checkpoint.
+
+    Raises:
+      CheckpointError: a run has no such checkpoint, or the checkpoint belongs to another network.
+      ConfigError: the network has other inputs than an image.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        sizes: Sequence[tuple[int, ...]],
+        model_dirs: Sequence[Path],
+        checkpoint: str,
+        dtype: str,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(name="networks")
+        folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
+        self._graphs: dict[tuple[int, ...], PlainGraph] = {}
+        program = None
+        with building("building the network", progress=progress):
+            for own in sizes:
+                inputs = task_inputs(task, 1, own, dtype=dtype, labels=False)
+                _check_inputs(task, inputs)
+                self.image_dims = tuple(name for name, _ in parse_shape(inputs["image"][0])[1:])
+                # On the CPU, so that the graph does not depend on the devices of this host.
+                options: dict[str, Any] = {"mesh_impl": "stacked", "devices": ["CPU:0"], "updates": "none"}
+                program = Program(task.predict, inputs, variables=program, **options)
+                self._graphs[own] = PlainGraph(program)
+        assert program is not None
+        self.weights: list[dict[str, tf.Variable]] = []
+        for folder in folders:
+            path = load_weights(folder, program)
+            _logger.info("restored the weights of step %d from %s", int(program.step), path)
+            with tf.device("CPU:0"):
+                own = {name: tf.Variable(variable, name=name) for name, variable in program.variables.items()}
+                own[STEP] = tf.Variable(program.step, trainable=False, name=STEP)
+            self.weights.append(own)
+        self.steps = [int(own[STEP]) for own in self.weights]
+        if checkpoint == "last" and len({*self.steps}) > 1:
+            numbers = ", ".join(f"{Path(run).name}: {step}" for run, step in zip(model_dirs, self.steps, strict=True))
+            _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
+
+    def image(self, sizes: tuple[int, ...]) -> tf.TensorSpec:
+        """Returns the shape and dtype of an image of one of the sizes, `[..., channels]`."""
+        return _without_batch(self._graphs[sizes].image)
+
+    def results(self, sizes: tuple[int, ...]) -> Any:
+        """Returns the shape and dtype of the prediction for such an image; a dict if it has several parts."""
+        return tf.nest.map_structure(_without_batch, self._graphs[sizes].results)
+
+    def check_probabilities(self, classes: int, what: str) -> None:
+        """Checks that the network returns the probabilities of a number of classes for each voxel or pixel.
+
+        Args:
+          classes: the number.
+          what: the noun for one class in the message.
+
+        Raises:
+          ShapeError: it returns something else.
+        """
+        for sizes in self._graphs:
+            results, expected = self.results(sizes), [*sizes, classes]
+            if not isinstance(results, tf.TensorSpec) or results.shape != expected:
+                found = f"shape {list(results.shape)}" if isinstance(results, tf.TensorSpec) else ", ".join(results)
+                raise ShapeError(
+                    f"the network returned probabilities of {found} for an image of {list(sizes)}; {classes} "
+                    f"{what} need {expected}. Fix: return one probability for each of them at every voxel."
+                )
+
+    def of_size(self, sizes: tuple[int, ...]) -> list[Network]:
+        """Returns the network of each run for images of one of the sizes."""
+        graph = self._graphs[sizes]
+
+        def network(weights: dict[str, tf.Variable]) -> Network:
+            # As a function of its own, so that networks run one after the other.
+            @tf.function(autograph=False)
+            def run(image: tf.Tensor) -> Any:
+                batch = tf.ensure_shape(tf.cast(image, graph.image.dtype)[tf.newaxis], graph.image.shape)
+                return tf.nest.map_structure(lambda tensor: tensor[0], graph(batch, weights))
+
+            return run
+
+        return [network(weights) for weights in self.weights]
+
+
+def average_networks(networks: Sequence[Network]) -> Network:
+    """Returns a network that averages several networks in the order of `segment.ensemble.over_networks`."""
+    if len(networks) == 1:
+        return networks[0]
+    return lambda image: _mean([lambda network=network: network(image) for network in networks])
+
+
+def average_flips(network: Network, axes: Sequence[int]) -> Network:
+    """Returns a network that averages over flips of the image in the order of `segment.flips.over_flips`.
+
+    Args:
+      network: the network.
+      axes: the axes to flip.
+    """
+    if not axes:
+        return network
+    subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
+
+    def average(image: tf.Tensor) -> tf.Tensor:
+        return _mean([lambda subset=subset: _flip(network(_flip(image, subset)), subset) for subset in subsets])
+
+    return average
+
+
+def _flip(x: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
+    return tf.reverse(x, axes) if axes else x
+
+
+def _mean(computations: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
+    """Returns the mean of tensors in float32 or a wider type; they are computed one after the other to save memory."""
+    total = None
+    for compute in computations:
+        with tf.control_dependencies([] if total is None else [total]):
+            result = at_least_float32(compute())
+            total = result if total is None else total + result
+    assert total is not None
+    return total / divisor(len(computations), total.dtype)
+
+
+def at_least_float32(x: tf.Tensor) -> tf.Tensor:
+    """Returns a tensor of a float type in float32 or a wider type."""
+    return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
+
+
+def _check_inputs(task: Task, inputs: dict) -> None:
+    if [*inputs] != ["image"]:
+        raise ConfigError(
+            f"the network of task {type(task).__name__} has the inputs {', '.join(inputs)}, but an exported network "
+            "has the single input image. Fix: use a task whose predict takes only image.",
+            ["task"],
+        )
+
+
+def _without_batch(spec: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape[1:], spec.dtype)

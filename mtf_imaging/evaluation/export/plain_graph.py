@@ -1,0 +1,80 @@
+"""The graph of a program as plain TensorFlow operations, without devices, which any weights can use."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.program.program import Program
+
+STEP = "step"
+# Attributes of operations that refer to devices, to other operations, or to gradients.
+_REFERENCES = ("_class", "_gradient_op_type")
+
+
+class PlainGraph:
+    """The graph of a program on one device, as a function of its input and its variables.
+
+    Args:
+      program: a program with the single input `image` and a batch size of 1, on one device of this process.
+
+    Attributes:
+      image: the shape and dtype of the input, `[1, ..., channels]`.
+      results: the shapes and dtypes of the results, in the structure of the program.
+    """
+
+    def __init__(self, program: Program) -> None:
+        function = program.function
+        names = {id(variable.handle): name for name, variable in program.variables.items()}
+        names[id(program.step.handle)] = STEP
+        # {name of a tensor: the variable or the constant that it stands for}
+        self._variables: dict[str, str] = {}
+        self._constants: dict[str, Any] = {}
+        for source, inner in function.graph.captures:
+            if id(source) in names:
+                self._variables[inner.name] = names[id(source)]
+            else:
+                self._constants[inner.name] = source.numpy()
+        (image,) = (tensor for tensor in function.inputs if tensor.name not in self._captured)
+        self._image, self.image = image.name, tf.TensorSpec(image.shape, image.dtype)
+        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.outputs]
+        self.results = tf.nest.pack_sequence_as(function.structured_outputs, specs)
+        self._outputs = [tensor.name for tensor in function.outputs]
+        self._graph_def = _without_devices(function.graph.as_graph_def(), {*self._captured, self._image})
+
+    @property
+    def _captured(self) -> set[str]:
+        return {*self._variables, *self._constants}
+
+    def __call__(self, image: tf.Tensor, variables: Mapping[str, tf.Variable]) -> Any:
+        """Adds the operations to the function that is being traced.
+
+        Args:
+          image: `[1, ..., channels]`, in the shape and dtype of the program's input.
+          variables: the variables of the program, and its step under the name `STEP`.
+
+        Returns:
+          The results in the structure of the program, with the batch dimension.
+        """
+        graph = tf.compat.v1.get_default_graph()
+        inputs = {inner: graph.capture(variables[name].handle) for inner, name in self._variables.items()}
+        inputs |= {inner: tf.constant(value) for inner, value in self._constants.items()}
+        results = tf.graph_util.import_graph_def(
+            self._graph_def, input_map=inputs | {self._image: image}, return_elements=self._outputs, name="network"
+        )
+        return tf.nest.pack_sequence_as(self.results, results)
+
+
+def _without_devices(graph: tf.compat.v1.GraphDef, inputs: set[str]) -> tf.compat.v1.GraphDef:
+    """Returns a graph without devices and without the placeholders of its inputs."""
+    placeholders = {name.partition(":")[0] for name in inputs}
+    kept = [node for node in graph.node if node.name not in placeholders]
+    del graph.node[:]
+    graph.node.extend(kept)
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        for node in nodes:
+            node.device = ""
+            for name in _REFERENCES:
+                if name in node.attr:
+                    del node.attr[name]
+    return graph

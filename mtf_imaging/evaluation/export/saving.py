@@ -1,0 +1,30 @@
+"""Writes exported networks as folders in the format SavedModel."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from mtf_imaging.evaluation.export.card import CARD, README, ModelCard
+from mtf_imaging.evaluation.export.networks import TrainedNetworks
+from mtf_imaging.files.new_folder import new_folder
+from mtf_imaging.training.building import building
+
+
+def save_model(output: str | Path, networks: TrainedNetworks, card: ModelCard, progress: bool = False) -> None:
+    """Writes a SavedModel with its card; the folder appears only when it is complete.
+
+    Args:
+      output: the folder, which must be new or empty.
+      networks: the networks whose variables the signatures use.
+      card: the signatures, and what a user must know.
+      progress: whether to show progress on stderr.
+
+    Raises:
+      DataError: the folder exists already.
+    """
+    model = tf.Module(name="exported")
+    model.networks = networks
+    with building("writing the model", progress=progress), new_folder(output) as folder:
+        tf.saved_model.save(model, str(folder), {one.name: one.function() for one in card.signatures})
+        (folder / CARD).write_text(card.as_json())
+        (folder / README).write_text(card.as_markdown())

@@ -1,0 +1,117 @@
+"""The signatures of an exported network: what it takes and returns."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+DEFAULT = "serving_default"  # the signature that TensorFlow's tools use unless another one is named
+
+
+class Field(NamedTuple):
+    """An input or an output.
+
+    Attributes:
+      name: its name in the signature.
+      dtype: its dtype.
+      shape: its sizes; None for a size that may differ between calls.
+      dims: the names of the dimensions.
+      meaning: what it is, a sentence.
+    """
+
+    name: str
+    dtype: tf.DType
+    shape: tuple[int | None, ...]
+    dims: tuple[str, ...]
+    meaning: str
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec(self.shape, self.dtype, name=self.name)
+
+    def __str__(self) -> str:
+        """Formats the field for messages, such as "image: float32 [x: 64, y: 64, z: 64]"."""
+        sizes = ", ".join(
+            f"{dim}: {'any' if size is None else size}" for dim, size in zip(self.dims, self.shape, strict=True)
+        )
+        return f"{self.name}: {self.dtype.name} [{sizes}]"
+
+    def as_json(self) -> dict:
+        """Returns the field as JSON values."""
+        return {
+            "dtype": self.dtype.name,
+            "dims": list(self.dims),
+            "shape": list(self.shape),
+            "meaning": self.meaning,
+        }
+
+
+class Signature(NamedTuple):
+    """A function of an exported network.
+
+    Attributes:
+      name: its name in the SavedModel.
+      meaning: what it computes, a sentence.
+      inputs, outputs: its inputs and outputs.
+      compute: a function of the inputs, Tensors by name, that returns the outputs, Tensors by name.
+    """
+
+    name: str
+    meaning: str
+    inputs: tuple[Field, ...]
+    outputs: tuple[Field, ...]
+    compute: Callable[..., dict[str, tf.Tensor]]
+
+    def function(self) -> tf.types.experimental.ConcreteFunction:
+        """Returns the function to save."""
+        by_name = {field.name: field for field in self.outputs}
+
+        def call(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+            results = self.compute(**inputs)
+            return {
+                name: tf.ensure_shape(tf.cast(results[name], field.dtype), field.shape)
+                for name, field in by_name.items()
+            }
+
+        specs = {field.name: field.spec for field in self.inputs}
+        return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+    def as_json(self) -> dict:
+        """Returns the signature as JSON values."""
+        return {
+            "meaning": self.meaning,
+            "inputs": {field.name: field.as_json() for field in self.inputs},
+            "outputs": {field.name: field.as_json() for field in self.outputs},
+        }
+
+
+def grid_name(sizes: tuple[int, ...]) -> str:
+    """Returns the name of the signature for images of one size.
+
+    >>> grid_name((96, 96, 64))
+    'grid_96x96x64'
+    """
+    return f"grid_{'x'.join(map(str, sizes))}"
+
+
+def with_default(by_size: dict[tuple[int, ...], Signature]) -> list[Signature]:
+    """Returns the signatures of all sizes, and the largest one as the default.
+
+    Args:
+      by_size: a signature for each size, in ascending order.
+    """
+    largest = [*by_size.values()][-1]._replace(name=DEFAULT)
+    return [largest, *by_size.values()] if len(by_size) > 1 else [largest]
+
+
+class ExportedKind(Protocol):
+    """The signatures of a network for one kind of images, with the facts that the card states."""
+
+    def signatures(self) -> list[Signature]:
+        """Returns all signatures, the default one first."""
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the facts about the data, JSON values by name."""
+
+    def notes(self) -> list[str]:
+        """Returns sentences about the input."""

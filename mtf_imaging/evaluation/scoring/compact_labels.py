@@ -1,0 +1,113 @@
+"""Labels of a whole volume in little memory, for reading in any order.
+
+Compressed files can only be read from the start, and two files of a case can have different axis orders. Scoring reads
+each file once into compressed chunks, and then reads the chunks several times, in the same order for both.
+"""
+
+import contextlib
+import itertools
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.data.sampling.grid import whole_region
+from mtf_imaging.evaluation.scoring.voxels import Region
+from mtf_imaging.files.reading import memory_named
+
+_CHUNK = 32  # voxels along each axis
+_LEVEL = 1  # of zlib; labels compress well at any level
+
+
+class CompactLabels:
+    """Labels in compressed chunks, written and read by region like an array.
+
+    A chunk with a single label takes no memory for its voxels, and other chunks take 1 byte per voxel at most. Voxels
+    that have not been written are 0.
+
+    >>> labels = CompactLabels((64, 64, 64))
+    >>> labels[10:20, 0:5, 40:41] = np.uint8(2)
+    >>> labels[9:12, 4:5, 40:41].ravel()
+    array([0, 2, 2], dtype=uint8)
+
+    Attributes:
+      shape: the number of voxels along each axis.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self._chunks: dict[tuple[int, ...], int | bytes] = {}  # the label of all voxels, or the compressed labels
+
+    def __setitem__(self, region: Region, labels: np.ndarray, /) -> None:
+        """Writes a region; chunks that it covers in part keep their other voxels."""
+        region = self._bounds(region)
+        labels = np.broadcast_to(np.asarray(labels, np.uint8), [at.stop - at.start for at in region])
+        if not labels.size:
+            return
+        for index, of_chunk, of_region in _overlaps(region):
+            chunk = labels[of_region]
+            if chunk.shape != self._chunk_shape(index):
+                whole = self._chunk(index).copy()
+                whole[of_chunk] = chunk
+                chunk = whole
+            first = int(chunk.flat[0])
+            if (chunk != first).any():
+                self._chunks[index] = zlib.compress(np.ascontiguousarray(chunk), _LEVEL)
+            elif first or index in self._chunks:
+                self._chunks[index] = first
+
+    def __getitem__(self, region: Region, /) -> np.ndarray:
+        """Returns the labels of a region, a new uint8 array."""
+        region = self._bounds(region)
+        labels = np.zeros([at.stop - at.start for at in region], np.uint8)
+        for index, of_chunk, of_region in _overlaps(region):
+            if index in self._chunks:
+                labels[of_region] = self._chunk(index)[of_chunk]
+        return labels
+
+    def copy(self) -> "CompactLabels":
+        """Returns labels that share the memory of unchanged chunks."""
+        other = CompactLabels(self.shape)
+        other._chunks = self._chunks.copy()
+        return other
+
+    def _bounds(self, region: Region) -> Region:
+        """Returns the region with the start and the stop of each slice."""
+        return tuple(slice(*at.indices(length)[:2]) for at, length in zip(region, self.shape, strict=True))
+
+    def _chunk_shape(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(min(_CHUNK, length - _CHUNK * i) for i, length in zip(index, self.shape, strict=True))
+
+    def _chunk(self, index: tuple[int, ...]) -> np.ndarray:
+        shape, stored = self._chunk_shape(index), self._chunks.get(index, 0)
+        if isinstance(stored, int):
+            return np.broadcast_to(np.uint8(stored), shape)
+        return np.frombuffer(zlib.decompress(stored), np.uint8).reshape(shape)
+
+
+def read_compact(source: VoxelSource) -> CompactLabels:
+    """Reads all labels of a mask in the order of its file, and checks and closes the file.
+
+    Raises:
+      DataError: the file is damaged, or it has labels that its description lacks.
+    """
+    labels = CompactLabels(source.geometry.shape)
+    with memory_named(source.path), contextlib.closing(source):
+        for region in source.order.parts(whole_region(labels.shape), _CHUNK):
+            labels[region] = source.read(region)
+        source.check()
+    return labels
+
+
+def _overlaps(region: Region) -> Iterator[tuple[tuple[int, ...], Region, Region]]:
+    """Yields (index of a chunk, its voxels in the region, their place in the region) for the chunks of a region."""
+    axes = []
+    for at in region:
+        axes.append([])
+        for index in range(at.start // _CHUNK, -(-at.stop // _CHUNK)):
+            first = index * _CHUNK
+            start, stop = max(at.start, first), min(at.stop, first + _CHUNK)
+            axes[-1].append((index, slice(start - first, stop - first), slice(start - at.start, stop - at.start)))
+    for parts in itertools.product(*axes):
+        yield tuple(zip(*parts, strict=True))

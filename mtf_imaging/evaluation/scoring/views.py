@@ -1,0 +1,66 @@
+"""Volumes that are computed from others when they are read: masks of labels, and other axes."""
+
+import functools
+
+import numpy as np
+
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.evaluation.scoring.overlap import scored_labels
+from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView
+
+
+def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:
+    """Returns a mask as bool voxels of the same shape as the labels.
+
+    Args:
+      labels: the labels.
+      description: the meaning of the labels.
+      name: the name of the mask.
+    """
+    return VoxelView(labels.shape, lambda region: description.mask(name, labels[region]))
+
+
+def scored_views(prediction: Voxels, reference: Voxels, description: Description) -> tuple[Voxels, Voxels]:
+    """Returns prediction and reference with background at the voxels that the reference excludes; see `scored_labels`.
+
+    Args:
+      prediction: labels of the prediction.
+      reference: labels of the reference, of the same shape.
+      description: the meaning of the labels. Without an ignore label, the results are the arguments.
+    """
+    if description.ignore is None:
+        return prediction, reference
+
+    def read(index: int, region: Region) -> np.ndarray:
+        return scored_labels(prediction[region], reference[region], description)[index]
+
+    first, second = (VoxelView(reference.shape, functools.partial(read, index)) for index in range(2))
+    return first, second
+
+
+def without_axes(volume: Voxels, axes: tuple[int, ...]) -> Voxels:
+    """Returns a volume without some axes of length 1."""
+    if not axes:
+        return volume
+
+    def read(region: Region) -> np.ndarray:
+        others = iter(region)
+        full = tuple(slice(0, 1) if axis in axes else next(others) for axis in range(len(volume.shape)))
+        return volume[full].squeeze(axes)
+
+    return VoxelView(tuple(length for axis, length in enumerate(volume.shape) if axis not in axes), read)
+
+
+def stored_view(volume: Voxels, geometry: Geometry) -> VoxelView:
+    """Returns a volume `[x, y, z]` in canonical axes as `[i, j, k]`, along the stored axes of a file.
+
+    Args:
+      volume: the volume; its shape is `geometry.shape`.
+      geometry: the geometry of the file.
+    """
+
+    def read(region: Region) -> np.ndarray:
+        return geometry.to_stored(volume[geometry.canonical_region(region)])
+
+    return VoxelView(geometry.stored_shape, read)

@@ -1,0 +1,139 @@
+"""Networks whose processes each compute a slice of an image."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.layout.regions import Region
+from mtf_imaging.meshes import group as groups
+from mtf_imaging.meshes.group import Group
+from mtf_imaging.program.program import Program
+from mtf_imaging.training.building import building
+from mtf_imaging.training.evaluation import Prediction
+
+BUILDING = "building the network"
+
+
+class ImageSlices(Protocol):
+    """The slices of an image, and of its prediction, that the processes compute.
+
+    A region is a tuple of Python slices, one for each dimension: the spatial ones, then channels or classes. All
+    processes make the same calls.
+
+    Attributes:
+      group: the processes.
+      inputs: the region of the image `[x, y, z, channels]` that each process passes to `predict`.
+      outputs: the region of the prediction `[x, y, z, classes]` that each process receives.
+    """
+
+    group: Group
+    inputs: Sequence[Region]
+    outputs: Sequence[Region]
+
+    def predict(self, image: np.ndarray) -> np.ndarray:
+        """Returns the prediction in `outputs[group.index]` for the image in `inputs[group.index]`."""
+
+
+class ImageNetwork(Protocol):
+    """A network as a function of an image, and of the slices of an image."""
+
+    def __call__(self, image: np.ndarray) -> Prediction:
+        """Returns the prediction for a whole image, in every process."""
+
+    def slices(self, sizes: Sequence[int]) -> ImageSlices:
+        """Returns the slices of an image with these sizes along the spatial dimensions."""
+
+
+class ProgramNetwork:
+    """The network of a program for batches of one image.
+
+    Args:
+      program: a program with the input `image` and a batch size of 1. The dimension `batch` is removed from each
+        result.
+      progress: whether the first call shows progress on stderr while the network is built.
+    """
+
+    def __init__(self, program: Program, progress: bool = False) -> None:
+        self._program, self._progress = program, progress
+
+    def __call__(self, image: np.ndarray) -> Prediction:
+        return self._run(lambda: self._program(image=image[None]))
+
+    def slices(self, sizes: Sequence[int]) -> ImageSlices:
+        program = self._program
+        inputs = [region[1:] for region in program.regions("image")]
+        own = [max(region[axis].stop for region in inputs) for axis in range(len(inputs[0]) - 1)]
+        if own != [*sizes]:
+            raise ShapeError(f"the network takes images of {own} voxels, not {[*sizes]}. Fix: resample the image.")
+        outputs = [region[1:] for region in program.output_regions()]
+
+        def predict(image: np.ndarray) -> np.ndarray:
+            return self._run(lambda: program.call_slices(image=image[None]))
+
+        group = groups.current() if len(inputs) > 1 else groups.ALONE
+        return _Slices(group, inputs, outputs, predict)
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        # TensorFlow optimizes the graph in the first call.
+        with building(BUILDING, progress=self._progress):
+            arrays = tf.nest.map_structure(lambda tensor: tensor.numpy()[0], call())
+        self._progress = False
+        return arrays
+
+
+class NetworkBySize:
+    """A network for images of several sizes.
+
+    Args:
+      build: a function that returns the network for the voxels along the spatial dimensions. It is called when an image
+        of this size first occurs.
+    """
+
+    def __init__(self, build: Callable[[tuple[int, ...]], ImageNetwork]) -> None:
+        self._build = functools.cache(build)
+
+    def __call__(self, image: np.ndarray) -> Prediction:
+        return self._build(tuple(image.shape[:-1]))(image)
+
+    def slices(self, sizes: Sequence[int]) -> ImageSlices:
+        return self._build(tuple(sizes)).slices(sizes)
+
+
+class PreparedNetwork:
+    """A network with a function that is called before each prediction.
+
+    Args:
+      prepare: the function.
+      network: the network.
+    """
+
+    def __init__(self, prepare: Callable[[], None], network: ImageNetwork) -> None:
+        self._prepare, self._network = prepare, network
+
+    def __call__(self, image: np.ndarray) -> Prediction:
+        self._prepare()
+        return self._network(image)
+
+    def slices(self, sizes: Sequence[int]) -> ImageSlices:
+        slices = self._network.slices(sizes)
+
+        def predict(image: np.ndarray) -> np.ndarray:
+            self._prepare()
+            return slices.predict(image)
+
+        return _Slices(slices.group, slices.inputs, slices.outputs, predict)
+
+
+@dataclasses.dataclass
+class _Slices:
+    """See `ImageSlices`."""
+
+    group: Group
+    inputs: Sequence[Region]
+    outputs: Sequence[Region]
+    predict: Callable[[np.ndarray], np.ndarray]

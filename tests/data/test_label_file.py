@@ -1,0 +1,72 @@
+"""Segmentations that are written slab by slab: the same bytes as nibabel writes, and complete files only."""
+
+import nibabel
+import numpy as np
+import pytest
+from nibabel import orientations
+
+from mtf_imaging.data.nifti.images import read_geometry
+from mtf_imaging.data.nifti.label_file import write_label_slabs
+from mtf_imaging.data.sampling.grid import whole_region
+from mtf_imaging.errors import DataError
+
+SHAPES = [(9, 8, 7), (9, 8, 1), (1, 5, 6), (1, 1, 4)]
+
+
+def volume(folder, codes, shape=(9, 8, 7), image_class=nibabel.Nifti1Image, extension=False):
+    """Stores a volume whose axes are stored along `codes`; returns its path."""
+    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
+    affine = np.diag([1.5, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, shape)
+    stored = orientations.apply_orientation(np.zeros(shape, np.int16), turn)
+    image = image_class(np.ascontiguousarray(stored), affine)
+    image.header["cal_max"] = 300
+    if extension:
+        image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"scanned twice"))
+    path = folder / "volume-0.nii.gz"
+    nibabel.save(image, path)
+    return path
+
+
+def by_nibabel(path, labels, geometry):
+    """Writes all labels at once."""
+    header = geometry.header.copy()
+    header.set_data_dtype(np.uint8)
+    header.set_slope_inter(1, 0)
+    header["cal_min"] = header["cal_max"] = 0
+    image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
+    nibabel.save(image_class(geometry.to_stored(labels), geometry.file_affine, header), path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("codes", ["RAS", "LPI", "SAL", "PIR"])
+@pytest.mark.parametrize("thickness", [1, 3, 100])
+@pytest.mark.parametrize("suffix", ["nii", "nii.gz"])
+def test_the_bytes_do_not_depend_on_the_slabs(tmp_path, codes, thickness, suffix):
+    geometry = read_geometry(volume(tmp_path, codes))
+    labels = np.random.default_rng(0).integers(0, 3, geometry.shape).astype(np.uint8)
+    order = geometry.plane_order
+    slabs = (labels[part] for part in order.parts(whole_region(labels.shape), thickness))
+    write_label_slabs(tmp_path / f"out.{suffix}", slabs, geometry)
+    assert (tmp_path / f"out.{suffix}").read_bytes() == by_nibabel(tmp_path / f"whole.{suffix}", labels, geometry)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("extension", [False, True])
+@pytest.mark.parametrize("image_class", [nibabel.Nifti1Image, nibabel.Nifti2Image])
+def test_the_bytes_are_those_of_nibabel(tmp_path, shape, extension, image_class):
+    geometry = read_geometry(volume(tmp_path, "LPS", shape, image_class, extension))
+    labels = np.random.default_rng(0).integers(0, 3, shape).astype(np.uint8)
+    write_label_slabs(tmp_path / "out.nii.gz", [labels], geometry)
+    assert (tmp_path / "out.nii.gz").read_bytes() == by_nibabel(tmp_path / "whole.nii.gz", labels, geometry)
+
+
+@pytest.mark.parametrize("planes", [4, 8])
+def test_a_wrong_number_of_planes_leaves_no_file(tmp_path, planes):
+    geometry = read_geometry(volume(tmp_path, "LPS"))
+    slabs = [np.zeros((9, 8, planes - 2), np.uint8), np.zeros((9, 8, 2), np.uint8)]
+    expected = rf"out.nii: the labels have shape \(9, 8, {planes}\), but the volume has shape \(9, 8, 7\)"
+    with pytest.raises(DataError, match=expected):
+        write_label_slabs(tmp_path / "out.nii", slabs, geometry)
+    with pytest.raises(DataError, match=r"the labels have shape \(8, 8, 7\)"):
+        write_label_slabs(tmp_path / "out.nii", [np.zeros((8, 8, 7), np.uint8)], geometry)
+    assert [path.name for path in tmp_path.iterdir()] == ["volume-0.nii.gz"]

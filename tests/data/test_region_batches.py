@@ -1,0 +1,190 @@
+"""Batches of which a process reads only its region equal the regions of whole batches, and read only what they need."""
+
+import itertools
+import math
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records import region_reader
+from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.region_reader import RegionReader
+from mtf_imaging.data.records.samples import Samples
+from mtf_imaging.data.records.stored import open_record
+from mtf_imaging.errors import DataError
+from mtf_imaging.layout import TensorRegion
+from tests.data.conftest import _arrays, _store
+
+GRID, BATCH = (12, 10, 9), 3
+SHAPES = {"image": (BATCH, *GRID, 1), "labels": (BATCH, *GRID)}
+# The parts of batch, x, y, z.
+REGIONS = {
+    "whole": [(0, 3), (0, 12), (0, 10), (0, 9)],
+    "half": [(0, 3), (6, 12), (0, 10), (0, 9)],
+    "corner": [(0, 3), (0, 4), (5, 10), (6, 9)],
+    "thin": [(0, 3), (0, 12), (3, 6), (0, 9)],
+    "samples": [(1, 3), (0, 12), (0, 10), (0, 9)],
+    "last sample": [(2, 3), (8, 12), (0, 10), (4, 6)],
+    "no voxels": [(0, 3), (12, 12), (0, 10), (0, 9)],
+    "no samples": [(3, 3), (0, 12), (0, 10), (0, 9)],
+}
+MOVED = Augmentation(flips=("x", "y", "z"), rotation=15, zoom=0.1, elastic=0.02, warp=0.7, half_turn=0.5)
+PAINTED = Augmentation(
+    flips=("x", "z"),
+    translation=0.1,
+    lesions=0.9,
+    corruption=0.2,
+    noise=0.05,
+    multiscale_noise=0.05,
+    gamma=0.2,
+    contrast=0.2,
+    brightness=0.1,
+)
+
+
+def darken(image, labels, seed, sample):
+    """A custom augmentation, which depends on the whole image."""
+    return image - tf.reduce_mean(image) + tf.cast(sample, tf.float32), labels
+
+
+AUGMENTATIONS = {"none": None, "moved": MOVED, "painted": PAINTED, "custom": darken}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Records of four cases in chunks, and the same records as TFRecord files."""
+    folder = tmp_path_factory.mktemp("regions")
+    for number in range(4):
+        hu, labels = _arrays(number, GRID)
+        _store(folder / f"cases/volume-{number}.nii", hu)
+        _store(folder / f"cases/segmentation-{number}.nii", labels)
+    for record_format, chunk in {"zarr": "x:4,y:5,z:3", "tfrecord": None}.items():
+        options = {"record_format": record_format, "chunk": chunk, "workers": 1, "progress": False}
+        convert(folder / "cases", folder / record_format, "x:12,y:10,z:9", **options)
+    return {name: folder / name for name in ("zarr", "tfrecord")}
+
+
+def as_region(name, bounds):
+    parts = tuple(slice(*each) for each in bounds)
+    return TensorRegion(SHAPES[name], (*parts, slice(0, 1)) if name == "image" else parts)
+
+
+def regions_of(bounds):
+    return {name: as_region(name, bounds) for name in SHAPES}
+
+
+def take(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+@pytest.fixture(scope="module")
+def whole(folders):
+    """Whole batches for each augmentation."""
+    return {
+        name: take(training_batches(folders["zarr"], BATCH, seed=3, augmentation=each), 5)
+        for name, each in AUGMENTATIONS.items()
+    }
+
+
+@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS)
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_region_of_a_batch_equals_that_of_the_whole_batch(folders, whole, region, augmentation):
+    regions = regions_of(REGIONS[region])
+    for start in (0, 2):
+        options = {"seed": 3, "augmentation": AUGMENTATIONS[augmentation], "regions": {GRID: regions}}
+        batches = take(training_batches(folders["zarr"], BATCH, start_step=start, **options), 3)
+        for batch, expected in zip(batches, whole[augmentation][start:], strict=False):
+            assert batch["cases"] == expected["cases"]
+            for name in SHAPES:
+                np.testing.assert_array_equal(batch[name], expected[name].numpy()[regions[name].slices], err_msg=name)
+                assert batch[name].dtype == expected[name].dtype
+
+
+def test_both_formats_give_the_same_batches(folders):
+    regions = {GRID: regions_of(REGIONS["corner"])}
+    options = {"seed": 3, "augmentation": MOVED, "regions": regions}
+    one, other = (take(training_batches(folders[name], BATCH, **options), 2) for name in folders)
+    for batch, expected in zip(one, other, strict=True):
+        assert batch["cases"] == expected["cases"]
+        np.testing.assert_array_equal(batch["image"], expected["image"])
+        np.testing.assert_array_equal(batch["labels"], expected["labels"])
+
+
+def test_image_and_labels_may_have_different_regions(folders, whole):
+    regions = {"image": as_region("image", REGIONS["corner"]), "labels": as_region("labels", REGIONS["last sample"])}
+    options = {"seed": 3, "augmentation": MOVED, "regions": {GRID: regions}}
+    for batch, expected in zip(take(training_batches(folders["zarr"], BATCH, **options), 2), whole["moved"]):
+        for name, region in regions.items():
+            np.testing.assert_array_equal(batch[name], expected[name].numpy()[region.slices])
+
+
+def chunk_bytes(path, bounds, chunk):
+    """Returns the bytes of the files of all chunks that overlap bounds, [3, 2], in an array of a record."""
+    ranges = [range(first // n, math.ceil(end / n)) for (first, end), n in zip(bounds, chunk)]
+    return sum((path / "c" / "/".join(map(str, reversed(at)))).stat().st_size for at in itertools.product(*ranges))
+
+
+@pytest.mark.parametrize("augmentation", ["none", "moved", "painted"])
+def test_only_the_chunks_that_a_region_needs_are_read(folders, monkeypatch, augmentation):
+    opened, region = [], tuple(slice(*each) for each in REGIONS["corner"][1:])
+
+    def spy(*args):
+        opened.append(open_record(*args))
+        return opened[-1]
+
+    monkeypatch.setattr(region_reader, "open_record", spy)
+    manifest, changes = open_records(folders["zarr"]), AUGMENTATIONS[augmentation]
+    samples = Samples(RegionReader(folders["zarr"], manifest), manifest, manifest.intensities, changes, 3, region)
+    fewest, total = math.inf, 0
+    for number in range(8):
+        sample = tf.constant(number, tf.int64)
+        samples(sample, tf.constant(1, tf.int64))
+        (record,) = opened
+        path, every = record.path, [(0, n) for n in GRID]
+        box = [(part.start, part.stop) for part in region]
+        if changes:
+            box = changes.source_bounds(region, GRID, 3, sample).numpy().tolist()
+        of_labels = every if changes and changes.needs_whole_labels else box
+        image, labels = path / "0", path / "labels/segmentation/0"
+        expected = chunk_bytes(image, box, record.chunk) + chunk_bytes(labels, of_labels, record.chunk)
+        assert record.bytes_read == expected
+        total = chunk_bytes(image, every, record.chunk) + chunk_bytes(labels, every, record.chunk)
+        fewest = min(fewest, expected)
+        opened.clear()
+    assert fewest < 0.7 * total, "the region needs almost everything, so the test proves nothing"
+
+
+def test_a_process_without_voxels_reads_nothing(folders, monkeypatch):
+    monkeypatch.setattr(region_reader, "open_record", None)
+    for name in ("no voxels", "no samples"):
+        regions = {GRID: regions_of(REGIONS[name])}
+        (batch,) = take(training_batches(folders["zarr"], BATCH, seed=3, augmentation=PAINTED, regions=regions), 1)
+        assert len(batch["cases"]) == BATCH
+
+
+def test_inputs_of_another_size_are_refused_at_once(folders):
+    options = {"batch_size": BATCH, "sizes": GRID, "seed": 0, "start_step": 0}
+    regions = regions_of(REGIONS["half"]) | {"image": TensorRegion((3, 12, 10, 9, 2), (slice(0, 1),) * 5)}
+    with pytest.raises(
+        DataError, match=r"'image' has the shape \[3, 12, 10, 9, 1\], but the task's input has the shape"
+    ):
+        Records().region_batches(folders["zarr"], **options, regions=regions)
+
+
+def test_a_damaged_chunk_is_named(folders, tmp_path):
+    shutil.copytree(folders["zarr"], tmp_path / "records")
+    chunk = tmp_path / "records/case-2.ome.zarr/0/c/2/1/2"
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    far, near = regions_of([(0, 3), (0, 4), (0, 5), (0, 3)]), regions_of([(0, 3), (8, 12), (5, 10), (6, 9)])
+    take(training_batches(tmp_path / "records", BATCH, seed=0, regions={GRID: far}), 4)  # does not read the chunk
+    with pytest.raises(
+        DataError, match=r"case-2\.ome\.zarr/0/c/2/1/2: this chunk of the record of case '2' is damaged"
+    ):
+        take(training_batches(tmp_path / "records", BATCH, seed=0, regions={GRID: near}), 4)

@@ -1,0 +1,115 @@
+"""The preprocessing of exported models, as TensorFlow operations, equals that of NumPy bit for bit."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity, channel_statistics
+from mtf_imaging.data.network_input import apply_intensities
+from mtf_imaging.data.objects.description import ObjectDescription
+from mtf_imaging.data.objects.masks import paste_mask
+from mtf_imaging.data.photos.scaling import SCALINGS, scale_pixels
+from mtf_imaging.data.sampling.buckets import Samplings
+from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
+from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from mtf_imaging.evaluation.export import intensities, pixels, resampling
+from mtf_imaging.evaluation.export.constants import divisor
+
+# shape and voxel size of a volume, grid and voxel size of the network
+PLACES = [
+    ((7, 9, 11), (1.0, 1.0, 1.0), (7, 9, 11), None),  # the same voxels
+    ((16, 5, 30), (1.0, 1.0, 1.0), (6, 7, 4), None),
+    ((6, 6, 6), (1.0, 1.0, 1.0), (13, 12, 11), None),
+    ((11, 12, 13), (0.7, 0.8, 2.5), (9, 10, 7), (1.5, 1.5, 3.0)),  # surrounds the volume
+    ((20, 21, 13), (0.7, 0.8, 2.5), (5, 6, 4), (1.5, 1.5, 3.0)),  # crops it
+    ((10, 8, 6), (2.0, 2.0, 2.0), (6, 12, 6), (2.0, 2.0, 2.0)),  # moves whole voxels
+    ((1, 40, 3), (0.9, 0.9, 5.0), (4, 4, 4), (3.0, 3.0, 3.0)),
+]
+
+
+def scalars(shape):
+    return [tf.constant(size, tf.int64) for size in shape]
+
+
+@pytest.mark.parametrize(("shape", "spacing", "grid", "mm"), PLACES, ids=str)
+def test_resampling_there_and_back(shape, spacing, grid, mm):
+    rng, sampling = np.random.default_rng(0), Sampling(grid, mm)
+    volume = rng.integers(-1000, 1000, shape).astype(np.float32)
+    probabilities = rng.random((*grid, 3)).astype(np.float32)
+    spans = sampling.spans(shape, spacing)
+
+    @tf.function
+    def run(volume, probabilities, spacing):
+        sizes = tf.unstack(tf.shape(volume, tf.int64))
+        own = resampling.grid_spans(sizes, spacing, grid, mm)
+        sampled = resampling.resample_linear(volume[..., tf.newaxis], own, tf.constant([-1024.0]))[..., 0]
+        return sampled, *resampling.resample_back(probabilities, own, sizes)
+
+    anything = tf.TensorSpec([None] * 3, tf.float32)
+    run = run.get_concrete_function(anything, tf.TensorSpec(probabilities.shape), tf.TensorSpec([3], tf.float64))
+    sampled, back, is_inside = run(tf.constant(volume), tf.constant(probabilities), tf.constant(spacing, tf.float64))
+    np.testing.assert_array_equal(sampled, resample_linear(volume, spans, -1024))
+    part, spans_back = way_back(spans, shape)
+    found = np.where(is_inside, LITS.to_labels(back.numpy()), 0)
+    np.testing.assert_array_equal(found, resample_to_labels(probabilities[part], spans_back))
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 3), (4, 4, 4), (5, 3, 3), (8, 8, 6), (9, 9, 9), (4, 30, 4), (30, 30, 30)])
+def test_the_grid_of_a_volume(shape):
+    sampling = Samplings(((4, 4, 4), (8, 8, 6), (6, 16, 8)), (1.0, 1.1, 1.0))
+    for spacing in ((1.0, 1.1, 1.0), (0.9, 1.0, 2.0)):
+        found = resampling.choose_grid(scalars(shape), tf.constant(spacing, tf.float64), sampling)
+        assert sampling.grids[int(found)] == sampling.choose(shape, spacing).grid
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_intensity_schemes(kind):
+    scheme = Intensity(kind, (-160.0, 240.0) if kind == WINDOW else None)
+    values = np.random.default_rng(0).integers(-300, 300, (5, 6, 7, 1)).astype(np.float32)
+    values[:2] = 0
+    statistics = channel_statistics(values)
+    expected = apply_intensities(values, [scheme], [statistics])
+    scaling = scheme.scaling(statistics)
+    pair = (tf.constant([scaling.offset], tf.float32), tf.constant([scaling.scale], tf.float32))
+    run = tf.function(lambda x: intensities.scale_channels(x, [scheme], pair))
+    np.testing.assert_array_equal(run(tf.constant(values)), expected)
+    if scheme.needs_statistics:
+        offset, scale = intensities.image_statistics(tf.constant(values), [scheme])
+        np.testing.assert_array_equal(offset, np.float32([scaling.offset]))
+        np.testing.assert_array_equal(scale, np.float32([scaling.scale]))
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if Intensity(kind, None if kind != WINDOW else (0, 1)).needs_statistics]
+)
+def test_a_constant_channel_becomes_zero(kind):
+    scheme, values = Intensity(kind), np.full((2, 2, 2, 1), 7, np.float32)
+    pair = intensities.image_statistics(tf.constant(values), [scheme])
+    found = intensities.scale_channels(tf.constant(values), [scheme], pair)
+    np.testing.assert_array_equal(found, apply_intensities(values, [scheme], [channel_statistics(values)]))
+    np.testing.assert_array_equal(found, 0)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_pixels_are_scaled(scaling):
+    image = np.arange(256, dtype=np.uint8)[:, None, None] * np.ones(3, np.uint8)
+    found = tf.function(lambda x: pixels.scale_pixels(x, scaling))(tf.constant(image))
+    np.testing.assert_array_equal(found, scale_pixels(image, scaling))
+    np.testing.assert_array_equal(found, ObjectDescription(((1, "cup"),), scaling).scale(image))
+
+
+@pytest.mark.parametrize(
+    "box", [(1.0, 2.0, 6.0, 9.0), (0.5, 0.5, 0.6, 0.7), (2.5, 3.5, 4.5, 3.5), (-3.0, -2.0, 20.0, 20.0), (3, 1, 2, 4)]
+)
+def test_masks_are_pasted(box):
+    mask = np.random.default_rng(0).random((4, 5)).astype(np.float32)
+    found = pixels.paste_masks(tf.constant(mask[None]), tf.constant([box], tf.float64), tf.constant([8, 10]))
+    np.testing.assert_array_equal(found[0], paste_mask(mask, box, 8, 10))
+
+
+def test_a_division_by_a_divisor_is_exact():
+    """TensorFlow would multiply by the reciprocal of a constant."""
+    values = np.random.default_rng(0).random(1000).astype(np.float32)
+    found = tf.function(lambda x: x / divisor(400.0))(tf.constant(values))
+    np.testing.assert_array_equal(found, values / np.float32(400))

@@ -1,0 +1,170 @@
+"""Scores in slabs: exactly those of the whole volume, and no read is larger than a slab."""
+
+import itertools
+import math
+
+import nibabel
+import numpy as np
+import pytest
+import zarr
+from scipy import ndimage
+
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.evaluation.report.planes import find_focus
+from mtf_imaging.evaluation.scoring import voxels
+from mtf_imaging.evaluation.scoring.case import score_case
+from mtf_imaging.evaluation.scoring.components import find_components, mask_components
+from mtf_imaging.evaluation.scoring.surface import bounding_box, surface_points, surface_voxels
+from mtf_imaging.evaluation.scoring.views import stored_view
+from mtf_imaging.evaluation.scoring.voxels import VoxelView
+from tests.evaluation.descriptions import ORGANS, REGIONS
+
+SHAPE, SPACING = (12, 9, 7), (0.7, 0.76, 2.5)
+PLANE = SHAPE[1] * SHAPE[2]
+CODES = ("RAS", "LPS", "SAL", "PIR")
+
+
+def labels_of(seed, description=LITS, shape=SHAPE, smooth=0.7):
+    """Returns random labels whose components have bent shapes; all labels occur, and the ignore label."""
+    rng = np.random.default_rng(seed)
+    field = ndimage.gaussian_filter(rng.normal(size=shape), smooth)
+    values = [*description.labels.values(), *([] if description.ignore is None else [description.ignore])]
+    coarse = rng.choice(values, size=tuple(-(-n // 3) for n in shape))
+    blocks = np.kron(coarse, np.ones((3,) * len(shape), np.uint8))[tuple(slice(n) for n in shape)]
+    return np.where(field > -0.2 * field.std(), blocks, 0).astype(np.uint8)
+
+
+def geometry_of(codes, shape=SHAPE, spacing=SPACING):
+    """Returns the geometry of a file whose axes are stored along `codes`, and whose canonical shape is `shape`."""
+    turn = nibabel.orientations.ornt_transform(
+        nibabel.orientations.axcodes2ornt("RAS"), nibabel.orientations.axcodes2ornt(codes)
+    )
+    affine = np.diag([*spacing, 1.0]) @ nibabel.orientations.inv_ornt_aff(turn, shape)
+    header = nibabel.Nifti1Header()
+    header.set_data_shape(nibabel.orientations.apply_orientation(np.empty(shape), turn).shape)
+    header.set_zooms(np.abs(affine[:3, :3]).sum(axis=0))
+    geometry = Geometry(header, affine)
+    assert geometry.shape == shape
+    return geometry
+
+
+@pytest.fixture
+def thickness(monkeypatch):
+    """Returns a function that limits slabs to a number of voxels."""
+    return lambda num_voxels: monkeypatch.setattr(voxels, "SLAB_VOXELS", num_voxels)
+
+
+@pytest.mark.parametrize("num_voxels", [1, PLANE, 2 * PLANE + 5, 5 * PLANE])
+@pytest.mark.parametrize(
+    ("description", "codes", "shape"),
+    [
+        *((LITS, codes, SHAPE) for codes in (None, *CODES)),
+        (ORGANS, None, SHAPE),
+        (ORGANS, None, (1, 12, 9)),
+        (ORGANS, None, (12, 9)),
+        (REGIONS, None, SHAPE),
+    ],
+    ids=lambda value: "-".join(value.masks) if isinstance(value, Description) else str(value),
+)
+@pytest.mark.parametrize("smooth", [0.01, 0.7])
+def test_a_case_in_slabs_has_exactly_the_scores_of_the_whole(thickness, description, codes, shape, smooth, num_voxels):
+    pair = [labels_of(seed, description, shape, smooth) for seed in range(2)]
+    file = codes and geometry_of(codes, shape)
+    whole = score_case("0", *pair, SPACING[: len(shape)], file, description)
+    assert any(whole.lesions_by_mask.values())
+    thickness(num_voxels)
+    assert score_case("0", *pair, SPACING[: len(shape)], file, description) == whole
+
+
+def test_no_read_is_larger_than_a_slab(thickness):
+    sizes = []
+
+    def spied(labels):
+        def read(region):
+            sizes.append(math.prod(at.stop - at.start for at in region))
+            return labels[region]
+
+        return VoxelView(labels.shape, read)
+
+    pair = [labels_of(seed) for seed in range(2)]
+    expected = score_case("0", *pair, SPACING, geometry_of("SAL"))
+    thickness(3 * PLANE)
+    assert score_case("0", *map(spied, pair), SPACING, geometry_of("SAL")) == expected
+    assert find_focus(*map(spied, pair)) == find_focus(*pair)
+    assert 0 < max(sizes) <= 3 * PLANE < math.prod(SHAPE)
+
+
+def test_zarr_arrays_are_scored_like_arrays(thickness):
+    pair = [labels_of(seed) for seed in range(2)]
+    expected = score_case("0", *pair, SPACING)
+    thickness(3 * PLANE)
+    arrays = [zarr.create_array(zarr.storage.MemoryStore(), data=labels, chunks=(5, 5, 5)) for labels in pair]
+    assert score_case("0", *arrays, SPACING) == expected
+
+
+@pytest.mark.parametrize("num_voxels", [1, 2 * PLANE, 1000 * PLANE])
+@pytest.mark.parametrize("smooth", [0.01, 0.7])
+def test_components_have_the_numbers_of_the_whole_mask(thickness, num_voxels, smooth):
+    mask, other = (labels_of(seed, smooth=smooth) > 0 for seed in range(2))
+    expected, count = ndimage.label(mask[bounding_box(mask)])
+    thickness(num_voxels)
+    found = mask_components(mask)
+    np.testing.assert_array_equal(np.concatenate([*found.slabs()]), expected)
+    np.testing.assert_array_equal(found.sizes[1:], np.bincount(expected.ravel())[1:])
+    pair = find_components(mask, other)
+    numbers = [ndimage.label(one)[0] for one in (mask, other)]
+    shared = np.zeros(pair.shared.shape, np.int64)
+    for first, second in zip(*(array.ravel() for array in numbers), strict=True):
+        if first and second:
+            shared[first - 1, second - 1] += 1
+    np.testing.assert_array_equal(pair.shared, shared)
+    assert pair.num_predicted == count
+
+
+@pytest.mark.parametrize("num_planes", [1, 2, 5, 12])
+def test_the_surface_of_a_group_ends_at_other_groups(num_planes):
+    groups = np.random.default_rng(0).choice([0, 1, 1, 1, 1, 1, 1, 3], size=SHAPE).astype(np.int32)
+    groups[:7] = np.where(groups[:7] == 3, 3, 1)
+    found = surface_voxels(groups[at : at + num_planes] for at in range(0, len(groups), num_planes))
+    offsets = [step for step in itertools.product((-1, 0, 1), repeat=3) if 0 < np.abs(step).sum() <= 2]
+    padded = np.pad(groups, 1)
+    for group in (1, 3):
+        expected = [
+            at
+            for at in np.argwhere(groups == group)
+            if any(padded[tuple(at + 1 + step)] != group for step in map(np.array, offsets))
+        ]
+        np.testing.assert_array_equal(found[group], expected)
+    assert found.keys() == {1, 3}
+    assert len(found[1]) < np.count_nonzero(groups == 1)
+
+
+def test_an_empty_mask_has_no_surface_and_no_components():
+    empty = np.zeros(SHAPE, bool)
+    assert surface_points(empty, SPACING).shape == (0, 3)
+    assert mask_components(empty).count == 0
+    assert find_components(empty, empty).shared.shape == (0, 0)
+
+
+@pytest.mark.parametrize("codes", CODES)
+def test_a_view_has_the_stored_axes_of_a_file(codes):
+    labels, geometry = np.arange(math.prod(SHAPE)).reshape(SHAPE), geometry_of(codes)
+    view, stored = stored_view(labels, geometry), geometry.to_stored(labels)
+    assert view.shape == stored.shape
+    region = tuple(slice(1, n - 2) for n in stored.shape)
+    np.testing.assert_array_equal(view[region], stored[region])
+
+
+@pytest.mark.parametrize("description", [LITS, ORGANS], ids=["lits", "organs"])
+@pytest.mark.parametrize("num_voxels", [1, 3 * PLANE])
+def test_the_focus_in_slabs_is_that_of_the_whole(thickness, description, num_voxels):
+    hollow = np.zeros(SHAPE, np.uint8)
+    hollow[1:11, 1:8, 1:6] = 1
+    hollow[3:9, 3:6, 2:5] = 0
+    none = np.zeros(SHAPE, np.uint8)
+    pairs = [*itertools.product((labels_of(0, description), labels_of(1, description), hollow, none), repeat=2)]
+    whole = [find_focus(*pair, description) for pair in pairs]
+    thickness(num_voxels)
+    assert [find_focus(*pair, description) for pair in pairs] == whole
+    assert hollow[find_focus(hollow, none, description).point] == 1  # the middle of the box is background

@@ -1,0 +1,129 @@
+"""Regions of the input of a network, and labels that are computed from slices, in one process."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.nifti.channels import Image
+from mtf_imaging.data.nifti.images import Volume, read_geometry
+from mtf_imaging.data.sampling.grid import whole_region
+from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.data.sampling.slabs import source_region
+from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.evaluation.segment.images import ArraySource, as_source, input_region, network_input, source_statistics
+from mtf_imaging.evaluation.segment.labels import grid_labels, sliced_labels
+from mtf_imaging.evaluation.segment.whole_image import WholeImage, image_slices
+from mtf_imaging.layout.regions import whole_region as whole
+from mtf_imaging.meshes.group import ALONE
+from tests.data.test_label_file import volume as store
+
+SHAPE = (13, 22, 17)
+MR = Description(("T1w", "noNorm", "CT"), {"tumor": 1}, {"tumor": (1,)})
+SAMPLINGS = {
+    "whole field": Sampling((8, 24, 17)),
+    "cropped and padded": Sampling((6, 30, 12), (1.5, 2.0, 3.0)),
+}
+# Regions of the first grid that are inside both grids; the last one is empty.
+REGIONS = [(slice(0, 6), slice(0, 24), slice(0, 12)), (slice(2, 4), slice(9, 20), slice(5, 6)), (slice(3, 3),) * 3]
+samplings = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+
+
+@pytest.fixture
+def geometry(tmp_path):
+    return read_geometry(store(tmp_path, "LPS", SHAPE))
+
+
+def image(geometry, description):
+    rng = np.random.default_rng(0)
+    if description is LITS:
+        return Volume(rng.integers(-1000, 1000, SHAPE).astype(np.int16), geometry, Path("volume-0.nii"))
+    channels = rng.normal(size=(2, *SHAPE)).astype(np.float32), [rng.integers(-1000, 1000, SHAPE, np.int16)]
+    return Image((*channels[0], *channels[1]), MR.channels, geometry, Path("case_0000.nii"))
+
+
+@samplings
+@pytest.mark.parametrize("description", [LITS, MR], ids=["CT", "three channels"])
+@pytest.mark.parametrize("region", REGIONS, ids=str)
+def test_a_region_of_the_input_equals_the_whole_input(geometry, sampling, description, region):
+    whole_image = image(geometry, description)
+    expected = network_input(whole_image, sampling, description=description)
+    source = as_source(whole_image)
+    options = {"description": description, "statistics": source_statistics(source, description)}
+    result = input_region(source, sampling, region, **options)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, expected[region])
+
+
+@samplings
+def test_only_the_voxels_that_a_region_needs_are_read(geometry, sampling):
+    read = []
+
+    class Recorded(ArraySource):
+        def read(self, region):
+            read.append(region)
+            return super().read(region)
+
+    source = as_source(image(geometry, LITS))
+    channel = Recorded(source.channels[0].voxels, geometry, source.path)
+    source = dataclasses.replace(source, channels=(channel,))
+    input_region(source, sampling, REGIONS[1])
+    needed = source_region(SHAPE, sampling.spans(SHAPE, geometry.spacing), REGIONS[1])
+    covered = np.zeros(SHAPE, int)
+    for region in read:
+        covered[region] += 1
+    expected = np.zeros(SHAPE, int)
+    expected[needed] = 1
+    np.testing.assert_array_equal(covered, expected)
+    assert expected.sum() < expected.size / 4
+
+
+def test_a_function_of_a_whole_image_has_one_slice():
+    slices = image_slices(lambda image: image * 2, (4, 3, 2), 1, 5)
+    assert slices.group is ALONE
+    assert slices.inputs == [whole((4, 3, 2, 1))]
+    assert slices.outputs == [whole((4, 3, 2, 5))]
+    np.testing.assert_array_equal(slices.predict(np.ones(2)), [2, 2])
+
+
+class Halves:
+    """The slices of two processes."""
+
+    group = ALONE
+    inputs = outputs = tuple((x, slice(0, 3), slice(0, 2), slice(0, 2)) for x in (slice(0, 2), slice(2, 4)))
+
+
+def test_the_shape_of_all_slices_is_checked(geometry):
+    own = np.zeros((2, 3, 2, 2), np.float32)
+    expected = r"shape \(4, 3, 2, 2\); x:4,y:3,z:2 needs \(4, 3, 2, 3\)"
+    with pytest.raises(ShapeError, match=expected):
+        sliced_labels(Halves, own, geometry, Sampling((4, 3, 2)), Path("volume-0.nii"))
+    with pytest.raises(ShapeError, match=r"of shape \(4, 3, 2, 2\); the grid x:4,y:3,z:2 needs .* \(4, 3, 2, 3\)"):
+        grid_labels(Halves, own, Path("case-0"))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(geometry, value):
+    slices = WholeImage(None, (4, 3, 2), 1, 3)
+    probabilities = np.zeros((4, 3, 2, 3), np.float32)
+    probabilities[3, 2, 1, 2] = value
+    with pytest.raises(DataError, match=r"volume-0\.nii: the network returned NaN or infinity\. Fix: use a checkpoint"):
+        sliced_labels(slices, probabilities, geometry, Sampling((4, 3, 2)), Path("volume-0.nii"))
+    with pytest.raises(DataError, match=r"case-0: the network returned NaN or infinity\. Fix: lower the learning rate"):
+        grid_labels(slices, probabilities, Path("case-0"))
+
+
+@pytest.mark.parametrize("thickness", [1, 5, 100])
+def test_slabs_in_the_order_of_the_file_are_the_whole_labels(geometry, monkeypatch, thickness):
+    monkeypatch.setattr("mtf_imaging.evaluation.segment.labels._SLAB_VOXELS", thickness * 13 * 22)
+    probabilities = np.random.default_rng(0).random((8, 8, 8, 3)).astype(np.float32)
+    labels = sliced_labels(WholeImage(None, (8, 8, 8), 1, 3), probabilities, geometry, Sampling((8, 8, 8)), Path("v"))
+    expected, order = labels.whole(), geometry.plane_order
+    result = np.full(SHAPE, 9, np.uint8)
+    for region, slab in zip(labels.parts(order), labels.slabs(order), strict=True):
+        result[region] = slab
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(labels.compact(order)[whole_region(SHAPE)], expected)
+    assert len(list(labels.parts(order))) == -(-17 // thickness)
