@@ -59,9 +59,9 @@ def test_chunks_have_the_chosen_size(lits_dir, out):
     ("options", "error", "text", "settings"),
     [
         (
-            {"record_format": "zar"},
+            {"record_format": "tfrecords"},
             ConfigError,
-            r"record_format 'zar' is unknown\..*zarr.*Fix: use",
+            r"record_format 'tfrecords' is unknown\..*'tfrecord'.*Fix: use",
             ("record_format",),
         ),
         (
