@@ -44,12 +44,14 @@ setup(
         "matplotlib>=3.10.8,<4",  # also installs contourpy and pillow: overlays of the report, PNG and TIFF images
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
+        "numcodecs>=0.15,<0.18",  # decodes the chunks that zarr writes
         "numpy>=1.26,<3",
         "pycocotools>=2.0.10,<3",  # masks and scores of objects; older versions have no wheels for Python 3.13
         "scipy>=1.12,<2",
         "tensorboard>=2.19,<2.23",  # versions below 2.21 need setuptools below 82; old TensorFlow versions pin them
         "tensorflow>=2.19,<2.23",
         "tqdm>=4.66,<5",
+        "zarr>=3.0.10,<4",  # records in OME-Zarr
     ],
     extras_require={
         "docs": [  # the documentation site
@@ -58,6 +60,7 @@ setup(
             "sphinx>=8.2,<10",
             "sphinx-copybutton>=0.5.2,<0.6",
         ],
+        "dicom": ["pydicom>=3.0,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, compressed ones too
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
             "codespell>=2.4,<3",
@@ -66,8 +69,10 @@ setup(
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
+            "pydicom>=3.0,<4",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
+            "python-gdcm>=3.0.24,<4",
             "ruff==0.17.*",
             "SimpleITK>=2.3,<3",  # reads our NIfTI files, as other programs do
             "setuptools>=70.1",  # builds the wheel for the tests

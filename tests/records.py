@@ -2,7 +2,7 @@
 
 import shutil
 
-from mtf_imaging.data.records.chunk_store import METADATA
+from mtf_imaging.data.records.chunks import METADATA
 from mtf_imaging.files.atomic import remove
 
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from mtf_imaging.data.cases.cases import Case, find_data_set
 from mtf_imaging.data.cases.description import BACKGROUND, Description
 from mtf_imaging.data.cases.description_fields import as_fields, from_fields
+from mtf_imaging.data.cases.listing import files_of_image
 from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
 from mtf_imaging.data.nifti.channels import read_image
 from mtf_imaging.data.nifti.images import read_labels
@@ -154,7 +155,7 @@ def read_fingerprint(
 
 def _stamp(case: Case, folder: Path) -> dict[str, tuple[int, int]]:
     stamp = {}
-    for path in (*case.channels, case.labels):
+    for path in (file for image in (*case.channels, case.labels) for file in files_of_image(image)):
         with access_named(path):
             status = path.stat()
         stamp[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)

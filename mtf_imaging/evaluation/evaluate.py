@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.output_formats import with_output_format
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.open_sources import open_mask
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
@@ -53,7 +54,8 @@ def evaluate(
     """Segments and scores the cases of a folder, and writes the results.
 
     Each case is scored at its own resolution while the next one is segmented. The output folder receives
-    `predictions/segmentation-N.nii.gz` in the geometry of each volume and `pictures/case-N.png` for the first cases.
+    `predictions/segmentation-N.nii.gz` or `predictions/segmentation-N.ome.zarr` in the geometry of each volume, and
+    `pictures/case-N.png` for the first cases.
     After the last case, `metrics.json`, `metrics.csv` and `report.html` are written. Evaluating the same cases again
     replaces these files.
 
@@ -116,6 +118,7 @@ def cases_to_evaluate(
     only: Collection[str] | None = None,
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
+    output_format: str | None = None,
 ) -> list[Case]:
     """Finds the cases to evaluate and checks them and the output folder before a network is built.
 
@@ -125,6 +128,7 @@ def cases_to_evaluate(
       only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
       known: voxel sizes of files whose headers lack them.
       description: the channels and labels of the network.
+      output_format: the file format of the predictions, "nifti" or "ome-zarr"; None for the format of each volume.
 
     Returns:
       The cases.
@@ -132,8 +136,9 @@ def cases_to_evaluate(
     Raises:
       DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
         other cases, lies in the input folder, or is the folder of a run.
+      ConfigError: there is no such output format.
     """
-    cases = find_cases_of(input_dir, description)
+    cases = with_output_format(find_cases_of(input_dir, description), output_format)
     if only is not None:
         cases = _select_cases(cases, only, input_dir)
     _check_output(Path(output_dir), Path(input_dir), cases)

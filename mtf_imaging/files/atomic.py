@@ -56,6 +56,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     temporary = path.with_name(f"{_MARK}{os.getpid()}-{path.name}")
     try:
         with about(path):
+            remove(temporary)  # of a killed process with the same number
             temporary.mkdir(parents=True)
             yield temporary
             for folder, _, files in os.walk(temporary, topdown=False):
@@ -95,7 +96,11 @@ def _replace(folder: Path, path: Path) -> None:
         return
     old = folder.with_name(f"{folder.name}-old")
     os.replace(path, old)
-    os.replace(folder, path)
+    try:
+        os.replace(folder, path)
+    except OSError:
+        os.replace(old, path)
+        raise
     remove(old)
 
 

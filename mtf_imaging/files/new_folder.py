@@ -2,11 +2,11 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from mtf_imaging.errors import DataError, about
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import atomic_folder
 
 
 def check_new_folder(path: str | Path, setting: str = "output") -> None:
@@ -43,28 +43,6 @@ def new_folder(path: str | Path, setting: str = "output") -> Iterator[Path]:
       DataError: a file or a folder with content has this name, perhaps since the block began.
     """
     check_new_folder(path, setting)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".partial-{os.getpid()}-{path.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        with about(path):
-            yield temporary
-            for file in (temporary, *temporary.rglob("*")):
-                _sync(file)
-        try:
-            os.rename(temporary, path)  # replaces an empty folder, and fails for others
-        except OSError:
-            check_new_folder(path, setting)
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with atomic_folder(path) as temporary:
+        yield temporary
+        check_new_folder(path, setting)

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from mtf_imaging.data.records.convert import WORKER_BYTES
 from mtf_imaging.data.records.convert import convert as convert_cases
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.files.workers import default_workers
 from mtf_imaging.jobs.settings import Spacing
 from mtf_imaging.jobs.subjects.folders import check_volumes
 
@@ -43,7 +41,7 @@ def convert(
       record_format: "zarr" for folders in OME-Zarr 0.5, or "tfrecord" for one file per record. None means
         the format of the records in the output folder, or Zarr if it has none.
       chunk: voxels of a chunk of a Zarr record along x, y and z, such as 64 or "x:64,y:64,z:32"; None for 64.
-      workers: number of processes, each of which needs up to 2 GiB; None for one per core, as far as memory allows.
+      workers: number of processes; None for one per core, as far as memory allows by the sizes of the cases.
       progress: whether to show progress bars and print a summary.
       prepare: a function that each process calls first.
 
@@ -63,7 +61,7 @@ def convert(
         resolution,
         spacing,
         spacing_table,
-        workers=workers or default_workers(WORKER_BYTES),
+        workers=workers,
         progress=progress,
         prepare=prepare,
         grids=grids,

@@ -114,8 +114,8 @@ def cross_validate(
       cleanup: the postprocessing of the segmentations.
       flips: axes to flip at test time.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
-      workers: number of processes that score the pooled cases, of up to 0.5 GiB each; None for one per core, or fewer if
-        memory is short.
+      workers: number of processes that score the pooled cases, of up to 0.5 GiB each; None for one per core, or fewer
+        if memory is short.
       stop: a function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
         that reason.
       handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C stop the job with a checkpoint; only in the main thread.

@@ -41,6 +41,7 @@ def evaluate(
     fold: int | None = None,
     splits_file: str | Path | None = None,
     split: str | None = None,
+    output_format: str | None = None,
     spacing_table: str | Path | SpacingTable | None = None,
     cases: Sequence[Any] | None = None,
     num_pictures: int = 3,
@@ -81,6 +82,8 @@ def evaluate(
       splits_file: the file of folds; None for the file in `model_dir`.
       split: the list of photos or the split of objects to evaluate, such as "val"; None for the held-out one of the
         training, or for all photos if the folder has no lists.
+      output_format: the file format of segmentations of volumes, "nifti" or "ome-zarr"; None for OME-Zarr for OME-Zarr
+        volumes, and NIfTI for NIfTI and DICOM.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
       cases: the cases, as returned by `cases_to_evaluate`; None for all cases in `input_dir`, or those of the fold.
       num_pictures: number of cases to draw pictures of.
@@ -106,6 +109,7 @@ def evaluate(
         fold=fold,
         splits_file=splits_file,
         split=split,
+        output_format=output_format,
         spacing_table=read_spacing_table(spacing_table),
     )
     weights_folder(runs[0], checkpoint)

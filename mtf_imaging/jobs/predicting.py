@@ -39,6 +39,7 @@ def predict(
     flips: Sequence[str] = (),
     scales: Sequence[float] = ONE_SCALE,
     submission: bool = False,
+    output_format: str | None = None,
     overwrite: bool = False,
     spacing_table: str | Path | SpacingTable | None = None,
     planned: list[tuple[Any, Path]] | None = None,
@@ -55,7 +56,8 @@ def predict(
     Args:
       task: the network that the run trained.
       model_dir: the folder of the run.
-      input: a NIfTI file, or a folder of cases; for photos and objects, an image file, or a folder of images.
+      input: a NIfTI file, an OME-Zarr folder, a folder with the DICOM files of a series, or a folder of cases; for
+        photos and objects, an image file, or a folder of images.
       output: the segmentation to write, or the folder for the segmentations. For objects, the JSON file of the
         detections in one image, or a folder.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
@@ -74,6 +76,8 @@ def predict(
         The axes of photos are "height" and "width".
       scales: factors by which photos are enlarged, such as (0.5, 1.0, 1.5). Probabilities are averaged over all scales.
       submission: whether to use the file names and the storage format of the LiTS challenge.
+      output_format: the file format of segmentations of volumes, "nifti" or "ome-zarr"; None for the ending of `output`
+        or, in a folder, OME-Zarr for OME-Zarr volumes and NIfTI for NIfTI and DICOM.
       overwrite: whether to replace existing results.
       spacing_table: a CSV file with voxel sizes for files whose headers lack them.
       planned: pairs (case, file to write), as returned by `plan_predictions`; None to derive them from `input` and
@@ -97,6 +101,7 @@ def predict(
         flips=flips,
         scales=scales,
         submission=submission,
+        output_format=output_format,
         spacing_table=read_spacing_table(spacing_table),
     )
     weights_folder(runs[0], checkpoint)

@@ -18,7 +18,7 @@ def test_a_case_has_livers_and_lesions():
 
 @pytest.mark.slow
 def test_a_row_is_measured(monkeypatch, capsys):
-    words = ["--shape", "64", "48", "40", "--lesions", "3", "--workers", "1"]
+    words = ["--shape", "200", "160", "130", "--lesions", "3", "--workers", "1"]
     monkeypatch.setattr(sys, "argv", ["score_cases", *words])
     score_cases.main()
     header, row = capsys.readouterr().out.splitlines()[-2:]

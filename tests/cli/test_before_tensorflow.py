@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from mtf_imaging.cli.main import main
+from tests.data.dicom_folder import write_series
 from tests.evaluation.test_evaluate import store
 
 # Runs several command lines and prints their exit codes, stderr and seconds, and whether TensorFlow was imported.
@@ -41,6 +43,9 @@ def folder(tmp_path_factory):
     (folder / "there/segmentation-4.nii.gz").write_bytes(b"someone's work")
     (folder / "damaged").mkdir()
     (folder / "damaged/volume-7.nii.gz").write_bytes(b"no NIfTI")
+    write_series(folder / "series", np.zeros((4, 3, 2), np.int16), ImagePositionPatient=[0, 0, 0])
+    (folder / "evaluated/predictions").mkdir(parents=True)
+    (folder / "evaluated/predictions/segmentation-3.nii.gz").write_bytes(b"a prediction of this case")
     (folder / "scores").mkdir()
     (folder / "scores/metrics.json").write_text("someone's scores")
     words = ["--input_dir", str(folder / "cases"), "--output_dir", str(folder / "records"), "--resolution", "8"]
@@ -56,7 +61,7 @@ TRAIN = "train --model_dir new"
 ERRORS = [
     (f"{PREDICT} --input none", "none: this folder of cases does not exist."),
     (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
-    (f"{PREDICT} --input empty", "empty: contains no NIfTI file."),
+    (f"{PREDICT} --input empty", "empty: contains no NIfTI, OME-Zarr or DICOM image."),
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
     (
         "predict --model_dir run --input cases --output there",
@@ -73,6 +78,19 @@ ERRORS = [
     ("predict --model_dir run --input cases --output run", "is the folder of a run. Fix: choose a separate folder"),
     ("predict --model_dir run --input cases/volume-3.nii.gz --output out.png", "needs a name that ends in .nii"),
     (
+        "predict --model_dir run --input cases/volume-3.nii.gz --output out.nii --output_format ome-zarr",
+        "mtf-imaging: out.nii: the segmentation of one image needs a name that ends in .ome.zarr with output_format "
+        "'ome-zarr'. Fix: use such a name, or name an existing folder.\nOn the command line: --output_format.\n",
+    ),
+    (
+        "predict --model_dir run --input series --output out.nii",
+        "series: IM0003.dcm and IM0010.dcm lie in the same place, ",
+    ),
+    (
+        f"{EVALUATE} --output_dir evaluated --output_format ome-zarr",
+        "evaluated/predictions: the folder holds 1 prediction(s) for cases that cases does not have",
+    ),
+    (
         "predict --model_dir untrained --input cases --output out",
         "mtf-imaging: untrained: this folder holds no checkpoint. Fix: train there first, or give another model_dir.\n"
         "On the command line: --model_dir.\n",
@@ -83,7 +101,10 @@ ERRORS = [
         "with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
         "On the command line: --checkpoint.\n",
     ),
-    ("evaluate --model_dir run --input_dir empty --output_dir out", "empty: contains no NIfTI file."),
+    (
+        "evaluate --model_dir run --input_dir empty --output_dir out",
+        "empty: contains no NIfTI, OME-Zarr or DICOM image.",
+    ),
     (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir scores", "scores/metrics.json: the file already exists and belongs to other cases"),

@@ -81,10 +81,10 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, array
     def fail(*_, **__):
         raise OSError("disk full")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(label_file, "seek_tell", fail)  # after the header
-        with pytest.raises(OSError, match="disk full"):
-            write_labels(out, labels, volume.geometry)
+    monkeypatch.setattr(label_file, "seek_tell", fail)  # after the header
+    with pytest.raises(OSError, match="disk full"):
+        write_labels(out, labels, volume.geometry)
+    monkeypatch.undo()
     assert out.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.nii.gz", "volume-0.nii.gz"]
     with pytest.raises(DataError, match=r"the labels have shape \(6, 6, 5\), but .* \(7, 6, 5\)"):

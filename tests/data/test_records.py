@@ -9,7 +9,7 @@ from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.nifti.images import read_labels, read_volume
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.make_record import make_record
+from mtf_imaging.data.records.make_record import make_record, write_case
 from mtf_imaging.data.records.manifest import Source, open_records, read_manifest
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.stored import read_record, write_record
@@ -107,8 +107,8 @@ def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, c
         open_records(out)
     made = []
     monkeypatch.setattr(
-        "mtf_imaging.data.records.make_record.make_record",
-        lambda case, *how: made.append(case.key) or make_record(case, *how),
+        "mtf_imaging.data.records.make_record.write_case",
+        lambda case, *how: made.append(case.key) or write_case(case, *how),
     )
     convert(lits_dir, out, 4)  # keeps the format of the records
     assert made == ["9", "10"]
@@ -281,7 +281,7 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, lits_dir, monkeypatch):
     def resample(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
-    monkeypatch.setattr("mtf_imaging.data.records.make_record.resample_linear", resample)
+    monkeypatch.setattr("mtf_imaging.data.records.make_record.channel_slabs", resample)
     with pytest.raises(DataError) as error:
         convert(lits_dir, tmp_path / "out", 4, progress=False)
     what, *lines = str(error.value).splitlines()

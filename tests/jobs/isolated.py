@@ -24,6 +24,7 @@ for name in BLOCKED:
     raise SystemExit(f"{name} can be imported")
 import numpy as np
 import tensorflow as tf
+loaded = {}  # the last model by its path
 for line in sys.stdin:
     request = json.loads(line)
     try:
@@ -31,7 +32,9 @@ for line in sys.stdin:
             sys.argv = [request["program"], *request["arguments"]]
             exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"), {"__name__": "__main__"})
         else:
-            function = tf.saved_model.load(request["model"]).signatures[request["signature"]]
+            if request["model"] not in loaded:
+                loaded = {request["model"]: tf.saved_model.load(request["model"])}
+            function = loaded[request["model"]].signatures[request["signature"]]
             with np.load(request["inputs"]) as inputs:
                 results = function(**{name: tf.constant(value) for name, value in inputs.items()})
             np.savez(request["outputs"], **{name: value.numpy() for name, value in results.items()})

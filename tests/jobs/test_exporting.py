@@ -144,6 +144,7 @@ def test_other_dtypes(folder, isolated, tmp_path, dtype):
     np.testing.assert_array_equal(found, expected.astype(np.float32))
 
 
+@pytest.mark.slow
 def test_each_volume_gets_its_grid(folder, isolated, tmp_path):
     """Two grids of one voxel size; the box of the grid crops or surrounds the volumes."""
     train(LIVER, folder / "buckets", tmp_path / "run", batch_size=1)
@@ -182,6 +183,7 @@ def test_a_box_that_crops_volumes(folder, isolated, tmp_path):
         np.testing.assert_array_equal(found["labels"], segment_volume(volume, sampling, network))
 
 
+@pytest.mark.slow
 def test_an_ensemble_with_flips(folder, isolated, tmp_path):
     for fold in range(3):
         train(LIVER, folder / "records", tmp_path / f"cv/fold_{fold}", num_steps=1, seed=fold)
@@ -212,7 +214,7 @@ def regions(tmp_path_factory):
     "schemes",
     [
         {},
-        {"FLAIR": "percentiles", "T1w": "z-score of nonzero voxels"},
+        pytest.param({"FLAIR": "percentiles", "T1w": "z-score of nonzero voxels"}, marks=pytest.mark.slow),
         pytest.param({"FLAIR": "rescale_to_0_1", "T1w": "none"}, marks=pytest.mark.slow),
     ],
     ids=str,
@@ -313,6 +315,7 @@ def test_objects_with_masks(isolated, tmp_path):
         export(task, tmp_path / "cv", tmp_path / "other", ensemble=True)
 
 
+@pytest.mark.slow
 def test_a_custom_data_set(isolated, tmp_path):
     """Without a description of the data, the model is the network alone."""
     task = Classification(ResNet(classes=4, blocks=(1, 1), base_filters=4))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.data.nifti.images import read_labels, read_volume
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
@@ -82,6 +83,17 @@ def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp
     assert [score.key for score in scores] == ["0", "1", "2"]
     (written,) = mi.jobs.predict(**shared, input=folder / "cases/volume-1.nii.gz", output=tmp_path / "one.nii.gz")
     assert written.read_bytes() == (tmp_path / "scores/predictions/segmentation-1.nii.gz").read_bytes()
+
+
+def test_segmentations_are_written_as_ome_zarr(folder, tmp_path):
+    shared = {"task": settings()["task"], "model_dir": folder / "run", "output_format": "ome-zarr", "progress": False}
+    mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores")
+    written = mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out")
+    assert [path.name for path in written] == [f"segmentation-{number}.ome.zarr" for number in (0, 1, 2)]
+    for path in written:
+        volume = read_volume(folder / "cases" / f"volume-{path.name[13]}.nii.gz")
+        evaluated = tmp_path / "scores/predictions" / path.name
+        np.testing.assert_array_equal(read_labels(path, volume), read_labels(evaluated, volume))
 
 
 def test_held_out_cases_and_folds(folder, tmp_path):

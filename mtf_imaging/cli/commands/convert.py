@@ -67,8 +67,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "workers",
         None,
-        "Number of processes; each takes up to 2 GiB for a volume of 512 x 512 x 800 voxels. Default: one per core, or "
-        "fewer if memory is short.",
+        "Number of processes. Default: one per core, or fewer if the memory is short for the sizes of the cases.",
         lower_bound=1,
         flag_values=values,
     )

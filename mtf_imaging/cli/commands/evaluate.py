@@ -54,6 +54,7 @@ def define_flags(values: flags.FlagValues) -> None:
         f"File of the folds; default: {FILE} in --model_dir, which train --fold wrote.",
         flag_values=values,
     )
+    setup_flags.define_output_format(values)
     setup_flags.define_spacing_csv(values)
     setup_flags.define(values, without=["micro_batches"])
 
@@ -65,7 +66,7 @@ def run(values: flags.FlagValues) -> str:
     from mtf_imaging.jobs.subjects.opening import open_subject
     from mtf_imaging.jobs.subjects.subject import Inference
 
-    same = ("resolution", "spacing", "fold", "splits_file", "split", "ensemble")
+    same = ("resolution", "spacing", "fold", "splits_file", "split", "ensemble", "output_format")
     settings = Inference(**{name: values[name].value for name in same}, spacing_table=known)
     subject = open_subject(saved, settings)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
@@ -84,6 +85,7 @@ def run(values: flags.FlagValues) -> str:
         output_dir=values.output_dir,
         checkpoint=values.checkpoint,
         ensemble=values.ensemble,
+        output_format=values.output_format,
         spacing_table=known,
         cases=cases,
     )

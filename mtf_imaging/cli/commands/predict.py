@@ -23,11 +23,17 @@ def define_flags(values: flags.FlagValues) -> None:
     )
     setup_flags.define_checkpoint(values)
     setup_flags.define_ensemble(values)
-    flags.DEFINE_string("input", None, "NIfTI volume, photo, or folder of cases or photos.", flag_values=values)
+    flags.DEFINE_string(
+        "input",
+        None,
+        "Volume, as a NIfTI file, OME-Zarr folder or folder of DICOM files; photo; or folder of cases or photos.",
+        flag_values=values,
+    )
     flags.DEFINE_string(
         "output",
         None,
-        "Segmentation to write, or folder for the segmentations; for objects, a JSON file or a folder.",
+        "Segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, a JSON file "
+        "or a folder.",
         flag_values=values,
     )
     flags.DEFINE_bool(
@@ -36,6 +42,7 @@ def define_flags(values: flags.FlagValues) -> None:
         "Write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of test-volume-N.nii[.gz].",
         flag_values=values,
     )
+    setup_flags.define_output_format(values)
     setup_flags.define_spacing_csv(values)
     flags.DEFINE_bool("overwrite", False, "Replace existing results.", flag_values=values)
     setup_flags.define(values, without=["micro_batches"])
@@ -55,6 +62,7 @@ def run(values: flags.FlagValues) -> str | None:
         spacing=values.spacing,
         ensemble=values.ensemble,
         submission=values.submission,
+        output_format=values.output_format,
         spacing_table=known,
     )
     subject = open_subject(saved, settings)
@@ -73,6 +81,7 @@ def run(values: flags.FlagValues) -> str | None:
         checkpoint=values.checkpoint,
         ensemble=values.ensemble,
         submission=values.submission,
+        output_format=values.output_format,
         overwrite=values.overwrite,
         spacing_table=known,
         planned=planned,

@@ -102,6 +102,17 @@ def saved_run(values: flags.FlagValues) -> Path:
     return runs[0]
 
 
+def define_output_format(values: flags.FlagValues) -> None:
+    flags.DEFINE_enum(
+        "output_format",
+        None,
+        ["nifti", "ome-zarr"],
+        "File format of segmentations of volumes; default: ome-zarr for OME-Zarr volumes, otherwise nifti. For one "
+        "volume, the ending of --output also decides.",
+        flag_values=values,
+    )
+
+
 def define_spacing_csv(values: flags.FlagValues) -> None:
     """Defines --spacing_csv, for commands that read cases."""
     text = "CSV file, case,x,y,z, with voxel sizes in mm for files whose headers lack them (an identity affine)."

@@ -165,6 +165,8 @@ def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") 
         folders = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
         return command_line("score", **folders, output_dir=unused(beside(values.output, "scores")))
     volume, output = quoted(planned[0][0].volume), quoted(planned[0][1])
+    if planned[0][1].name.endswith(".zarr"):
+        return f"open {output} over {volume} in a viewer of OME-Zarr, for instance napari"
     if shutil.which("itksnap"):
         return f"itksnap -g {volume} -s {output}"
     return f"open {output} over {volume} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer"

@@ -57,14 +57,15 @@ def held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
 def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) -> bool:
     """Returns whether a folder holds the files that records were made from; compares the bytes of the first case."""
     from mtf_imaging.data.cases.cases import Case
-    from mtf_imaging.data.cases.listing import nifti_stem
+    from mtf_imaging.data.cases.image_formats import VOLUME_FORMATS
+    from mtf_imaging.data.cases.listing import image_files
     from mtf_imaging.data.records.make_record import digest
 
     sources = {key: manifest.sources[key] for key in keys}
     files = {folder / name for one in sources.values() if one for name in (one.volume, one.labels)}
-    if len(files) != 2 * len(sources) or not all(file.is_file() for file in files):
+    if len(files) != 2 * len(sources) or not all(file.exists() for file in files):
         return False
-    if only and any(nifti_stem(path) and path not in files for path in folder.rglob("*.nii*")):
+    if only and any(path not in files for path in image_files(folder, VOLUME_FORMATS, needed=False)):
         return False
     key, source = next(iter(sources.items()))
     return digest(Case(key, folder / source.volume, folder / source.labels, "")) == source.digest

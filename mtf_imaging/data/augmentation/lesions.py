@@ -47,7 +47,10 @@ def add_lesions(
     """
 
     def paint() -> tuple:
-        counts = tf.map_fn(_count_liver, whole_labels, fn_output_signature=tf.int64)  # [x]
+        planes = tf.range(tf.shape(whole_labels)[0])  # one plane at a time, to save memory
+        counts = tf.map_fn(
+            lambda x: tf.math.count_nonzero(whole_labels[x] == _LIVER), planes, fn_output_signature=tf.int64
+        )
         return tf.cond(tf.reduce_any(counts > 0), lambda: painted(counts), lambda: (image, labels))
 
     def painted(counts: tf.Tensor) -> tuple:
@@ -62,10 +65,6 @@ def add_lesions(
         return darkened, tf.tensor_scatter_nd_update(labels, lesion, marks)
 
     return tf.cond(draws.chance("lesions", probability), paint, lambda: (image, labels))
-
-
-def _count_liver(plane: tf.Tensor) -> tf.Tensor:
-    return tf.math.count_nonzero(plane == _LIVER)
 
 
 def _centers(whole_labels: tf.Tensor, counts: tf.Tensor, most: int, draws: Draws) -> tf.Tensor:

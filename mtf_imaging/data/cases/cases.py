@@ -9,7 +9,16 @@ from pathlib import Path
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
 from mtf_imaging.data.cases.dataset_json import find_description
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.cases.image_formats import FORMATS, NIFTI, ImageFormat, format_by_ending
+from mtf_imaging.data.cases.image_formats import (
+    FORMATS,
+    NIFTI,
+    OME_ZARR,
+    VOLUME_FORMATS,
+    ImageFormat,
+    format_by_ending,
+    is_image_folder,
+    is_zarr,
+)
 from mtf_imaging.data.cases.listing import image_files
 from mtf_imaging.errors import DataError
 
@@ -99,8 +108,9 @@ def find_cases(path: str | Path, need_labels: bool = True, description: Descript
     ['2', '10']
 
     Args:
-      path: a folder, which is searched recursively, or the file of one volume if `need_labels` is False. Images whose
-        names do not match the naming scheme are skipped, with a warning.
+      path: a folder, which is searched recursively, or one volume if `need_labels` is False. A volume is a NIfTI file,
+        an OME-Zarr folder, or a folder of DICOM files. Images whose names do not match the naming scheme are skipped,
+        with a warning.
       need_labels: whether every volume must have a segmentation. If True, test cases of a challenge, which have no
         labels, are skipped, and any other unpaired file is an error. If False, segmentations are optional. If no name
         in the folder matches a scheme, every file is then a volume whose key is its file name.
@@ -138,10 +148,18 @@ def find_data_set(
     named = next((image_format.name for image_format in FORMATS if image_format.stem(path) is not None), None)
     if not path.exists() and not need_labels and named is not None:
         raise DataError(f"{path}: this volume does not exist. Fix: give a {named} file or a folder of {named} files.")
-    is_single = path.is_file() and not need_labels
+    if not path.name or path.name == "..":  # the name of a folder of DICOM files is that of the case
+        path = path.resolve()
+    is_image = path.is_file() or is_image_folder(path)
+    is_single = is_image and not need_labels
     if not path.is_dir() and not is_single:
         what = "is a file, not a folder" if path.is_file() else "does not exist"
         raise DataError(f"{path}: this folder of cases {what}. Fix: give a folder that contains {_EXPECTED}.")
+    if is_image and need_labels:
+        raise DataError(
+            f"{path}: this folder is one image, not a folder of cases. Fix: give the folder that contains it and its "
+            "segmentation."
+        )
     num_training = None
     if description is None:
         description, num_training = find_description(path)
@@ -179,7 +197,7 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
             key,
             volume,
             labels[key][0] if key in labels else None,
-            _labels_name(scheme, match) + _prediction_ending(description),
+            _labels_name(scheme, match) + _prediction_ending(volume, description),
             channels.get(key, (volume,)),
         )
         for key, (volume, match) in volumes.items()
@@ -202,14 +220,17 @@ def natural_key(text: str) -> list:
 
 
 def _image_format(description: Description | None) -> ImageFormat:
+    """Returns the format of the images and masks; all formats of volumes may be mixed."""
     image_format = NIFTI if description is None else format_by_ending(description.file_ending)
     assert image_format is not None, description  # from_fields checks the ending
-    return image_format
+    return VOLUME_FORMATS if image_format in (NIFTI, OME_ZARR) else image_format
 
 
-def _prediction_ending(description: Description | None) -> str:
-    """Returns the ending of segmentations: NIfTI files are always compressed."""
-    return ".nii.gz" if description is None or _image_format(description) is NIFTI else description.file_ending
+def _prediction_ending(volume: Path, description: Description | None) -> str:
+    """Returns the ending of the segmentation of a volume: its own format, or compressed NIfTI for DICOM."""
+    if is_zarr(volume):
+        return OME_ZARR.endings[0]
+    return ".nii.gz" if description is None or _image_format(description) is VOLUME_FORMATS else description.file_ending
 
 
 def _single_case(path: Path, description: Description | None) -> Case:
@@ -229,7 +250,7 @@ def _single_case(path: Path, description: Description | None) -> Case:
         beside = image_files(path.parent, image_format, subfolders=False, needed=False)
         names = {file: f"{path.parent.name}/{image_format.stem(file)}" for file in beside}
         files = order_channels(path.parent, {key: _channels(names, scheme)[key]}, description)[key]
-    return Case(key, path, None, _labels_name(scheme, match) + _prediction_ending(description), files)
+    return Case(key, path, None, _labels_name(scheme, match) + _prediction_ending(path, description), files)
 
 
 def _pick_scheme(
@@ -264,9 +285,11 @@ def _pick_scheme(
             check_single_channel(folder, names, first, refuse=scheme is _SCHEMES["nnU-Net"], warn=scheme is _ANY)
         _warn_of_others(folder, image_format, names.keys() - used)
         return scheme, volumes, labels, channels
-    kind = image_format.name
+    kind, noun = image_format.name, _noun(image_format)
     content = (
-        f"{len(names)} {kind} file(s), such as {next(iter(names)).name}, but no case" if names else f"no {kind} file"
+        f"{len(names)} {kind} {noun}(s), such as {next(iter(names)).name}, but no case"
+        if names
+        else f"no {kind} {noun}"
     )
     raise DataError(f"{folder}: contains {content}. Fix: give a folder that contains {_expected(image_format)}.")
 
@@ -276,7 +299,7 @@ def _is_test(image: Path) -> bool:
 
 
 def _expected(image_format: ImageFormat) -> str:
-    if image_format is NIFTI:
+    if image_format is VOLUME_FORMATS:
         return _EXPECTED
     ending = image_format.shown
     return f"imagesTr/NAME_0000{ending} with labelsTr/NAME{ending}"
@@ -287,13 +310,18 @@ def _warn_of_others(folder: Path, image_format: ImageFormat, files: set[Path]) -
         shown = ", ".join(str(file.relative_to(folder)) for file in sorted(files)[:3])
         more = ", ..." if len(files) > 3 else ""
         _log.warning(
-            "%s: skipped %d %s file(s) whose names do not match the other cases: %s%s",
+            "%s: skipped %d %s %s(s) whose names do not match the other cases: %s%s",
             folder,
             len(files),
             image_format.name,
+            _noun(image_format),
             shown,
             more,
         )
+
+
+def _noun(image_format: ImageFormat) -> str:
+    return "image" if image_format is VOLUME_FORMATS else "file"
 
 
 def _matching(names: dict[Path, str], scheme: _Scheme, pattern: str) -> dict:

@@ -5,27 +5,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import NIFTI, ImageFormat
+from mtf_imaging.data.cases.image_formats import ImageFormat, is_zarr
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
 _log = logging.getLogger(__name__)
 
 
-def nifti_stem(path: Path) -> str | None:
-    """Returns the name of a NIfTI file without `.nii[.gz]`, or None for any other file.
-
-    >>> nifti_stem(Path("lits/volume-0.nii.gz")), nifti_stem(Path("notes.txt"))
-    ('volume-0', None)
-    """
-    return NIFTI.stem(path)
-
-
-def nifti_files(
-    folder: str | Path, subfolders: bool = True, accept: Callable[[str], bool] = bool, needed: bool = True
-) -> list[Path]:
-    """Lists the NIfTI files of a folder; see `image_files`."""
-    return image_files(folder, NIFTI, subfolders, accept, needed)
+def files_of_image(path: Path) -> list[Path]:
+    """Returns the files of an image: the file itself, or all files of a folder that is one image, sorted by path."""
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def image_files(
@@ -37,7 +26,8 @@ def image_files(
 ) -> list[Path]:
     """Lists the images of a folder that have one file format, sorted by path.
 
-    Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once.
+    Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once. A folder that
+    is one image, OME-Zarr or DICOM files, is listed or skipped as a whole.
 
     Args:
       folder: the folder to search.
@@ -47,7 +37,7 @@ def image_files(
       needed: whether a link to a missing image is an error; otherwise it is a warning.
 
     Returns:
-      The files.
+      The files, and the folders that are one image.
 
     Raises:
       DataError: a folder cannot be read, or `needed` is set and a link points to a missing image.
@@ -73,7 +63,10 @@ def image_files(
                 if path.is_symlink() and not path.exists():
                     dangling.append(path)
                 elif path.is_dir():
-                    waiting += [path] if subfolders else []
+                    if is_wanted(path):
+                        files.append(path)
+                    elif subfolders and not is_zarr(path):
+                        waiting.append(path)
                 elif is_wanted(path) and path.is_file():
                     files.append(path)
     missing = [f"{link} -> {os.readlink(link)}" for link in sorted(dangling) if is_wanted(link)]

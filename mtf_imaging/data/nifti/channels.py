@@ -9,7 +9,8 @@ import numpy as np
 from mtf_imaging.data.cases.description import Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.open_sources import open_image_source
-from mtf_imaging.data.nifti.opening import open_file, why_lost, with_known_size
+from mtf_imaging.data.nifti.open_stored import open_stored
+from mtf_imaging.data.nifti.opening import why_lost, with_known_size
 from mtf_imaging.data.nifti.sources import read_whole
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 
@@ -65,7 +66,7 @@ def read_image_geometry(
       DataError: the header is unusable, or the file does not have the channels of the description.
     """
     path = Path(paths[0])
-    geometry = open_file(path, _names_in_first(len(paths), description.channels))[1]
+    geometry = open_stored(path, _names_in_first(len(paths), description.channels))[1]
     return with_known_size(geometry, path, known, turned=False)[0] if why_lost(geometry) else geometry
 
 

@@ -31,8 +31,13 @@ class Geometry:
 
     @property
     def file_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the uncorrected affine of the file; segmentations of the volume are written with it."""
+        """`[4, 4]` float64, the uncorrected affine of the file."""
         return np.asarray(self.header.get_best_affine(), np.float64)
+
+    @property
+    def label_affine(self) -> np.ndarray:
+        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI."""
+        return self.file_affine
 
     @property
     def stored_shape(self) -> tuple[int, int, int]:

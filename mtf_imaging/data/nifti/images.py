@@ -14,7 +14,8 @@ from mtf_imaging.data.nifti.channels import Image
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.label_file import write_label_slabs
 from mtf_imaging.data.nifti.open_sources import open_mask, open_segmentation, open_volume
-from mtf_imaging.data.nifti.opening import open_file, why_lost, with_known_size
+from mtf_imaging.data.nifti.open_stored import open_stored
+from mtf_imaging.data.nifti.opening import why_lost, with_known_size
 from mtf_imaging.data.nifti.sources import read_whole
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 
@@ -89,7 +90,7 @@ def read_geometry(
     Raises:
       DataError: the header is unusable; see `read_volume`.
     """
-    geometry = open_file(Path(path), channels)[1]
+    geometry = open_stored(Path(path), channels)[1]
     return with_known_size(geometry, Path(path), known, turned=False)[0] if why_lost(geometry) else geometry
 
 

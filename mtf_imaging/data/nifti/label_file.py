@@ -8,6 +8,7 @@ import numpy as np
 from nibabel.openers import ImageOpener
 from nibabel.volumeutils import seek_tell
 
+from mtf_imaging.data.cases.image_formats import is_zarr
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.pictures import is_picture, write_picture
 from mtf_imaging.errors import DataError
@@ -22,7 +23,8 @@ def write_label_slabs(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
     it is complete.
 
     Args:
-      path: a .nii or .nii.gz file to write or replace; for a volume of one plane, also a .png, .tif or .tiff file.
+      path: a .nii or .nii.gz file or .ome.zarr folder to write or replace; for a volume of one plane, also a .png, .tif
+        or .tiff file.
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the volume.
@@ -32,6 +34,11 @@ def write_label_slabs(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
     """
     if is_picture(Path(path)):
         _write_picture(path, slabs, geometry)
+        return
+    if is_zarr(Path(path)):
+        from mtf_imaging.data.ome_zarr.write import write_zarr_labels  # takes time to import
+
+        write_zarr_labels(path, slabs, geometry)
         return
     image = _empty_image(geometry)
     with atomic_path(path) as temporary, ImageOpener(temporary, mode="wb") as file:
@@ -58,7 +65,7 @@ def _empty_image(geometry: Geometry) -> nibabel.Nifti1Image:
     if np.prod(shape) != np.prod(geometry.stored_shape):
         shape = geometry.stored_shape
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
-    image = image_class(np.broadcast_to(np.uint8(0), shape), geometry.file_affine, header)
+    image = image_class(np.broadcast_to(np.uint8(0), shape), geometry.label_affine, header)
     image.update_header()
     image.header.set_slope_inter(1, 0)  # an image has none before it is written
     return image

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.cases.description import BACKGROUND, LITS_RULES, Description
-from mtf_imaging.data.nifti.stored_values import StoredValues
+from mtf_imaging.data.nifti.stored_values import Stored
 from mtf_imaging.data.nifti.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 
@@ -24,7 +24,7 @@ class LabelRepair:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, stored: StoredValues, description: Description) -> None:
+    def __init__(self, stored: Stored, description: Description) -> None:
         self._stored, self._description = stored, description
         self._is_permitted = np.zeros(256, bool)
         self._is_permitted[list(_names(description))] = True

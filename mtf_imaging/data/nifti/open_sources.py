@@ -15,13 +15,14 @@ from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.label_repair import LabelRepair
-from mtf_imaging.data.nifti.opening import open_file, same_place, why_lost, with_known_size
+from mtf_imaging.data.nifti.open_stored import open_stored
+from mtf_imaging.data.nifti.opening import same_place, why_lost, with_known_size
 from mtf_imaging.data.nifti.orientation import SpineSearch
 from mtf_imaging.data.nifti.planes import RepairedPlanes
 from mtf_imaging.data.nifti.repairs import FiniteRepair, HounsfieldRepair
 from mtf_imaging.data.nifti.sources import ImageSource, StoredSource
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.stored_values import StoredValues
+from mtf_imaging.data.nifti.stored_values import Stored
 from mtf_imaging.data.nifti.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
@@ -40,15 +41,15 @@ def open_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> ImageSource
     """Opens a CT, an image of one channel; see `read_volume`.
 
     Args:
-      path: a .nii or .nii.gz file; a fourth axis of size 1 is dropped.
+      path: an image, for example a .nii.gz file; see `open_stored`. A fourth axis of size 1 is dropped.
       known: voxel sizes of files whose headers lack them.
 
     Raises:
       DataError: the file is missing, not NIfTI or not a single 3-D volume, or its affine is singular or not finite.
     """
     path = Path(path)
-    image, geometry = open_file(path)
-    return _opened([(StoredValues(image, path), geometry)], (_CT,), path, known)
+    (stored,), geometry = open_stored(path)
+    return _opened([(stored, geometry)], (_CT,), path, known)
 
 
 def open_image_source(
@@ -91,13 +92,13 @@ def open_segmentation(
       DataError: the file cannot be used; see `open_volume`.
     """
     path = Path(path)
-    image, geometry = open_file(path)
+    (stored,), geometry = open_stored(path)
     if why := why_lost(geometry):
         geometry, size, settings = with_known_size(geometry, path, known, turned=False)
         warn_once(f"{path}: {why}; read with {size}.", settings)
     else:
         known.check(path, geometry.stored_spacing)
-    return _mask_source(StoredValues(image, path), geometry, description)
+    return _mask_source(stored, geometry, description)
 
 
 def open_mask(path: str | Path, volume: Placed, description: Description = LITS) -> StoredSource:
@@ -112,7 +113,7 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
       DataError: the file cannot be used (see `open_volume`), or the shapes of the mask and of `volume` differ.
     """
     path = Path(path)
-    image, geometry = open_file(path)
+    (stored,), geometry = open_stored(path)
     own = volume.geometry
     same_voxels = geometry.stored_shape == own.stored_shape
     if same_voxels and same_place(geometry.affine, own.file_affine, own.stored_shape):
@@ -126,27 +127,27 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
             f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
             "Fix: give the mask that belongs to this volume."
         )
-    return _mask_source(StoredValues(image, path), dataclasses.replace(own, header=geometry.header), description)
+    return _mask_source(stored, dataclasses.replace(own, header=geometry.header), description)
 
 
-def _mask_source(stored: StoredValues, geometry: Geometry, description: Description) -> StoredSource:
+def _mask_source(stored: Stored, geometry: Geometry, description: Description) -> StoredSource:
     return StoredSource(RepairedPlanes(stored, lambda stored: LabelRepair(stored, description)), geometry)
 
 
-def _parts(paths: list[Path], names: tuple[str, ...]) -> list[tuple[StoredValues, Geometry]]:
+def _parts(paths: list[Path], names: tuple[str, ...]) -> list[tuple[Stored, Geometry]]:
     """Returns the stored numbers of each channel and the geometry of its file."""
     if len(paths) == 1:
-        image, geometry = open_file(paths[0], names)
-        return [(StoredValues(image, paths[0], number), geometry) for number in range(len(names))]
+        channels, geometry = open_stored(paths[0], names)
+        return [(stored, geometry) for stored in channels]
     parts = []
     for path, name in zip(paths, names, strict=True):
-        image, geometry = open_file(path, (name,))
-        parts.append((StoredValues(image, path), geometry))
+        (stored,), geometry = open_stored(path, (name,))
+        parts.append((stored, geometry))
     return parts
 
 
 def _opened(
-    parts: list[tuple[StoredValues, Geometry]], names: tuple[str, ...], path: Path, known: SpacingTable
+    parts: list[tuple[Stored, Geometry]], names: tuple[str, ...], path: Path, known: SpacingTable
 ) -> ImageSource:
     """Returns the source of an image whose first file is `path`; infers its geometry if the header lacks it."""
     first = parts[0][1]
@@ -160,7 +161,7 @@ def _opened(
     return ImageSource(tuple(map(StoredSource, channels, oriented)), names, frame, path)
 
 
-def _repaired(stored: StoredValues, name: str) -> RepairedPlanes:
+def _repaired(stored: Stored, name: str) -> RepairedPlanes:
     if is_ct(name):
         return RepairedPlanes(stored, HounsfieldRepair)
     return RepairedPlanes(stored, lambda stored: FiniteRepair(stored, name))

@@ -8,6 +8,7 @@ import numpy as np
 
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.image_file import check_room, is_compressed, open_image
+from mtf_imaging.data.nifti.made_geometry import MadeGeometry
 from mtf_imaging.data.nifti.pictures import is_picture, open_picture
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.nifti.voxel_values import warn_once
@@ -65,8 +66,27 @@ def _check_shape(shape: tuple[int, ...], path: Path, channels: tuple[str, ...] |
             f"{path}: shape {shape} is neither a 3-D volume nor a stack of channels. "
             "Fix: store the axes x, y, z and, for several channels, the channels."
         )
-    count = shape[3] if len(shape) > 3 else 1
-    if count != len(channels):
+    check_num_channels(path, shape[3] if len(shape) > 3 else 1, shape, channels)
+
+
+def check_num_channels(path: Path, count: int, shape: tuple[int, ...], channels: tuple[str, ...] | None) -> None:
+    """Checks that an image has the expected channels.
+
+    Args:
+      path: path of the image, for messages.
+      count: the number of its channels.
+      shape: its shape, for messages.
+      channels: the names of the expected channels; None for a single volume.
+
+    Raises:
+      DataError: the number differs.
+    """
+    if channels is None and count != 1:
+        raise DataError(
+            f"{path}: has {count} channels of shape {shape}, but a single volume is needed. "
+            "Fix: store one channel per image."
+        )
+    if channels is not None and count != len(channels):
         raise DataError(
             f"{path}: has {count} channel(s) (shape {shape}), but dataset.json names {len(channels)}: "
             f"{', '.join(channels)}. Fix: name every channel in dataset.json, or store these channels."
@@ -88,6 +108,8 @@ def same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int
 
 def why_lost(geometry: Geometry) -> str | None:
     """Returns the reason why a header does not define the axes, or None if it does."""
+    if isinstance(geometry, MadeGeometry):
+        return geometry.doubt
     if np.allclose(geometry.affine, np.eye(4)):
         return "its affine is the identity and does not define the axes"
     if not geometry.header["sform_code"] and not geometry.header["qform_code"]:
@@ -98,9 +120,13 @@ def why_lost(geometry: Geometry) -> str | None:
 def with_known_size(
     geometry: Geometry, path: Path, known: SpacingTable, turned: bool
 ) -> tuple[Geometry, str, tuple[str, ...]]:
-    """Returns the geometry with the voxel size of the table or the pixdim, its description, and related settings."""
+    """Returns the geometry with the voxel size of the table or the header, its description, and related settings."""
     sizes, settings = known.lookup(path), ()
-    source = f"from {known.path}"
+    source, origin = f"from {known.path}", np.zeros(3)
+    if isinstance(geometry, MadeGeometry):  # only the directions of the axes are in doubt
+        origin = geometry.affine[:3, 3]
+        if sizes is None:
+            sizes, source = geometry.stored_spacing, "from its metadata"
     if sizes is None:
         pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
@@ -112,4 +138,5 @@ def with_known_size(
     signs = (-1, -1, 1) if turned else (1, 1, 1)
     size = " x ".join(f"{mm:g}" for mm in sizes)
     affine = np.diag([*np.multiply(signs, sizes), 1.0])
+    affine[:3, 3] = signs * origin
     return dataclasses.replace(geometry, affine=affine), f"voxels of {size} mm, {source}", settings

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.nifti.image_file import is_compressed
 from mtf_imaging.data.nifti.repairs import Repair
-from mtf_imaging.data.nifti.stored_values import StoredPlanes, StoredValues
+from mtf_imaging.data.nifti.stored_values import Stored
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import region_shape
 
@@ -25,14 +24,14 @@ class RepairedPlanes:
       is_stream: whether the file is compressed, so that an earlier plane can only be read from the start.
     """
 
-    def __init__(self, stored: StoredValues, make_repair: Callable[[StoredValues], Repair]) -> None:
+    def __init__(self, stored: Stored, make_repair: Callable[[Stored], Repair]) -> None:
         self._stored, self._make_repair = stored, make_repair
-        self._file = StoredPlanes(stored)
+        self._file = stored.open()
         self._repair = make_repair(stored)
         self._is_counted = np.zeros(stored.shape[2], bool)
         self._is_checked = False
 
-        self.is_stream = not stored.in_memory and is_compressed(stored.path)
+        self.is_stream = stored.is_stream
 
     @property
     def path(self) -> Path:

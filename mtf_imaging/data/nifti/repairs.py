@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from mtf_imaging.data.modality import AIR_HU
-from mtf_imaging.data.nifti.stored_values import StoredValues
+from mtf_imaging.data.nifti.stored_values import Stored
 from mtf_imaging.data.nifti.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 
@@ -48,7 +48,7 @@ class HounsfieldRepair:
 
     dtype = np.dtype(np.int16)
 
-    def __init__(self, stored: StoredValues) -> None:
+    def __init__(self, stored: Stored) -> None:
         self._stored = stored
         self._bits_fit = stored.dtype.kind in "iu" and stored.dtype.itemsize == 2 and not stored.is_scaled
         self._num_nan = self._num_below = self._num_above = self._num_wrapped = self._num_fractions = 0
@@ -139,7 +139,7 @@ class FiniteRepair:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, stored: StoredValues, channel: str) -> None:
+    def __init__(self, stored: Stored, channel: str) -> None:
         self._stored, self._channel = stored, channel
         self._num_faults = 0
 

@@ -4,6 +4,8 @@
 """
 
 import contextlib
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +17,8 @@ from mtf_imaging.data.nifti.planes import RepairedPlanes
 from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.files.reading import memory_named
+
+_SLAB_VOXELS = 1 << 22
 
 
 class VoxelSource(Protocol):
@@ -58,6 +62,14 @@ def read_whole(source: VoxelSource) -> np.ndarray:
         voxels = source.read(whole_region(source.geometry.shape))
         source.check()
     return voxels
+
+
+def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
+    """Yields (region, voxels) of slabs that together are the whole volume, in the order of the source."""
+    shape = source.geometry.shape
+    planes = max(1, _SLAB_VOXELS * shape[source.order.axis] // math.prod(shape))
+    for region in source.order.parts(whole_region(shape), planes):
+        yield region, source.read(region)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,10 @@ from mtf_imaging.errors import DataError
 _COLUMNS = ("case", *AXIS_NAMES)
 _SAME = 0.01  # relative tolerance for sizes that a table rounds
 # `28` for volume-28.nii.gz and segmentation-28.nii; `liver_28` for liver_28.nii.gz and nnU-Net's liver_28_0000.nii.gz
-_CASE = re.compile(r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)\.nii(?:\.gz)?")
+_CASE = re.compile(
+    r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)"
+    r"(?:\.nii(?:\.gz)?|(?:\.ome)?\.zarr)?"
+)
 _log = logging.getLogger(__name__)
 
 

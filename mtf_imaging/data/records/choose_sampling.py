@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.data.cases.image_formats import is_picture_ending
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.records.conversion import case_geometry
@@ -48,7 +48,7 @@ def choose_sampling(
 
 def is_flat(description: Description) -> bool:
     """Returns whether the images are pictures, which are volumes of one plane."""
-    return format_by_ending(description.file_ending) is not NIFTI
+    return is_picture_ending(description.file_ending)
 
 
 def _flattened(grid, description: Description):

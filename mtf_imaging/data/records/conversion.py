@@ -1,7 +1,9 @@
 """Converts single cases: makes the record of a case, or checks an existing one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
@@ -11,12 +13,17 @@ from mtf_imaging.data.nifti.images import read_geometry
 from mtf_imaging.data.nifti.spacing_table import SpacingTable
 from mtf_imaging.data.nifti.voxel_values import any_labeled
 from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
-from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits
+from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, voxel_bytes
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.data.sampling.grid import Grid, format_grid, whole_region
+from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
+
+if TYPE_CHECKING:
+    from mtf_imaging.data.records.record import Facts
+    from mtf_imaging.data.records.stored import StoredRecord
 
 
 @dataclass(frozen=True)
@@ -61,27 +68,43 @@ class Conversion:
         """Returns the path of the record of a case."""
         return record_path(self.output_dir, case.key, self.record_format)
 
+    def worker_bytes(self, cases: Iterable[Case]) -> int:
+        """Returns the memory of a process that converts any of the cases; reads their headers."""
+        from mtf_imaging.data.records.case_memory import case_bytes
+
+        most = 1
+        for case in cases:
+            try:
+                geometry = case_geometry(case, self.known, self.description)
+            except DataError:  # the conversion of the case reports it
+                continue
+            spans = self.sampling.spans(geometry.shape, geometry.spacing)
+            size = voxel_bytes(self.description)
+            most = max(most, case_bytes(geometry.shape, spans, size, self.record_format, self.chunk))
+        return most
+
     def make(self, case: Case) -> Converted | DataError:
         """Writes the record of a case; returns the result or the error."""
-        from mtf_imaging.data.records.make_record import make_record
-        from mtf_imaging.data.records.stored import write_record
+        from mtf_imaging.data.records.make_record import write_case
 
+        path = self.record_path(case)
         try:
             with memory_named(case.volume):
-                record = make_record(case, self.sampling, self.known, self.description)
+                made = write_case(case, path, self.sampling, self.known, self.description, self.chunk)
         except DataError as error:
             return error
-        write_record(self.record_path(case), record, self.chunk)
-        return self._converted(case, record)
+        return self._converted(case, made.facts, made.grid, made.is_labeled)
 
     def check_existing(self, case: Case) -> Converted | DataError | None:
         """Checks the existing record of a case; returns None if it is damaged and must be made again."""
         from mtf_imaging.data.records.make_record import digest
-        from mtf_imaging.data.records.stored import read_record
+        from mtf_imaging.data.records.stored import open_record
 
         path = self.record_path(case)
         try:
-            record = read_record(path)
+            record = open_record(path)
+            record.check()
+            is_labeled = self._is_labeled(record)
         except DataError:  # damaged
             return None
         try:
@@ -93,51 +116,54 @@ class Conversion:
             what = f"has resolution {record.sampling}, not {sampling}"
         elif record.key != case.key or record.source != digest(case):
             what = f"was not made from the present {case.volume} and {case.labels}"
-        elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(path)):
+        elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(record)):
             what = fault
         elif record.spacing != mm:
             what = (
                 f"was made with voxels of {format_spacing(record.spacing)} mm, but they are now {format_spacing(mm)} mm"
             )
         else:
-            return self._converted(case, record)
+            return self._converted(case, record.facts, record.grid, is_labeled)
         return DataError(f"{path}: this record {what}. Fix: convert to another folder, or delete this one.")
 
-    def _fault_of_form(self, record) -> str:
+    def _is_labeled(self, record: "StoredRecord") -> bool:
+        """Returns whether a record has a label; reads the layers of its chunks one by one."""
+        thickness = record.grid[2] if record.chunk is None else record.chunk[2]
+        layers = ALONG_Z.parts(whole_region(record.grid), thickness)
+        return any(any_labeled(record.labels(layer), self.description) for layer in layers)
+
+    def _fault_of_form(self, record: "StoredRecord") -> str:
         """Returns why the values of an existing record do not suit the description, or ""."""
         names = self.description.channels
-        if record.num_channels != len(names) or (record.values is None) != has_hu(self.description):
-            stored = "HU of one CT" if record.values is None else f"the values of {record.num_channels} channel(s)"
+        if record.num_channels != len(names) or record.has_hu != has_hu(self.description):
+            stored = "HU of one CT" if record.has_hu else f"the values of {record.num_channels} channel(s)"
             return f"has {stored}, but dataset.json names the channel(s) {', '.join(names)}"
         if not is_plain_lits(self.description) and not record.statistics:
             return "has no statistics of its channels, which the description in dataset.json needs"
         return ""
 
-    def _fault_of_chunk(self, path: Path) -> str:
+    def _fault_of_chunk(self, record: "StoredRecord") -> str:
         """Returns why the chunks of an existing record are not those that were asked for, or ""."""
-        from mtf_imaging.data.records.stored import open_record
-
-        if self.chunk is None:
+        if self.chunk is None or record.chunk is None:
             return ""
-        stored = open_record(path)
-        wanted = clip_chunk(self.chunk, stored.grid)
-        return "" if stored.chunk == wanted else f"has chunks of {format_grid(stored.chunk)}, not {format_grid(wanted)}"
+        wanted = clip_chunk(self.chunk, record.grid)
+        return "" if record.chunk == wanted else f"has chunks of {format_grid(record.chunk)}, not {format_grid(wanted)}"
 
-    def _converted(self, case, record) -> Converted:
+    def _converted(self, case: Case, facts: "Facts", grid: Grid, is_labeled: bool) -> Converted:
         has_files = len(case.channels) > 1
         source = Source(
-            digest=record.source,
+            digest=facts.source,
             volume=case.volume.relative_to(self.input_dir).as_posix(),
             labels=case.labels.relative_to(self.input_dir).as_posix(),
-            shape=record.shape,
-            spacing=record.spacing,
-            affine=tuple(map(tuple, record.affine.tolist())),
-            axis_codes=record.axis_codes,
+            shape=facts.shape,
+            spacing=facts.spacing,
+            affine=tuple(map(tuple, facts.affine.tolist())),
+            axis_codes=facts.axis_codes,
             channels=tuple(path.relative_to(self.input_dir).as_posix() for path in case.channels if has_files),
-            statistics=record.statistics,
-            grid=record.labels.shape if len(self.sampling.grids) > 1 else (),
+            statistics=facts.statistics,
+            grid=grid if len(self.sampling.grids) > 1 else (),
         )
-        return Converted(source, any_labeled(record.labels, self.description))
+        return Converted(source, is_labeled)
 
 
 def case_geometry(case: Case, known: SpacingTable, description: Description) -> Geometry:

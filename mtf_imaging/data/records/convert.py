@@ -14,7 +14,7 @@ from mtf_imaging.data.nifti.spacing_table import read_spacing_table
 from mtf_imaging.data.nifti.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat
 from mtf_imaging.data.records.conversion import Conversion, Converted
-from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records
+from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, parse_chunk
 from mtf_imaging.data.records.manifest import (
     Manifest,
     Source,
@@ -24,15 +24,14 @@ from mtf_imaging.data.records.manifest import (
     write_manifest,
 )
 from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_any_sampling
-from mtf_imaging.data.sampling.grid import Grid, parse_grid
+from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.output_folder import writing_to
-from mtf_imaging.files.workers import in_parallel
+from mtf_imaging.files.workers import default_workers, in_parallel
 
 DEFAULT_RESOLUTION = 256
 _MAX_BYTES = 2_100_000_000  # in one protocol buffer, which is limited to 2 GiB
-WORKER_BYTES = 2 << 30  # memory for a case of 512 x 512 x 800 voxels, measured by benchmarks/whole_volume.py
 
 
 def convert(
@@ -41,7 +40,7 @@ def convert(
     resolution: str | int | None = None,
     spacing: str | float | tuple[float, float, float] | None = None,
     spacing_csv: str | Path | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     progress: bool = True,
     prepare: Callable[[], None] | None = None,
     description: Description | None = None,
@@ -70,10 +69,11 @@ def convert(
       spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the
         resolution. None means that each record spans the whole field of view of its volume.
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
-      workers: number of processes, each of which takes up to 2 GiB for volumes of 512 x 512 x 800 voxels. 1 means only
-        the calling process.
+      workers: number of processes. 1 means only the calling process; None means one per core, as far as memory allows
+        by the sizes of the cases.
       progress: whether to show a progress bar and print a summary.
-      prepare: a function that each process calls before its first case, for example to import TensorFlow silently.
+      prepare: a function that each process calls before its first case if records are TFRecord files, for example to
+        import TensorFlow silently; records in Zarr need no TensorFlow.
       description: the channels, intensities, labels and masks; None for those of the folder's `dataset.json`, or LiTS
         if there is no such file.
       grids: the largest number of different grids. With several, each case gets the smallest grid that covers it. The
@@ -110,6 +110,8 @@ def convert(
     if record_format == TFRECORD:
         _check_size(sampling, description)
     job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description, record_format, chunk)
+    workers = workers or default_workers(job.worker_bytes(cases))
+    prepare = prepare if record_format == TFRECORD else None
     each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
     with writing_to(output_dir):
         _check_manifest(job)
@@ -200,7 +202,7 @@ def _choose_format(
             f"Fix: leave chunk out, or choose the format {ZARR}.",
             ["chunk", "record_format"],
         )
-    return chosen, None if chunk is None else parse_grid(chunk)
+    return chosen, None if chunk is None else parse_chunk(chunk)
 
 
 def max_voxels(description: Description) -> int:

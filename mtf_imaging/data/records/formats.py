@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from mtf_imaging.data.sampling.grid import Grid, parse_grid
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.spelling import did_you_mean
 
 ZARR, TFRECORD = "zarr", "tfrecord"
@@ -43,17 +43,34 @@ def check_format(record_format: str) -> str:
     return record_format
 
 
-def clip_chunk(chunk: str | int | Grid | None, grid: Grid) -> Grid:
-    """Returns the size of the chunks of a record.
+def parse_chunk(chunk: str | int) -> Grid:
+    """Parses the size of a chunk, in the form of a resolution.
 
-    >>> clip_chunk(64, (128, 128, 48))
+    >>> parse_chunk("x:64,y:64,z:32")
+    (64, 64, 32)
+
+    Raises:
+      ConfigError: x, y and z do not each have a positive size.
+    """
+    try:
+        x, y, z = parse_grid(chunk)
+    except (DataError, LayoutError):
+        raise ConfigError(
+            f"chunk '{chunk}': needs a positive size for x, y and z. Fix: give, for example, '64' or 'x:64,y:64,z:32'.",
+            ["chunk"],
+        ) from None
+    return x, y, z
+
+
+def clip_chunk(chunk: Grid | None, grid: Grid) -> Grid:
+    """Returns the size of the chunks of a record, which are not larger than its grid.
+
+    >>> clip_chunk(None, (128, 128, 48))
     (64, 64, 48)
 
     Args:
-      chunk: voxels along x, y and z, in a form that `parse_grid` accepts; None for 64.
-      grid: the grid of the record; chunks are not larger.
+      chunk: number of voxels along x, y, z; None for 64 along each axis.
+      grid: the grid of the record.
     """
-    if not isinstance(chunk, tuple):
-        chunk = parse_grid(DEFAULT_CHUNK if chunk is None else chunk)
-    x, y, z = map(min, chunk, grid)
+    x, y, z = (min(DEFAULT_CHUNK if chunk is None else chunk[axis], size) for axis, size in enumerate(grid))
     return x, y, z

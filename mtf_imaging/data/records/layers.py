@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.errors import ShapeError
@@ -23,7 +24,7 @@ class Layers:
     def __init__(
         self,
         shape: Sequence[int],
-        dtype: np.dtype,
+        dtype: npt.DTypeLike,
         chunk: Grid,
         emit: Callable[[int, int, np.ndarray], None],
     ) -> None:

@@ -1,24 +1,76 @@
-"""Makes the record of a case: reads it, reorients it to RAS+ and resamples it."""
+"""Makes the record of a case: reads it, reorients it to RAS+ and resamples it, slab by slab."""
 
+import contextlib
+import dataclasses
 import hashlib
+import os
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.intensities import ChannelStatistics, Intensity
-from mtf_imaging.data.modality import AIR_HU
-from mtf_imaging.data.nifti.channels import Image, read_image
-from mtf_imaging.data.nifti.images import read_labels, read_volume
+from mtf_imaging.data.cases.listing import files_of_image
+from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.nifti.image_statistics import image_statistics
+from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_volume
+from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import warn_if_empty
+from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
-from mtf_imaging.data.records.record import Record
+from mtf_imaging.data.records.record import Facts, Record
+from mtf_imaging.data.records.stored import RecordWriter, create_record
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.channels import resample_channels
-from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
-from mtf_imaging.data.statistics import channel_statistics
+from mtf_imaging.data.sampling.channels import channel_slabs
+from mtf_imaging.data.sampling.cropping import CroppedLabels
+from mtf_imaging.data.sampling.grid import Grid, whole_region
+from mtf_imaging.data.sampling.sampling import Spans
+from mtf_imaging.data.sampling.slabs import nearest_slabs
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """The result of making a record.
+
+    Attributes:
+      facts: what the record states about its case.
+      grid: number of voxels of the record along x, y, z.
+      is_labeled: whether any of its voxels has a label other than the background and the ignore label.
+    """
+
+    facts: Facts
+    grid: Grid
+    is_labeled: bool
+
+
+def write_case(
+    case: Case,
+    path: str | os.PathLike,
+    sampling: AnySampling,
+    known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
+    chunk: Sequence[int] | None = None,
+) -> Made:
+    """Writes the record of a case; see `make_record`.
+
+    The image and the labels are read, resampled and written in slabs, so a Zarr record takes little memory.
+
+    Args:
+      case: a case with its segmentation.
+      path: path of the record.
+      sampling: resolution and spacing of the record, or several grids to choose from.
+      known: voxel sizes of files whose headers lack them.
+      description: the channels, labels and masks of the case.
+      chunk: number of voxels of a chunk of a Zarr record along x, y, z; None for the default.
+
+    Raises:
+      DataError: one of its files cannot be used, or the bytes on disk differ from the bytes that were written.
+    """
+
+    def create(grid: Grid, num_channels: int | None) -> RecordWriter:
+        return create_record(path, grid=grid, num_channels=num_channels, chunk=chunk)
+
+    return _convert(case, create, sampling, known, description)
 
 
 def make_record(
@@ -34,59 +86,136 @@ def make_record(
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the case.
 
+    Returns:
+      The record, whole in memory.
+
     Raises:
       DataError: one of its files cannot be used.
     """
+    writers: list[_InMemory] = []
+
+    def create(grid: Grid, num_channels: int | None) -> RecordWriter:
+        writers.append(_InMemory(grid, num_channels))
+        return writers[0]
+
+    made = _convert(case, create, sampling, known, description)
+    return Record.from_parts(made.facts, writers[0].image, writers[0].labels)
+
+
+class _InMemory(RecordWriter):
+    """Collects a record in memory."""
+
+    def __init__(self, grid: Grid, num_channels: int | None) -> None:
+        has_channels = num_channels is not None
+        self.image = np.empty((*grid, num_channels) if has_channels else grid, np.float32 if has_channels else np.int16)
+        self.labels = np.empty(grid, np.uint8)
+
+    def write_image(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
+        np.moveaxis(self.image, axis, 0)[start : start + slab.shape[axis]] = np.moveaxis(slab, axis, 0)
+
+    def write_labels(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
+        np.moveaxis(self.labels, axis, 0)[start : start + slab.shape[axis]] = np.moveaxis(slab, axis, 0)
+
+    def finish(self, facts: Facts) -> None:
+        del facts
+
+    def __exit__(self, *exception: object) -> None:
+        del exception
+
+
+def _convert(
+    case: Case,
+    create: Callable[[Grid, int | None], RecordWriter],
+    sampling: AnySampling,
+    known: SpacingTable,
+    description: Description,
+) -> Made:
+    """Reads a case, and writes it to the writer that `create` returns for a grid and a number of channels."""
     if is_plain_lits(description):
-        volume = read_volume(case.volume, known)
-        geometry, statistics = volume.geometry, ()
-        spans = sampling.spans(geometry.shape, geometry.spacing)
-        hu, values = _as_hu(resample_linear(volume.hu, spans, AIR_HU)), None
+        image = open_volume(case.volume, known)
     else:
-        volume = read_image(case.channels, description, known)
-        geometry = volume.geometry
-        statistics = _statistics(volume, description.intensities)
+        image = open_image_source(case.channels, description, known)
+    with contextlib.closing(image):
+        geometry = image.geometry
+        statistics = () if is_plain_lits(description) else _checked_statistics(image, description)
+        grid = sampling.choose(geometry.shape, geometry.spacing).grid
         spans = sampling.spans(geometry.shape, geometry.spacing)
-        hu, values = None, resample_channels(volume.channels, volume.names, spans)
-        if has_hu(description):
-            hu, values = _as_hu(values[..., 0]), None
-    volume = volume.without_voxels()
-    labels = read_labels(case.labels, volume, description)
-    warn_if_empty(case.labels, labels, description)
-    warn_of_cropped_labels(case.labels, labels, geometry, sampling, description)
-    return Record(
-        key=case.key,
-        hu=hu,
-        labels=resample_nearest(labels, spans),
-        affine=geometry.canonical_affine,
-        shape=geometry.shape,
-        spacing=geometry.spacing,
-        sampled_at=sampling.spacing,
-        axis_codes=geometry.axis_codes,
-        source=digest(case),
-        values=values,
-        statistics=statistics,
-    )
+        num_channels = None if has_hu(description) else len(image.channels)
+        with (
+            contextlib.closing(open_mask(case.labels, image, description)) as mask,
+            create(grid, num_channels) as writer,
+        ):
+            _write_image(writer, image, spans, grid, num_channels is None)
+            is_labeled = _write_labels(writer, mask, spans, grid, description)
+            _check_mask(mask, CroppedLabels(geometry, sampling, description), description, is_labeled)
+            facts = Facts(
+                key=case.key,
+                affine=geometry.canonical_affine,
+                shape=geometry.shape,
+                spacing=geometry.spacing,
+                sampled_at=sampling.spacing,
+                axis_codes=geometry.axis_codes,
+                source=digest(case),
+                statistics=statistics,
+            )
+            writer.finish(facts)
+    return Made(facts, grid, is_labeled)
 
 
-def _as_hu(resampled: np.ndarray) -> np.ndarray:
-    return np.rint(resampled, out=resampled).astype(np.int16)
-
-
-def _statistics(image: Image, intensities: tuple[Intensity, ...]) -> tuple[ChannelStatistics, ...]:
+def _checked_statistics(image: ImageSource, description: Description) -> tuple[ChannelStatistics, ...]:
     """Returns the statistics of each channel, and checks that its intensity scheme suits them."""
-    statistics = []
-    for name, values, intensity in zip(image.names, image.channels, intensities, strict=True):
-        statistics.append(channel_statistics(values))
-        intensity.check(statistics[-1], f"{image.path} ({name})")
-    return tuple(statistics)
+    statistics = image_statistics(image)
+    for name, channel, intensity in zip(image.names, statistics, description.intensities, strict=True):
+        intensity.check(channel, f"{image.path} ({name})")
+    return statistics
+
+
+def _write_image(writer: RecordWriter, image: ImageSource, spans: Spans, grid: Grid, as_hu: bool) -> None:
+    axis = image.order.axis
+    for slab, values in channel_slabs(image, spans, whole_region(grid)):
+        writer.write_image(values[..., 0].astype(np.int16) if as_hu else values, slab[axis].start, axis)
+    image.check()
+    image.close()
+
+
+def _write_labels(writer: RecordWriter, mask: VoxelSource, spans: Spans, grid: Grid, description: Description) -> bool:
+    """Writes the labels of a mask; returns whether the grid has a label."""
+    axis, is_labeled = mask.order.axis, False
+    for slab, labels in nearest_slabs(mask.read, mask.geometry.shape, spans, whole_region(grid), order=mask.order):
+        writer.write_labels(labels, slab[axis].start, axis)
+        is_labeled = is_labeled or any_labeled(labels, description)
+    mask.check()
+    return is_labeled
+
+
+def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Description, is_labeled: bool) -> None:
+    """Warns if a mask is empty or cropped; reads it again only if the labels on the grid do not show that.
+
+    Args:
+      mask: the labels.
+      cropped: the counts of cropped voxels.
+      description: the labels and masks.
+      is_labeled: whether the labels on the grid show that the mask is not empty.
+    """
+    if is_labeled and not cropped.is_possible:
+        return
+    for region, labels in read_slabs(mask):
+        is_labeled = is_labeled or any_labeled(labels, description)
+        if cropped.is_possible:
+            cropped.add(region, labels)
+    if not is_labeled:
+        warn_of_empty(mask.path, description)
+    cropped.warn(mask.path)
 
 
 def digest(case: Case) -> str:
     """Returns a digest of the contents of a case's files; dates are ignored because copying changes them."""
     contents = hashlib.blake2b(digest_size=16)
     for path in (*case.channels, case.labels):
-        with open(path, "rb") as file:
-            while block := file.read(1 << 22):
-                contents.update(block)
+        for name in files_of_image(path):
+            if name is not path:
+                contents.update(name.relative_to(path).as_posix().encode())
+            with open(name, "rb") as file:
+                while block := file.read(1 << 22):
+                    contents.update(block)
     return contents.hexdigest()

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.records.chunks import OURS
 from mtf_imaging.data.records.record import Facts
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Sampling
 
-OURS = "mtf_imaging"  # the name of our attributes, next to "ome"
 IMAGE, LABELS, LABEL_NAME = "0", "labels", "segmentation"
 LABEL_GROUP = f"{LABELS}/{LABEL_NAME}"
 LABEL_IMAGE = f"{LABEL_GROUP}/{IMAGE}"

@@ -104,5 +104,5 @@ class Record:
         Args:
           intensities: the intensity scheme of each channel.
         """
-        values = self.hu[..., np.newaxis] if self.values is None else self.values
+        values = self.image[..., np.newaxis] if self.values is None else self.values
         return apply_intensities(values, intensities, self.statistics)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -178,7 +177,7 @@ def open_record(path: str | os.PathLike, sampling: Sampling | None = None) -> St
 
 
 def create_record(
-    path: str | os.PathLike, *, grid: Grid, num_channels: int | None = None, chunk: Sequence[int] | None = None
+    path: str | os.PathLike, *, grid: Grid, num_channels: int | None = None, chunk: Grid | None = None
 ) -> RecordWriter:
     """Returns the writer of a record, in the format that the ending of its name states.
 
@@ -203,7 +202,7 @@ def read_record(path: str | os.PathLike, sampling: Sampling | None = None) -> Re
     return open_record(path, sampling).read()
 
 
-def write_record(path: str | os.PathLike, record: Record, chunk: Sequence[int] | None = None) -> None:
+def write_record(path: str | os.PathLike, record: Record, chunk: Grid | None = None) -> None:
     """Writes a whole record atomically, and verifies it before it gets its name; see `create_record`.
 
     Raises:

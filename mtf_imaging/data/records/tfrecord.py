@@ -218,28 +218,6 @@ def _check_framing(path: str | Path) -> None:
         raise DataError(f"{path}: not a record of this program. {_REMAKE}")
 
 
-def parse_record(serialized, grid: Grid, num_channels: int | None = None) -> tuple:
-    """Parses the fields of a record that training needs, in a TensorFlow graph.
-
-    Args:
-      serialized: Tensor[] string.
-      grid: the grid of the record.
-      num_channels: number of channels of a record with `values`; None for a record with `hu`.
-
-    Returns:
-      (key, source, image, labels): Tensor[] string, Tensor[] string, Tensor[x, y, z] int16 of HU or Tensor[x, y, z,
-      channels] float32, and Tensor[x, y, z] uint8.
-    """
-    name, dtype, shape = (
-        ("hu", tf.int16, grid) if num_channels is None else ("values", tf.float32, (*grid, num_channels))
-    )
-    text = tf.io.FixedLenFeature([], tf.string)
-    parsed = tf.io.parse_single_example(serialized, dict.fromkeys(("key", "source", name, "labels"), text))
-    image = tf.reshape(tf.io.decode_raw(parsed[name], dtype), shape)
-    labels = tf.reshape(tf.io.decode_raw(parsed["labels"], tf.uint8), grid)
-    return parsed["key"], parsed["source"], image, labels
-
-
 def _get_statistics(feature: tf.train.Feature) -> tuple[ChannelStatistics, ...]:
     count = len(dataclasses.fields(ChannelStatistics))
     channels = np.frombuffer(_get_bytes(feature), "<f8").reshape(-1, count).tolist()

@@ -1,29 +1,22 @@
 """Reads records in OME-Zarr by region."""
 
-import functools
 import json
+import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.buffer.cpu import NDBuffer
 
-from mtf_imaging.data.records.chunk_store import METADATA, REMAKE, CheckedStore
-from mtf_imaging.data.records.ome_metadata import (
-    IMAGE,
-    LABEL_IMAGE,
-    OURS,
-    attributes_digest,
-    facts_from_fields,
-)
+from mtf_imaging.data.records.chunks import METADATA, OURS, REMAKE, CheckedFolder, ChunkedArray
+from mtf_imaging.data.records.ome_metadata import IMAGE, LABEL_IMAGE, attributes_digest, facts_from_fields
 from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
-_IMAGE_AXES = 3  # without channels
+_SPATIAL = 3  # axes of the image without channels
 
 
 class ZarrRecord(StoredRecord):
@@ -41,22 +34,22 @@ class ZarrRecord(StoredRecord):
         try:
             ours = _read_attributes(self.path)
             self.facts = facts_from_fields(ours["record"])
-            self._store = CheckedStore(self.path, self.facts.key, dict(ours["digests"]))
+            self._folder = CheckedFolder(self.path, self.facts.key, dict(ours["digests"]))
+            self._image = ChunkedArray(self._folder, IMAGE)
+            self._labels = ChunkedArray(self._folder, LABEL_IMAGE)
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{self.path}: not a record of this program. {REMAKE}") from error
-        sizes = self._image.shape[-_IMAGE_AXES:]
-        self.grid: Grid = (sizes[2], sizes[1], sizes[0])
-        self.has_hu = self._image.ndim == _IMAGE_AXES
-        self.num_channels = 1 if self.has_hu else self._image.shape[0]
-        chunks = self._image.chunks[-_IMAGE_AXES:]
-        self.chunk: Grid = (chunks[2], chunks[1], chunks[0])
+        self.grid = _xyz(self._labels.shape)
+        self.chunk: Grid = _xyz(self._labels.chunk)
+        channels = self._image.shape[:-_SPATIAL]
+        self.has_hu, self.num_channels = not channels, math.prod(channels)
 
     @property
     def bytes_read(self) -> int:
         """Number of bytes of chunks that were read from the disk, compressed."""
-        return self._store.bytes_read
+        return self._folder.bytes_read
 
     def image(self, region: Region) -> np.ndarray:
         """Returns a region of the image; see `StoredRecord`."""
@@ -68,34 +61,22 @@ class ZarrRecord(StoredRecord):
 
     def check(self) -> None:
         """Checks the digests of all files; see `StoredRecord`."""
-        del self._image, self._labels  # their metadata are read again
-        for array in (self._image, self._labels):
-            for key in array.attrs[OURS]["digests"]:
-                self._store.read(f"{array.path}/{key}")
+        _read_attributes(self.path)
+        for name in self._folder.digests:
+            self._folder.read(name)
 
-    @functools.cached_property
-    def _image(self) -> zarr.Array:
-        return self._open(IMAGE)
-
-    @functools.cached_property
-    def _labels(self) -> zarr.Array:
-        return self._open(LABEL_IMAGE)
-
-    def _open(self, name: str) -> zarr.Array:
-        array = zarr.open_array(self._store, path=name, mode="r", zarr_format=3)
-        digests = array.attrs[OURS]["digests"]
-        self._store.digests |= {f"{name}/{key}": value for key, value in digests.items()}
-        return array
-
-    def _read(self, array: zarr.Array, region: Region) -> np.ndarray:
+    def _read(self, array: ChunkedArray, region: Region) -> np.ndarray:
         ranges = [range(size)[part] for size, part in zip(self.grid, region, strict=True)]
-        channels = array.shape[:-_IMAGE_AXES]
-        result = np.empty((*map(len, ranges), *channels), array.dtype)
-        selection = [slice(None)] * len(channels) + [slice(one.start, one.stop) for one in reversed(ranges)]
-        if result.size:
-            # Zarr transposes each chunk while it is in the cache of the processor.
-            array.get_basic_selection(tuple(selection), out=NDBuffer.from_numpy_array(result.T))
+        channels = array.shape[:-_SPATIAL]
+        result = np.empty((*map(len, ranges), *channels), array.dtype.newbyteorder("="))
+        # The axes are reversed chunk by chunk, while a chunk is in the cache of the processor.
+        array.read([*map(range, channels), *reversed(ranges)], result.T)
         return result
+
+
+def _xyz(shape: Sequence[int]) -> Grid:
+    *_, z, y, x = shape
+    return x, y, z
 
 
 def _read_attributes(path: Path) -> dict[str, Any]:

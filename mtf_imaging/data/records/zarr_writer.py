@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +11,8 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec
 
-from mtf_imaging.data.records.chunk_store import METADATA, DigestingStore
+from mtf_imaging.data.records.chunks import METADATA, OURS
+from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.formats import clip_chunk
 from mtf_imaging.data.records.layers import Layers
 from mtf_imaging.data.records.ome_metadata import (
@@ -20,7 +21,6 @@ from mtf_imaging.data.records.ome_metadata import (
     LABEL_GROUP,
     LABEL_IMAGE,
     LABELS,
-    OURS,
     SPACE,
     attributes_digest,
     facts_to_fields,
@@ -42,17 +42,22 @@ class ZarrWriter(RecordWriter):
     The root group states the digests of the metadata of all arrays, and these state the digests of their chunks.
     """
 
-    def __init__(
-        self, path: str | os.PathLike, grid: Grid, num_channels: int | None, chunk: Sequence[int] | None
-    ) -> None:
-        self._path, self._grid = Path(path), tuple(grid)
-        self._num_channels = num_channels
-        self._chunk = clip_chunk(None if chunk is None else tuple(chunk), self._grid)
+    def __init__(self, path: str | os.PathLike, grid: Grid, num_channels: int | None, chunk: Grid | None) -> None:
+        self._path, self._grid, self._num_channels = Path(path), grid, num_channels
+        self._chunk = clip_chunk(chunk, grid)
         self._stack = contextlib.ExitStack()
         self._is_finished = False
 
     def __enter__(self) -> Self:
-        self._store = DigestingStore(self._stack.enter_context(atomic_folder(self._path)))
+        with contextlib.ExitStack() as stack:
+            self._store = DigestingStore(stack.enter_context(atomic_folder(self._path)))
+            stack.callback(self._store.stop)
+            self._create()
+            self._stack = stack.pop_all()
+        return self
+
+    def _create(self) -> None:
+        """Creates the groups and arrays."""
         names = ("", LABELS, LABEL_GROUP)
         self._groups = {name: zarr.create_group(self._store, path=name, zarr_format=3) for name in names}
         dtype, channels = (np.int16, ()) if self._num_channels is None else (np.float32, (self._num_channels,))
@@ -64,9 +69,8 @@ class ZarrWriter(RecordWriter):
             IMAGE: Layers((*self._grid, *channels), dtype, self._chunk, self._emitter(IMAGE)),
             LABEL_IMAGE: Layers(self._grid, np.uint8, self._chunk, self._emitter(LABEL_IMAGE)),
         }
-        return self
 
-    def _emitter(self, name: str):
+    def _emitter(self, name: str) -> Callable[[int, int, np.ndarray], None]:
         def emit(axis: int, start: int, layer: np.ndarray) -> None:
             region = [slice(None)] * layer.ndim
             region[layer.ndim - 1 - axis] = slice(start, start + layer.shape[axis])

@@ -1,6 +1,5 @@
 """Warns about voxels of a volume that the box of a sampling crops."""
 
-import collections
 import logging
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.nifti.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Region, whole_region
-from mtf_imaging.data.sampling.regions import ALONG_Z
+from mtf_imaging.data.sampling.regions import ALONG_Z, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Sampling
 
 _FIX = "Fix: increase the resolution, or choose a coarser spacing"
@@ -19,10 +18,52 @@ _PLANES = 32  # planes of labels to count at a time
 _log = logging.getLogger(__name__)
 
 
+class CroppedLabels:
+    """Counts the voxels of masks that a sampling crops, in LiTS those of the liver and of lesions.
+
+    Args:
+      geometry: geometry of the volume.
+      sampling: resolution and spacing of the network's input.
+      description: the masks.
+
+    Attributes:
+      is_possible: whether the sampling crops any voxel of the volume.
+    """
+
+    def __init__(self, geometry: Geometry, sampling: AnySampling, description: Description = LITS) -> None:
+        self._sampling = sampling.choose(geometry.shape, geometry.spacing)
+        self._kept = _kept(geometry, self._sampling)
+        self._description = description
+        self._total, self._cropped = (dict.fromkeys(description.masks, 0) for _ in range(2))
+        self.is_possible = region_shape(self._kept) != geometry.shape
+
+    def add(self, region: Region, labels: np.ndarray) -> None:
+        """Adds the labels `[x, y, z]` of a region of the volume."""
+        kept = tuple(map(overlap, region, self._kept))
+        inside = labels[moved(kept, region)]
+        for name in self._description.masks:
+            total = np.count_nonzero(self._description.mask(name, labels))
+            self._total[name] += total
+            self._cropped[name] += total - np.count_nonzero(self._description.mask(name, inside))
+
+    def warn(self, path: Path) -> None:
+        """Logs a warning if voxels of a mask are cropped; `path` is the path of the labels."""
+        lost = [f"{count} of {self._total[name]} {name} voxels" for name, count in self._cropped.items() if count]
+        if lost:
+            _log.warning(
+                "%s: %s lie outside the box %s and are cropped. %s.",
+                path,
+                " and ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost),
+                self._sampling,
+                _FIX,
+                extra=_SETTINGS,
+            )
+
+
 def warn_of_cropped_labels(
     path: Path, labels: np.ndarray, geometry: Geometry, sampling: AnySampling, description: Description = LITS
 ) -> None:
-    """Logs a warning if the sampling crops voxels of a mask, in LiTS liver or lesion.
+    """Logs a warning if the sampling crops voxels of a mask; see `CroppedLabels`.
 
     Args:
       path: path of the labels.
@@ -31,25 +72,11 @@ def warn_of_cropped_labels(
       sampling: resolution and spacing of the network's input.
       description: the masks.
     """
-    kept = _kept(geometry, sampling.choose(geometry.shape, geometry.spacing))
-    everything = whole_region(labels.shape)
-    if kept == everything:
-        return
-    total, inside = (_count(labels, region, description) for region in (everything, kept))
-    lost = [
-        f"{total[name] - inside[name]} of {total[name]} {name} voxels"
-        for name in description.masks
-        if inside[name] < total[name]
-    ]
-    if lost:
-        _log.warning(
-            "%s: %s lie outside the box %s and are cropped. %s.",
-            path,
-            " and ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost),
-            sampling,
-            _FIX,
-            extra=_SETTINGS,
-        )
+    cropped = CroppedLabels(geometry, sampling, description)
+    if cropped.is_possible:
+        for slab in ALONG_Z.parts(whole_region(labels.shape), _PLANES):
+            cropped.add(slab, labels[slab])
+        cropped.warn(path)
 
 
 def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: AnySampling) -> None:
@@ -79,12 +106,3 @@ def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:
     return tuple(
         span.inverse(n).inside(size) for span, n, size in zip(spans, geometry.shape, sampling.grid, strict=True)
     )
-
-
-def _count(labels: np.ndarray, region: Region, description: Description) -> collections.Counter[str]:
-    """Returns the number of voxels of each mask in a region."""
-    counts = collections.Counter()
-    for slab in ALONG_Z.parts(region, _PLANES):
-        part = labels[slab]
-        counts.update({name: int(np.count_nonzero(description.mask(name, part))) for name in description.masks})
-    return counts

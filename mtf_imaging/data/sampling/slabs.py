@@ -44,6 +44,11 @@ def source_region(shape: Grid, spans: Spans, region: Region) -> Region:
     return tuple(source)
 
 
+def slab_regions(shape: Grid, spans: Spans, region: Region, order: PlaneOrder) -> Iterator[Region]:
+    """Yields the regions of the slabs in which a region of a grid is resampled; see `linear_slabs`."""
+    return order.parts(region, _thickness(shape, spans, region, order.axis))
+
+
 def linear_slabs(
     read: Read,
     shape: Grid,
@@ -123,7 +128,7 @@ def _slabs(
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """Yields the slabs of a region; `resample` maps (voxels of the volume, their region, region of the grid)."""
     read_once = _ReadOnce(read, order)
-    for slab in order.parts(region, _thickness(shape, spans, region, order.axis)):
+    for slab in slab_regions(shape, spans, region, order):
         result = np.full(region_shape(slab), beyond)
         covered = _inside(shape, spans, slab)
         if result[moved(covered, slab)].size:
@@ -137,11 +142,22 @@ def _inside(shape: Grid, spans: Spans, region: Region) -> Region:
     return tuple(overlap(span.inside(n), at) for n, span, at in zip(shape, spans, region, strict=True))
 
 
+def slab_bytes(shape: Grid, spans: Spans, region: Region, axis: int) -> int:
+    """Returns the size of a slab along an axis as float32: of its source or its result, whichever is larger."""
+    plane = _plane_bytes(shape, spans, region, axis)
+    return math.ceil(_thickness(shape, spans, region, axis) * plane)
+
+
 def _thickness(shape: Grid, spans: Spans, region: Region, axis: int) -> int:
     """Returns the number of planes of the grid whose source and result fit into a slab."""
+    return max(1, int(_SLAB_BYTES // _plane_bytes(shape, spans, region, axis)))
+
+
+def _plane_bytes(shape: Grid, spans: Spans, region: Region, axis: int) -> float:
+    """Returns the size of one plane of the grid, or of its source, as float32."""
     source, result = region_shape(source_region(shape, spans, region)), region_shape(region)
     plane = math.prod(max(source[other], result[other]) for other in range(3) if other != axis)
-    return max(1, int(_SLAB_BYTES // (4 * max(1, plane) * max(1.0, spans[axis].step))))
+    return 4 * max(1, plane) * max(1.0, spans[axis].step)
 
 
 class _ReadOnce:

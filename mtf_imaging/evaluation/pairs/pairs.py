@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import natural_key
-from mtf_imaging.data.cases.image_formats import NIFTI, ImageFormat
+from mtf_imaging.data.cases.image_formats import SEGMENTATION_FORMATS, ImageFormat
 from mtf_imaging.data.cases.listing import image_files
 from mtf_imaging.errors import DataError
 
@@ -30,7 +30,9 @@ class Pair:
     volume: Path | None = None
 
 
-def find_pairs(reference_dir: str | Path, prediction_dir: str | Path, image_format: ImageFormat = NIFTI) -> list[Pair]:
+def find_pairs(
+    reference_dir: str | Path, prediction_dir: str | Path, image_format: ImageFormat = SEGMENTATION_FORMATS
+) -> list[Pair]:
     """Pairs each reference with its prediction, in the natural order of the cases.
 
     Files with equal stems form a pair. If some file has no partner with an equal stem, all files are paired by the
@@ -49,7 +51,7 @@ def find_pairs(reference_dir: str | Path, prediction_dir: str | Path, image_form
       reference_dir: folder of references; it may also contain the volumes, `volume-N`.
       prediction_dir: folder of predictions. A file without a partner is an error, because a score over fewer cases
         than intended could go unnoticed.
-      image_format: the file format of the segmentations.
+      image_format: the file format of the segmentations; by default, NIfTI files and OME-Zarr folders.
 
     Returns:
       One or more pairs.

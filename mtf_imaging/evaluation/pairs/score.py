@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.data.cases.image_formats import SEGMENTATION_FORMATS, format_by_ending, is_picture_ending
 from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.evaluation.pairs.pairs import find_pairs
 from mtf_imaging.evaluation.pairs.rules import choose_description
@@ -56,7 +56,8 @@ def score_folders(
     """
     check_tolerance(surface_tolerance)
     description = choose_description(reference_dir, rules, dataset_json)
-    image_format = format_by_ending(description.file_ending) or NIFTI
+    is_picture = is_picture_ending(description.file_ending)
+    image_format = (format_by_ending(description.file_ending) if is_picture else None) or SEGMENTATION_FORMATS
     pairs = add_volumes(find_pairs(reference_dir, prediction_dir, image_format), volume_dir)
     check_outside(Path(output_dir), Path(reference_dir))
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))

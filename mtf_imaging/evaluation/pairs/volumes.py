@@ -5,8 +5,9 @@ import logging
 import re
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import FORMATS, ImageFormat
-from mtf_imaging.data.cases.listing import nifti_files, nifti_stem
+from mtf_imaging.data.cases.image_formats import PNG, TIFF, VOLUME_FORMATS, ImageFormat
+from mtf_imaging.data.cases.listing import image_files
+from mtf_imaging.data.dicom.files import holds_dicom
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
 
@@ -34,8 +35,8 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
     missing = [pair.reference.name for pair in found if pair.volume is None]
     if len(missing) == len(found):
         raise DataError(
-            f"{volume_dir}: holds {len(files)} NIfTI file(s), but no CT of {missing[0]} or of another reference. "
-            "Fix: name the folder of the CTs, with file names as in LiTS or equal to the references' names."
+            f"{volume_dir}: holds {len(files)} {VOLUME_FORMATS.name} image(s), but no CT of {missing[0]} or of another "
+            "reference. Fix: name the folder of the CTs, with file names as in LiTS or equal to the references' names."
         )
     if missing:
         more = ", ..." if len(missing) > 3 else ""
@@ -54,8 +55,10 @@ def _beside(reference: Path) -> Path | None:
         folders.append((reference.absolute().parent.parent / f"images{match[1]}", [f"{stem}_0000", stem]))
     for folder, stems in folders:
         for name in (f"{stem}{suffix}" for stem in stems for suffix in reversed(image_format.endings)):
-            if (folder / name).is_file():
+            if (folder / name).exists():
                 return folder / name
+        if series := [folder / stem for stem in stems if image_format.has_dicom and holds_dicom(folder / stem)]:
+            return series[0]
     return None
 
 
@@ -73,12 +76,15 @@ def _among(files: dict[str, Path], reference: Path) -> Path | None:
 def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: this folder of CTs does not exist. Fix: name an existing folder, or omit it.")
-    stems = {nifti_stem(path): path for path in nifti_files(folder, subfolders=False, needed=False)}
+    stems = {
+        VOLUME_FORMATS.stem(path): path for path in image_files(folder, VOLUME_FORMATS, subfolders=False, needed=False)
+    }
     return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # the folder may hold segmentations
 
 
 def _image_format(path: Path) -> ImageFormat:
-    return next(image_format for image_format in FORMATS if image_format.stem(path) is not None)
+    """Returns the format that the image of a segmentation may have."""
+    return next((picture for picture in (PNG, TIFF) if picture.stem(path) is not None), VOLUME_FORMATS)
 
 
 def _lits_stem(stem: str) -> str | None:

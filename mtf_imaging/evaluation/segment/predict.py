@@ -11,6 +11,8 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.cases.image_formats import SEGMENTATION_FORMATS, is_image_folder, is_zarr
+from mtf_imaging.data.cases.output_formats import check_output_format, check_output_name, with_output_format
 from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.nifti.channels import Image
@@ -124,9 +126,10 @@ def predict_cases(
     """Segments one file or all volumes of a folder, each in its own geometry.
 
     Args:
-      input_path: a NIfTI file or a folder of cases; segmentations are not needed.
-      output_path: for a file, a .nii or .nii.gz file to write or an existing folder; for a folder, a folder that
-        receives `segmentation-N.nii.gz` for each `volume-N`.
+      input_path: a volume, as a NIfTI file, an OME-Zarr folder or a folder of DICOM files, or a folder of cases;
+        segmentations are not needed.
+      output_path: for one volume, a .nii, .nii.gz or .ome.zarr path to write or an existing folder; for a folder, a
+        folder that receives `segmentation-N.nii.gz` or `segmentation-N.ome.zarr` for each `volume-N`.
       sampling: the voxel grid of the network, or its grids.
       predict_probabilities: the network.
       window: (low, high) in HU.
@@ -151,7 +154,7 @@ def predict_cases(
     if planned is None:
         planned = plan_predictions(input_path, output_path, overwrite, submission, known, description)
     cases, outputs = map(list, zip(*planned, strict=True))
-    is_folder = input_path.is_dir() or output_path.is_dir()
+    is_folder = _is_folder_of_cases(input_path) or _is_output_folder(output_path)
     with writing_to(output_path) if is_folder else contextlib.nullcontext():
         for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
             with memory_named(case.volume):
@@ -193,16 +196,18 @@ def plan_predictions(
     submission: bool = False,
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
+    output_format: str | None = None,
 ) -> list[tuple[Case, Path]]:
     """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
     Args:
-      input_path: a NIfTI file or a folder of cases.
+      input_path: a volume or a folder of cases; see `predict_cases`.
       output_path: the file or folder to write to; see `predict_cases`.
       overwrite: whether to replace existing segmentations.
       submission: whether to write a submission to the LiTS challenge.
       known: voxel sizes of files whose headers lack them.
       description: the channels and labels of the network that will segment them.
+      output_format: "nifti" or "ome-zarr"; None for the ending of the path to write, or for the format of each volume.
 
     Returns:
       Pairs (case, file to write).
@@ -211,10 +216,12 @@ def plan_predictions(
       DataError: the input is missing; the header of a volume cannot be read; the output already exists, would
         overwrite the input, or lies in the folder of the cases or of a run; or `submission` is set and the input is
         not a folder of test cases.
+      ConfigError: there is no such output format, or a submission cannot have it.
     """
+    check_output_format(output_format, submission)
     input_path, output_path = Path(input_path), Path(output_path)
-    cases = find_cases_of(input_path, description, need_labels=False)
-    outputs = _outputs(input_path, output_path, cases, submission)
+    cases = with_output_format(find_cases_of(input_path, description, need_labels=False), output_format)
+    outputs = _outputs(input_path, output_path, cases, submission, output_format)
     check_no_run(outputs[0].parent)
     there = [output for output in outputs if output.exists()]
     if there and not overwrite:
@@ -227,35 +234,43 @@ def plan_predictions(
     return list(zip(cases, outputs, strict=True))
 
 
-def _outputs(input_path: Path, output_path: Path, cases: list[Case], submission: bool) -> list[Path]:
+def _outputs(
+    input_path: Path, output_path: Path, cases: list[Case], submission: bool, output_format: str | None
+) -> list[Path]:
     """Returns the files to write, one per case."""
+    is_folder = _is_folder_of_cases(input_path)
     if input_path.is_dir():
         check_outside(output_path, input_path)
-        if output_path.name.endswith((".nii", ".nii.gz")) and not output_path.is_dir():
-            raise DataError(
-                f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. "
-                "Fix: name a folder."
-            )
+    if is_folder and SEGMENTATION_FORMATS.stem(output_path) is not None and not _is_output_folder(output_path):
+        raise DataError(
+            f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. "
+            "Fix: name a folder."
+        )
     if submission:
-        if not input_path.is_dir():
+        if not is_folder:
             raise DataError(
-                f"{input_path}: is one file; a submission needs the folder of the test-volume-N.nii files. "
+                f"{input_path}: is one image; a submission needs the folder of the test-volume-N.nii files. "
                 "Fix: name this folder."
             )
         names = submission_names(input_path, (case.volume for case in cases))
         return [output_path / name for name in names]
-    if input_path.is_dir() or output_path.is_dir():
+    if is_folder or _is_output_folder(output_path):
         outputs = [output_path / case.prediction_name for case in cases]
-    elif output_path.name.endswith((".nii", ".nii.gz")):
-        outputs = [output_path]
     else:
-        raise DataError(
-            f"{output_path}: the segmentation of one file needs a name that ends in .nii or .nii.gz. "
-            "Fix: use such a name, or name an existing folder."
-        )
+        check_output_name(output_path, output_format)
+        outputs = [output_path]
     if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
         raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: name another output.")
     return outputs
+
+
+def _is_folder_of_cases(path: Path) -> bool:
+    return path.is_dir() and not is_image_folder(path)
+
+
+def _is_output_folder(path: Path) -> bool:
+    """Returns whether a path is an existing folder for segmentations, not a segmentation in OME-Zarr."""
+    return path.is_dir() and not is_zarr(path)
 
 
 def _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description):

@@ -6,7 +6,7 @@ image segmentation", Nature Methods 18, 203-211.
 
 import numpy as np
 
-from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.data.cases.image_formats import is_picture_ending
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Spacing, format_spacing, smallest_box
@@ -90,7 +90,7 @@ def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:
 
 def is_flat(fingerprint: Fingerprint) -> bool:
     """Returns whether the images are pictures, which are volumes of one plane."""
-    return format_by_ending(fingerprint.description.file_ending) is not NIFTI
+    return is_picture_ending(fingerprint.description.file_ending)
 
 
 def voxels_along(grid: Grid) -> list[int]:

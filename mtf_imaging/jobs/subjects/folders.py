@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtf_imaging.data.cases.dataset_json import FILE
-from mtf_imaging.data.cases.listing import nifti_stem
+from mtf_imaging.data.cases.image_formats import VOLUME_FORMATS
+from mtf_imaging.data.cases.listing import image_files
 from mtf_imaging.errors import DataError
 
 if TYPE_CHECKING:  # imports NumPy
@@ -20,11 +21,16 @@ _PARTS = {PHOTOS: "a list", OBJECTS: "a split"}
 
 
 def holds_volumes(path: str | Path) -> bool:
-    """Returns whether a path is a NIfTI file, or a folder with one or with a `dataset.json`."""
+    """Returns whether a path is a volume, or a folder with one or with a `dataset.json`."""
     path = Path(path)
+    if VOLUME_FORMATS.stem(path) is not None:
+        return True
     if not path.is_dir():
-        return nifti_stem(path) is not None
-    return (path / FILE).is_file() or any(nifti_stem(file) for file in path.rglob("*.nii*"))
+        return False
+    try:
+        return (path / FILE).is_file() or bool(image_files(path, VOLUME_FORMATS, needed=False))
+    except DataError:
+        return False
 
 
 def holds_photos(path: str | Path) -> bool:

@@ -52,6 +52,7 @@ _IDLE = {
     "splits_file": _SPLIT,
     "submission": "the challenge has no images with objects",
     "spacing_table": "images have no voxel size",
+    "output_format": "detections are JSON files",
 }
 
 

@@ -37,6 +37,7 @@ class Inference:
       ensemble: whether the networks of several runs are averaged.
       submission: whether to write a submission to the LiTS challenge.
       spacing_table: voxel sizes of files whose headers lack them.
+      output_format: the file format of segmentations of volumes; None for the format of each volume.
     """
 
     resolution: Resolution | None = None
@@ -51,6 +52,7 @@ class Inference:
     ensemble: bool = False
     submission: bool = False
     spacing_table: SpacingTable = NO_TABLE
+    output_format: str | None = None
 
     def check_idle(self, why: Mapping[str, str]) -> None:
         """Checks that settings without effect have their defaults.

@@ -60,13 +60,14 @@ class Volumes:
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
         with explained(input_dir, VOLUMES, "input_dir", "model_dir"):
-            return cases_to_evaluate(input_dir, output_dir, self._only, own.spacing_table, self._description)
+            options = self._only, own.spacing_table, self._description, own.output_format
+            return cases_to_evaluate(input_dir, output_dir, *options)
 
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Case, Path]]:
         own = self._settings
-        options = overwrite, own.submission, own.spacing_table, self._description
+        options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
         with explained(input_path, VOLUMES, "input", "model_dir"):
             return plan_predictions(input_path, output_path, *options)
 

@@ -1,0 +1,80 @@
+"""The file formats of predicted segmentations of volumes."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.cases.image_formats import FORMATS, NIFTI, OME_ZARR
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.spelling import did_you_mean
+
+OUTPUT_FORMATS = {"nifti": NIFTI, "ome-zarr": OME_ZARR}
+
+
+def check_output_format(output_format: str | None, submission: bool = False) -> None:
+    """Checks the setting of an output format.
+
+    Args:
+      output_format: "nifti", "ome-zarr", or None for the format of each image.
+      submission: whether the segmentations are a submission to the LiTS challenge, which are NIfTI files.
+
+    Raises:
+      ConfigError: there is no such format, or a submission cannot have it.
+    """
+    if output_format is not None and output_format not in OUTPUT_FORMATS:
+        raise ConfigError(
+            f"output_format '{output_format}' is unknown.{did_you_mean(str(output_format), OUTPUT_FORMATS)} "
+            f"Fix: use {' or '.join(OUTPUT_FORMATS)}.",
+            ["output_format"],
+        )
+    if submission and output_format not in (None, "nifti"):
+        raise ConfigError(
+            f"output_format '{output_format}': the LiTS challenge takes NIfTI files. Fix: leave output_format out.",
+            ["output_format", "submission"],
+        )
+
+
+def with_output_format(cases: Iterable[Case], output_format: str | None) -> list[Case]:
+    """Returns cases whose predictions have an output format.
+
+    Args:
+      cases: the cases.
+      output_format: "nifti", "ome-zarr", or None for the format of each image: OME-Zarr for OME-Zarr, PNG or TIFF for
+        pictures, and NIfTI for NIfTI and DICOM.
+
+    Raises:
+      ConfigError: there is no such format.
+    """
+    check_output_format(output_format)
+    if output_format is None:
+        return [*cases]
+    ending = OUTPUT_FORMATS[output_format].endings[0]
+    return [dataclasses.replace(case, prediction_name=_stem(case.prediction_name) + ending) for case in cases]
+
+
+def check_output_name(path: Path, output_format: str | None) -> None:
+    """Checks that the name of the segmentation of one image has the ending of a format.
+
+    Args:
+      path: the file or folder to write.
+      output_format: "nifti" or "ome-zarr"; None for either.
+
+    Raises:
+      DataError: it has another ending.
+    """
+    formats = [OUTPUT_FORMATS[output_format]] if output_format else [*OUTPUT_FORMATS.values()]
+    if any(image_format.stem(path) is not None for image_format in formats):
+        return
+    *others, last = (ending for each in formats for ending in reversed(each.endings) if ending != ".zarr")
+    endings = f"{', '.join(others)} or {last}" if others else last
+    stated = f" with output_format '{output_format}'" if output_format else ""
+    raise DataError(
+        f"{path}: the segmentation of one image needs a name that ends in {endings}{stated}. "
+        "Fix: use such a name, or name an existing folder.",
+        ["output_format"] if output_format else [],
+    )
+
+
+def _stem(name: str) -> str:
+    return next(stem for image_format in FORMATS if (stem := image_format.stem(Path(name))) is not None)

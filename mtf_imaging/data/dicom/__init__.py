@@ -1,0 +1,1 @@
+"""Reading series of DICOM files as volumes; needs the optional package pydicom."""

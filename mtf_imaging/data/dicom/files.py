@@ -1,0 +1,67 @@
+"""Finds DICOM files by their content, without pydicom."""
+
+import os
+from pathlib import Path
+
+from mtf_imaging.files.reading import access_named
+
+_PREAMBLE_BYTES = 128
+_SIGNATURE = b"DICM"  # after the preamble
+_ENDINGS = (".dcm", ".dicom", ".ima")
+_INDEX = "DICOMDIR"  # an index of other files
+
+
+def is_dicom_file(path: Path) -> bool:
+    """Returns whether a file has the signature of DICOM.
+
+    Raises:
+      DataError: the file cannot be read.
+    """
+    with access_named(path), open(path, "rb") as file:
+        file.seek(_PREAMBLE_BYTES)
+        return file.read(len(_SIGNATURE)) == _SIGNATURE
+
+
+def may_be_dicom(name: str) -> bool:
+    """Returns whether a file with this name may be DICOM: it has the ending of DICOM, a UID or no ending.
+
+    >>> [may_be_dicom(name) for name in ("1.dcm", "IM0001", "1.2.840.113", "volume-3.nii.gz", ".DS_Store", "DICOMDIR")]
+    [True, True, True, False, False, False]
+    """
+    if name.startswith(".") or name == _INDEX:
+        return False
+    ending = Path(name).suffix.lower()
+    return ending in _ENDINGS or ending[1:].isdigit() or not ending
+
+
+def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
+    """Returns whether a folder itself, without its subfolders, holds a DICOM file.
+
+    Args:
+      folder: any path; for a file, the result is False.
+      names: the names in the folder, if the caller has listed it.
+
+    Raises:
+      DataError: the folder or one of its files cannot be read.
+    """
+    if not folder.is_dir():
+        return False
+    if names is None:
+        with access_named(folder):
+            names = sorted(os.listdir(folder))
+    return any(_is_dicom(folder / name) for name in names if may_be_dicom(name))
+
+
+def dicom_files(folder: Path) -> list[Path]:
+    """Lists the DICOM files of a folder, without its subfolders, sorted by name; other files are skipped.
+
+    Raises:
+      DataError: the folder or one of its files cannot be read.
+    """
+    with access_named(folder):
+        names = sorted(os.listdir(folder))
+    return [folder / name for name in names if may_be_dicom(name) and _is_dicom(folder / name)]
+
+
+def _is_dicom(path: Path) -> bool:
+    return path.is_file() and is_dicom_file(path)

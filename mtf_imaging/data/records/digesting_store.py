@@ -1,0 +1,75 @@
+"""A Zarr store in a folder to write to, which computes the digest of each file."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zarr.storage import LocalStore
+
+from mtf_imaging.data.records.chunks import digest
+from mtf_imaging.errors import DataError
+
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer
+
+
+class DigestingStore(LocalStore):
+    """A store to write to, which computes the digest of each file.
+
+    Args:
+      root: folder of the record.
+
+    Attributes:
+      digests: the digest of each file by its path in the folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.digests: dict[str, str] = {}
+        self._is_stopped = False
+        self._lock = threading.Lock()
+
+    def set_sync(self, key: str, value: "Buffer") -> None:
+        """Writes a file for Zarr."""
+        data = value.to_bytes()
+        self.digests[key] = digest(data)
+        with self._lock:
+            if not self._is_stopped:
+                path = self.root / key
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+
+    async def set(self, key: str, value: "Buffer") -> None:
+        """Writes a file for Zarr; see `set_sync`."""
+        await asyncio.to_thread(self.set_sync, key, value)
+
+    def stop(self) -> None:
+        """Waits for the file that is being written, and ignores all later ones.
+
+        Zarr writes several chunks at the same time. If one fails, it reports the error at once and continues with the
+        others, which must not write to a folder that is being deleted.
+        """
+        with self._lock:
+            self._is_stopped = True
+
+    def verify(self, name: str | os.PathLike) -> None:
+        """Flushes all files to the disk, reads them again and compares their digests.
+
+        Args:
+          name: the final path of the record, for messages.
+
+        Raises:
+          DataError: the bytes on disk differ from those written.
+        """
+        for key, expected in self.digests.items():
+            with open(self.root / key, "rb") as file:
+                os.fsync(file.fileno())
+                if hasattr(os, "posix_fadvise"):  # drop the page cache, to read from the disk
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if digest(file.read()) != expected:
+                    raise DataError(
+                        f"{name}/{key}: the bytes on disk differ from those written. "
+                        "Fix: check the disk, or use another disk."
+                    )

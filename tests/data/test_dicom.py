@@ -1,0 +1,290 @@
+"""Series of DICOM files: geometry and values equal those of ITK, and unusable series are refused by name."""
+
+import builtins
+
+import numpy as np
+import pydicom
+import pytest
+import SimpleITK
+from pydicom.uid import MPEG2MPML, RLELossless
+from scipy.spatial.transform import Rotation
+
+from mtf_imaging.data.dicom.files import holds_dicom
+from mtf_imaging.data.dicom.series import open_series
+from mtf_imaging.data.nifti.images import read_volume
+from mtf_imaging.errors import DataError
+from tests.data.dicom_folder import AXIAL, PIXEL_MM, STEP_MM, compress, plane_file, write_plane, write_series
+
+SHAPE = (7, 6, 5)
+OBLIQUE = tuple(np.round(Rotation.from_euler("xyz", (12, -17, 25), degrees=True).as_matrix().T[:2].ravel(), 8))
+
+
+def stored_numbers(dtype=np.int16, shape=SHAPE):
+    return np.random.default_rng(0).integers(24, 2000, shape).astype(dtype)
+
+
+def itk_volume(folder):
+    """Returns the values `[x, y, z]` in the axes of the file, and the affine to RAS+, as ITK reads a series."""
+    reader = SimpleITK.ImageSeriesReader()
+    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(folder)))
+    image = reader.Execute()
+    affine = np.eye(4)
+    affine[:3, :3] = np.reshape(image.GetDirection(), (3, 3)) @ np.diag(image.GetSpacing())
+    affine[:3, 3] = image.GetOrigin()
+    return SimpleITK.GetArrayFromImage(image).T, np.diag([-1, -1, 1, 1]) @ affine
+
+
+# name: (orientation, stored type, further elements of the header)
+SERIES = {
+    "axial": (AXIAL, np.int16, {}),
+    "head first, prone": ((-1, 0, 0, 0, -1, 0), np.int16, {}),
+    "feet up": ((1, 0, 0, 0, -1, 0), np.int16, {}),
+    "coronal": ((1, 0, 0, 0, 0, -1), np.int16, {}),
+    "sagittal": ((0, 1, 0, 0, 0, -1), np.int16, {}),
+    "oblique": (OBLIQUE, np.int16, {}),
+    "unsigned": (AXIAL, np.uint16, {}),
+    "12 bits": (AXIAL, np.uint16, {"BitsStored": 12, "HighBit": 11}),
+    "slope": (AXIAL, np.int16, {"RescaleSlope": 0.5, "RescaleIntercept": 10.25}),
+    "no rescale": (AXIAL, np.int16, {"RescaleSlope": None, "RescaleIntercept": None}),
+    "no description": (AXIAL, np.int16, {"SeriesDescription": None}),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_geometry_and_values_equal_those_of_itk(tmp_path, name):
+    orientation, dtype, values = SERIES[name]
+    folder = write_series(tmp_path / "series", stored_numbers(dtype=dtype), orientation, **values)
+    series = open_series(folder)
+    expected, affine = itk_volume(folder)
+    np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
+    assert series.shape == series.geometry.stored_shape == SHAPE
+    np.testing.assert_allclose(series.geometry.stored_spacing, (PIXEL_MM[1], PIXEL_MM[0], STEP_MM), atol=1e-6)
+    np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 5))), expected)
+    volume = read_volume(folder)
+    np.testing.assert_array_equal(volume.geometry.to_stored(volume.hu), np.rint(expected))
+
+
+@pytest.mark.parametrize("syntax", ["JPEGLosslessProcess14_1", "JPEG2000Lossless", "JPEGLSLossless", "RLELossless"])
+def test_compressed_pixels_equal_those_of_itk(tmp_path, syntax):
+    folder = write_series(tmp_path / "series", stored_numbers(shape=(17, 16, 3)))  # JPEG 2000 fails below 16 pixels
+    for file in sorted(folder.iterdir()):
+        compress(file, syntax)
+        assert pydicom.dcmread(file).file_meta.TransferSyntaxUID.is_compressed
+    expected, affine = itk_volume(folder)
+    series = open_series(folder)
+    np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
+    np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 3))), expected)
+
+
+def test_each_plane_has_its_own_scale(tmp_path):
+    numbers = stored_numbers()
+    folder = write_series(tmp_path / "series", numbers, Modality="PT", RescaleIntercept=0)
+    slopes = [0.25, 0.5, 1.0, 2.0, 3.5]
+    for plane, slope in enumerate(slopes):
+        _edit(plane_file(folder, plane), RescaleSlope=slope)
+    series = open_series(folder)
+    assert series.dtype == np.float64
+    np.testing.assert_array_equal(series.open().read(slice(1, 4)), numbers[..., 1:4] * np.array(slopes[1:4]))
+
+
+def test_one_plane_has_its_thickness(tmp_path):
+    numbers = stored_numbers()[..., :1]
+    series = open_series(write_series(tmp_path / "series", numbers))
+    assert series.geometry.stored_spacing == (PIXEL_MM[1], PIXEL_MM[0], STEP_MM)
+    np.testing.assert_array_equal(series.open().read(slice(0, 1)), numbers)
+
+
+def test_positions_are_rounded(tmp_path):
+    """Headers with positions of two digits have steps of 0.62 and 0.63 mm."""
+    folder = tmp_path / "series"
+    for plane in range(9):
+        write_plane(folder / f"{plane}.dcm", stored_numbers()[..., 0].T, (0, 0, round(plane * 0.625 + 1e-9, 2)))
+    assert open_series(folder).geometry.spacing[2] == pytest.approx(0.625, abs=1e-6)
+
+
+def test_other_files_are_skipped(tmp_path):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    (folder / "DICOMDIR").write_bytes(bytes(128) + b"DICM")
+    (folder / "README").write_text("notes")
+    (folder / "segmentation.nii").write_bytes(bytes(128) + b"DICM")
+    (folder / "subfolder").mkdir()
+    assert open_series(folder).shape == SHAPE
+    assert holds_dicom(folder)
+    assert not holds_dicom(tmp_path)
+    assert not holds_dicom(plane_file(folder, 0))
+
+
+def _edit(path, **values):
+    header = pydicom.dcmread(path)
+    for name, value in values.items():
+        if value is None:
+            delattr(header, name)
+        else:
+            setattr(header, name, value)
+    header.save_as(path)
+
+
+def _tilt(folder):
+    for plane in range(SHAPE[2]):
+        shift = np.tan(np.radians(15)) * plane * STEP_MM
+        _edit(
+            plane_file(folder, plane),
+            ImagePositionPatient=[-20, 10 + shift, 30 + plane * STEP_MM],
+            GantryDetectorTilt=15,
+        )
+
+
+def _smaller(folder):
+    write_plane(plane_file(folder, 2), np.zeros((4, 7), np.int16), (-20, 10, 30 + 2 * STEP_MM))
+
+
+def _move(plane, *offset):
+    return lambda folder: _edit(
+        plane_file(folder, plane), ImagePositionPatient=[*(np.array([-20, 10, 30 + plane * STEP_MM]) + offset)]
+    )
+
+
+def _edit_plane(plane, **values):
+    return lambda folder: _edit(plane_file(folder, plane), **values)
+
+
+def _edit_all(**values):
+    def edit(folder):
+        for plane in range(SHAPE[2]):
+            _edit(plane_file(folder, plane), **values)
+
+    return edit
+
+
+def _delete(*planes):
+    def delete(folder):
+        for plane in planes:
+            plane_file(folder, plane).unlink()
+
+    return delete
+
+
+def _mpeg(folder):
+    path = plane_file(folder, 1)
+    header = pydicom.dcmread(path)
+    header.file_meta.TransferSyntaxUID = MPEG2MPML
+    header.PixelData = pydicom.encaps.encapsulate([b"1234"])
+    header["PixelData"].is_undefined_length = True
+    header.save_as(path)
+
+
+# name: (change of a good series, text of the error)
+REFUSED = {
+    "no DICOM file": (_delete(*range(5)), "holds no DICOM file. Fix: give the folder with the files of one series"),
+    "gantry tilt": (
+        _tilt,
+        r"gantry was tilted by 15.0 degrees; GantryDetectorTilt is 15 degrees: from IM0003.dcm to IM0031.dcm, "
+        r"the planes shift sideways by 2.7 mm",
+    ),
+    "one plane shifted": (_move(3, 5, 0, 0), r"IM0024.dcm is shifted sideways by 5.0 mm from IM0017.dcm"),
+    "missing plane": (
+        _delete(2),
+        r"1 plane\(s\) are missing: the planes are 2.5 mm apart, but IM0010.dcm and IM0024.dcm 5 mm",
+    ),
+    "same place twice": (_move(3, 0, 0, -STEP_MM), r"IM0017.dcm and IM0024.dcm lie in the same place, 35 mm along"),
+    "uneven distances": (
+        _move(2, 0, 0, 0.8),
+        r"vary from 1.7 mm \(IM0017.dcm, IM0024.dcm\) to 3.3 mm \(IM0010.dcm, IM0017.dcm\)",
+    ),
+    "two series": (
+        _edit_plane(1, SeriesInstanceUID="1.2.9", SeriesDescription="head"),
+        r"files of 2 DICOM series, not of one \(CT abdomen: 4 file\(s\), such as IM0003.dcm; "
+        r"CT head: 1 file\(s\), such as IM0010.dcm\)",
+    ),
+    "two sizes": (
+        _smaller,
+        r"differ in their size: 7 x 4 pixels in IM0017.dcm, but 7 x 6 pixels in IM0003.dcm, IM0010.dcm, IM0024.dcm "
+        r"and 1 other file\(s\)",
+    ),
+    "two orientations": (
+        _edit_plane(4, ImageOrientationPatient=[0, 1, 0, 0, 0, -1]),
+        r"differ in their orientation: \[0, 1, 0, 0, 0, -1\] in IM0031.dcm",
+    ),
+    "two pixel sizes": (
+        _edit_plane(0, PixelSpacing=[0.7, 0.5]),
+        "differ in their pixel size: 0.5 x 0.7 mm in IM0003.dcm, but 0.5 x 0.75 mm",
+    ),
+    "several frames": (_edit_plane(0, NumberOfFrames=3), r"IM0003.dcm: this DICOM file has 3 frames"),
+    "no pixels": (
+        _edit_plane(0, PixelData=None),
+        r"IM0003.dcm: this DICOM file has no pixel data \(its modality is CT\)",
+    ),
+    "no image at all": (
+        _edit_plane(0, PixelData=None, Rows=None, Columns=None, Modality="SR"),
+        r"no pixel data \(its modality is SR\)",
+    ),
+    "colors": (
+        _edit_plane(0, PhotometricInterpretation="PALETTE COLOR"),
+        r"1 sample\(s\) per pixel of the kind 'PALETTE COLOR'",
+    ),
+    "no position": (
+        _edit_plane(3, ImagePositionPatient=None),
+        "IM0024.dcm: its header has no ImagePositionPatient with 3 numbers",
+    ),
+    "no pixel size": (_edit_plane(3, PixelSpacing=None), "IM0024.dcm: its header has no PixelSpacing with 2 numbers"),
+    "pixel size of 0": (_edit_plane(3, PixelSpacing=[0, 1]), r"IM0024.dcm: PixelSpacing \[0.0, 1.0\] is not positive"),
+    "oblique rows": (
+        _edit_all(ImageOrientationPatient=[1, 0, 0, 0.5, 0.5, 0]),
+        r"ImageOrientationPatient \[1.0, 0.0, 0.0, 0.5, 0.5, 0.0\] is not two perpendicular unit vectors",
+    ),
+    "unknown compression": (
+        _mpeg,
+        "IM0010.dcm: its pixels are compressed as MPEG2 Main Profile / Main Level, which no decoder supports",
+    ),
+    "not DICOM": (
+        lambda folder: plane_file(folder, 0).write_bytes(bytes(128) + b"DICMxyz"),
+        r"IM0003.dcm: cannot be read as DICOM: the file is truncated or damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_unusable_series_are_refused_by_name(tmp_path, name):
+    change, message = REFUSED[name]
+    folder = write_series(tmp_path / "series", stored_numbers())
+    change(folder)
+    with pytest.raises(DataError, match=message):
+        open_series(folder)
+
+
+def test_a_plane_without_thickness_needs_others(tmp_path):
+    folder = write_series(tmp_path / "series", stored_numbers()[..., :1], SliceThickness=None)
+    with pytest.raises(DataError, match=r"is the only plane of .* and has no SliceThickness"):
+        open_series(folder)
+
+
+def test_missing_decoders_are_named(tmp_path, monkeypatch):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    header = pydicom.dcmread(plane_file(folder, 0))
+    header.compress(RLELossless)
+    header.save_as(plane_file(folder, 0))
+    monkeypatch.setattr(type(pydicom.pixels.get_decoder(RLELossless)), "is_available", property(lambda self: False))
+    with pytest.raises(DataError, match=r"compressed as RLE Lossless, and no decoder.*pip install pydicom python-gdcm"):
+        open_series(folder)
+
+
+def test_missing_pydicom_is_named(tmp_path, monkeypatch):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    original = builtins.__import__
+
+    def without_pydicom(name, *args, **kwargs):
+        if name.split(".")[0] == "pydicom":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_pydicom)
+    with pytest.raises(DataError, match=r"need the package pydicom.*Fix: run pip install pydicom python-gdcm"):
+        open_series(folder)
+
+
+def test_truncated_pixels_are_refused(tmp_path):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    path = plane_file(folder, 2)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataError, match=r"IM0017.dcm: its pixels cannot be read .*The file is truncated or damaged"):
+        read_volume(folder)

@@ -1,0 +1,358 @@
+"""OME-Zarr images: every order of axes and statement of geometry gives the same volume; faults are refused by name."""
+
+import itertools
+import json
+import logging
+import shutil
+
+import nibabel
+import numpy as np
+import pytest
+import zarr
+
+from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.nifti import voxel_values
+from mtf_imaging.data.nifti.channels import read_image
+from mtf_imaging.data.nifti.images import read_geometry, read_mask, read_segmentation, read_volume
+from mtf_imaging.data.nifti.open_sources import open_volume
+from mtf_imaging.data.ome_zarr.voxels import open_ome_zarr
+from mtf_imaging.data.ome_zarr.write import write_zarr_labels
+from mtf_imaging.errors import DataError
+from tests.data.zarr_image import LPS, RAS, SCALE, TRANSLATION, axis_entries, edit_attributes, write_image
+
+SHAPE = (7, 6, 5)
+AFFINE = nibabel.affines.from_matvec(np.diag([*SCALE.values()]), [*TRANSLATION.values()])
+
+
+@pytest.fixture(autouse=True)
+def warnings_again():
+    voxel_values.warn_once.cache_clear()
+
+
+@pytest.fixture
+def hu(arrays):
+    return arrays()[0]
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("order", ["".join(order) for order in itertools.permutations("xyz")] + ["tczyx", "zcyx"])
+def test_every_order_of_axes_gives_the_same_volume(tmp_path, hu, order, version):
+    stored = hu[..., np.newaxis] if "c" in order else hu
+    volume = read_volume(write_image(tmp_path / "a.ome.zarr", stored, order, version))
+    np.testing.assert_array_equal(volume.hu, hu)
+    np.testing.assert_allclose(volume.geometry.canonical_affine, AFFINE)
+    assert volume.geometry.axis_codes == "RAS"
+
+
+# name: (unit, millimeters in it)
+UNITS = {"micrometer": 1e-3, "millimeter": 1, "mm": 1, "centimeter": 10, "meter": 1000}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_become_millimeters(tmp_path, hu, unit):
+    geometry = read_geometry(write_image(tmp_path / "a.ome.zarr", hu, unit=unit))
+    np.testing.assert_allclose(geometry.affine[:3], AFFINE[:3] * UNITS[unit])
+
+
+def test_orientation_turns_the_volume(tmp_path, hu):
+    volume = read_volume(write_image(tmp_path / "a.ome.zarr", hu, directions=LPS))
+    assert volume.geometry.axis_codes == "LPS"
+    np.testing.assert_array_equal(volume.hu, hu[::-1, ::-1])
+    np.testing.assert_allclose(volume.geometry.affine, np.diag([-1, -1, 1, 1]) @ AFFINE)
+
+
+def test_axes_may_point_anywhere(tmp_path, hu):
+    turned = {"x": "superior-to-inferior", "y": "left-to-right", "z": "anterior-to-posterior"}
+    volume = read_volume(write_image(tmp_path / "a.ome.zarr", hu, directions=turned))
+    assert volume.geometry.axis_codes == "IRP"
+    np.testing.assert_array_equal(volume.hu, hu.transpose(1, 2, 0)[:, ::-1, ::-1])
+
+
+def test_our_affine_comes_first(tmp_path, hu):
+    turn = nibabel.eulerangles.euler2mat(0.3, 0.2, -0.1)
+    affine = nibabel.affines.from_matvec(turn @ np.diag([*SCALE.values()]), (1, 2, 3))
+    path = write_image(tmp_path / "a.ome.zarr", hu, mtf_imaging={"affine": affine.tolist()})
+    np.testing.assert_allclose(read_volume(path).geometry.affine, affine)
+
+
+def test_transformations_of_the_image_follow_those_of_the_array(tmp_path, hu):
+    path = write_image(tmp_path / "a.ome.zarr", hu)
+    steps = [{"type": "scale", "scale": [2, 2, 2]}, {"type": "translation", "translation": [1, 2, 3]}]
+    edit_attributes(path, lambda all: all["ome"]["multiscales"][0].update(coordinateTransformations=steps))
+    expected = np.diag([2.0, 2.0, 2.0, 1.0]) @ AFFINE
+    expected[:3, 3] += (3, 2, 1)
+    np.testing.assert_allclose(read_geometry(path).affine, expected)
+
+
+def test_missing_orientation_is_inferred_with_a_warning(tmp_path, caplog):
+    """A spine at the high end of y shows that the axes are LPS."""
+    hu = np.full((9, 8, 5), -1000, np.int16)
+    hu[2:7, 1:7] = 50
+    hu[4, 5:7] = 500
+    caplog.set_level(logging.WARNING)
+    path = write_image(tmp_path / "a.ome.zarr", hu, directions=None)
+    volume = read_volume(path)
+    assert "its metadata does not state the anatomical orientation of the axes; read as LPS" in caplog.text
+    assert "with voxels of 1.5 x 2 x 3 mm, from its metadata" in caplog.text
+    np.testing.assert_allclose(volume.geometry.affine, np.diag([-1, -1, 1, 1]) @ AFFINE)
+    caplog.clear()
+    volume = read_volume(write_image(tmp_path / "b.ome.zarr", hu[:, ::-1], directions=None))
+    assert "read as RAS, with voxels of 1.5 x 2 x 3 mm" in caplog.text
+    np.testing.assert_allclose(volume.geometry.affine, AFFINE)
+
+
+def test_missing_units_are_millimeters_with_a_warning(tmp_path, hu, caplog):
+    geometry = read_geometry(write_image(tmp_path / "a.ome.zarr", hu, unit=None))
+    np.testing.assert_allclose(geometry.affine, AFFINE)
+    assert "does not state the unit of the axes; the scale is read as millimeters" in caplog.text
+
+
+@pytest.mark.parametrize("order", ["czyx", "zyxc"])
+def test_channels_are_read_by_name(tmp_path, order):
+    values = np.random.default_rng(0).normal(size=(*SHAPE, 2)).astype(np.float32)
+    description = Description(channels=("T1", "T2"), labels={"tumor": 1}, masks={"tumor": (1,)})
+    path = write_image(tmp_path / "a.ome.zarr", values, order)
+    image = read_image([path], description)
+    for number, channel in enumerate(image.channels):
+        np.testing.assert_array_equal(channel, values[..., number])
+    with pytest.raises(DataError, match=r"has 2 channels of shape \(7, 6, 5\), but a single volume is needed"):
+        read_volume(path)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint16, np.dtype(">i2"), np.float32])
+def test_types_of_labels(tmp_path, arrays, dtype):
+    labels = (arrays()[1] > 1).astype(dtype)
+    found = read_segmentation(write_image(tmp_path / "a.ome.zarr", labels))
+    np.testing.assert_array_equal(found.labels, labels.astype(np.uint8))
+
+
+def test_a_region_reads_its_chunks_only(tmp_path, hu):
+    path = write_image(tmp_path / "a.ome.zarr", hu)
+    shutil.rmtree(path / "full" / "c" / "1")  # the planes from 4 on
+    voxels = open_ome_zarr(path)
+    region = (slice(1, 6), slice(0, 6), slice(2, 4))
+    np.testing.assert_array_equal(voxels.read(region), hu[1:6, :, 2:4])
+
+
+def test_regions_in_canonical_axes(tmp_path, hu):
+    source = open_volume(write_image(tmp_path / "a.ome.zarr", hu, "yzx", directions=LPS))
+    canonical = hu[::-1, ::-1]
+    for region in [(slice(1, 6), slice(2, 4), slice(0, 5)), (slice(0, 7), slice(0, 6), slice(3, 4))]:
+        np.testing.assert_array_equal(source.read(region)[0], canonical[region])
+
+
+def _ome(path):
+    return zarr.open_group(path, mode="r").attrs["ome"]
+
+
+def _axes(**changes):
+    def change(path):
+        entries = axis_entries("zyx", **changes)
+        edit_attributes(path, lambda all: all["ome"]["multiscales"][0].update(axes=entries))
+
+    return change
+
+
+def _axis(number, **values):
+    def change(path):
+        edit_attributes(path, lambda all: all["ome"]["multiscales"][0]["axes"][number].update(values))
+
+    return change
+
+
+def _edit(change):
+    return lambda path: edit_attributes(path, change)
+
+
+def _steps(*steps):
+    return _edit(lambda all: all["ome"]["multiscales"][0]["datasets"][0].update(coordinateTransformations=[*steps]))
+
+
+def _truncate(path):
+    file = path / "full" / "c" / "0" / "1" / "0"
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+def _delete_chunks(path):
+    shutil.rmtree(path / "full" / "c")
+
+
+# name: (change of a good image, text of the error)
+REFUSED = {
+    "no folder": (shutil.rmtree, "a.ome.zarr: this OME-Zarr folder does not exist"),
+    "no group": (lambda path: (path / "zarr.json").unlink(), "cannot be read as a Zarr group"),
+    "damaged metadata": (lambda path: (path / "zarr.json").write_text("{"), "cannot be read as a Zarr group"),
+    "no multiscales": (_edit(lambda all: all["ome"].pop("multiscales")), "has no 'multiscales' in its attributes"),
+    "no attributes": (_edit(lambda all: all.clear()), "has no 'multiscales' in its attributes"),
+    "a collection": (
+        _edit(lambda all: all.update(ome={"version": "0.5", "bioformats2raw.layout": 3})),
+        r"it is a collection of images, 'bioformats2raw.layout'\). Fix: give the folder of one image, such as .*/0",
+    ),
+    "old version": (
+        _edit(lambda all: all["ome"].update(version="0.3")),
+        r"has version 0.3 of OME-Zarr, but only 0.4 and",
+    ),
+    "new version": (
+        _edit(lambda all: all["ome"].update(version="0.6")),
+        r"has version 0.6 of OME-Zarr, but only 0.4 and",
+    ),
+    "names as axes": (
+        _edit(lambda all: all["ome"]["multiscales"][0].update(axes=["z", "y", "x"])),
+        "needs a list of objects with a name and a type",
+    ),
+    "two axes": (
+        _edit(lambda all: all["ome"]["multiscales"][0].update(axes=axis_entries("yx", directions=None))),
+        "its axes in space are x, y, but volumes have x, y and z",
+    ),
+    "unknown type": (_axis(0, type="angle"), "axis z has the type 'angle', not space, channel or time"),
+    "unknown unit": (
+        _axis(1, unit="parsec"),
+        "axis y has the unit 'parsec', which is not a known length. Fix: state one of nanometer",
+    ),
+    "unknown orientation": (
+        _axis(2, orientation={"type": "anatomical", "value": "dorsal-to-palmar"}),
+        "axis x has the orientation 'dorsal-to-palmar', which is not a direction",
+    ),
+    "orientation twice": (
+        _axis(2, orientation={"type": "anatomical", "value": "inferior-to-superior"}),
+        r"not one for each direction in the patient \(z: inferior-to-superior, y: posterior-to-anterior, x: inferior",
+    ),
+    "orientation of two axes": (
+        _edit(lambda all: all["ome"]["multiscales"][0]["axes"][0].pop("orientation")),
+        r"\(z: None, y",
+    ),
+    "more axes than dimensions": (
+        _edit(lambda all: all["ome"]["multiscales"][0].update(axes=axis_entries("czyx"))),
+        r"its scale is \[.*\], but needs 4 finite numbers",
+    ),
+    "scale of 0": (_steps({"type": "scale", "scale": [1, 0, 1]}), r"its scale is \[1.0, 0.0, 1.0\], but needs 3"),
+    "scale as text": (_steps({"type": "scale", "scale": ["1", "1", "1"]}), r"its scale is \[\], but needs 3"),
+    "rotation": (_steps({"type": "affine", "affine": [[1]]}), "only scale and translation with their numbers"),
+    "another affine": (
+        _edit(lambda all: all.update(mtf_imaging={"affine": np.eye(4).tolist()})),
+        r"the affine in 'mtf_imaging' has voxels of 1 x 1 x 1 mm, but the scale states 1.5 x 2 x 3 mm",
+    ),
+    "no datasets": (_edit(lambda all: all["ome"]["multiscales"][0].pop("datasets")), "its metadata names no array"),
+    "no array": (lambda path: shutil.rmtree(path / "full"), "its array 'full' cannot be opened"),
+    "damaged array": (lambda path: (path / "full" / "zarr.json").write_text("{}"), "its array 'full' cannot be opened"),
+    "truncated chunk": (_truncate, r"a.ome.zarr/full/c/0/1/0: this chunk of .* is damaged or truncated"),
+    "no chunks": (_delete_chunks, r"a.ome.zarr/full: 8 chunk\(s\) are missing: c/0/0/0, c/0/0/1, c/0/1/0, \.\.\."),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_unusable_images_are_refused_by_name(tmp_path, hu, name):
+    change, message = REFUSED[name]
+    path = write_image(tmp_path / "a.ome.zarr", hu)
+    change(path)
+    with pytest.raises(DataError, match=message):
+        read_volume(path)
+
+
+def test_several_points_in_time_are_refused(tmp_path, hu):
+    path = write_image(tmp_path / "a.ome.zarr", hu, "tzyx")
+    full = zarr.open_array(path / "full", mode="r+")
+    full.resize((3, *full.shape[1:]))
+    with pytest.raises(DataError, match=r"has 3 points in time \(axis t\), but one volume is needed"):
+        read_volume(path)
+
+
+def test_voxels_of_several_numbers_are_refused(tmp_path, hu):
+    with pytest.raises(DataError, match="voxels are of type complex64, not plain numbers"):
+        read_volume(write_image(tmp_path / "a.ome.zarr", hu.astype(np.complex64)))
+
+
+def test_a_missing_chunk_is_warned_of(tmp_path, hu, caplog):
+    path = write_image(tmp_path / "a.ome.zarr", hu)
+    (path / "full" / "c" / "0" / "1" / "0").unlink()
+    volume = read_volume(path)
+    assert (
+        r"a.ome.zarr/full: 1 chunk(s) are missing: c/0/1/0; their voxels are read as 0, the fill value" in caplog.text
+    )
+    assert not volume.hu[:4, 4:, :4].any()
+
+
+def test_labels_may_lack_chunks_of_the_background(tmp_path, caplog):
+    path = write_image(tmp_path / "a.ome.zarr", np.zeros(SHAPE, np.uint8))
+    edit_attributes(path, lambda all: all["ome"].update({"image-label": {}}))
+    assert not (path / "full" / "c").exists()
+    assert not read_segmentation(path).labels.any()
+    assert "missing" not in caplog.text
+
+
+# name: stored axes of a NIfTI volume
+@pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL", "PIR"])
+def test_labels_of_nifti_volumes_are_stored_in_canonical_axes(tmp_path, store, arrays, codes):
+    hu, labels = arrays()
+    volume = read_volume(store(tmp_path / "volume.nii", hu, codes))
+    path = tmp_path / "segmentation-3.ome.zarr"
+    write_zarr_labels(path, _slabs(labels, volume.geometry, 2), volume.geometry)
+    plain = zarr.open_group(path, mode="r")
+    np.testing.assert_array_equal(plain["0"][...], labels.T)
+    assert plain["0"].dtype == np.uint8
+    assert plain["0"].metadata.dimension_names == ("z", "y", "x")
+    ome = plain.attrs["ome"]
+    assert (ome["version"], ome["image-label"], ome["multiscales"][0]["name"]) == ("0.5", {}, "segmentation-3")
+    assert ome["multiscales"][0]["axes"] == axis_entries("zyx")
+    scale, translation = ome["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+    np.testing.assert_allclose(scale["scale"], volume.geometry.spacing[::-1])
+    np.testing.assert_allclose(translation["translation"], volume.geometry.canonical_affine[2::-1, 3])
+    mask = read_mask(path, volume)
+    np.testing.assert_array_equal(mask.labels, labels)
+    np.testing.assert_array_equal(read_segmentation(path).labels, labels)
+
+
+def test_labels_of_an_oblique_volume_keep_their_place(tmp_path, arrays):
+    hu, labels = arrays()
+    turn = nibabel.eulerangles.euler2mat(0.3, 0.2, -0.1)
+    affine = nibabel.affines.from_matvec(turn @ np.diag([-1.5, -2, 3]), (5, 6, 7))
+    nibabel.save(nibabel.Nifti1Image(hu, affine), tmp_path / "volume.nii")
+    volume = read_volume(tmp_path / "volume.nii")
+    write_zarr_labels(tmp_path / "s.ome.zarr", _slabs(labels, volume.geometry, 3), volume.geometry)
+    found = read_segmentation(tmp_path / "s.ome.zarr")
+    np.testing.assert_allclose(found.geometry.canonical_affine, volume.geometry.canonical_affine, atol=1e-9)
+
+
+@pytest.mark.parametrize("directions", [RAS, LPS, None], ids=["RAS", "LPS", "none"])
+@pytest.mark.parametrize("order", ["zyx", "xyz", "czyx"])
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_labels_of_zarr_volumes_state_the_same_place(tmp_path, arrays, order, directions, version):
+    hu, labels = arrays()
+    stored = hu[..., np.newaxis] if "c" in order else hu
+    path = write_image(tmp_path / "volume.ome.zarr", stored, order, version, "micrometer", directions)
+    volume = read_volume(path)
+    output = tmp_path / "segmentation.ome.zarr"
+    write_zarr_labels(output, _slabs(labels, volume.geometry, 1), volume.geometry)
+    plain, spatial = zarr.open_group(output, mode="r"), order.removeprefix("c")
+    expected = volume.geometry.to_stored(labels).transpose(["xyz".index(name) for name in spatial])
+    np.testing.assert_array_equal(plain["0"][...], expected)
+    found = plain.attrs["ome"]["multiscales"][0]
+    assert found["axes"] == axis_entries(spatial, "micrometer", directions)
+    steps = found["datasets"][0]["coordinateTransformations"]
+    assert steps[0]["scale"] == [SCALE[name] for name in spatial]
+    assert steps[1]["translation"] == [TRANSLATION[name] for name in spatial]
+    np.testing.assert_array_equal(read_mask(output, volume).labels, labels)
+
+
+def test_an_unfinished_segmentation_leaves_the_old_one(tmp_path, store, arrays):
+    hu, labels = arrays()
+    geometry = read_volume(store(tmp_path / "volume.nii", hu)).geometry
+    path = tmp_path / "segmentation.ome.zarr"
+    write_zarr_labels(path, [labels], geometry)
+    before = json.loads((path / "0" / "zarr.json").read_text())
+    for wrong in ([labels[:, :, :3]], [labels, labels], [labels[:3]], [labels.T]):
+        with pytest.raises(DataError, match=r"the labels have shape .*, but the volume has shape \(7, 6, 5\)"):
+            write_zarr_labels(path, wrong, geometry)
+    assert json.loads((path / "0" / "zarr.json").read_text()) == before
+    np.testing.assert_array_equal(zarr.open_array(path / "0", mode="r")[...], labels.T)
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+
+
+def _slabs(labels, geometry, thickness):
+    """Returns slabs of canonical labels in the order of the planes of the volume."""
+    axis, is_ascending = geometry.plane_order.axis, geometry.plane_order.ascending
+    size = labels.shape[axis]
+    starts = range(0, size, thickness) if is_ascending else range(size, 0, -thickness)
+    for at in starts:
+        span = slice(at, at + thickness) if is_ascending else slice(max(at - thickness, 0), at)
+        yield labels[(slice(None),) * axis + (span,)]
