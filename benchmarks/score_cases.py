@@ -30,6 +30,13 @@ MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of t
 _PART = 24  # voxels between the samples of the smooth noise
 GIB = 1 << 30
 IMPORTS = "import mtf_imaging.cli.main, mtf_imaging.evaluation.pairs.score"
+# Runs a command from a small process and prints the peak KiB, because a peak includes the process that starts a command.
+_MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
 
 
 def make_case(shape, lesions, seed):
@@ -95,12 +102,11 @@ def measure(folder, workers):
 
 def run(words):
     """Runs Python with arguments, and returns the peak bytes of its largest process."""
-    command = [sys.executable, *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)  # includes the processes that it waited for
-    if status:
-        raise SystemExit(f"{command}: exited with code {os.waitstatus_to_exitcode(status)}")
-    return usage.ru_maxrss * 1024
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run([sys.executable, "-c", _MEASURE, *command], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{command}: exited with code {done.returncode}")
+    return 1024 * int(done.stdout)
 
 
 def main():

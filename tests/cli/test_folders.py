@@ -82,7 +82,7 @@ def test_a_folder_passes_the_whole_workflow(tmp_path, images, model, scheme, cap
         run("convert", "--input_dir", folder, "--output_dir", tmp_path / "records", "--spacing", "11,11,15", *ONE) == 0
     )
     manifest = json.loads((tmp_path / "records/dataset.json").read_text())
-    assert (manifest["format"], manifest["resolution"], manifest["spacing"]) == (3, BOX, "11,11,15")
+    assert (manifest["format"], manifest["resolution"], manifest["spacing"]) == (5, BOX, "11,11,15")
     assert [case["case"] for case in manifest["cases"]] == [KEYS[scheme].format(n=n) for n in CASES]
     for case in manifest["cases"]:
         assert all((folder / case[name]).is_file() for name in ("volume", "labels"))

@@ -75,7 +75,7 @@ def test_channels_written_in_slabs_equal_the_whole(tmp_path, store, codes, chann
     labels = rng.integers(0, 2, SHAPE).astype(np.uint8)
     mask = store(tmp_path / "mask.nii.gz", labels)
     description = Description(channels, {"tumor": 1}, {"tumor": (1,)})
-    case = Case("a", paths[0], mask, tuple(paths))
+    case = Case("a", paths[0], mask, "a.nii.gz", tuple(paths))
     write_case(case, tmp_path / "case-a.ome.zarr", Sampling((12, 3, 8)), description=description, chunk=(5, 4, 3))
     record = read_record(tmp_path / "case-a.ome.zarr")
     spans = whole_field(SHAPE, (12, 3, 8))
@@ -97,7 +97,9 @@ def test_faults_beyond_the_box_are_found(tmp_path, store, small_slabs, caplog):
     write_case(case, tmp_path / "case-0.ome.zarr", SAMPLINGS["cropped"])
     texts = [record.getMessage().split(": ", 1)[1] for record in caplog.records]
     assert texts[0] == "126 of 504 voxels are below -1024 HU; replaced by -1024 HU."
-    assert texts[1].startswith("63 of 63 lesion voxels lie outside the box x:4,y:4,z:6 of 1.5,2,3 mm and are cropped.")
+    assert texts[1].startswith(
+        "63 of 63 liver voxels and 63 of 63 lesion voxels lie outside the box x:4,y:4,z:6 of 1.5,2,3 mm and are cropped."
+    )
     labels[..., 0] = 7
     store(case.labels, labels)
     with pytest.raises(DataError, match=r"segmentation-0\.nii\.gz: labels range from 0 to 7"):

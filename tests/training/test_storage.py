@@ -8,8 +8,10 @@ import gin
 import pytest
 
 from mtf_imaging.cli.main import main
+from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.files import lock
 from mtf_imaging.training.observers import loss_log as losses
+from tests.records import damage, voxel_file
 from tests.storage import fill, no_file_larger_than
 
 STEPS = 6
@@ -125,17 +127,17 @@ def test_a_damaged_record_is_reported_and_training_resumes_when_it_is_repaired(d
     records = shutil.copytree(data / "records", tmp_path / "records")
     rows = (data / "whole/losses.csv").read_text().splitlines()[1:]
     third = rows[2].split(",")[-1]  # the case of the first step after the checkpoint
-    (path,) = [path for path in records.rglob(f"*{third}*") if path.suffix != ".json"]
-    whole, damaged = path.read_bytes(), bytearray(path.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    path.write_bytes(damaged)
+    path = record_path(records, third)
+    file = voxel_file(path)
+    whole = file.read_bytes()
+    damage(path)
     assert train(data, tmp_path / "run", records=records) == 1
     message = capsys.readouterr().err
-    assert str(path) in message
+    assert f"{file}: " in message
     assert "Traceback" not in message
     assert sorted(name for name in content(tmp_path / "run") if name.endswith("index")) == ["ckpt-2.index"]
     assert (tmp_path / "run/losses.csv").read_text().splitlines()[1:] == rows[:2]
-    path.write_bytes(whole)
+    file.write_bytes(whole)
     assert train(data, tmp_path / "run", records=records) == 0
     assert content(tmp_path / "run") == content(data / "whole")
 

@@ -216,6 +216,5 @@ def digest(case: Case) -> str:
             if name is not path:
                 contents.update(name.relative_to(path).as_posix().encode())
             with open(name, "rb") as file:
-                while block := file.read(1 << 22):
-                    contents.update(block)
+                hashlib.file_digest(file, lambda: contents)
     return contents.hexdigest()
