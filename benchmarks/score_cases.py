@@ -30,7 +30,7 @@ MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of t
 _PART = 24  # voxels between the samples of the smooth noise
 GIB = 1 << 30
 IMPORTS = "import mtf_imaging.cli.main, mtf_imaging.evaluation.pairs.score"
-# Runs a command from a small process and prints the peak KiB, because a peak includes the process that starts a command.
+# Runs a command from a small process and prints its peak in KiB; a peak includes the process that starts the command.
 _MEASURE = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode

@@ -97,9 +97,8 @@ def test_faults_beyond_the_box_are_found(tmp_path, store, small_slabs, caplog):
     write_case(case, tmp_path / "case-0.ome.zarr", SAMPLINGS["cropped"])
     texts = [record.getMessage().split(": ", 1)[1] for record in caplog.records]
     assert texts[0] == "126 of 504 voxels are below -1024 HU; replaced by -1024 HU."
-    assert texts[1].startswith(
-        "63 of 63 liver voxels and 63 of 63 lesion voxels lie outside the box x:4,y:4,z:6 of 1.5,2,3 mm and are cropped."
-    )
+    counts = "63 of 63 liver voxels and 63 of 63 lesion voxels"
+    assert texts[1].startswith(f"{counts} lie outside the box x:4,y:4,z:6 of 1.5,2,3 mm and are cropped.")
     labels[..., 0] = 7
     store(case.labels, labels)
     with pytest.raises(DataError, match=r"segmentation-0\.nii\.gz: labels range from 0 to 7"):
