@@ -1,6 +1,7 @@
 """Import rules: modules import only from lower layers, so that the package can be read from the bottom up."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,13 @@ LAYERS = [
     {"training"},
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+
+# The folders and modules of data/, from the bottom up.
+DATA_LAYERS = [
+    *("intensity", "intensities", "modality", "network_input", "statistics"),
+    *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
+    *("augmentation", "records", "photos", "objects", "phantom", "fingerprint"),
+]
 
 NEVER = {
     "data": {"cli", "models", "jobs", "planner", "training", "evaluation"},
@@ -64,6 +72,7 @@ def imports_of(source: str, module: str, is_package: bool = False) -> set[str]:
     return found
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
 
@@ -86,6 +95,21 @@ def test_modules_import_only_from_lower_layers(path):
         upwards = {name for name in units_imported(path) if RANK.get(name, len(LAYERS)) >= RANK[unit]}
         assert not upwards, f"{unit} imports {upwards}, which is not in a lower layer"
     assert not units_imported(path) & NEVER.get(unit, set()), f"{unit} must not import {NEVER[unit]}"
+
+
+def data_part(module: str) -> str:
+    """Returns the folder or module of data/ that a module belongs to; "" for other modules and data/ itself."""
+    return [*module.split("."), "", ""][2] if unit_of(module) == "data" else ""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / PACKAGE / "data").rglob("*.py")), ids=module_name)
+def test_folders_of_data_import_only_from_lower_layers(path):
+    part = data_part(module_name(path))
+    if not part:
+        return
+    lower = set(DATA_LAYERS[: DATA_LAYERS.index(part)])
+    upwards = {data_part(name) for name in imports(path)} - lower - {part, ""}
+    assert not upwards, f"data/{part} imports {upwards}, which is not in a lower layer of data/"
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)

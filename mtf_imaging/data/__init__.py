@@ -3,9 +3,9 @@
 import importlib
 
 _MODULES = {
-    "LITS": "mtf_imaging.data.cases.description",
+    "LITS": "mtf_imaging.data.description.description",
     "Augmentation": "mtf_imaging.data.augmentation",
-    "Description": "mtf_imaging.data.cases.description",
+    "Description": "mtf_imaging.data.description.description",
     "ObjectAugmentation": "mtf_imaging.data.objects.augmentation",
     "ObjectDescription": "mtf_imaging.data.objects.description",
     "Objects": "mtf_imaging.data.objects.data_set",

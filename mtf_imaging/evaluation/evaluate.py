@@ -5,14 +5,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
-from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.cases.output_formats import with_output_format
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.cropping import warn_of_cropped_labels
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.nifti.open_sources import open_mask
-from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.cropping import warn_of_cropped_labels
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair

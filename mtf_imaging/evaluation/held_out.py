@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
+from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.data.records.stored import StoredRecord, open_record
+from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.regions import ALONG_Z

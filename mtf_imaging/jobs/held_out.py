@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mtf_imaging.data.cases.description import LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import Subset

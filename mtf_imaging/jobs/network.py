@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.evaluation.segment.ensemble import over_networks

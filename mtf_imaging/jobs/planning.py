@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tqdm import tqdm
 
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.workers import default_workers

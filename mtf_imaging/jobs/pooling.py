@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti.spacing_table import SpacingTable
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold

@@ -13,7 +13,7 @@ from mtf_imaging.files.atomic import is_partial, write_bytes
 from mtf_imaging.files.run_folder import CONFIG, FACTS
 
 if TYPE_CHECKING:  # imports NumPy, which takes longer than the help of a command may
-    from mtf_imaging.data.cases.description import Description
+    from mtf_imaging.data.description.description import Description
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +72,8 @@ def description_of_run(model_dir: str | Path) -> "Description":
     Raises:
       DataError: the file of facts is damaged.
     """
-    from mtf_imaging.data.cases.description import LITS
-    from mtf_imaging.data.cases.description_fields import from_fields
+    from mtf_imaging.data.description.description import LITS
+    from mtf_imaging.data.description.description_fields import from_fields
 
     facts = read_facts(model_dir)
     if facts is None or facts.description is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.cases.description_fields import as_fields
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.description_fields import as_fields
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records

@@ -3,7 +3,7 @@
 import dataclasses
 
 import mtf_imaging as mi
-from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.sampling.buckets import parse_any_sampling
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.evaluate import cases_to_evaluate, evaluate

@@ -10,8 +10,8 @@ from PIL import Image
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands.plan import parse_memory
-from mtf_imaging.data.cases.dataset_json import write_description
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.dataset_json import write_description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.manifest import read_manifest
 from mtf_imaging.data.sampling.grid import format_grid

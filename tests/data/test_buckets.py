@@ -14,9 +14,9 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.manifest import open_records, read_manifest
+from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.records.pipeline import bucket_turns, training_batches
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.data.sampling.buckets import (
     Samplings,
     choose_grids,

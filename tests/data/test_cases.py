@@ -1,9 +1,9 @@
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases, find_data_set
-from mtf_imaging.data.cases.dataset_json import write_description
-from mtf_imaging.data.cases.description import LITS, Description
 from mtf_imaging.data.cases.hold_out import hold_out
+from mtf_imaging.data.description.dataset_json import write_description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
 

@@ -6,10 +6,10 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.channels import read_image, read_image_geometry
-from mtf_imaging.data.nifti.images import read_labels, read_mask, read_segmentation, read_volume, write_labels
-from mtf_imaging.data.nifti.spacing_table import read_spacing_table
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.data.reading.channels import read_image, read_image_geometry
+from mtf_imaging.data.reading.images import read_labels, read_mask, read_segmentation, read_volume, write_labels
 from mtf_imaging.errors import DataError
 
 SHAPE = (7, 6, 5)
@@ -55,7 +55,7 @@ def test_channels_in_different_axis_orders_are_aligned(tmp_path, store):
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
 @pytest.mark.parametrize("slab", [1, 1 << 21])
 def test_a_file_with_four_axes_has_its_channels_last(tmp_path, monkeypatch, name, slab):
-    monkeypatch.setattr("mtf_imaging.data.nifti.stored_values._SLAB_VOXELS", slab)
+    monkeypatch.setattr("mtf_imaging.data.images.stored._SLAB_VOXELS", slab)
     path = stacked(tmp_path / name, values(0), values(1))
     image = read_image([path], BRAIN)
     for number, channel in enumerate(image.channels):

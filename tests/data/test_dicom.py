@@ -9,9 +9,9 @@ import SimpleITK
 from pydicom.uid import MPEG2MPML, RLELossless
 from scipy.spatial.transform import Rotation
 
-from mtf_imaging.data.dicom.files import holds_dicom
-from mtf_imaging.data.dicom.series import open_series
-from mtf_imaging.data.nifti.images import read_volume
+from mtf_imaging.data.formats.dicom.series import open_series
+from mtf_imaging.data.listing.dicom_files import holds_dicom
+from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from tests.data.dicom_folder import AXIAL, PIXEL_MM, STEP_MM, compress, plane_file, write_plane, write_series
 

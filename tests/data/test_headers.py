@@ -12,7 +12,7 @@ import pytest
 from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
-from mtf_imaging.data.nifti.images import read_labels, read_volume, write_labels
+from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.evaluation.segment.predict import predict_cases
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from nibabel import orientations
 
-from mtf_imaging.data.nifti.images import read_geometry
-from mtf_imaging.data.nifti.label_file import write_label_slabs
+from mtf_imaging.data.formats.label_file import write_label_slabs
+from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.errors import DataError
 

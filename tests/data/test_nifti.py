@@ -7,8 +7,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.nifti import label_file
-from mtf_imaging.data.nifti.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
+from mtf_imaging.data.formats import label_file
+from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
 
@@ -109,7 +109,7 @@ def test_nan_and_out_of_range_voxels_are_repaired_with_a_warning(tmp_path, store
 @pytest.mark.parametrize("dtype", ["int16", ">i2", "uint16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("slab", [1 << 24, 30])
 def test_hu_do_not_depend_on_the_stored_type(tmp_path, store, arrays, dtype, slab, monkeypatch, caplog):
-    monkeypatch.setattr("mtf_imaging.data.nifti.stored_values._SLAB_VOXELS", slab)
+    monkeypatch.setattr("mtf_imaging.data.images.stored._SLAB_VOXELS", slab)
     hu, _ = arrays()
     hu[:, 0, 0] = -3024  # some scanners pad outside the round field of view
     path = store(tmp_path / "volume-0.nii.gz", hu, "LPS", dtype=dtype)
@@ -313,7 +313,7 @@ def test_a_volume_too_large_for_memory_is_named(tmp_path):
         file.truncate(352 + 2 * np.prod(shape))
     script = """
 import resource, sys
-from mtf_imaging.data.nifti.images import read_segmentation, read_volume
+from mtf_imaging.data.reading.images import read_segmentation, read_volume
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 for reader in (read_volume, read_segmentation):
     try:

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 LIGHT = (
-    "mtf_imaging.data.cases.cases, mtf_imaging.data.nifti.images, mtf_imaging.data.sampling.resample, "
+    "mtf_imaging.data.cases.cases, mtf_imaging.data.reading.images, mtf_imaging.data.sampling.resample, "
     "mtf_imaging.data.phantom, mtf_imaging.data.records.manifest, mtf_imaging.data.intensity, "
     "mtf_imaging.data.photos.label_images, mtf_imaging.data.photos.native, mtf_imaging.data.photos.scenes, "
     "mtf_imaging.data.objects.annotations, mtf_imaging.data.objects.targets, mtf_imaging.data.objects.native, "

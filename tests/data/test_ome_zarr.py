@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import zarr
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti import voxel_values
-from mtf_imaging.data.nifti.channels import read_image
-from mtf_imaging.data.nifti.images import read_geometry, read_mask, read_segmentation, read_volume
-from mtf_imaging.data.nifti.open_sources import open_volume
-from mtf_imaging.data.ome_zarr.voxels import open_ome_zarr
-from mtf_imaging.data.ome_zarr.write import write_zarr_labels
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.ome_zarr.voxels import open_ome_zarr
+from mtf_imaging.data.formats.ome_zarr.write import write_zarr_labels
+from mtf_imaging.data.images import voxel_values
+from mtf_imaging.data.reading.channels import read_image
+from mtf_imaging.data.reading.images import read_geometry, read_mask, read_segmentation, read_volume
+from mtf_imaging.data.reading.open_sources import open_volume
 from mtf_imaging.errors import DataError
 from tests.data.zarr_image import LPS, RAS, SCALE, TRANSLATION, axis_entries, edit_attributes, write_image
 

@@ -7,7 +7,7 @@ import pytest
 import zarr
 
 from mtf_imaging.data.records.ome_metadata import grid_affine
-from mtf_imaging.data.records.stored import write_record
+from mtf_imaging.data.records.opening import write_record
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from tests.data.test_stored_records import CHUNK, GRID, make

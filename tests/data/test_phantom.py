@@ -3,8 +3,8 @@ import pytest
 from scipy import ndimage
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.nifti.images import read_labels, read_volume
 from mtf_imaging.data.phantom.phantom import STORED_AS, make_case, write_phantom
+from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.errors import DataError
 
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import ndimage
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.cases.dataset_json import read_description
-from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.description.dataset_json import read_description
+from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.phantom.brain import EDEMA, ENHANCING, FLAIR, NECROSIS, T1GD
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS, KINDS
 from mtf_imaging.data.phantom.phantom import STORED_AS, make_case, write_phantom

@@ -8,8 +8,8 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
+from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.errors import DataError
 from tests.records import copy, damage
 

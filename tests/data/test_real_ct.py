@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.nifti.images import read_labels, read_volume, write_labels
+from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.sampling.resample import resample_nearest, resample_to_labels

@@ -8,7 +8,7 @@ import pytest
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import ENDINGS
 from mtf_imaging.data.records.manifest import open_records, read_manifest
-from mtf_imaging.data.records.stored import open_record, read_record
+from mtf_imaging.data.records.opening import open_record, read_record
 from mtf_imaging.errors import ConfigError, DataError
 from tests.records import contents, names
 

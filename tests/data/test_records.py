@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.nifti.images import read_labels, read_volume
+from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.make_record import make_record, write_case
 from mtf_imaging.data.records.manifest import Source, open_records, read_manifest
+from mtf_imaging.data.records.opening import read_record, write_record
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.stored import read_record, write_record
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError

@@ -13,10 +13,10 @@ from mtf_imaging.data.records import region_reader
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
-from mtf_imaging.data.records.stored import open_record
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import TensorRegion
 from tests.data.conftest import _arrays, _store

@@ -14,7 +14,7 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.make_record import make_record
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.stored import read_record
+from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest, resample_to_labels
 from mtf_imaging.data.sampling.sampling import (
     Sampling,

@@ -6,15 +6,15 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti import sources, stored_values
-from mtf_imaging.data.nifti.image_statistics import image_statistics
-from mtf_imaging.data.nifti.images import read_volume
-from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_segmentation, open_volume
-from mtf_imaging.data.nifti.sources import read_slabs, read_whole
-from mtf_imaging.data.nifti.stored_values import StoredPlanes
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.nifti.stored_values import StoredPlanes
+from mtf_imaging.data.images import sources, stored
+from mtf_imaging.data.images.channels import channel_slabs, resample_channels, resample_channels_region
+from mtf_imaging.data.images.image_statistics import image_statistics
+from mtf_imaging.data.images.sources import read_slabs, read_whole
+from mtf_imaging.data.reading.images import read_volume
+from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.data.sampling import slabs
-from mtf_imaging.data.sampling.channels import channel_slabs, resample_channels, resample_channels_region
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.data.sampling.sampling import whole_field
@@ -35,7 +35,7 @@ BRAIN = Description(("T1w", "FLAIR"), {"tumor": 1}, {"tumor": (1,)})
 
 @pytest.fixture
 def small_slabs(monkeypatch):
-    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", 60)
+    monkeypatch.setattr(stored, "_SLAB_VOXELS", 60)
     monkeypatch.setattr(sources, "_SLAB_VOXELS", 60)
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 400)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.records.opening import create_record, open_record, read_record, write_record
 from mtf_imaging.data.records.record import Record
-from mtf_imaging.data.records.stored import create_record, open_record, read_record, write_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.cases.cases import Case, find_cases
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti import sources, stored_values
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images import sources, stored
 from mtf_imaging.data.records.make_record import make_record, write_case
-from mtf_imaging.data.records.stored import read_record
+from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
@@ -33,7 +33,7 @@ CODES = {"RAS": ("RAS", "RAS"), "LPI": ("LPI", "LPI"), "another order": ("SAL", 
 
 @pytest.fixture
 def small_slabs(monkeypatch):
-    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", 100)
+    monkeypatch.setattr(stored, "_SLAB_VOXELS", 100)
     monkeypatch.setattr(sources, "_SLAB_VOXELS", 100)
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 800)
 
@@ -126,7 +126,7 @@ SLABS = 6 << 20  # allowance for slabs and for the layers of chunks
 @pytest.mark.parametrize("grid", [(64, 64, 1026), (16, 16, 64), (32, 100, 1500)], ids=str)
 @pytest.mark.parametrize("dtype", ["int16", "float64"])
 def test_memory_does_not_grow_with_the_case(tmp_path, monkeypatch, grid, dtype):
-    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", 1 << 16)
+    monkeypatch.setattr(stored, "_SLAB_VOXELS", 1 << 16)
     monkeypatch.setattr(sources, "_SLAB_VOXELS", 1 << 16)
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 1 << 18)
     (tmp_path / "cases").mkdir()

@@ -1,6 +1,6 @@
 """Descriptions of data sets that are not LiTS, for tests."""
 
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.description import Description
 
 ORGANS = Description(
     channels=("T1w",),

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from nibabel import orientations
 
-from mtf_imaging.data.nifti.images import read_volume
+from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate

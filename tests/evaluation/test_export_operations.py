@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.objects.description import ObjectDescription

@@ -6,8 +6,8 @@ import pytest
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.manifest import Manifest, Source, write_manifest
+from mtf_imaging.data.records.opening import write_record
 from mtf_imaging.data.records.record import Record
-from mtf_imaging.data.records.stored import write_record
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError

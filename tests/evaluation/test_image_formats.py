@@ -9,7 +9,7 @@ import SimpleITK
 import zarr
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.nifti.images import read_mask, read_volume
+from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.records.make_record import digest, make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError

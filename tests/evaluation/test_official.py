@@ -8,7 +8,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.official import official_case, official_scores

@@ -9,7 +9,7 @@ import pytest
 from nibabel import orientations
 from PIL import Image
 
-from mtf_imaging.data.nifti.images import read_segmentation
+from mtf_imaging.data.reading.images import read_segmentation
 from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.report.overlay import MARGIN_MM, make_overlays
 from mtf_imaging.evaluation.report.pictures import position_text

@@ -6,12 +6,12 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti.images import read_volume
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.manifest import Manifest, Source, write_manifest
+from mtf_imaging.data.records.opening import write_record
 from mtf_imaging.data.records.record import Record
-from mtf_imaging.data.records.stored import write_record
 from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, Span

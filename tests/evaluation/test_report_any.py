@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from mtf_imaging.data.cases.dataset_json import write_description
+from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.case_picture import picture_pixels
 from mtf_imaging.evaluation.report.colors import PALETTE, mask_classes, mask_colors

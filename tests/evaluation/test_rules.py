@@ -12,8 +12,8 @@ from PIL import Image
 
 from mtf_imaging.cli.commands import score as command
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.cases.dataset_json import write_description
-from mtf_imaging.data.cases.description import ANY_RULES, LITS, LITS_RULES, Description
+from mtf_imaging.data.description.dataset_json import write_description
+from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.rules import RULES, choose_description
 from mtf_imaging.evaluation.pairs.score import score_folders

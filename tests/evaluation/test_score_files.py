@@ -10,9 +10,9 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases.description import LITS
-from mtf_imaging.data.nifti.images import read_mask, read_segmentation, read_volume
-from mtf_imaging.data.nifti.open_sources import open_image_source, open_segmentation, open_volume
+from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.reading.images import read_mask, read_segmentation, read_volume
+from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair

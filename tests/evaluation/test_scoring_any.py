@@ -9,7 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases.description import ANY_RULES, LITS, Description
+from mtf_imaging.data.description.description import ANY_RULES, LITS, Description
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.metrics import column_names, metrics_dict, scores_text, write_metrics

@@ -9,8 +9,8 @@ import pytest
 import zarr
 from scipy import ndimage
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.report.planes import find_focus
 from mtf_imaging.evaluation.scoring import voxels
 from mtf_imaging.evaluation.scoring.case import score_case

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.channels import Image
-from mtf_imaging.data.nifti.images import Volume, read_geometry
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.reading.channels import Image
+from mtf_imaging.data.reading.images import Volume, read_geometry
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.sampling.slabs import source_region

@@ -6,8 +6,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.nifti import stored_values
-from mtf_imaging.data.nifti.images import read_labels, read_volume
+from mtf_imaging.data.images import stored
+from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.sampling import label_region, resample, slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
@@ -73,7 +73,7 @@ def dense(data, spans):
 def test_a_prediction_equals_the_plain_formula(tmp_path, sampling, slab, monkeypatch):
     """The network runs once on the whole volume, so there are no tiles or seams, and slabs leave no trace."""
     slabs_of(monkeypatch, slab)
-    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", slab)
+    monkeypatch.setattr(stored, "_SLAB_VOXELS", slab)
     volume, network = read_volume(case(tmp_path)), Network()
     labels = segment_volume(volume, sampling, network)
     spans = sampling.spans(SHAPE, volume.geometry.spacing)
@@ -139,7 +139,7 @@ SLABS = 4 << 20  # allowance for slabs of the size set below
 @pytest.fixture
 def small_slabs(monkeypatch):
     slabs_of(monkeypatch, 1 << 18)
-    monkeypatch.setattr(stored_values, "_SLAB_VOXELS", 1 << 16)
+    monkeypatch.setattr(stored, "_SLAB_VOXELS", 1 << 16)
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16", ">i2", "float32", "float64"])

@@ -13,8 +13,8 @@ from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.data.records.stored import read_record
 from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_per_case

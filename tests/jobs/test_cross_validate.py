@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.nifti.images import read_labels, read_volume
+from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
 from mtf_imaging.evaluation.segment.flips import over_flips

@@ -8,8 +8,8 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.cases.dataset_json import read_description, write_description
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.dataset_json import read_description, write_description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.sampling import Sampling

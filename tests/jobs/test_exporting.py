@@ -12,7 +12,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.images.channels import resample_channels
 from mtf_imaging.data.objects.data_set import Objects
 from mtf_imaging.data.objects.masks import decode_mask
 from mtf_imaging.data.phantom import write_phantom
@@ -20,7 +21,6 @@ from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.photos.label_images import read_label_image
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.sampling.channels import resample_channels
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.statistics import channel_statistics

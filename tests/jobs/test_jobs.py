@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.nifti.images import read_labels, read_volume
 from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from tests.training.test_job import run

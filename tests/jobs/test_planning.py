@@ -5,7 +5,7 @@ import math
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.fingerprint import CaseFingerprint, Fingerprint, Foreground
 from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.phantom import write_phantom

@@ -6,7 +6,7 @@ from absl import flags
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.next_step import after_cross_validate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.data.nifti.spacing_table import read_spacing_table
+from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.stop_signals import StopSignals
 

@@ -5,7 +5,7 @@ from absl import flags
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.next_step import after_evaluate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.data.nifti.spacing_table import read_spacing_table
+from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.records.splits import FILE
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.ensembles import check_no_fold

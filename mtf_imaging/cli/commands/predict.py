@@ -5,7 +5,7 @@ from absl import flags
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_objects, after_predict_photos
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.data.nifti.spacing_table import read_spacing_table
+from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 
 SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in images."

@@ -4,7 +4,7 @@ from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.next_step import after_score
-from mtf_imaging.data.nifti.spacing_table import read_spacing_table
+from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import check_no_run
 
 SUMMARY = "scores a folder of segmentations of any labels; for LiTS also the official scores."

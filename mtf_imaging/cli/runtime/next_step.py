@@ -58,7 +58,7 @@ def after_photos(values: flags.FlagValues) -> str:
 
 def after_convert(values: flags.FlagValues) -> str | None:
     """Suggests training on the records, or estimating the cost of a step if the records are large."""
-    from mtf_imaging.data.cases.description import LITS_RULES
+    from mtf_imaging.data.description.description import LITS_RULES
     from mtf_imaging.data.records.manifest import read_manifest
 
     manifest = read_manifest(values.output_dir)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mtf_imaging.cli.runtime.command_lines import command_words
 from mtf_imaging.cli.runtime.usage import PROGRAM
-from mtf_imaging.data.cases.description import LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.intensities import WINDOW
 from mtf_imaging.data.sampling.grid import format_grid

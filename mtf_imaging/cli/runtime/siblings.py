@@ -57,8 +57,8 @@ def held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
 def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) -> bool:
     """Returns whether a folder holds the files that records were made from; compares the bytes of the first case."""
     from mtf_imaging.data.cases.cases import Case
-    from mtf_imaging.data.cases.image_formats import VOLUME_FORMATS
-    from mtf_imaging.data.cases.listing import image_files
+    from mtf_imaging.data.listing.image_files import image_files
+    from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
     from mtf_imaging.data.records.make_record import digest
 
     sources = {key: manifest.sources[key] for key in keys}

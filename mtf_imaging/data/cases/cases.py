@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
-from mtf_imaging.data.cases.dataset_json import find_description
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.cases.image_formats import (
+from mtf_imaging.data.description.dataset_json import find_description
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import (
     FORMATS,
     NIFTI,
     OME_ZARR,
@@ -19,7 +20,6 @@ from mtf_imaging.data.cases.image_formats import (
     is_image_folder,
     is_zarr,
 )
-from mtf_imaging.data.cases.listing import image_files
 from mtf_imaging.errors import DataError
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.cases.image_formats import NIFTI, format_by_ending
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.listing.image_formats import NIFTI, format_by_ending
 from mtf_imaging.errors import DataError
 
 _CHANNEL = re.compile(r"(.+)_(\d{4})")

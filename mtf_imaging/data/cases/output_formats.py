@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.image_formats import FORMATS, NIFTI, OME_ZARR
+from mtf_imaging.data.listing.image_formats import FORMATS, NIFTI, OME_ZARR
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.spelling import did_you_mean
 

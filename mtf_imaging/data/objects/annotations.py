@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from mtf_imaging.data.cases.listing import image_files
+from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.objects.instances import Annotated, ImageEntry, Instances, read_instances
 from mtf_imaging.data.photos.folders import PHOTOS, files_by_stem

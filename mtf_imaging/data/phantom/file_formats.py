@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import nibabel
 import numpy as np
 
-from mtf_imaging.data.cases.dataset_json import FILE
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.cases.description_fields import as_fields
+from mtf_imaging.data.description.dataset_json import FILE
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.description_fields import as_fields
 
 LITS_FILES, NNUNET, DECATHLON = "lits", "nnunet", "decathlon"
 FILE_FORMATS = (LITS_FILES, NNUNET, DECATHLON)

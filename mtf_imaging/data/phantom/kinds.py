@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.intensities import NONZERO_Z_SCORE, Intensity
 from mtf_imaging.data.phantom.abdomen import Diameters, large_lesions, paint_abdomen, small_lesions
 from mtf_imaging.data.phantom.brain import EDEMA, ENHANCING, NECROSIS, paint_brain

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import PNG, ImageFormat
-from mtf_imaging.data.cases.listing import image_files
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import PNG, ImageFormat
 from mtf_imaging.data.photos.description import (
     CITYSCAPES,
     VOC,

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.cases.image_formats import is_picture_ending
-from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.spacing_table import SpacingTable
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.spacing_table import SpacingTable
+from mtf_imaging.data.listing.image_formats import is_picture_ending
 from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.buckets import (
     AnySampling,

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.channels import read_image_geometry
-from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.images import read_geometry
-from mtf_imaging.data.nifti.spacing_table import SpacingTable
-from mtf_imaging.data.nifti.voxel_values import any_labeled
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.spacing_table import SpacingTable
+from mtf_imaging.data.images.voxel_values import any_labeled
+from mtf_imaging.data.reading.channels import read_image_geometry
+from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
 from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, voxel_bytes
 from mtf_imaging.data.sampling.buckets import AnySampling
@@ -98,7 +98,7 @@ class Conversion:
     def check_existing(self, case: Case) -> Converted | DataError | None:
         """Checks the existing record of a case; returns None if it is damaged and must be made again."""
         from mtf_imaging.data.records.make_record import digest
-        from mtf_imaging.data.records.stored import open_record
+        from mtf_imaging.data.records.opening import open_record
 
         path = self.record_path(case)
         try:

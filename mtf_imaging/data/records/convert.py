@@ -9,9 +9,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
-from mtf_imaging.data.cases.description import LITS_RULES, Description
-from mtf_imaging.data.nifti.spacing_table import read_spacing_table
-from mtf_imaging.data.nifti.voxel_values import any_label
+from mtf_imaging.data.description.description import LITS_RULES, Description
+from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.data.images.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat
 from mtf_imaging.data.records.conversion import Conversion, Converted
 from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, parse_chunk

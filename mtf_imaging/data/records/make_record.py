@@ -9,20 +9,21 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.cases.listing import files_of_image
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.channels import channel_slabs
+from mtf_imaging.data.images.cropping import CroppedLabels
+from mtf_imaging.data.images.image_statistics import image_statistics
+from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.nifti.image_statistics import image_statistics
-from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_volume
-from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource, read_slabs
-from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty
+from mtf_imaging.data.listing.image_files import files_of_image
+from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_volume
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
+from mtf_imaging.data.records.opening import create_record
 from mtf_imaging.data.records.record import Facts, Record
-from mtf_imaging.data.records.stored import RecordWriter, create_record
+from mtf_imaging.data.records.stored import RecordWriter
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.channels import channel_slabs
-from mtf_imaging.data.sampling.cropping import CroppedLabels
 from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import nearest_slabs

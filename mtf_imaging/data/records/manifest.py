@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.cases.description_fields import as_fields, from_fields
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.intensities import ChannelStatistics, Intensity
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, record_path

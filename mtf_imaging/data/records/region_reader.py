@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.records.manifest import Manifest, has_hu
-from mtf_imaging.data.records.stored import open_record
+from mtf_imaging.data.records.opening import open_record
 
 
 class RegionReader:

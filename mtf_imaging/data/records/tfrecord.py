@@ -14,10 +14,10 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.records.layers import Layers
 from mtf_imaging.data.records.record import Facts, Record
 from mtf_imaging.data.records.stored import RecordWriter, StoredRecord
 from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.layers import Layers
 from mtf_imaging.data.sampling.sampling import format_spacing, parse_spacing
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.files.atomic import atomic_path

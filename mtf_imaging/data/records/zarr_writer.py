@@ -14,7 +14,6 @@ from zarr.codecs import BloscCodec
 from mtf_imaging.data.records.chunks import METADATA, OURS
 from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.formats import clip_chunk
-from mtf_imaging.data.records.layers import Layers
 from mtf_imaging.data.records.ome_metadata import (
     CHANNEL,
     IMAGE,
@@ -32,6 +31,7 @@ from mtf_imaging.data.records.ome_metadata import (
 from mtf_imaging.data.records.record import Facts
 from mtf_imaging.data.records.stored import RecordWriter
 from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.layers import Layers
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.files.atomic import atomic_folder
 

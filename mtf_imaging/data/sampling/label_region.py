@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
 from mtf_imaging.data.sampling.regions import moved, overlap, region_shape

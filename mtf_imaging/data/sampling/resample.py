@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.data.sampling.interpolation import (
     axis_order,

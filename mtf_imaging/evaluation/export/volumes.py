@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.intensities import WINDOW, Intensity
 from mtf_imaging.data.intensity import Window
 from mtf_imaging.data.modality import is_ct, value_beyond

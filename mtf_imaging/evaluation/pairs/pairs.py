@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import natural_key
-from mtf_imaging.data.cases.image_formats import SEGMENTATION_FORMATS, ImageFormat
-from mtf_imaging.data.cases.listing import image_files
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, ImageFormat
 from mtf_imaging.errors import DataError
 
 _VOLUME = re.compile(r"(test-)?volume-\d+\.")

@@ -3,8 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-from mtf_imaging.data.cases.dataset_json import FILE, read_description
-from mtf_imaging.data.cases.description import ANY_RULES, LITS, LITS_RULES, Description
+from mtf_imaging.data.description.dataset_json import FILE, read_description
+from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.scoring.metrics import RESERVED
 

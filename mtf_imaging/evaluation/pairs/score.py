@@ -3,8 +3,8 @@
 import functools
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import SEGMENTATION_FORMATS, format_by_ending, is_picture_ending
-from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, format_by_ending, is_picture_ending
 from mtf_imaging.evaluation.pairs.pairs import find_pairs
 from mtf_imaging.evaluation.pairs.rules import choose_description
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores

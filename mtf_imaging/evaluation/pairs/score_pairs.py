@@ -11,12 +11,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import natural_key
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
-from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.open_sources import open_image_source, open_mask, open_segmentation, open_volume
-from mtf_imaging.data.nifti.sources import ImageSource
-from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.nifti.voxel_values import any_labeled, warn_of_empty
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.sources import ImageSource
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
+from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.report.display import shows_ct

@@ -5,9 +5,9 @@ import logging
 import re
 from pathlib import Path
 
-from mtf_imaging.data.cases.image_formats import PNG, TIFF, VOLUME_FORMATS, ImageFormat
-from mtf_imaging.data.cases.listing import image_files
-from mtf_imaging.data.dicom.files import holds_dicom
+from mtf_imaging.data.listing.dicom_files import holds_dicom
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import PNG, TIFF, VOLUME_FORMATS, ImageFormat
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
 

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.report.display import shows_ct
 from mtf_imaging.evaluation.report.image_planes import read_planes

@@ -1,6 +1,6 @@
 """The table of the report with one row per case."""
 
-from mtf_imaging.data.cases.description import ANY_RULES, LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.cells import TITLES, number_cell
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.sortable import Groups, left_edges, sortable_table

@@ -1,6 +1,6 @@
 """The colors of masks in pictures and in the report."""
 
-from mtf_imaging.data.cases.description import LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS_RULES, Description
 
 # 12 colors that differ by at least 22 (CIE76) in normal vision, protanopia and deuteranopia. Each one is as far as
 # possible from all previous ones, so that a few masks contrast most. More masks repeat the colors.

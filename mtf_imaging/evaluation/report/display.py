@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.modality import is_ct
 
 DISPLAY_HU = (-160, 240)  # the abdominal window of radiology

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.report.display import display_range, sample_step, shown_channel
 from mtf_imaging.evaluation.report.planes import Point

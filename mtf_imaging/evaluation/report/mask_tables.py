@@ -1,6 +1,6 @@
 """The report's tables over all cases for any labels: a row per mask."""
 
-from mtf_imaging.data.cases.description import ANY_RULES, Description
+from mtf_imaging.data.description.description import ANY_RULES, Description
 from mtf_imaging.evaluation.report.cells import TITLES, shown
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.report.markup import Markup, join, tag

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.evaluation.report.display import to_gray
 from mtf_imaging.evaluation.report.image_planes import read_planes
 from mtf_imaging.evaluation.report.outline import outline

@@ -5,7 +5,7 @@ The page contains no times or paths, so equal scores produce equal bytes.
 
 from pathlib import Path
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report import case_table, mask_tables, pictures, plots, summary_tables
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.display import shows_ct

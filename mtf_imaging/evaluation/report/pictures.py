@@ -2,7 +2,7 @@
 
 import base64
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.colors import mask_classes
 from mtf_imaging.evaluation.report.display import shows_ct

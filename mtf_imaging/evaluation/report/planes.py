@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.components import MaskComponents, mask_components
 from mtf_imaging.evaluation.scoring.surface import bounding_box
 from mtf_imaging.evaluation.scoring.views import mask_view

@@ -1,6 +1,6 @@
 """The report's tables over all cases: all values of `metrics.json` except the scores of single cases."""
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES
+from mtf_imaging.data.description.description import LITS, LITS_RULES
 from mtf_imaging.evaluation.report.cells import TITLES, number_cell, shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
-from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions

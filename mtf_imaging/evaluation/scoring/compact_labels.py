@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mtf_imaging.data.nifti.sources import VoxelSource
+from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.scoring.voxels import Region
 from mtf_imaging.files.reading import memory_named

@@ -1,6 +1,6 @@
 """The measures of two masks by name, and which of them each set of rules reports."""
 
-from mtf_imaging.data.cases.description import ANY_RULES, LITS_RULES
+from mtf_imaging.data.description.description import ANY_RULES, LITS_RULES
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
 

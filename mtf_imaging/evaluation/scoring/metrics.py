@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import Lesion
 from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, measures
@@ -91,7 +91,7 @@ def case_values(case: CaseScore, fields: dict, description: Description = LITS) 
 def column_names(description: Description) -> dict[str, str]:
     """Returns the name of each mask in the columns of `metrics.csv`: letters, digits and underscores.
 
-    >>> from mtf_imaging.data.cases.description import Description
+    >>> from mtf_imaging.data.description.description import Description
     >>> column_names(Description(("T1",), {}, {"whole tumor": (1, 2), "whole-tumor": (2,), "lesion": (2,)}))
     {'whole tumor': 'whole_tumor', 'whole-tumor': 'whole_tumor_2', 'lesion': 'lesion'}
     """

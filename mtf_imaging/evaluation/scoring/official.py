@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS
+from mtf_imaging.data.description.description import LITS
 from mtf_imaging.evaluation.scoring.components import Components, find_components
 from mtf_imaging.evaluation.scoring.groups import score_groups
 from mtf_imaging.evaluation.scoring.official_detection import OfficialDetection, detect_lesions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import BACKGROUND, LITS, Description
+from mtf_imaging.data.description.description import BACKGROUND, LITS, Description
 from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from mtf_imaging.data.cases.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
 from mtf_imaging.evaluation.scoring.measures import MEASURES, measures

@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import Description
-from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.scoring.overlap import scored_labels
 from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import ndimage
 
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.components import mask_components

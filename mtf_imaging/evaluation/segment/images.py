@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.cases.cases import Case, find_cases
-from mtf_imaging.data.cases.dataset_json import find_description
-from mtf_imaging.data.cases.description import LITS, Description
+from mtf_imaging.data.description.dataset_json import find_description
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.sources import ImageSource, VoxelSource
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.network_input import apply_intensities
-from mtf_imaging.data.nifti.channels import Image, read_image
-from mtf_imaging.data.nifti.geometry import Geometry
-from mtf_imaging.data.nifti.images import Volume, read_volume
-from mtf_imaging.data.nifti.open_sources import open_image_source, open_volume
-from mtf_imaging.data.nifti.sources import ImageSource, VoxelSource
-from mtf_imaging.data.nifti.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.reading.channels import Image, read_image
+from mtf_imaging.data.reading.images import Volume, read_volume
+from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mtf_imaging.data.cases.description import LITS, Description
-from mtf_imaging.data.nifti.geometry import Geometry
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, format_grid, whole_region
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice

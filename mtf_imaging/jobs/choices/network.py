@@ -2,7 +2,7 @@
 
 import math
 
-from mtf_imaging.data.cases.description import BACKGROUND, LITS_RULES, Description
+from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.jobs.choices.choice import Choice

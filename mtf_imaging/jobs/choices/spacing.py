@@ -6,8 +6,8 @@ image segmentation", Nature Methods 18, 203-211.
 
 import numpy as np
 
-from mtf_imaging.data.cases.image_formats import is_picture_ending
 from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.listing.image_formats import is_picture_ending
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Spacing, format_spacing, smallest_box
 from mtf_imaging.jobs.choices.choice import Choice

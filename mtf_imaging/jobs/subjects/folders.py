@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.data.cases.dataset_json import FILE
-from mtf_imaging.data.cases.image_formats import VOLUME_FORMATS
-from mtf_imaging.data.cases.listing import image_files
+from mtf_imaging.data.description.dataset_json import FILE
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
 from mtf_imaging.errors import DataError
 
 if TYPE_CHECKING:  # imports NumPy

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.description import Description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 from mtf_imaging.evaluation.evaluate import evaluate as evaluate_cases

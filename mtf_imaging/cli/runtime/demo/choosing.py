@@ -34,8 +34,8 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
         )
     if input_dir.is_file():
         raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or images.")
-    from mtf_imaging.data.cases.dataset_json import find_description
-    from mtf_imaging.data.cases.description import LITS_RULES
+    from mtf_imaging.data.description.dataset_json import find_description
+    from mtf_imaging.data.description.description import LITS_RULES
     from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS, detect_kind
 
     folder_kind = detect_kind(input_dir)

@@ -1,0 +1,1 @@
+"""Describes a data set: its channels, labels and masks."""

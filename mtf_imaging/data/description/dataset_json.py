@@ -1,0 +1,134 @@
+"""Reads and writes `dataset.json`, the description of a data set, in the formats of nnU-Net v2 and of the Decathlon.
+
+Keys of our own, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `label_names` and `rules`.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.description_fields import as_fields, from_fields
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.reading import access_named
+
+FILE = "dataset.json"
+_IMAGE_FOLDERS = ("imagesTr", "imagesTs")
+_PARTS = re.compile("(images|labels)T[rs]")  # the folders beside dataset.json
+_OF_RECORDS = {"format", "resolution", "cases"}  # the manifest of a folder of records, which has the same name
+_log = logging.getLogger(__name__)
+
+
+def read_description(folder: str | Path) -> Description | None:
+    """Reads the `dataset.json` of a folder.
+
+    Args:
+      folder: the folder that contains the file.
+
+    Returns:
+      The description. `LITS`, perhaps with another file ending, if the only channel is a CT and the labels are liver
+      and its lesions. None if the folder has no such file, if the file is empty, or if it is the manifest of a folder
+      of records, which describes no images.
+
+    Raises:
+      DataError: the file cannot be read or describes no data set that this program can use.
+    """
+    path = Path(folder) / FILE
+    fields = _read(path)
+    return None if fields is None else from_fields(fields, str(path))
+
+
+def find_description(path: str | Path) -> tuple[Description | None, int | None]:
+    """Finds the description of the images of a folder.
+
+    The file is in the folder; beside it, if the folder is for instance `imagesTr`; or in its subfolders that contain
+    `imagesTr` or `imagesTs`.
+
+    Args:
+      path: a folder of images, or one image.
+
+    Returns:
+      The description and the number of training cases that its file states. Each is None if no file states it.
+
+    Raises:
+      DataError: a file is malformed, or two subfolders have different descriptions.
+    """
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    here = [folder, folder.absolute().parent] if _PARTS.fullmatch(folder.absolute().name) else [folder]
+    stated = [(place, fields) for place in here if (fields := _read(place / FILE)) is not None][:1]
+    if not stated and Path(path).is_dir():
+        stated = [(place, fields) for place in _data_sets(folder) if (fields := _read(place / FILE)) is not None]
+    if not stated:
+        return None, None
+    descriptions = [from_fields(fields, str(place / FILE)) for place, fields in stated]
+    for (place, _), description in zip(stated, descriptions, strict=True):
+        if description != descriptions[0]:
+            raise DataError(
+                f"{folder}: contains two data sets with different descriptions, {stated[0][0] / FILE} and "
+                f"{place / FILE}. Fix: give the folder of one data set."
+            )
+    counts = [fields.get("numTraining") for _, fields in stated]
+    is_stated = all(isinstance(count, int) and not isinstance(count, bool) for count in counts)
+    return descriptions[0], sum(counts) if is_stated else None
+
+
+def write_description(
+    folder: str | Path, description: Description, num_training: int, others: Mapping[str, Any] | None = None
+) -> Path:
+    """Writes the `dataset.json` of a folder atomically, in the format of nnU-Net v2.
+
+    Args:
+      folder: the folder.
+      description: the description of its images.
+      num_training: the number of training cases, `numTraining`.
+      others: other fields, for instance `{"name": "Phantoms"}`.
+
+    Returns:
+      The path of the file.
+    """
+    path = Path(folder) / FILE
+    # The order of the regions has a meaning, so keys are not sorted.
+    fields = {**as_fields(description), "numTraining": num_training, **(others or {})}
+    write_bytes(path, (json.dumps(fields, indent=1) + "\n").encode())
+    return path
+
+
+def _read(path: Path) -> dict | None:
+    """Returns the fields of a file, or None if it does not exist, is empty or is the manifest of records."""
+    with access_named(path.parent):
+        if not path.is_file():
+            return None
+    with access_named(path):
+        data = path.read_bytes()
+    if not data.strip():
+        _log.warning("%s: this file is empty and is not read", path)
+        return None
+    try:
+        fields = json.loads(data)
+    except ValueError as error:  # also of bytes that are not text
+        raise DataError(
+            f"{path}: not a JSON file ({error}). Fix: correct it, or remove it if the data is LiTS."
+        ) from error
+    if not isinstance(fields, dict):
+        raise DataError(
+            f"{path}: contains a {type(fields).__name__} instead of an object with channel_names and labels. "
+            "Fix: use the format of nnU-Net or of the Medical Segmentation Decathlon."
+        )
+    return None if fields.keys() >= _OF_RECORDS else fields
+
+
+def _data_sets(folder: Path) -> list[Path]:
+    """Returns the subfolders of a folder that have the form of a data set, sorted by name."""
+    with access_named(folder), os.scandir(folder) as entries:
+        subfolders = sorted(folder / entry.name for entry in entries if entry.is_dir())
+    found = []
+    for subfolder in subfolders:
+        with access_named(subfolder):
+            if any((subfolder / name).is_dir() for name in _IMAGE_FOLDERS):
+                found.append(subfolder)
+    return found

@@ -1,1 +1,0 @@
-"""Reading series of DICOM files as volumes; needs the optional package pydicom."""

@@ -1,0 +1,1 @@
+"""Reads series of DICOM files as volumes; needs the optional package pydicom."""

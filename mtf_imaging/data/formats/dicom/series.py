@@ -1,0 +1,130 @@
+"""Reads a folder of DICOM files, a series, as one volume."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
+from mtf_imaging.data.formats.dicom.library import import_pydicom
+from mtf_imaging.data.formats.dicom.stacking import stack
+from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
+from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.listing.dicom_files import dicom_files
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named
+
+
+@dataclasses.dataclass(frozen=True)
+class DicomSeries(Stored):
+    """The stored numbers of a series of DICOM files, one per plane, with the axes (column, row, plane).
+
+    Attributes:
+      path: the folder.
+      planes: the headers of the files, ordered along the last axis.
+      geometry: the place of the voxels, with a header for segmentations in NIfTI.
+    """
+
+    path: Path
+    planes: tuple[Plane, ...]
+    geometry: MadeGeometry
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of voxels along each stored axis."""
+        return (*self.planes[0].size, len(self.planes))
+
+    @property
+    def has_one_scale(self) -> bool:
+        """Whether all planes have the same type and scale."""
+        return len({(plane.scale, plane.dtype) for plane in self.planes}) == 1
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the stored numbers; float64 if the planes have different scales, which are then applied."""
+        return self.planes[0].dtype if self.has_one_scale else np.dtype(np.float64)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(slope, intercept): a stored number stands for the value `slope * number + intercept`."""
+        return self.planes[0].scale if self.has_one_scale else (1.0, 0.0)
+
+    def open(self) -> "SeriesPlanes":
+        return SeriesPlanes(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesPlanes:
+    """Reads planes of a series; see `Planes`."""
+
+    series: DicomSeries
+
+    def read(self, planes: slice) -> np.ndarray:
+        """Returns the stored numbers `[columns, rows, planes]` of a range of planes.
+
+        Raises:
+          DataError: a file cannot be read, or its pixels are damaged.
+        """
+        series = self.series
+        slab = np.empty((*series.shape[:2], planes.stop - planes.start), series.dtype, order="F")
+        for index, plane in enumerate(series.planes[planes]):
+            pixels = read_pixels(plane)
+            if not series.has_one_scale:
+                slope, intercept = plane.scale
+                pixels = pixels * np.float64(slope) + intercept
+            slab[..., index] = pixels.T
+        return slab
+
+    def check_end(self) -> None:
+        """Does nothing, because every file is checked when it is read."""
+
+    def close(self) -> None:
+        """Does nothing, because no file stays open."""
+
+
+def open_series(folder: str | Path) -> DicomSeries:
+    """Reads the headers of the DICOM files of a folder, and checks that they are one volume.
+
+    Args:
+      folder: a folder with the files of one series. Its subfolders are not read, and other files are skipped.
+
+    Raises:
+      DataError: pydicom is missing; there is no DICOM file; a file is damaged or is not one plane of a volume (see
+        `read_plane`); or the files are not the planes of one volume (see `stack`).
+    """
+    folder = Path(folder)
+    import_pydicom(folder)
+    if not folder.is_dir():
+        raise DataError(f"{folder}: this folder of DICOM files does not exist. Fix: check the path.")
+    files = dicom_files(folder)
+    if not files:
+        raise DataError(f"{folder}: holds no DICOM file. Fix: give the folder with the files of one series.")
+    planes, affine = stack(folder, [read_plane(file) for file in files])
+    geometry = MadeGeometry(**made_fields((*planes[0].size, len(planes)), affine))
+    return DicomSeries(folder, tuple(planes), geometry)
+
+
+def read_pixels(plane: Plane) -> np.ndarray:
+    """Reads the pixels of a file, `[rows, columns]` of the type of the header.
+
+    Raises:
+      DataError: the file cannot be read, or its pixels are damaged.
+    """
+    pydicom = import_pydicom(plane.path)
+    columns, rows = plane.size
+    try:
+        with access_named(plane.path):
+            pixels = pydicom.dcmread(plane.path).pixel_array
+    except DataError:
+        raise
+    except Exception as error:  # decoders raise errors of many types
+        raise DataError(
+            f"{plane.path}: its pixels cannot be read ({error}). The file is truncated or damaged. "
+            "Fix: fetch the file again."
+        ) from error
+    if pixels.shape != (rows, columns):
+        raise DataError(
+            f"{plane.path}: has {pixels.shape} pixels (rows, columns), but its header states {(rows, columns)}. "
+            "Fix: fetch the file again."
+        )
+    return pixels.astype(plane.dtype, copy=False)

@@ -1,0 +1,93 @@
+"""Opens NIfTI, PNG and TIFF files."""
+
+from pathlib import Path
+
+import nibabel
+import numpy as np
+
+from mtf_imaging.data.formats.nifti.image_file import check_room, is_compressed, open_image
+from mtf_imaging.data.formats.pictures import is_picture, open_picture
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named
+
+
+def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[nibabel.Nifti1Image, Geometry]:
+    """Reads the header of a file; the geometry is not corrected.
+
+    Args:
+      path: a .nii, .nii.gz, .png, .tif or .tiff file.
+      channels: the names of the channels that the file must have along its fourth axis; None for a single volume.
+
+    Raises:
+      DataError: the file is missing, damaged, of another format or has another number of channels, or its affine is
+        singular or not finite.
+    """
+    with access_named(path):
+        if not path.is_file():
+            raise DataError(f"{path}: this file does not exist. Fix: check the path.")
+    if is_picture(path):
+        image = open_picture(path, len(channels or ()))
+        _check_shape(image.shape, path, channels)
+        return image, Geometry(image.header.copy(), image.affine)
+    image = open_image(path)
+    if is_compressed(path) != path.name.endswith(".gz"):
+        is_plain = path.name.endswith(".gz")
+        what = "not compressed, but its name ends" if is_plain else "compressed, but its name does not end"
+        warn_once(f"{path}: this file is {what} in .gz; it is read by its content.")
+    dtype = image.get_data_dtype()
+    if dtype.kind not in "iuf":
+        raise DataError(
+            f"{path}: voxels are of type {dtype}, not plain numbers. Fix: store one number (HU or label) per voxel."
+        )
+    _check_shape(image.shape, path, channels)
+    check_room(image, path)
+    affine = np.asarray(image.affine, np.float64)
+    if not np.all(np.isfinite(affine)) or _is_flat(affine):
+        raise DataError(f"{path}: the affine {affine[:3].tolist()} does not define the axes. Fix: repair the header.")
+    return image, Geometry(image.header.copy(), affine)
+
+
+def _check_shape(shape: tuple[int, ...], path: Path, channels: tuple[str, ...] | None) -> None:
+    is_volume = len(shape) >= 3 and min(shape) >= 1
+    if channels is None:
+        if not is_volume or any(size != 1 for size in shape[3:]):
+            raise DataError(f"{path}: shape {shape} is not a single 3-D volume. Fix: store one volume per file.")
+        return
+    if not is_volume or any(size != 1 for size in shape[4:]):
+        raise DataError(
+            f"{path}: shape {shape} is neither a 3-D volume nor a stack of channels. "
+            "Fix: store the axes x, y, z and, for several channels, the channels."
+        )
+    check_num_channels(path, shape[3] if len(shape) > 3 else 1, shape, channels)
+
+
+def check_num_channels(path: Path, count: int, shape: tuple[int, ...], channels: tuple[str, ...] | None) -> None:
+    """Checks that an image has the expected channels.
+
+    Args:
+      path: path of the image, for messages.
+      count: the number of its channels.
+      shape: its shape, for messages.
+      channels: the names of the expected channels; None for a single volume.
+
+    Raises:
+      DataError: the number differs.
+    """
+    if channels is None and count != 1:
+        raise DataError(
+            f"{path}: has {count} channels of shape {shape}, but a single volume is needed. "
+            "Fix: store one channel per image."
+        )
+    if channels is not None and count != len(channels):
+        raise DataError(
+            f"{path}: has {count} channel(s) (shape {shape}), but dataset.json names {len(channels)}: "
+            f"{', '.join(channels)}. Fix: name every channel in dataset.json, or store these channels."
+        )
+
+
+def _is_flat(affine: np.ndarray) -> bool:
+    """Returns whether the three axes of an affine are linearly dependent."""
+    flat = abs(np.linalg.det(affine[:3, :3])) < 1e-9
+    return flat or bool(np.isnan(nibabel.io_orientation(affine)).any())  # nibabel's threshold is relative

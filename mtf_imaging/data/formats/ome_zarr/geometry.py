@@ -1,0 +1,105 @@
+"""The geometry of OME-Zarr images, and the attributes of label images with the same place."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from nibabel.orientations import io_orientation
+
+from mtf_imaging.data.formats.ome_zarr.axes import ALONG_RAS, SPACE
+from mtf_imaging.data.formats.ome_zarr.metadata import OURS, Multiscale
+from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
+
+LEVEL = "0"  # path of the array of full resolution
+_VERSION = "0.5"
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """How OME-Zarr states the place of an array.
+
+    Attributes:
+      axes: the objects of the axes in space, in the order of the array.
+      scale: distance between voxels along these axes, in their units.
+      translation: position of the first voxel along these axes, in their units.
+      affine: `[4, 4]`, voxel `[x, y, z]` -> mm in RAS+; None if only scale and translation are known.
+    """
+
+    axes: tuple[Mapping[str, Any], ...]
+    scale: tuple[float, ...]
+    translation: tuple[float, ...]
+    affine: np.ndarray | None
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """For each axis of the array, its position among x, y, z."""
+        return tuple(SPACE.index(axis["name"]) for axis in self.axes)
+
+    def label_attributes(self, name: str) -> dict[str, Any]:
+        """Returns the attributes of the group of a label image.
+
+        Args:
+          name: name of the image.
+        """
+        multiscale = {
+            "name": name,
+            "axes": [dict(axis) for axis in self.axes],
+            "datasets": [
+                {
+                    "path": LEVEL,
+                    "coordinateTransformations": [
+                        {"type": "scale", "scale": [*self.scale]},
+                        {"type": "translation", "translation": [*self.translation]},
+                    ],
+                }
+            ],
+        }
+        ours = {} if self.affine is None else {OURS: {"affine": np.asarray(self.affine).tolist()}}
+        return {"ome": {"version": _VERSION, "multiscales": [multiscale], "image-label": {}}, **ours}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZarrGeometry(MadeGeometry):
+    """Geometry of an OME-Zarr image, whose stored axes are x, y, z.
+
+    Attributes:
+      frame: how the image states its place; its segmentation states the same.
+    """
+
+    frame: Frame
+
+
+def zarr_geometry(multiscale: Multiscale, shape: tuple[int, int, int]) -> ZarrGeometry:
+    """Returns the geometry of an image.
+
+    Args:
+      multiscale: the metadata of the image.
+      shape: number of voxels along x, y, z.
+    """
+    numbers = [number for number, axis in enumerate(multiscale.axes) if axis.kind == "space"]
+    frame = Frame(
+        axes=tuple(multiscale.entries[number] for number in numbers),
+        scale=tuple(multiscale.scale[number] for number in numbers),
+        translation=tuple(multiscale.translation[number] for number in numbers),
+        affine=multiscale.ours,
+    )
+    doubt = None if multiscale.has_directions else "its metadata does not state the anatomical orientation of the axes"
+    return ZarrGeometry(**made_fields(shape, multiscale.affine), doubt=doubt, frame=frame)
+
+
+def canonical_frame(affine: np.ndarray) -> Frame:
+    """Returns the frame of a canonical array, stored in the order z, y, x that OME-Zarr recommends.
+
+    Args:
+      affine: `[4, 4]`, canonical voxel index -> mm in RAS+. OME-Zarr 0.5 cannot state the rotation of an oblique image,
+        so its scale and translation lack it; the whole affine is in our attributes.
+    """
+    assert (io_orientation(affine)[:, 0] == [0, 1, 2]).all(), affine
+    orientation = [{"type": "anatomical", "value": value} for value in ALONG_RAS]
+    axes = [
+        {"name": name, "type": "space", "unit": "millimeter", "orientation": direction}
+        for name, direction in zip(SPACE, orientation, strict=True)
+    ]
+    scale = np.linalg.norm(affine[:3, :3], axis=0)
+    return Frame(tuple(axes[::-1]), tuple(scale[::-1].tolist()), tuple(affine[:3, 3][::-1].tolist()), affine)

@@ -1,0 +1,96 @@
+"""Writes segmentations as OME-Zarr 0.5."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec
+
+from mtf_imaging.data.formats.ome_zarr.axes import SPACE
+from mtf_imaging.data.formats.ome_zarr.geometry import LEVEL, Frame, ZarrGeometry, canonical_frame
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.sampling.layers import Layers
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import atomic_folder
+
+_CHUNK = 64  # voxels along each axis
+
+
+def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
+    """Writes a segmentation as an OME-Zarr label image in the place of its volume.
+
+    The segmentation of an OME-Zarr image has its axes, scale and translation. Other segmentations are stored in
+    canonical axes. The write is atomic: the folder gets its name only when it is complete.
+
+    Args:
+      path: the folder to write or replace.
+      slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
+        `geometry.plane_order`.
+      geometry: geometry of the volume.
+
+    Raises:
+      DataError: the shapes of the labels and the volume differ.
+    """
+    path = Path(path)
+    is_like_volume = isinstance(geometry, ZarrGeometry)
+    frame = geometry.frame if is_like_volume else canonical_frame(geometry.canonical_affine)
+    shape = geometry.stored_shape if is_like_volume else geometry.shape
+    chunk = tuple(min(_CHUNK, size) for size in shape)
+    with atomic_folder(path) as temporary:
+        array = _create_array(temporary, path, frame, shape, chunk)
+
+        def emit(axis: int, start: int, layer: np.ndarray) -> None:
+            region = [slice(None)] * 3
+            region[axis] = slice(start, start + layer.shape[axis])
+            array[tuple(region[axis] for axis in frame.order)] = layer.transpose(frame.order)
+
+        layers = Layers(shape, np.dtype(np.uint8), chunk, emit)
+        axis, is_ascending = geometry.plane_order.axis, geometry.plane_order.ascending
+        for start, slab in _numbered(path, slabs, geometry):
+            if is_like_volume:  # planes follow each other along the last stored axis, in increasing order
+                layers.add(geometry.to_stored(slab), start, 2)
+            else:
+                first = start if is_ascending else geometry.shape[axis] - start - slab.shape[axis]
+                layers.add(slab, first, axis)
+
+
+def _numbered(path: Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (number of planes before it, slab).
+
+    Raises:
+      DataError: the slabs together do not have the shape of the volume.
+    """
+    axis, done = geometry.plane_order.axis, 0
+    for slab in slabs:
+        expected = [*geometry.shape]
+        expected[axis] = slab.shape[axis]
+        if [*slab.shape] != expected or done + slab.shape[axis] > geometry.shape[axis]:
+            raise _wrong_shape(path, slab.shape, geometry)
+        yield done, slab
+        done += slab.shape[axis]
+    if done != geometry.shape[axis]:
+        raise _wrong_shape(path, (*geometry.shape[:axis], done, *geometry.shape[axis + 1 :]), geometry)
+
+
+def _create_array(
+    folder: Path, path: Path, frame: Frame, shape: tuple[int, int, int], chunk: tuple[int, ...]
+) -> zarr.Array:
+    attributes = frame.label_attributes(path.name.split(".")[0])
+    return zarr.create_group(folder, zarr_format=3, attributes=attributes).create_array(
+        LEVEL,
+        shape=[shape[axis] for axis in frame.order],
+        chunks=[chunk[axis] for axis in frame.order],
+        dtype=np.uint8,
+        compressors=BloscCodec(cname="zstd", clevel=5, shuffle="noshuffle"),
+        fill_value=0,
+        dimension_names=[SPACE[axis] for axis in frame.order],
+        config={"write_empty_chunks": True},  # a lost chunk can then be noticed
+    )
+
+
+def _wrong_shape(path: Path, shape: tuple[int, ...], geometry: Geometry) -> DataError:
+    return DataError(
+        f"{path}: the labels have shape {shape}, but the volume has shape {geometry.shape} (x, y, z). "
+        "Fix: give labels in the canonical axes of the volume."
+    )

@@ -1,0 +1,38 @@
+"""Opens an image of any format: NIfTI, PNG, TIFF, OME-Zarr or a folder of DICOM files."""
+
+from pathlib import Path
+
+from mtf_imaging.data.formats.dicom.series import open_series
+from mtf_imaging.data.formats.nifti.opening import check_num_channels, open_file
+from mtf_imaging.data.formats.nifti.stored_values import StoredValues
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.listing.image_formats import is_zarr
+
+
+def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> tuple[list[Stored], Geometry]:
+    """Reads the header of an image; its geometry is not corrected.
+
+    Args:
+      path: a .nii, .nii.gz, .png, .tif or .tiff file, a .zarr folder, or a folder of DICOM files.
+      channels: the names of the channels that the image must have; None for a single volume.
+
+    Returns:
+      The stored numbers of each channel, and the geometry.
+
+    Raises:
+      DataError: the image is missing, damaged, of another format or has another number of channels, or its geometry
+        does not define the axes.
+    """
+    if is_zarr(path):
+        from mtf_imaging.data.formats.ome_zarr.numbers import open_numbers  # takes time to import
+
+        stored, geometry = open_numbers(path)
+        check_num_channels(path, len(stored), stored[0].shape, channels)
+        return [*stored], geometry
+    if path.is_dir():
+        series = open_series(path)
+        check_num_channels(path, 1, series.shape, channels)
+        return [series], series.geometry
+    image, geometry = open_file(path, channels)
+    return [StoredValues(image, path, number) for number in range(len(channels or (None,)))], geometry

@@ -1,0 +1,94 @@
+"""Resamples the channels of an image."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mtf_imaging.data.images.sources import ImageSource, VoxelSource
+from mtf_imaging.data.modality import is_ct, value_beyond
+from mtf_imaging.data.sampling.grid import Region
+from mtf_imaging.data.sampling.regions import PlaneOrder, moved, region_shape
+from mtf_imaging.data.sampling.resample import resample_linear, resample_linear_region
+from mtf_imaging.data.sampling.sampling import Spans
+from mtf_imaging.data.sampling.slabs import linear_slabs, slab_regions
+
+
+def resample_channels(channels: Sequence[np.ndarray], names: Sequence[str], spans: Spans) -> np.ndarray:
+    """Resamples the channels of an image linearly.
+
+    Voxels beyond the image are air in a CT and 0 in other channels. Hounsfield units are rounded to integers.
+
+    Args:
+      channels: one array `[x, y, z]` per channel, any numeric type.
+      names: the names of the channels.
+      spans: the voxels of the result along x, y, z, in coordinates of the image.
+
+    Returns:
+      float32 `[x, y, z, channels]`, with the sizes of the spans.
+    """
+    result = None
+    for number, (values, name) in enumerate(zip(channels, names, strict=True)):
+        resampled = resample_linear(values, spans, value_beyond(name))
+        if is_ct(name):
+            np.rint(resampled, out=resampled)
+        if len(channels) == 1:
+            return resampled[..., np.newaxis]
+        if result is None:
+            result = np.empty((*resampled.shape, len(channels)), np.float32)
+        result[..., number] = resampled
+    return result
+
+
+def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[tuple[Region, np.ndarray]]:
+    """Resamples a region of an image slab by slab, with the values of `resample_channels`.
+
+    Args:
+      image: the image.
+      spans: the voxels of the whole grid along x, y, z, in coordinates of the image.
+      region: a region of the grid.
+
+    Yields:
+      The region of a slab in the grid, and its values, a new float32 array `[x, y, z, channels]`. Slabs follow each
+      other in `image.order`.
+    """
+    streams = [
+        _in_order(source, value_beyond(name), spans, region, image.order)
+        for source, name in zip(image.channels, image.names, strict=True)
+    ]
+    for parts in zip(*streams, strict=True):
+        slab = parts[0][0]
+        result = np.empty((*region_shape(slab), len(parts)), np.float32)
+        for number, ((_, values), name) in enumerate(zip(parts, image.names, strict=True)):
+            result[..., number] = np.rint(values) if is_ct(name) else values
+        yield slab, result
+
+
+def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
+    """Returns one region of the result of `resample_channels`, bit for bit, and reads only what it needs.
+
+    Args:
+      image: the image.
+      spans: the voxels of the whole grid along x, y, z, in coordinates of the image.
+      region: a region of the grid.
+
+    Returns:
+      float32 `[x, y, z, channels]` with the shape of the region.
+    """
+    result = np.empty((*region_shape(region), len(image.channels)), np.float32)
+    for slab, values in channel_slabs(image, spans, region):
+        result[moved(slab, region)] = values
+    return result
+
+
+def _in_order(
+    source: VoxelSource, beyond: int, spans: Spans, region: Region, order: PlaneOrder
+) -> Iterator[tuple[Region, np.ndarray]]:
+    """Yields the slabs of one channel in an order that may differ from that of its file."""
+    shape = source.geometry.shape
+    if source.order == order or not source.is_stream:
+        yield from linear_slabs(source.read, shape, spans, region, beyond, order)
+        return
+    # A compressed file in another axis order would be decompressed from its start for each slab.
+    whole = resample_linear_region(source.read, shape, spans, region, beyond, source.order)
+    for slab in slab_regions(shape, spans, region, order):
+        yield slab, whole[moved(slab, region)]

@@ -1,0 +1,108 @@
+"""Warns about voxels of a volume that the box of a sampling crops."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Region, whole_region
+from mtf_imaging.data.sampling.regions import ALONG_Z, moved, overlap, region_shape
+from mtf_imaging.data.sampling.sampling import Sampling
+
+_FIX = "Fix: increase the resolution, or choose a coarser spacing"
+_SETTINGS = {"settings": ("resolution", "spacing")}
+_PLANES = 32  # planes of labels to count at a time
+_log = logging.getLogger(__name__)
+
+
+class CroppedLabels:
+    """Counts the voxels of masks that a sampling crops, in LiTS those of the liver and of lesions.
+
+    Args:
+      geometry: geometry of the volume.
+      sampling: resolution and spacing of the network's input.
+      description: the masks.
+
+    Attributes:
+      is_possible: whether the sampling crops any voxel of the volume.
+    """
+
+    def __init__(self, geometry: Geometry, sampling: AnySampling, description: Description = LITS) -> None:
+        self._sampling = sampling.choose(geometry.shape, geometry.spacing)
+        self._kept = _kept(geometry, self._sampling)
+        self._description = description
+        self._total, self._cropped = (dict.fromkeys(description.masks, 0) for _ in range(2))
+        self.is_possible = region_shape(self._kept) != geometry.shape
+
+    def add(self, region: Region, labels: np.ndarray) -> None:
+        """Adds the labels `[x, y, z]` of a region of the volume."""
+        kept = tuple(map(overlap, region, self._kept))
+        inside = labels[moved(kept, region)]
+        for name in self._description.masks:
+            total = np.count_nonzero(self._description.mask(name, labels))
+            self._total[name] += total
+            self._cropped[name] += total - np.count_nonzero(self._description.mask(name, inside))
+
+    def warn(self, path: Path) -> None:
+        """Logs a warning if voxels of a mask are cropped; `path` is the path of the labels."""
+        lost = [f"{count} of {self._total[name]} {name} voxels" for name, count in self._cropped.items() if count]
+        if lost:
+            _log.warning(
+                "%s: %s lie outside the box %s and are cropped. %s.",
+                path,
+                " and ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost),
+                self._sampling,
+                _FIX,
+                extra=_SETTINGS,
+            )
+
+
+def warn_of_cropped_labels(
+    path: Path, labels: np.ndarray, geometry: Geometry, sampling: AnySampling, description: Description = LITS
+) -> None:
+    """Logs a warning if the sampling crops voxels of a mask; see `CroppedLabels`.
+
+    Args:
+      path: path of the labels.
+      labels: `[x, y, z]`, an array or `CompactLabels`, which is read in slabs.
+      geometry: geometry of the volume.
+      sampling: resolution and spacing of the network's input.
+      description: the masks.
+    """
+    cropped = CroppedLabels(geometry, sampling, description)
+    if cropped.is_possible:
+        for slab in ALONG_Z.parts(whole_region(labels.shape), _PLANES):
+            cropped.add(slab, labels[slab])
+        cropped.warn(path)
+
+
+def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: AnySampling) -> None:
+    """Logs a warning if the box does not cover a volume; voxels outside the box are predicted as background."""
+    sampling = sampling.choose(geometry.shape, geometry.spacing)
+    cut = []
+    for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, _kept(geometry, sampling), strict=True):
+        if kept.stop - kept.start < n:
+            cut.append(
+                f"the first {kept.start * mm:.0f} and last {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm along {name}"
+            )
+    if cut:
+        _log.warning(
+            "%s: the volume is larger than the box %s; %s are not segmented and become background. "
+            "%s, in training too.",
+            path,
+            sampling,
+            ", ".join(cut),
+            _FIX,
+            extra=_SETTINGS,
+        )
+
+
+def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:
+    """Returns the voxels of a volume that the box covers, as one Python slice per axis."""
+    spans = sampling.spans(geometry.shape, geometry.spacing)
+    return tuple(
+        span.inverse(n).inside(size) for span, n, size in zip(spans, geometry.shape, sampling.grid, strict=True)
+    )

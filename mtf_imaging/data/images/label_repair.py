@@ -1,0 +1,97 @@
+"""Converts stored numbers to labels, and refuses labels that the description of a data set lacks."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Description
+from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.errors import DataError
+
+NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
+_WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
+_SHOWN = 5  # surplus labels in a message
+
+
+class LabelRepair:
+    """Converts stored numbers to labels, uint8; integers stored as floats are accepted, with a warning.
+
+    Args:
+      stored: the stored numbers of a segmentation.
+      description: the permitted labels.
+    """
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, stored: Stored, description: Description) -> None:
+        self._stored, self._description = stored, description
+        self._is_permitted = np.zeros(256, bool)
+        self._is_permitted[list(_names(description))] = True
+        self._num_consecutive = int(self._is_permitted.argmin())
+        self._low, self._high = np.inf, -np.inf
+        self._surplus: set[float] = set()
+        self._as_floats = False
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the labels of stored numbers; see `Repair`. Labels that `check` will refuse may have any value.
+
+        Raises:
+          DataError: a label is not an integer.
+        """
+        slab = self._stored.scaled(numbers)
+        if slab.dtype.kind == "f":
+            self._as_floats = True
+            finite = np.isfinite(slab).all()
+            whole = np.rint(slab)
+            if not finite or np.abs(slab - whole).max() > _WHOLE:
+                what = "not integers" if finite else "NaN or infinite"
+                raise DataError(
+                    f"{self._stored.path}: some labels are {what}. Fix: store {_listed(self._description)}."
+                )
+            slab = whole
+        low, high = slab.min(), slab.max()
+        self._low, self._high = min(self._low, low), max(self._high, high)
+        if low >= 0 and high < len(self._is_permitted):
+            labels = slab.astype(np.uint8)
+            if high < self._num_consecutive or self._is_permitted[labels].all():
+                return labels
+        self._surplus.update(np.setdiff1d(slab, list(_names(self._description))).tolist())
+        return np.zeros(slab.shape, np.uint8)
+
+    def check(self) -> None:
+        """Checks all labels so far.
+
+        Raises:
+          DataError: there are labels that the description lacks.
+        """
+        stored = self._stored
+        if self._surplus:
+            _refuse_labels(stored.path, self._surplus, (self._low, self._high), self._description)
+        if self._as_floats:
+            what = f"{stored.dtype} with a scale" if stored.is_scaled else str(stored.dtype)
+            warn_once(f"{stored.path}: labels are stored as {what}; they are read as integers.")
+
+
+def _refuse_labels(path: Path, surplus: set[float], bounds: tuple[float, float], description: Description) -> None:
+    if description.rules == LITS_RULES:
+        raise DataError(
+            f"{path}: labels range from {bounds[0]:.0f} to {bounds[1]:.0f}, not from 0 to {NUM_CLASSES - 1}. "
+            f"Fix: map them to {_listed(description)}."
+        )
+    shown = ", ".join(f"{label:.0f}" for label in sorted(surplus)[:_SHOWN])
+    more = f" and {len(surplus) - _SHOWN} more" if len(surplus) > _SHOWN else ""
+    raise DataError(
+        f"{path}: has labels that dataset.json lacks: {shown}{more}. The labels of dataset.json are "
+        f"{_listed(description)}. Fix: add the labels to dataset.json, or map them to these labels."
+    )
+
+
+def _names(description: Description) -> dict[int, str]:
+    """Returns the names of all permitted labels by their values."""
+    names = {BACKGROUND: "background", **{value: name for name, value in description.labels.items()}}
+    return names if description.ignore is None else names | {description.ignore: "ignore"}
+
+
+def _listed(description: Description) -> str:
+    return ", ".join(f"{value} {name}" for value, name in _names(description).items())

@@ -1,0 +1,172 @@
+"""Converts stored numbers to HU, or to values of other modalities, slab by slab.
+
+Values are repaired with a warning if the correct value is known, and refused otherwise. Faults are counted over all
+slabs of a file, so warnings and errors about them follow after the last slab.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.data.modality import AIR_HU
+from mtf_imaging.errors import DataError
+
+_MAX_HU = 32767
+_NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
+_WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
+_LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image spans only a few units
+
+
+class Repair(Protocol):
+    """Converts the stored numbers of one channel to values, and counts their faults.
+
+    Attributes:
+      dtype: type of the values.
+    """
+
+    dtype: np.dtype
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the values of a slab of stored numbers as a new array of the same shape; counts its faults."""
+
+    def check(self) -> None:
+        """Warns about the repairs of all slabs; raises DataError if the file as a whole cannot be used."""
+
+
+class HounsfieldRepair:
+    """Converts stored numbers to the HU of a CT, int16, at least -1024.
+
+    NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned 16-bit
+    numbers are read as signed. Each of these repairs logs a warning. Fractions of HU, from resampling, are rounded
+    without a warning.
+
+    Args:
+      stored: the stored numbers of the CT.
+    """
+
+    dtype = np.dtype(np.int16)
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+        self._bits_fit = stored.dtype.kind in "iu" and stored.dtype.itemsize == 2 and not stored.is_scaled
+        self._num_nan = self._num_below = self._num_above = self._num_wrapped = self._num_fractions = 0
+        self._everything, self._fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest
+        self._lowest = _MAX_HU
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the HU of stored numbers; see `Repair`."""
+        hu = self._bits(numbers) if self._bits_fit else self._converted(self._stored.scaled(numbers))
+        self._lowest = min(self._lowest, int(hu.min()))
+        return hu
+
+    def check(self) -> None:
+        """Warns about repairs.
+
+        Raises:
+          DataError: all voxels are NaN, most voxels are above the range of HU, or the image was normalized. An image
+            counts as normalized if its fractional values span less than the noise of any CT.
+        """
+        path, size = self._stored.path, self._stored.size
+        # If there are many fractions, other values are ignored, because normalized images can be padded with integers.
+        low, high = self._fractions if self._num_fractions > size // 10 else self._everything
+        if self._num_fractions and high - low < _LEAST_SPAN:
+            raise DataError(
+                f"{path}: fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds of "
+                "integers; the image was probably normalized. Fix: give the original CT."
+            )
+        if self._num_wrapped:
+            warn_once(
+                f"{path}: {self._num_wrapped} of {size} unsigned 16-bit voxels are above {_MAX_HU}; they are read "
+                "as negative HU."
+            )
+        if self._num_nan == size:
+            raise DataError(f"{path}: all {size} voxels are NaN. Fix: fetch the file again.")
+        if self._num_above > size // 2:
+            raise DataError(
+                f"{path}: {self._num_above} of {size} voxels are above {_MAX_HU}, so this is not a CT in HU. "
+                "Fix: give a CT in HU."
+            )
+        for count, what, bound in (
+            (self._num_nan, "NaN", AIR_HU),
+            (self._num_below, f"below {AIR_HU} HU", AIR_HU),
+            (self._num_above, f"above {_MAX_HU} HU", _MAX_HU),
+        ):
+            if count:
+                warn_once(f"{path}: {count} of {size} voxels are {what}; replaced by {bound} HU.")
+        if self._lowest > _NO_AIR_HU:
+            warn_once(
+                f"{path}: the lowest value is {self._lowest} HU, but air is about -1000 HU; values are read unchanged. "
+                "Check whether the conversion from DICOM dropped the rescale intercept (often -1024), or whether "
+                "the background was masked."
+            )
+
+    def _converted(self, values: np.ndarray) -> np.ndarray:
+        """Returns the HU of values of any type."""
+        slab = values.astype(np.float64)  # unsigned types cannot represent -1024
+        nan = np.isnan(slab)
+        self._num_nan += np.count_nonzero(nan)
+        slab[nan] = AIR_HU
+        self._num_below += np.count_nonzero(slab < AIR_HU)
+        self._num_above += np.count_nonzero(slab > _MAX_HU)
+        np.clip(slab, AIR_HU, _MAX_HU, out=slab)
+        whole = np.rint(slab)
+        hu = whole.astype(np.int16)
+        if self._fractions[1] - self._fractions[0] < _LEAST_SPAN:  # a wider range of fractions proves a CT
+            self._everything = _widened(self._everything, slab[~nan] if nan.any() else slab)
+            is_fraction = np.abs(np.subtract(slab, whole, out=whole), out=whole) > _WHOLE
+            self._num_fractions += np.count_nonzero(is_fraction)
+            self._fractions = _widened(self._fractions, slab[is_fraction])
+        return hu
+
+    def _bits(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the HU of 16-bit integers; unsigned integers above 32767 are negative HU."""
+        if numbers.dtype.kind == "u":
+            self._num_wrapped += np.count_nonzero(numbers > _MAX_HU)
+        hu = numbers.astype(numbers.dtype.newbyteorder("=")).view(np.int16)
+        self._num_below += np.count_nonzero(hu < AIR_HU)
+        return np.maximum(hu, AIR_HU, out=hu)
+
+
+class FiniteRepair:
+    """Converts stored numbers to float32 values of a channel that is not a CT; NaN and infinite voxels become 0.
+
+    Args:
+      stored: the stored numbers of the channel.
+      channel: name of the channel, for messages.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, stored: Stored, channel: str) -> None:
+        self._stored, self._channel = stored, channel
+        self._num_faults = 0
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the values of stored numbers; see `Repair`."""
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
+            values = self._stored.scaled(numbers).astype(np.float32)
+        fault = ~np.isfinite(values)
+        self._num_faults += np.count_nonzero(fault)
+        values[fault] = 0
+        return values
+
+    def check(self) -> None:
+        """Warns about repairs.
+
+        Raises:
+          DataError: no voxel is finite.
+        """
+        path, size, count = self._stored.path, self._stored.size, self._num_faults
+        if count == size:
+            raise DataError(
+                f"{path}: all {size} voxels of {self._channel} are NaN or infinite. Fix: fetch the file again."
+            )
+        if count:
+            warn_once(f"{path}: {count} of {size} voxels of {self._channel} are NaN or infinite; replaced by 0.")
+
+
+def _widened(bounds: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
+    low, high = bounds
+    return (min(low, values.min()), max(high, values.max())) if values.size else bounds

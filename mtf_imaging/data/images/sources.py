@@ -1,0 +1,148 @@
+"""Images and masks that are read region by region, in canonical axes.
+
+`contextlib.closing` closes the files of a source.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.planes import RepairedPlanes
+from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.regions import PlaneOrder
+from mtf_imaging.files.reading import memory_named
+
+_SLAB_VOXELS = 1 << 22
+
+
+class VoxelSource(Protocol):
+    """One channel of an image, or the labels of a mask, on a file or a folder.
+
+    Attributes:
+      path: path of the file, for messages.
+      geometry: geometry of the file.
+      dtype: type of the voxels: int16 HU of a CT, float32 values of another modality, or uint8 labels.
+      order: the order in which regions are read fastest.
+      is_stream: whether a region that precedes the last one in `order` can only be read from the start of the file.
+    """
+
+    path: Path
+    geometry: Geometry
+    dtype: np.dtype
+    order: PlaneOrder
+    is_stream: bool
+
+    def read(self, region: Region) -> np.ndarray:
+        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as an array that nobody else uses.
+
+        Raises:
+          DataError: the file is damaged. Faults of the file as a whole are reported by `check`.
+        """
+
+    def check(self) -> None:
+        """Checks the whole file, and warns about repairs; reads only what has not been read yet.
+
+        Raises:
+          DataError: the file is damaged, or its values cannot be used.
+        """
+
+    def close(self) -> None:
+        """Closes the file; the next read opens it again."""
+
+
+def read_whole(source: VoxelSource) -> np.ndarray:
+    """Returns all voxels of a source `[x, y, z]`, and checks and closes its file; see `VoxelSource`."""
+    with contextlib.closing(source):
+        voxels = source.read(whole_region(source.geometry.shape))
+        source.check()
+    return voxels
+
+
+def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
+    """Yields (region, voxels) of slabs that together are the whole volume, in the order of the source."""
+    shape = source.geometry.shape
+    planes = max(1, _SLAB_VOXELS * shape[source.order.axis] // math.prod(shape))
+    for region in source.order.parts(whole_region(shape), planes):
+        yield region, source.read(region)
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """A channel of a NIfTI, PNG or TIFF file; see `VoxelSource`.
+
+    Attributes:
+      planes: the repaired values in stored axes.
+      geometry: geometry of the file.
+    """
+
+    planes: RepairedPlanes
+    geometry: Geometry
+
+    @property
+    def path(self) -> Path:
+        return self.planes.path
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.planes.dtype
+
+    @property
+    def order(self) -> PlaneOrder:
+        return self.geometry.plane_order
+
+    @property
+    def is_stream(self) -> bool:
+        return self.planes.is_stream
+
+    def read(self, region: Region) -> np.ndarray:
+        with memory_named(self.path):
+            return self.geometry.to_canonical(self.planes.read(self.geometry.stored_region(region)))
+
+    def check(self) -> None:
+        with memory_named(self.path):
+            self.planes.check()
+
+    def close(self) -> None:
+        self.planes.close()
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """An image in canonical axes whose voxels are read region by region.
+
+    Attributes:
+      channels: the source of each channel. All have the same shape, but their order may differ.
+      names: the names of the channels.
+      geometry: geometry of the first channel.
+      path: path of the first channel.
+    """
+
+    channels: tuple[VoxelSource, ...]
+    names: tuple[str, ...]
+    geometry: Geometry
+    path: Path
+
+    @property
+    def order(self) -> PlaneOrder:
+        """The order in which regions are read fastest."""
+        return self.channels[0].order
+
+    def read(self, region: Region) -> list[np.ndarray]:
+        """Returns the repaired voxels `[x, y, z]` of a region of each channel; see `VoxelSource.read`."""
+        return [channel.read(region) for channel in self.channels]
+
+    def check(self) -> None:
+        """Checks the files of all channels; see `VoxelSource.check`."""
+        for channel in self.channels:
+            channel.check()
+
+    def close(self) -> None:
+        """Closes the files; the next read opens them again."""
+        for channel in self.channels:
+            channel.close()

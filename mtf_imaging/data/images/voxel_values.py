@@ -1,0 +1,56 @@
+"""Warnings about the values of voxels, and names of labels for messages."""
+
+import functools
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.description.description import BACKGROUND, LITS, LITS_RULES, Description
+
+_log = logging.getLogger(__name__)
+
+
+def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LITS) -> None:
+    """Warns if a mask has no voxel of any label but the background and the ignore label.
+
+    Args:
+      path: path of the mask's file.
+      labels: `[x, y, z]`.
+      description: the labels.
+    """
+    if not any_labeled(labels, description):
+        warn_of_empty(path, description)
+
+
+def warn_of_empty(path: Path, description: Description) -> None:
+    """Warns that a mask has no voxel of any label; see `warn_if_empty`."""
+    what = "CT" if description.rules == LITS_RULES else "image"
+    warn_once(
+        f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "
+        f"Check that it belongs to this {what}."
+    )
+
+
+def any_labeled(labels: np.ndarray, description: Description) -> bool:
+    """Returns whether any voxel has a label other than the background and the ignore label."""
+    if description.ignore is None:
+        return bool(labels.any())
+    return bool(np.any((labels != BACKGROUND) & (labels != description.ignore)))
+
+
+def any_label(description: Description) -> str:
+    """Returns the names of all labels for messages, for example "liver or lesion"."""
+    *others, last = description.labels
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+@functools.cache
+def warn_once(message: str, settings: tuple[str, ...] = ()) -> None:
+    """Logs a warning, once per message even if a file is read several times.
+
+    Args:
+      message: the warning.
+      settings: names of the keyword arguments in its fix; see `MtfImagingError`.
+    """
+    _log.warning(message, extra={"settings": settings})

@@ -1,0 +1,81 @@
+"""Lists the images of a folder and reports broken links."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from mtf_imaging.data.listing.image_formats import ImageFormat, is_zarr
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named
+
+_log = logging.getLogger(__name__)
+
+
+def files_of_image(path: Path) -> list[Path]:
+    """Returns the files of an image: the file itself, or all files of a folder that is one image, sorted by path."""
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+
+
+def image_files(
+    folder: str | Path,
+    image_format: ImageFormat,
+    subfolders: bool = True,
+    accept: Callable[[str], bool] = bool,
+    needed: bool = True,
+) -> list[Path]:
+    """Lists the images of a folder that have one file format, sorted by path.
+
+    Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once. A folder that
+    is one image, OME-Zarr or DICOM files, is listed or skipped as a whole.
+
+    Args:
+      folder: the folder to search.
+      image_format: the file format.
+      subfolders: whether to include the files of subfolders.
+      accept: a function that takes a file name and returns whether to list the file. The default accepts all names.
+      needed: whether a link to a missing image is an error; otherwise it is a warning.
+
+    Returns:
+      The files, and the folders that are one image.
+
+    Raises:
+      DataError: a folder cannot be read, or `needed` is set and a link points to a missing image.
+    """
+
+    def is_wanted(path: Path) -> bool:
+        # "._NAME" is an AppleDouble file, which macOS adds to archives for every NAME.
+        return image_format.stem(path) is not None and not path.name.startswith(".") and accept(path.name)
+
+    files, dangling, visited = [], [], set()
+    waiting = [Path(folder)]
+    while waiting:
+        here = waiting.pop()
+        with access_named(here):
+            real = here.resolve(strict=True)
+            if real in visited:  # already listed through a link
+                continue
+            visited.add(real)
+            with os.scandir(here) as entries:
+                names = sorted(entry.name for entry in entries)
+        for path in (here / name for name in names):
+            with access_named(path):
+                if path.is_symlink() and not path.exists():
+                    dangling.append(path)
+                elif path.is_dir():
+                    if is_wanted(path):
+                        files.append(path)
+                    elif subfolders and not is_zarr(path):
+                        waiting.append(path)
+                elif is_wanted(path) and path.is_file():
+                    files.append(path)
+    missing = [f"{link} -> {os.readlink(link)}" for link in sorted(dangling) if is_wanted(link)]
+    if missing and needed:
+        raise DataError(
+            f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
+            "Fix: restore the files or delete the links."
+        )
+    for link in sorted(dangling):
+        if is_wanted(link) or image_format.stem(link) is None:  # a name without the ending may be that of a folder
+            _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))
+    return sorted(files)

@@ -1,0 +1,71 @@
+"""The formats of images, recognized by the endings of the names of files and folders."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtf_imaging.data.listing.dicom_files import holds_dicom
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """A file format, or several formats that a folder of images may mix.
+
+    Attributes:
+      name: its name in messages.
+      endings: the endings of its files or folders, the longest first.
+      shown: these endings in messages.
+      has_dicom: whether a folder of DICOM files is an image, too; its name has no ending.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    shown: str
+    has_dicom: bool = False
+
+    @property
+    def any_ending(self) -> str:
+        """The endings for messages, for example ".nii or .nii.gz"."""
+        *most, last = reversed(self.endings)
+        return f"{', '.join(most)} or {last}" if most else last
+
+    def stem(self, path: Path) -> str | None:
+        """Returns the name of an image of this format without its ending, or None for any other file or folder."""
+        for ending in self.endings:
+            if path.name.endswith(ending):
+                return path.name.removesuffix(ending)
+        return path.name if self.has_dicom and holds_dicom(path) else None
+
+
+NIFTI = ImageFormat("NIfTI", (".nii.gz", ".nii"), ".nii[.gz]")
+PNG = ImageFormat("PNG", (".png",), ".png")
+TIFF = ImageFormat("TIFF", (".tiff", ".tif"), ".tif[f]")
+OME_ZARR = ImageFormat("OME-Zarr", (".ome.zarr", ".zarr"), ".ome.zarr")
+FORMATS = (NIFTI, PNG, TIFF, OME_ZARR)
+# A folder of images may mix these formats, and a folder of segmentations those without DICOM.
+SEGMENTATION_FORMATS = ImageFormat("NIfTI or OME-Zarr", (*OME_ZARR.endings, *NIFTI.endings), NIFTI.shown)
+VOLUME_FORMATS = ImageFormat("NIfTI, OME-Zarr or DICOM", SEGMENTATION_FORMATS.endings, NIFTI.shown, has_dicom=True)
+ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_format.endings))
+
+
+def format_by_ending(file_ending: str) -> ImageFormat | None:
+    """Returns the format that has a file ending, or None if no format has it.
+
+    >>> format_by_ending(".tif").name
+    'TIFF'
+    """
+    return next((image_format for image_format in FORMATS if file_ending in image_format.endings), None)
+
+
+def is_picture_ending(file_ending: str) -> bool:
+    """Returns whether images with a file ending are pictures, which are volumes of one plane."""
+    return format_by_ending(file_ending) in (PNG, TIFF)
+
+
+def is_zarr(path: Path) -> bool:
+    """Returns whether the name of a folder has the ending of OME-Zarr."""
+    return OME_ZARR.stem(path) is not None
+
+
+def is_image_folder(path: Path) -> bool:
+    """Returns whether a path is a folder that is one image: OME-Zarr, or DICOM files."""
+    return path.is_dir() and VOLUME_FORMATS.stem(path) is not None

@@ -1,1 +1,0 @@
-"""Reads NIfTI files as Hounsfield units or labels with their geometry, and writes segmentations."""

@@ -1,0 +1,1 @@
+"""Reads images and masks of any format, whole or region by region."""

@@ -1,0 +1,75 @@
+"""Reads images of any modality with any number of channels."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.open_stored import open_stored
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.lost_geometry import why_lost, with_known_size
+from mtf_imaging.data.images.sources import read_whole
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.reading.open_sources import open_image_source
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """An image in canonical axes.
+
+    Attributes:
+      channels: one array `[x, y, z]` per channel: int16 Hounsfield units of a CT, float32 values of other modalities.
+      names: the names of the channels.
+      geometry: geometry of the first file.
+      path: path of the first file.
+    """
+
+    channels: tuple[np.ndarray, ...]
+    names: tuple[str, ...]
+    geometry: Geometry
+    path: Path
+
+    def without_voxels(self) -> "Image":
+        """Returns a copy without voxels, enough for `read_labels`."""
+        return dataclasses.replace(self, channels=())
+
+
+def read_image(paths: Sequence[str | Path], description: Description, known: SpacingTable = NO_TABLE) -> Image:
+    """Reads the channels of an image.
+
+    Args:
+      paths: one file per channel, or one file whose fourth axis holds the channels.
+      description: the names of the channels.
+      known: voxel sizes of files whose headers lack them, by the name of the first file.
+
+    Returns:
+      The image. For lost geometry and repairs of Hounsfield units, see `read_volume`; without a CT, the axes of a file
+      that has lost its geometry are RAS. In channels of other modalities, NaN and infinite voxels become 0, with a
+      warning.
+
+    Raises:
+      DataError: a file cannot be used, the number of channels differs from the description, or the grids or affines of
+        two channels differ.
+    """
+    source = open_image_source(paths, description, known)
+    return Image(tuple(map(read_whole, source.channels)), source.names, source.geometry, source.path)
+
+
+def read_image_geometry(
+    paths: Sequence[str | Path], description: Description, known: SpacingTable = NO_TABLE
+) -> Geometry:
+    """Reads only the header of the first file of an image; see `read_geometry`.
+
+    Raises:
+      DataError: the header is unusable, or the file does not have the channels of the description.
+    """
+    path = Path(paths[0])
+    geometry = open_stored(path, _names_in_first(len(paths), description.channels))[1]
+    return with_known_size(geometry, path, known, turned=False)[0] if why_lost(geometry) else geometry
+
+
+def _names_in_first(num_files: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the names of the channels in the first file of an image."""
+    return names if num_files == 1 else names[:1]

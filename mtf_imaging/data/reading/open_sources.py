@@ -1,0 +1,207 @@
+"""Opens images and masks that are read region by region.
+
+If a header has lost its geometry, a CT is read once when it is opened, because only the spine shows the direction of
+the axes.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.formats.open_stored import open_stored
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.label_repair import LabelRepair
+from mtf_imaging.data.images.lost_geometry import same_place, why_lost, with_known_size
+from mtf_imaging.data.images.orientation import SpineSearch
+from mtf_imaging.data.images.planes import RepairedPlanes
+from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
+from mtf_imaging.data.images.sources import ImageSource, StoredSource
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.data.modality import is_ct
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import memory_named
+
+_CT = "CT"
+
+
+class Placed(Protocol):
+    """An image or a mask: its geometry and its file."""
+
+    geometry: Geometry
+    path: Path
+
+
+def open_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> ImageSource:
+    """Opens a CT, an image of one channel; see `read_volume`.
+
+    Args:
+      path: an image, for example a .nii.gz file; see `open_stored`. A fourth axis of size 1 is dropped.
+      known: voxel sizes of files whose headers lack them.
+
+    Raises:
+      DataError: the file is missing, not NIfTI or not a single 3-D volume, or its affine is singular or not finite.
+    """
+    path = Path(path)
+    (stored,), geometry = open_stored(path)
+    return _opened([(stored, geometry)], (_CT,), path, known)
+
+
+def open_image_source(
+    paths: Sequence[str | Path], description: Description, known: SpacingTable = NO_TABLE
+) -> ImageSource:
+    """Opens the channels of an image; see `read_image`.
+
+    Args:
+      paths: one file per channel, or one file whose fourth axis holds the channels.
+      description: the names of the channels.
+      known: voxel sizes of files whose headers lack them, by the name of the first file.
+
+    Raises:
+      DataError: a file cannot be used, the number of channels differs from the description, or the grids or affines of
+        two channels differ.
+    """
+    paths, names = [Path(path) for path in paths], description.channels
+    if len(paths) not in (1, len(names)):
+        raise DataError(
+            f"{paths[0]}: this image has {len(paths)} files, but dataset.json names {len(names)} channels: "
+            f"{', '.join(names)}. Fix: give one file per channel, or one file with all channels."
+        )
+    parts = _parts(paths, names)
+    for stored, geometry in parts:
+        _check_same_grid(stored.path, geometry, paths[0], parts[0][1])
+    return _opened(parts, names, paths[0], known)
+
+
+def open_segmentation(
+    path: str | Path, known: SpacingTable = NO_TABLE, description: Description = LITS
+) -> StoredSource:
+    """Opens a segmentation without its volume; see `read_segmentation`.
+
+    Args:
+      path: a .nii or .nii.gz file.
+      known: voxel sizes of files whose headers lack them.
+      description: the permitted labels.
+
+    Raises:
+      DataError: the file cannot be used; see `open_volume`.
+    """
+    path = Path(path)
+    (stored,), geometry = open_stored(path)
+    if why := why_lost(geometry):
+        geometry, size, settings = with_known_size(geometry, path, known, turned=False)
+        warn_once(f"{path}: {why}; read with {size}.", settings)
+    else:
+        known.check(path, geometry.stored_spacing)
+    return _mask_source(stored, geometry, description)
+
+
+def open_mask(path: str | Path, volume: Placed, description: Description = LITS) -> StoredSource:
+    """Opens the segmentation of `volume`; see `read_mask`.
+
+    Args:
+      path: a .nii or .nii.gz file of labels.
+      volume: the image of the segmentation, or another segmentation of that image.
+      description: the permitted labels.
+
+    Raises:
+      DataError: the file cannot be used (see `open_volume`), or the shapes of the mask and of `volume` differ.
+    """
+    path = Path(path)
+    (stored,), geometry = open_stored(path)
+    own = volume.geometry
+    same_voxels = geometry.stored_shape == own.stored_shape
+    if same_voxels and same_place(geometry.affine, own.file_affine, own.stored_shape):
+        pass
+    elif geometry.shape == own.shape and same_place(geometry.canonical_affine, own.canonical_affine, own.shape):
+        own = geometry
+    elif same_voxels:
+        warn_once(f"{path}: its affine differs from the affine of {volume.path}; voxels are matched by their indices.")
+    else:
+        raise DataError(
+            f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
+            "Fix: give the mask that belongs to this volume."
+        )
+    return _mask_source(stored, dataclasses.replace(own, header=geometry.header), description)
+
+
+def _mask_source(stored: Stored, geometry: Geometry, description: Description) -> StoredSource:
+    return StoredSource(RepairedPlanes(stored, lambda stored: LabelRepair(stored, description)), geometry)
+
+
+def _parts(paths: list[Path], names: tuple[str, ...]) -> list[tuple[Stored, Geometry]]:
+    """Returns the stored numbers of each channel and the geometry of its file."""
+    if len(paths) == 1:
+        channels, geometry = open_stored(paths[0], names)
+        return [(stored, geometry) for stored in channels]
+    parts = []
+    for path, name in zip(paths, names, strict=True):
+        (stored,), geometry = open_stored(path, (name,))
+        parts.append((stored, geometry))
+    return parts
+
+
+def _opened(
+    parts: list[tuple[Stored, Geometry]], names: tuple[str, ...], path: Path, known: SpacingTable
+) -> ImageSource:
+    """Returns the source of an image whose first file is `path`; infers its geometry if the header lacks it."""
+    first = parts[0][1]
+    channels = [_repaired(stored, name) for (stored, _), name in zip(parts, names, strict=True)]
+    if why := why_lost(first):
+        frame = _inferred(why, first, path, known, dict(zip(names, channels, strict=True)))
+        oriented = [frame if why_lost(geometry) else geometry for _, geometry in parts]
+    else:
+        known.check(path, first.stored_spacing)
+        frame, oriented = first, [geometry for _, geometry in parts]
+    return ImageSource(tuple(map(StoredSource, channels, oriented)), names, frame, path)
+
+
+def _repaired(stored: Stored, name: str) -> RepairedPlanes:
+    if is_ct(name):
+        return RepairedPlanes(stored, HounsfieldRepair)
+    return RepairedPlanes(stored, lambda stored: FiniteRepair(stored, name))
+
+
+def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Geometry) -> None:
+    """Raises DataError if the voxels of a channel lie elsewhere than those of the first channel."""
+    if geometry.shape != first.shape:
+        what = f"shape {geometry.shape} (x, y, z)", f"shape {first.shape}"
+    elif not same_place(geometry.canonical_affine, first.canonical_affine, first.shape):
+        what = f"the affine {_rows(geometry)}", f"the affine {_rows(first)}"
+    else:
+        return
+    raise DataError(
+        f"{path}: this channel has {what[0]}, but {first_path} of the same case has {what[1]}. "
+        "Fix: resample all channels of a case to one grid."
+    )
+
+
+def _rows(geometry: Geometry) -> list:
+    """Returns the first three rows of the affine from canonical voxels, rounded for messages."""
+    return np.round(geometry.canonical_affine[:3], 3).tolist()
+
+
+def _inferred(
+    why: str, geometry: Geometry, path: Path, known: SpacingTable, channels: dict[str, RepairedPlanes]
+) -> Geometry:
+    """Returns the geometry of files whose header lacks it, with a warning."""
+    turned = any(_y_points_back(channel) for name, channel in channels.items() if is_ct(name))
+    axes = "LPS, because the spine shows that the second axis points to the back" if turned else "RAS"
+    frame, size, settings = with_known_size(geometry, path, known, turned)
+    warn_once(f"{path}: {why}; read as {axes}, with {size}.", settings)
+    return frame
+
+
+def _y_points_back(channel: RepairedPlanes) -> bool:
+    """Returns whether the second axis of a CT points to the back; reads the whole file."""
+    search = SpineSearch()
+    with memory_named(channel.path):
+        for hu in channel.slabs():
+            search.add(hu)
+        channel.check()
+    return search.y_points_back()
