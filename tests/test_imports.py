@@ -77,6 +77,11 @@ def imports(path: Path) -> set[str]:
     return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
 
 
+def present(faults: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Returns the modules that have faults."""
+    return {module: found for module, found in faults.items() if found}
+
+
 def units_imported(path: Path) -> set[str]:
     return {unit_of(name) for name in imports(path) if name.split(".")[0] == PACKAGE} - {unit_of(module_name(path))}
 
@@ -88,13 +93,16 @@ def test_all_forms_of_imports_are_read():
     assert imports_of("from .c import d", "mtf_imaging.cli", is_package=True) == {"mtf_imaging.cli.c.d"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_modules_import_only_from_lower_layers(path):
-    unit = unit_of(module_name(path))
-    if unit in RANK:
-        upwards = {name for name in units_imported(path) if RANK.get(name, len(LAYERS)) >= RANK[unit]}
-        assert not upwards, f"{unit} imports {upwards}, which is not in a lower layer"
-    assert not units_imported(path) & NEVER.get(unit, set()), f"{unit} must not import {NEVER[unit]}"
+def test_modules_import_only_from_lower_layers():
+    upwards = {}
+    for path in FILES:
+        unit = unit_of(module_name(path))
+        upwards[module_name(path)] = units_imported(path) & NEVER.get(unit, set())
+        if unit in RANK:
+            upwards[module_name(path)] |= {
+                name for name in units_imported(path) if RANK.get(name, len(LAYERS)) >= RANK[unit]
+            }
+    assert present(upwards) == {}
 
 
 def data_part(module: str) -> str:
@@ -102,55 +110,63 @@ def data_part(module: str) -> str:
     return [*module.split("."), "", ""][2] if unit_of(module) == "data" else ""
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / PACKAGE / "data").rglob("*.py")), ids=module_name)
-def test_folders_of_data_import_only_from_lower_layers(path):
-    part = data_part(module_name(path))
-    if not part:
-        return
-    lower = set(DATA_LAYERS[: DATA_LAYERS.index(part)])
-    upwards = {data_part(name) for name in imports(path)} - lower - {part, ""}
-    assert not upwards, f"data/{part} imports {upwards}, which is not in a lower layer of data/"
+def test_folders_of_data_import_only_from_lower_layers():
+    upwards = {}
+    for path in FILES:
+        if part := data_part(module_name(path)):
+            lower = set(DATA_LAYERS[: DATA_LAYERS.index(part)])
+            upwards[module_name(path)] = {data_part(name) for name in imports(path)} - lower - {part, ""}
+    assert len(upwards) > 100
+    assert present(upwards) == {}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_only_compat_imports_mesh_tensorflow(path):
-    direct = {name for name in imports(path) if name.split(".")[0] == "mesh_tensorflow"}
-    assert not direct or path == ROOT / PACKAGE / "compat.py"
+def modules_that_import(package: str) -> set[str]:
+    return {module_name(path) for path in FILES if any(name.split(".")[0] == package for name in imports(path))}
 
 
-# Modules that import gin until their gin code moves to cli/.
-GIN_OUTSIDE_CLI = {"mtf_imaging.jobs.model_dir", "mtf_imaging.jobs.plan"}
+def test_only_compat_imports_mesh_tensorflow():
+    assert modules_that_import("mesh_tensorflow") == {"mtf_imaging.compat"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_only_cli_and_models_import_gin(path):
-    imports_gin = any(name.split(".")[0] == "gin" for name in imports(path))
-    allowed = unit_of(module_name(path)) in {"cli", "models"}
-    assert allowed or imports_gin == (module_name(path) in GIN_OUTSIDE_CLI)
+def test_only_cli_and_models_import_gin():
+    assert {unit_of(module) for module in modules_that_import("gin")} == {"cli", "models"}
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.is_relative_to(ROOT / "models")], ids=module_name)
-def test_models_use_the_public_api_only(path):
-    for name in imports(path):
-        own = name.startswith("mtf_imaging.models")
-        public = name == PACKAGE or name.split(".")[0] in {"gin", "tensorflow", *sys.stdlib_module_names}
-        assert own or public, f"{module_name(path)} imports {name}; a model uses mtf_imaging (as mi), gin, tensorflow"
+def is_public(name: str) -> bool:
+    """Returns whether a model may import a name: mtf_imaging (as mi), other models, gin and TensorFlow."""
+    return (
+        name == PACKAGE
+        or name.startswith("mtf_imaging.models")
+        or name.split(".")[0] in {"gin", "tensorflow", *sys.stdlib_module_names}
+    )
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_every_module_that_is_imported_exists(path):
+def test_models_use_the_public_api_only():
+    models = [path for path in FILES if path.is_relative_to(ROOT / "models")]
+    assert (
+        present({module_name(path): {name for name in imports(path) if not is_public(name)} for path in models}) == {}
+    )
+
+
+def exists(module: str) -> bool:
+    parts = module.split(".")
+    place = ROOT.joinpath(*parts[1:] if parts[1:2] == ["models"] else parts)
+    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+
+
+def test_every_module_that_is_imported_exists():
     """Includes imports within functions, which other tests may never execute."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE and not node.level:
-            parts = node.module.split(".")
-            parts = parts[1:] if parts[1:2] == ["models"] else parts
-            place = ROOT.joinpath(*parts)
-            assert place.with_suffix(".py").is_file() or (place / "__init__.py").is_file(), node.module
+    missing = {}
+    for path in FILES:
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        modules = {node.module for node in nodes if (node.module or "").split(".")[0] == PACKAGE and not node.level}
+        missing[module_name(path)] = {module for module in modules if not exists(module)}
+    assert present(missing) == {}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_no_file_is_too_long(path):
-    assert len(path.read_text().splitlines()) <= 400
+def test_no_file_is_too_long():
+    lengths = {module_name(path): len(path.read_text().splitlines()) for path in FILES}
+    assert {module: length for module, length in lengths.items() if length > 400} == {}
 
 
 def test_the_gin_folder_never_shadows_gin_config():

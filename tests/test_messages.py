@@ -64,16 +64,19 @@ def test_forbidden_names_are_found(source, named):
     assert [what for _, text in strings(ast.parse(source)) for what in names_of_callers(text)] == named
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_messages_below_the_jobs_name_no_caller(path):
-    where = str(path.relative_to(PACKAGE))
-    for line, text in strings(ast.parse(path.read_text())):
-        named = names_of_callers(text)
-        if where == "jobs/devices.py":  # servers are always started by a command
-            named = [what for what in named if what != "a command"]
-        assert not named or (where, text) in ALLOWED, f"{where}:{line} names {' and '.join(named)}: {text!r}"
+def test_messages_below_the_jobs_name_no_caller():
+    faults = []
+    for path in FILES:
+        where = str(path.relative_to(PACKAGE))
+        for line, text in strings(ast.parse(path.read_text())):
+            named = names_of_callers(text)
+            if where == "jobs/devices.py":  # servers are always started by a command
+                named = [what for what in named if what != "a command"]
+            if named and (where, text) not in ALLOWED:
+                faults.append(f"{where}:{line} names {' and '.join(named)}: {text!r}")
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_docstrings_below_the_jobs_name_no_flag(path):
-    assert not [text for text in docstrings(ast.parse(path.read_text())) if FORBIDDEN["a flag"].search(text)]
+def test_docstrings_below_the_jobs_name_no_flag():
+    texts = [(path, text) for path in FILES for text in docstrings(ast.parse(path.read_text()))]
+    assert not [(str(path), text) for path, text in texts if FORBIDDEN["a flag"].search(text)]
