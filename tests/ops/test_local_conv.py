@@ -1,5 +1,6 @@
 """Convolutions for which TensorFlow's kernels fail: strided kernels of one tap, and unsupported dilations."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -45,6 +46,36 @@ def test_splitting_the_channels_of_a_strided_1x1_convolution_does_not_crash():
         f"{signal.Signals(-result.returncode).name if result.returncode < 0 else result.returncode}: "
         f"{result.stderr[-2000:]}"
     )
+
+
+DILATED_OR_GROUPED = """
+import numpy as np
+import mtf_imaging as mi
+
+def step(image, kernel, grouped):
+    y = mi.ops.conv3d(mi.ops.conv3d(image, kernel, dilations=(1, 2, 3)), grouped, groups=2)
+    return y, *mi.mtf.gradients([mi.mtf.reduce_sum(mi.mtf.square(y))], [image, kernel, grouped])
+
+shapes = {
+    "image": "batch:1,x:6,y:7,z:8,channels:4",
+    "kernel": "fx:2,fy:3,fz:2,channels:4,filters:4",
+    "grouped": "fx:2,fy:2,fz:2,part:2,outputs:4",
+}
+rng = np.random.default_rng(0)
+arrays = {name: rng.standard_normal([n for _, n in mi.layout.parse_shape(shape)]) for name, shape in shapes.items()}
+exact = mi.Program(step, {name: (shape, "float64") for name, shape in shapes.items()})(**arrays)
+for split in ({}, {"mesh_shape": "rows:2", "layout": "y:rows"}):
+    for result, expected in zip(mi.Program(step, shapes, **split)(**arrays), exact, strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+"""
+
+
+@pytest.mark.slow
+def test_dilations_and_groups_have_gradients_without_onednn():
+    """TensorFlow does not use oneDNN by default on CPUs without instructions for neural networks."""
+    environ = os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    result = subprocess.run([sys.executable, "-c", DILATED_OR_GROUPED], env=environ, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
 def _kernels(program):

@@ -4,8 +4,9 @@ The functions have the arguments of those in `local`, but filters are `[kernel..
 number of groups. Output channel o belongs to group `o // (out / groups)`, as in `tf.nn.conv2d`. With one channel of
 `in` per group, the convolution is depthwise.
 
-TensorFlow's CPU kernels (2.19 to 2.22) support groups only in 2D; in float64, they have no gradients. The kernels of
-depthwise convolutions are 2D as well. They need equal strides, and their gradients fail for dilations.
+TensorFlow's CPU kernels (2.19 to 2.22) support groups only in 2D; in float64 and without oneDNN, they have no
+gradients. The kernels of depthwise convolutions are 2D as well. They need equal strides, and their gradients fail for
+dilations.
 
 A 3D convolution is therefore a sum of 2D convolutions, one for each tap along the first dimension, with this dimension
 as part of the batch. For a 3^3 kernel and 32^3 voxels with 16 channels in float32 (2 cores, TensorFlow 2.21), a
@@ -25,7 +26,7 @@ from mtf_imaging.ops.conv.local import Taps
 
 def _by_group(dtype: tf.DType, inputs: int) -> bool:
     """Returns whether each group is convolved on its own, because TensorFlow has no gradient of groups."""
-    return inputs > 1 and dtype not in local.ONEDNN_DTYPES
+    return inputs > 1 and not local.has_all_gradients(dtype)
 
 
 def _axis_by_tap(inputs: int, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> int | None:

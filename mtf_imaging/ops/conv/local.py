@@ -11,6 +11,7 @@ dimension.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -19,8 +20,26 @@ import tensorflow as tf
 
 from mtf_imaging.layout.windows import Window
 
-# TensorFlow's CPU kernels support dilation, and gradients of groups, only for these dtypes (oneDNN).
-ONEDNN_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
+
+@functools.cache
+def has_all_gradients(dtype: tf.DType) -> bool:
+    """Returns whether TensorFlow's CPU kernels support dilation and the gradients of groups for a dtype.
+
+    Only those of oneDNN do, never in float64. By default, TensorFlow uses oneDNN only on CPUs with instructions for
+    neural networks, and oneDNN itself supports 16-bit dtypes only on some CPUs. So a small convolution is tried.
+    """
+    with tf.init_scope(), tf.device("CPU:0"):
+        x = tf.zeros([1, 3, 3, 3, 1], dtype)
+        try:
+            tf.raw_ops.Conv3DBackpropFilterV2(
+                input=x,
+                filter_sizes=[2, 2, 2, 1, 1],
+                out_backprop=tf.zeros([1, 1, 1, 1, 1], dtype),
+                **native([2, 2, 2], [1, 1, 1], "VALID", [2, 2, 2]),
+            )
+        except tf.errors.InvalidArgumentError:
+            return False
+    return True
 
 
 def _around(values: Sequence[int]) -> list[int]:
@@ -40,7 +59,7 @@ def _axis_by_tap(
         if taps == 1 and stride > 1:
             return axis
     dilated = [axis for axis, (taps, d) in enumerate(zip(kernel, dilations)) if taps > 1 and d > 1]
-    if dtype not in ONEDNN_DTYPES:
+    if not has_all_gradients(dtype):
         return dilated[0] if dilated else None
     if len(kernel) == 3 and min(kernel[1:]) > 1 and dilations[1] != dilations[2]:
         # TensorFlow 2.21 infers the shape of Conv3D with the last two dilations swapped.
