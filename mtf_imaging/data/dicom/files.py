@@ -12,12 +12,16 @@ SHOWN_ENDINGS = f"{', '.join(_ENDINGS)}, a number or no ending"
 _INDEX = "DICOMDIR"  # an index of other files
 
 
-def has_signature(path: Path) -> bool:
-    """Returns whether a file has the signature of DICOM.
+def is_dicom_file(path: Path) -> bool:
+    """Returns whether a file has an ending of DICOM, whatever its content is, or the signature of DICOM.
 
     Raises:
       DataError: the file cannot be read.
     """
+    if not path.is_file():
+        return False
+    if path.suffix.lower() in _ENDINGS:
+        return True
     with access_named(path), open(path, "rb") as file:
         file.seek(_PREAMBLE_BYTES)
         return file.read(len(_SIGNATURE)) == _SIGNATURE
@@ -52,7 +56,7 @@ def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
     if names is None:
         with access_named(folder):
             names = sorted(os.listdir(folder))
-    return any(_is_dicom(folder / name) for name in names if may_be_dicom(name))
+    return any(is_dicom_file(folder / name) for name in names if may_be_dicom(name))
 
 
 def dicom_files(folder: Path) -> list[Path]:
@@ -65,8 +69,4 @@ def dicom_files(folder: Path) -> list[Path]:
     """
     with access_named(folder):
         names = sorted(os.listdir(folder))
-    return [folder / name for name in names if may_be_dicom(name) and _is_dicom(folder / name)]
-
-
-def _is_dicom(path: Path) -> bool:
-    return path.is_file() and (path.suffix.lower() in _ENDINGS or has_signature(path))
+    return [folder / name for name in names if may_be_dicom(name) and is_dicom_file(folder / name)]

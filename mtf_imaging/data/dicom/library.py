@@ -26,6 +26,6 @@ def import_pydicom(what: object) -> ModuleType:
     if int(pydicom.__version__.partition(".")[0]) < _OLDEST:
         raise DataError(
             f"{what}: DICOM files need pydicom {_OLDEST} or later, but version {pydicom.__version__} is installed. "
-            f"Fix: run {INSTALL} --upgrade"
+            f"Fix: run {INSTALL} -U"
         )
     return pydicom
