@@ -44,7 +44,7 @@ def check_data(group: Group, data: TrainingData, step: TrainingStep, buckets: Bu
       ConfigError: the micro-batches do not divide the batch, or the processes read different data.
       DataError: the folder is invalid.
     """
-    if not data.reads_regions:  # mistakes in a custom data set show up with the first batch
+    if buckets is None and not data.reads_regions:  # mistakes in a custom data set show up with the first batch
         check_same_data(group, data, next(_batches(data, step, None)(0)))
         return
     steps = buckets.steps if buckets else (step,)
@@ -69,7 +69,7 @@ def open_batches(
       ConfigError: the processes read different cases from a custom data set.
       DataError: the first batch of a custom data set is invalid.
     """
-    if not data.reads_regions:
+    if buckets is None and not data.reads_regions:
         return Feed(built, _batches(data, step, None))
     regions = {each.sizes: input_regions(program.network, each.part_inputs) for each, program in each_step(step, built)}
     batches = _region_batches(data, step, buckets, regions)

@@ -23,7 +23,7 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
 from mtf_imaging.training.prediction import predictor_of
-from mtf_imaging.training.protocols import check_offers, check_takes
+from mtf_imaging.training.protocols import check_offers, check_takes, replaces
 from mtf_imaging.training.slices import ImageNetwork, NetworkBySize
 from mtf_imaging.training.step import TrainingStep
 
@@ -78,7 +78,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
         options = {"batch_size": step.batch_size, "sizes": sizes}
         batches = functools.partial(evaluation.loss_batches, eval_dir, **options)
-        if hasattr(evaluation, "loss_region_batches"):
+        if replaces(evaluation, "loss_region_batches", "loss_batches"):
             options |= {"micro_batches": step.micro_batches}
             region_batches = functools.partial(evaluation.loss_region_batches, eval_dir, **options)
     any_size = sizes is None or (data.kind is not None and data.kind.any_size)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import Shape, TensorRegion, format_shape, parse_shape
-from mtf_imaging.training.protocols import check_offers
+from mtf_imaging.training.protocols import check_offers, replaces
 from mtf_imaging.training.task import Inputs
 
 
@@ -87,8 +87,11 @@ class RegionDataSet(Protocol):
 
 
 def reads_regions(data: object) -> bool:
-    """Returns whether a data set has the method of `RegionDataSet`."""
-    return callable(getattr(data, "region_batches", None))
+    """Returns whether a data set has the method of `RegionDataSet`.
+
+    A class that derives from such a data set and defines only `batches` reads whole batches.
+    """
+    return replaces(data, "region_batches", "batches")
 
 
 def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:

@@ -64,5 +64,20 @@ def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], b
         ) from error
 
 
+def replaces(thing: object, name: str, other: str) -> bool:
+    """Returns whether an object has method `name`, which is to be called instead of method `other`.
+
+    If a derived class defines only `other`, the inherited method `name` does not know its changes and is not called.
+
+    Args:
+      thing: the object.
+      name, other: names of methods with the same purpose.
+    """
+    for each in type(thing).__mro__:
+        if name in vars(each) or other in vars(each):
+            return name in vars(each)
+    return callable(getattr(thing, name, None))
+
+
 def _called(thing: type) -> str:
     return f"{thing.__name__}()"

@@ -9,10 +9,13 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records import zarr_record
+from mtf_imaging.data.records.chunks import METADATA, CheckedFolder
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import over_flips
@@ -436,6 +439,31 @@ def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
     for num_steps in steps:
         mi.jobs.train(**shared | options, **where, data=data, model_dir=model_dir, num_steps=num_steps)
     return together.losses(model_dir), together.weights(model_dir)
+
+
+def chunks_read_by_training(folder, augmentation, options, mesh_shape, layout, mesh_impl):
+    """Returns the sorted paths of the chunks that this process reads for each sample, in a training of one step."""
+    opened = []
+
+    class Watched(CheckedFolder):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.chunks = []
+            opened.append(self.chunks)
+
+        def read(self, name):
+            if not name.endswith(METADATA):
+                self.chunks.append(name)
+            return super().read(name)
+
+    model_dir = Path(folder).parent / f"chunks-{mesh_impl}-{zlib.crc32(f'{options} {mesh_shape} {layout}'.encode()):x}"
+    data = mi.jobs.TrainingData(folder, Records(augmentation=augmentation))
+    shared = {"task": _JOB, "optimizer": Adam(0.01), "progress": False, "num_steps": 1, "model_dir": model_dir}
+    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zarr_record, "CheckedFolder", Watched)
+        mi.jobs.train(**shared, **options, **where, data=data)
+    return [sorted(chunks) for chunks in opened]
 
 
 class _OwnVolumes:

@@ -1,8 +1,12 @@
 """Training on records under several processes, of which each reads its own region, equals training in one process."""
 
+import itertools
+
+import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.phantom import write_phantom
 from tests.between import checks
 from tests.between.comparison import assert_same
@@ -45,6 +49,55 @@ def test_training_on_records(groups, folder, name, options, steps, num, mesh_sha
     assert_same(
         groups.get(num), 1e-9, checks.trained_on_records, str(folder / name), options, steps, mesh_shape, layout
     )
+
+
+GRID, CHUNK = {"x": 8, "y": 9, "z": 6}, {"x": 3, "y": 4, "z": 5}
+
+
+def chunks(mesh_shape, layout, process, flipped=()):
+    """Returns the sorted paths of the chunks that contain the slices of a process, with one processor in each."""
+    mesh, rules = dict(mi.layout.parse_shape(mesh_shape)), dict(mi.layout.parse_layout(layout))
+    place = dict(zip(mesh, np.unravel_index(process, list(mesh.values())), strict=True))
+    numbers = []
+    for dim, size in GRID.items():
+        width = -(-size // mesh[rules[dim]]) if dim in rules else size
+        start = width * place[rules[dim]] if dim in rules else 0
+        voxels = np.arange(start, min(start + width, size))
+        numbers.append(sorted({*((size - 1 - voxels if dim in flipped else voxels) // CHUNK[dim]).tolist()}))
+    x, y, z = numbers
+    arrays = "0", "labels/segmentation/0"
+    return sorted(f"{array}/c/{k}/{j}/{i}" for array, k, j, i in itertools.product(arrays, z, y, x))
+
+
+PARTS = {"batch_size": 4, "micro_batches": 2}
+
+
+@pytest.mark.parametrize(
+    ("mesh_shape", "layout", "flips", "options"),
+    [
+        ("rows:4", "y:rows", (), {}),  # the last process has no voxels
+        pytest.param("rows:2,cols:2", "x:rows,z:cols", ("x",), {}, marks=pytest.mark.slow),
+        pytest.param("rows:2,same:2", "x:rows", (), {}, marks=pytest.mark.slow),
+        pytest.param("cores:2,rows:2", "y:rows,batch:cores", ("y",), PARTS, marks=pytest.mark.slow),
+    ],
+)
+def test_each_process_reads_the_chunks_of_its_slices_and_no_others(groups, folder, mesh_shape, layout, flips, options):
+    args = str(folder / "one_grid"), Augmentation(flips=flips), {"batch_size": 2, **options}, mesh_shape, layout
+    for process, samples in enumerate(groups.get(4).run(checks.chunks_read_by_training, *args, "collective")):
+        expected = [chunks(mesh_shape, layout, process, flipped) for flipped in {(), flips}]
+        if not expected[0]:
+            assert not samples
+        else:
+            assert samples
+            assert all(each in expected for each in samples), (process, samples)
+
+
+@pytest.mark.slow
+def test_one_process_reads_each_chunk_once_for_all_its_devices(folder):
+    args = str(folder / "one_grid"), None, {"batch_size": 2}, "rows:2,cols:2", "x:rows,y:cols"
+    samples = checks.chunks_read_by_training(*args, "placement")
+    assert samples
+    assert all(each == chunks("", "", 0) for each in samples)
 
 
 @pytest.mark.slow

@@ -7,11 +7,16 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mtf_imaging.cli.config.gin_config import find_gin_file
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.augmentation.coordinates import Coordinates
+from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.normals import normal_values
 from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
+from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.errors import DataError
 from tests.data.test_augmentation import ALL, OPTIONS
@@ -196,6 +201,72 @@ def test_a_warped_region_needs_the_box_of_its_coordinates(options, margin):
         for axis, along in enumerate(region):
             low, high = max(0, along.start - reach - margin), min(sizes[axis], along.stop + reach + margin)
             assert low <= first[axis] < end[axis] <= high
+
+
+@st.composite
+def a_region(draw):
+    """Returns sizes of a sample and a nonempty region of it."""
+    sizes = draw(st.tuples(*[st.integers(1, 40)] * 3))
+    ends = [sorted(draw(st.lists(st.integers(0, n), min_size=2, max_size=2, unique=True))) for n in sizes]
+    return sizes, tuple(slice(*each) for each in ends)
+
+
+@given(
+    where=a_region(),
+    seed=st.integers(0, 100),
+    rotation=st.sampled_from([0, 10, (0, 0, 180)]),
+    zoom=st.sampled_from([0, 0.1, 2]),
+    translation=st.sampled_from([0, 0.1, 1]),
+    elastic=st.sampled_from([0, 0.02]),
+)
+@settings(deadline=None, max_examples=30)
+def test_the_box_of_a_warp_has_the_voxels_between_which_it_interpolates(where, seed, elastic, **options):
+    sizes, region = where
+    drawn = draw_warp(Draws(seed, number(0)), sizes, **options, elastic=elastic, points=7)
+    coordinates = Coordinates(sizes, region, *drawn)
+    found = coordinates.box().numpy()
+    at = coordinates.planes().rows(tf.range(coordinates.shape[0])).numpy()
+    for axis, n in enumerate(sizes):
+        low, high = at[:, axis].min(), at[:, axis].max()
+        # The bends of the control points limit those of the voxels.
+        slack = 0.02 + (np.ptp(drawn[2][..., axis]) if elastic else 0)
+        least, most = (np.clip([np.floor(low - more), np.floor(high + more) + 1], 0, n - 1) for more in (0, slack))
+        assert most[0] <= found[axis, 0] <= least[0]
+        assert least[1] <= found[axis, 1] - 1 <= most[1]
+
+
+OPTION_SETS = {
+    **OPTIONS,
+    "moves": {"flips": ("x", "y", "z"), "half_turn": 0.5, "rotation": 30, "zoom": 0.3, "translation": 0.4, "warp": 0.7},
+}
+
+
+@pytest.mark.slow
+@given(
+    sizes=st.tuples(*[st.integers(1, 14)] * 3),
+    names=st.lists(st.sampled_from(sorted(OPTION_SETS)), min_size=1, max_size=4, unique=True),
+    cuts=st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    sample=st.integers(0, 10**6),
+    channels=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=25)
+def test_any_cut_of_any_sample_gives_the_parts_of_the_whole(sizes, names, cuts, sample, channels):
+    augmentation = Augmentation(**{key: value for name in names for key, value in OPTION_SETS[name].items()})
+    ranges = RANGES if channels == 2 else WINDOWED
+    rng = np.random.default_rng(sample)
+    image, labels = rng.random((*sizes, channels), np.float32), rng.integers(0, 3, sizes, np.uint8)
+    expected = [
+        part.numpy() for part in augmentation(tf.constant(image), tf.constant(labels), SEED, number(sample), ranges)
+    ]
+    halves = [(slice(0, round(cut * n)), slice(round(cut * n), n)) for cut, n in zip(cuts, sizes, strict=True)]
+    for region in itertools.product(*halves):
+        bounds = augmentation.source_bounds(region, sizes, SEED, number(sample))
+        box = tuple(slice(*ends) for ends in bounds.numpy())
+        own = labels if augmentation.needs_whole_labels else labels[box]
+        place = {"region": region, "source": bounds, "sizes": sizes, "ranges": ranges}
+        found = augmentation.in_region(tf.constant(image[box]), tf.constant(own), SEED, number(sample), **place)
+        for part, whole in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(part, whole[region])
 
 
 def test_a_region_that_comes_from_beyond_the_sample_reads_one_voxel_along_that_axis():

@@ -94,7 +94,7 @@ def test_every_unpaired_file_is_named(tmp_path):
 
 def test_two_files_of_one_key(tmp_path):
     touch(tmp_path, "volume-1.nii", "old/volume-1.nii.gz")
-    with pytest.raises(DataError, match=r"both files belong to case '1'"):
+    with pytest.raises(DataError, match=r"both belong to case '1'"):
         find_cases(tmp_path, need_labels=False)
 
 

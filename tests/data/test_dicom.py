@@ -1,14 +1,25 @@
 """Series of DICOM files: geometry and values equal those of ITK, and unusable series are refused by name."""
 
 import builtins
+import re
+from pathlib import Path
 
 import numpy as np
 import pydicom
 import pytest
 import SimpleITK
-from pydicom.uid import MPEG2MPML, RLELossless
+from pydicom.dataelem import DataElement
+from pydicom.dataset import Dataset
+from pydicom.uid import (
+    MPEG2MPML,
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ImplicitVRLittleEndian,
+    RLELossless,
+)
 from scipy.spatial.transform import Rotation
 
+from mtf_imaging.data.formats.dicom.library import INSTALL
 from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.listing.dicom_files import holds_dicom
 from mtf_imaging.data.reading.images import read_volume
@@ -74,6 +85,22 @@ def test_compressed_pixels_equal_those_of_itk(tmp_path, syntax):
     series = open_series(folder)
     np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
     np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 3))), expected)
+
+
+@pytest.mark.parametrize("syntax", [ImplicitVRLittleEndian, DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian])
+def test_other_encodings_equal_those_of_itk(tmp_path, syntax):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    for file in sorted(folder.iterdir()):
+        header = pydicom.dcmread(file)
+        if not syntax.is_little_endian:
+            header["PixelData"] = DataElement("PixelData", "OW", header.pixel_array.astype(">i2").tobytes())
+        copy = Dataset(header)  # without the byte order of the file
+        copy.file_meta = header.file_meta
+        copy.file_meta.TransferSyntaxUID = syntax
+        pydicom.dcmwrite(file, copy, enforce_file_format=True)
+    expected, _ = itk_volume(folder)
+    series = open_series(folder)
+    np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 5))), expected)
 
 
 def test_each_plane_has_its_own_scale(tmp_path):
@@ -175,7 +202,7 @@ def _mpeg(folder):
 
 # name: (change of a good series, text of the error)
 REFUSED = {
-    "no DICOM file": (_delete(*range(5)), "holds no DICOM file. Fix: give the folder with the files of one series"),
+    "no DICOM file": (_delete(*range(5)), "holds no DICOM file .*Fix: give the folder with the files of one series"),
     "gantry tilt": (
         _tilt,
         r"gantry was tilted by 15.0 degrees; GantryDetectorTilt is 15 degrees: from IM0003.dcm to IM0031.dcm, "
@@ -240,6 +267,22 @@ REFUSED = {
         lambda folder: plane_file(folder, 0).write_bytes(bytes(128) + b"DICMxyz"),
         r"IM0003.dcm: cannot be read as DICOM: the file is truncated or damaged",
     ),
+    "empty file": (
+        lambda folder: plane_file(folder, 4).write_bytes(b""),
+        "IM0031.dcm: cannot be read as DICOM: the signature at the start of the file is missing",
+    ),
+    "no signature": (
+        lambda folder: plane_file(folder, 4).write_bytes(plane_file(folder, 4).read_bytes()[132:]),
+        "IM0031.dcm: cannot be read as DICOM: the signature at the start of the file is missing",
+    ),
+    "no sign": (
+        _edit_plane(0, PixelRepresentation=None),
+        "IM0003.dcm: BitsAllocated is 16 and PixelRepresentation is None, so the type of its numbers is not known",
+    ),
+    "slope of 0": (
+        _edit_plane(0, RescaleSlope=0),
+        "IM0003.dcm: RescaleSlope 0 and RescaleIntercept -1024 do not give the values of the stored numbers",
+    ),
 }
 
 
@@ -280,6 +323,19 @@ def test_missing_pydicom_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_pydicom)
     with pytest.raises(DataError, match=r"need the package pydicom.*Fix: run pip install pydicom python-gdcm"):
         open_series(folder)
+
+
+def test_an_old_pydicom_is_named(tmp_path, monkeypatch):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    monkeypatch.setattr(pydicom, "__version__", "2.4.4")
+    with pytest.raises(DataError, match=r"need pydicom 3 or later, but version 2\.4\.4 is installed"):
+        open_series(folder)
+
+
+def test_the_messages_name_the_packages_of_the_extra():
+    setup = (Path(__file__).parents[2] / "setup.py").read_text()
+    extra = re.search(r'"dicom": \[(.*?)\]', setup)[1]
+    assert INSTALL.removeprefix("pip install ").split() == re.findall(r'"([\w-]+)', extra)
 
 
 def test_truncated_pixels_are_refused(tmp_path):

@@ -3,6 +3,7 @@
 import itertools
 import math
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import TensorRegion
+from tests import pages
 from tests.data.conftest import _arrays, _store
 
+PAGE = Path(__file__).parents[2] / "docs/guides/own_network.md"
 GRID, BATCH = (12, 10, 9), 3
 SHAPES = {"image": (BATCH, *GRID, 1), "labels": (BATCH, *GRID)}
 # The parts of batch, x, y, z.
@@ -53,7 +56,42 @@ def darken(image, labels, seed, sample):
     return image - tf.reduce_mean(image) + tf.cast(sample, tf.float32), labels
 
 
-AUGMENTATIONS = {"none": None, "moved": MOVED, "painted": PAINTED, "custom": darken}
+def wider(region, sizes):
+    """Returns a region with the neighbors of its voxels along x."""
+    x, *others = region
+    return (slice(max(x.start - 1, 0), min(x.stop + 1, sizes[0])), *others)
+
+
+class Blurred(Augmentation):
+    """A custom augmentation by region: a voxel is the largest one of itself and its neighbors along x."""
+
+    def source_bounds(self, region, sizes, seed, sample):
+        return super().source_bounds(wider(region, sizes), sizes, seed, sample)
+
+    def in_region(self, image, labels, seed, sample, *, region, sizes, **more):
+        outer = wider(region, sizes)
+        image, labels = super().in_region(image, labels, seed, sample, region=outer, sizes=sizes, **more)
+        padded = tf.pad(image, [[1, 1], [0, 0], [0, 0], [0, 0]])
+        image = tf.reduce_max(tf.stack([padded[:-2], padded[1:-1], padded[2:]]), 0)
+        own = slice(region[0].start - outer[0].start, region[0].stop - outer[0].start)
+        return image[own], labels[own]
+
+
+class Darkened(Augmentation):
+    """A custom augmentation that derives from ours, but changes whole samples."""
+
+    def __call__(self, image, labels, seed, sample, **more):
+        return darken(*super().__call__(image, labels, seed, sample, **more), seed, sample)
+
+
+AUGMENTATIONS = {
+    "none": None,
+    "moved": MOVED,
+    "painted": PAINTED,
+    "custom": darken,
+    "custom by region": Blurred(flips=("x", "y")),
+    "custom, derived": Darkened(flips=("x", "y")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -125,13 +163,25 @@ def test_image_and_labels_may_have_different_regions(folders, whole):
             np.testing.assert_array_equal(batch[name], expected[name].numpy()[region.slices])
 
 
+def test_the_augmentation_of_the_page_of_custom_code(folders):
+    made = {"__name__": "my_augmentation"}
+    exec(pages.files(PAGE)["my_augmentation.py"], made)
+    options = {"seed": 3, "augmentation": made["Shaded"](flips=("x",))}
+    (batch,) = take(training_batches(folders["zarr"], BATCH, **options), 1)
+    regions = regions_of(REGIONS["half"])
+    (half,) = take(training_batches(folders["zarr"], BATCH, **options, regions={GRID: regions}), 1)
+    np.testing.assert_array_equal(half["image"], batch["image"].numpy()[regions["image"].slices])
+    (plain,) = take(training_batches(folders["zarr"], BATCH, seed=3, augmentation=Augmentation(flips=("x",))), 1)
+    assert not np.array_equal(batch["image"], plain["image"])
+
+
 def chunk_bytes(path, bounds, chunk):
     """Returns the bytes of the files of all chunks that overlap bounds, [3, 2], in an array of a record."""
     ranges = [range(first // n, math.ceil(end / n)) for (first, end), n in zip(bounds, chunk)]
     return sum((path / "c" / "/".join(map(str, reversed(at)))).stat().st_size for at in itertools.product(*ranges))
 
 
-@pytest.mark.parametrize("augmentation", ["none", "moved", "painted"])
+@pytest.mark.parametrize("augmentation", ["none", "moved", "painted", "custom by region"])
 def test_only_the_chunks_that_a_region_needs_are_read(folders, monkeypatch, augmentation):
     opened, region = [], tuple(slice(*each) for each in REGIONS["corner"][1:])
 
@@ -159,6 +209,21 @@ def test_only_the_chunks_that_a_region_needs_are_read(folders, monkeypatch, augm
         fewest = min(fewest, expected)
         opened.clear()
     assert fewest < 0.7 * total, "the region needs almost everything, so the test proves nothing"
+
+
+def test_only_the_samples_of_a_process_are_read(folders, monkeypatch):
+    opened = []
+
+    def spy(*args):
+        opened.append(open_record(*args))
+        return opened[-1]
+
+    monkeypatch.setattr(region_reader, "open_record", spy)
+    parts = (slice(1, 3), *(slice(0, n) for n in GRID))
+    regions = {"image": TensorRegion((4, *GRID, 1), (*parts, slice(0, 1))), "labels": TensorRegion((4, *GRID), parts)}
+    batches = training_batches(folders["zarr"], 4, seed=3, shuffle=False, regions={GRID: regions})
+    assert [batch["cases"] for batch in take(batches, 3)] == [["0", "1", "2", "3"]] * 3
+    assert {record.key for record in opened} == {"1", "2"}
 
 
 def test_a_process_without_voxels_reads_nothing(folders, monkeypatch):

@@ -12,6 +12,7 @@ from mtf_imaging.data.records.opening import create_record, open_record, read_re
 from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.files.atomic import remove
 
 GRID, CHUNK = (7, 9, 12), (4, 4, 5)
 NAMES = ("case-2.ome.zarr", "case-2.tfrecord")
@@ -143,16 +144,18 @@ def empty(data):
 
 
 @pytest.mark.parametrize("file", [CHUNK_1, "labels/segmentation/0/c/2/2/1"])
-@pytest.mark.parametrize("change", [change_bit, cut, empty, None])
+@pytest.mark.parametrize("change", [change_bit, cut, empty, None, "folder"])
 def test_a_damaged_chunk_is_an_error_that_names_file_and_case(tmp_path, file, change):
     path = tmp_path / NAMES[0]
     write_record(path, make(), CHUNK)
     stored, whole = open_record(path), (path / file).read_bytes()
-    if change is None:
-        (path / file).unlink()
-    else:
+    if callable(change):
         (path / file).write_bytes(change(whole))
-    what = "missing" if change is None else "damaged: its digest does not match"
+    else:
+        (path / file).unlink()
+    if change == "folder":
+        (path / file).mkdir()
+    what = "damaged: its digest does not match" if callable(change) else "missing"
     for read in (stored.check, stored.read, open_record(path).read, lambda: open_record(path).check()):
         with pytest.raises(DataError) as error:
             read()
@@ -160,6 +163,7 @@ def test_a_damaged_chunk_is_an_error_that_names_file_and_case(tmp_path, file, ch
             f"{path}/{file}: this chunk of the record of case '2' is {what}. "
             "Fix: run convert again; it replaces damaged records."
         )
+    remove(path / file)
     (path / file).write_bytes(whole)
     stored.check()
 
@@ -195,7 +199,8 @@ def test_damaged_metadata_are_an_error(tmp_path, file):
     whole = (path / file).read_text()
     fields = json.loads(whole)
     changed = fields | {"attributes": fields["attributes"] | {"note": "changed by another program"}}
-    for text in (json.dumps(changed), whole[:-20], "", None):
+    of_other_version = fields | {"zarr_format": 2}
+    for text in (json.dumps(changed), json.dumps(of_other_version), whole[:-20], "", None):
         (path / file).unlink() if text is None else (path / file).write_text(text)
         with pytest.raises(DataError, match=rf"^{path}.*Fix: run convert again"):
             open_record(path).check()
@@ -214,8 +219,12 @@ def test_what_is_not_a_record_is_an_error(tmp_path):
     path.mkdir()
     for text in ("{}", "[]", '{"attributes": {}}', '{"attributes": {"mtf_imaging": {"affine": 1}}}'):
         (path / "zarr.json").write_text(text)
-        with pytest.raises(DataError, match=rf"{path}: not a record of this program\. Fix: run convert again"):
+        with pytest.raises(DataError) as error:
             open_record(path)
+        assert str(error.value) == (
+            f"{path}: not a record of this program, or its zarr.json is damaged. "
+            "Fix: run convert again; it replaces damaged records."
+        )
     write_record(path, make())
     with pytest.raises(DataError, match=r"this record has resolution x:7,y:9,z:12, not x:7,y:9,z:11\. Fix"):
         open_record(path, Sampling((7, 9, 11)))

@@ -222,3 +222,23 @@ def test_unusable_outputs_are_refused(cases_dir, name):
 def test_one_image_is_no_folder_of_cases(cases_dir, name):
     with pytest.raises(DataError, match="this folder is one image, not a folder of cases"):
         find_cases(cases_dir / name)
+
+
+def test_a_zarr_group_without_the_ending_is_named(cases_dir):
+    """The images of a collection, which Bio-Formats writes, are such groups; links give them a name."""
+    collection = cases_dir / "collection"
+    write_zarr(collection / "0", HU_OF_LABEL[labels_of()])
+    with pytest.raises(DataError, match=r"collection/0: is a Zarr group, but the name .* ends in \.ome\.zarr\. Fix"):
+        find_cases(collection / "0", need_labels=False)
+    link = cases_dir.parent / "scan.ome.zarr"
+    link.symlink_to(collection / "0")
+    (case,) = find_cases(link, need_labels=False)
+    np.testing.assert_array_equal(read_volume(case.volume).hu, HU_OF_LABEL[labels_of()])
+
+
+def test_a_file_of_a_series_is_no_image(cases_dir):
+    file = next((cases_dir / "volume-3").iterdir())
+    with pytest.raises(
+        DataError, match=r"is one file of a DICOM series\. Fix: give the folder of the series, .*volume-3"
+    ):
+        find_cases(file, need_labels=False)

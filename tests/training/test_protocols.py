@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import types
 
 import numpy as np
 import pytest
@@ -223,6 +224,19 @@ def test_regions_are_read_only_from_data_sets_that_offer_them():
     np.testing.assert_array_equal(batch["image"], np.full((2, 2), 5.0))
     assert batch["image"].dtype == tf.float64
     assert batch["cases"] == ["a", "b"]
+
+
+def test_a_derived_class_that_changes_only_whole_batches_reads_them():
+    class Doubled(Halves):
+        def batches(self, *args, **options):
+            return ({**batch, "image": 2 * batch["image"]} for batch in super().batches(*args, **options))
+
+    class Both(Doubled):
+        region_batches, batches = Halves.region_batches, Doubled.batches
+
+    assert not reads_regions(Doubled())
+    assert reads_regions(Both())
+    assert reads_regions(types.SimpleNamespace(region_batches=print))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
 from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.listing.dicom_files import is_dicom_file
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import (
     FORMATS,
@@ -18,6 +19,7 @@ from mtf_imaging.data.listing.image_formats import (
     ImageFormat,
     format_by_ending,
     is_image_folder,
+    is_unnamed_zarr,
     is_zarr,
 )
 from mtf_imaging.errors import DataError
@@ -150,6 +152,11 @@ def find_data_set(
         raise DataError(f"{path}: this volume does not exist. Fix: give a {named} file or a folder of {named} files.")
     if not path.name or path.name == "..":  # the name of a folder of DICOM files is that of the case
         path = path.resolve()
+    if is_unnamed_zarr(path):
+        raise DataError(
+            f"{path}: is a Zarr group, but the name of an OME-Zarr image ends in {OME_ZARR.shown}. Fix: rename it, or "
+            "give a link with such a name."
+        )
     is_image = path.is_file() or is_image_folder(path)
     is_single = is_image and not need_labels
     if not path.is_dir() and not is_single:
@@ -236,6 +243,8 @@ def _prediction_ending(volume: Path, description: Description | None) -> str:
 def _single_case(path: Path, description: Description | None) -> Case:
     image_format = _image_format(description)
     stem = image_format.stem(path)
+    if stem is None and image_format.has_dicom and is_dicom_file(path):
+        raise DataError(f"{path}: is one file of a DICOM series. Fix: give the folder of the series, {path.parent}.")
     if stem is None:
         raise DataError(
             f"{path}: not a {image_format.any_ending} file. Fix: convert the volume to {image_format.name}."
@@ -334,8 +343,8 @@ def _matching(names: dict[Path, str], scheme: _Scheme, pattern: str) -> dict:
         key = _key(scheme, match)
         if key in matches:
             raise DataError(
-                f"{file} and {matches[key][0]}: both files belong to case '{key}'. "
-                "Fix: remove one, or give a folder with only one of them."
+                f"{file} and {matches[key][0]}: both belong to case '{key}'. "
+                "Fix: rename or remove one, or give a folder with only one of them."
             )
         matches[key] = (file, match)
     return matches

@@ -1,4 +1,4 @@
-"""Finds DICOM files by their content, without pydicom."""
+"""Finds DICOM files by their names and their content, without pydicom."""
 
 import os
 from pathlib import Path
@@ -8,30 +8,37 @@ from mtf_imaging.files.reading import access_named
 _PREAMBLE_BYTES = 128
 _SIGNATURE = b"DICM"  # after the preamble
 _ENDINGS = (".dcm", ".dicom", ".ima")
+SHOWN_ENDINGS = f"{', '.join(_ENDINGS)}, a number or no ending"
 _INDEX = "DICOMDIR"  # an index of other files
 
 
 def is_dicom_file(path: Path) -> bool:
-    """Returns whether a file has the signature of DICOM.
+    """Returns whether a file has an ending of DICOM, whatever its content is, or the signature of DICOM.
 
     Raises:
       DataError: the file cannot be read.
     """
+    if not path.is_file():
+        return False
+    if path.suffix.lower() in _ENDINGS:
+        return True
     with access_named(path), open(path, "rb") as file:
         file.seek(_PREAMBLE_BYTES)
         return file.read(len(_SIGNATURE)) == _SIGNATURE
 
 
 def may_be_dicom(name: str) -> bool:
-    """Returns whether a file with this name may be DICOM: it has the ending of DICOM, a UID or no ending.
+    """Returns whether a file with this name may be DICOM: it has the ending of DICOM, a number as in UIDs or no ending.
 
     >>> [may_be_dicom(name) for name in ("1.dcm", "IM0001", "1.2.840.113", "volume-3.nii.gz", ".DS_Store", "DICOMDIR")]
     [True, True, True, False, False, False]
+    >>> [may_be_dicom(name) for name in ("slice_1.5mm", "1.2.840.113-1", "notes.txt")]
+    [True, True, False]
     """
     if name.startswith(".") or name == _INDEX:
         return False
     ending = Path(name).suffix.lower()
-    return ending in _ENDINGS or ending[1:].isdigit() or not ending
+    return ending in _ENDINGS or ending[1:2].isdigit() or not ending
 
 
 def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
@@ -49,19 +56,17 @@ def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
     if names is None:
         with access_named(folder):
             names = sorted(os.listdir(folder))
-    return any(_is_dicom(folder / name) for name in names if may_be_dicom(name))
+    return any(is_dicom_file(folder / name) for name in names if may_be_dicom(name))
 
 
 def dicom_files(folder: Path) -> list[Path]:
     """Lists the DICOM files of a folder, without its subfolders, sorted by name; other files are skipped.
+
+    A file with an ending of DICOM is listed whatever its content is, so that a damaged file is not skipped.
 
     Raises:
       DataError: the folder or one of its files cannot be read.
     """
     with access_named(folder):
         names = sorted(os.listdir(folder))
-    return [folder / name for name in names if may_be_dicom(name) and _is_dicom(folder / name)]
-
-
-def _is_dicom(path: Path) -> bool:
-    return path.is_file() and is_dicom_file(path)
+    return [folder / name for name in names if may_be_dicom(name) and is_dicom_file(folder / name)]

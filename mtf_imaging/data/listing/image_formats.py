@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.listing.dicom_files import holds_dicom
+from mtf_imaging.files.reading import access_named
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,19 @@ def is_picture_ending(file_ending: str) -> bool:
 def is_zarr(path: Path) -> bool:
     """Returns whether the name of a folder has the ending of OME-Zarr."""
     return OME_ZARR.stem(path) is not None
+
+
+def is_unnamed_zarr(path: Path) -> bool:
+    """Returns whether a folder may be an OME-Zarr image whose name lacks the ending: a Zarr group without images.
+
+    Raises:
+      DataError: the folder cannot be read.
+    """
+    if is_zarr(path):
+        return False
+    with access_named(path):
+        is_group = any((path / name).is_file() for name in ("zarr.json", ".zgroup"))
+        return is_group and not any(map(is_zarr, path.iterdir()))
 
 
 def is_image_folder(path: Path) -> bool:

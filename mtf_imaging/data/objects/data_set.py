@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.elements import elements
 from mtf_imaging.data.objects.annotations import ObjectImage, find_object_images, object_description
 from mtf_imaging.data.objects.augmentation import ObjectAugmentation
 from mtf_imaging.data.objects.description import ObjectDescription, is_integer
@@ -161,7 +162,7 @@ class Objects:
 
 
 def _batches(dataset: tf.data.Dataset, reader: ObjectReader) -> Iterator[dict]:
-    for batch in dataset:
+    for batch in elements(dataset):
         for sample in batch.pop("samples").numpy():
             if int(sample) in reader.errors:
                 raise reader.errors[int(sample)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.elements import elements
 from mtf_imaging.data.photos.augmentation import PhotoAugmentation
 from mtf_imaging.data.photos.crop_axis import check_size
 from mtf_imaging.data.photos.crop_reader import CropReader
@@ -129,7 +130,7 @@ class Photos:
 
 
 def _batches(dataset: tf.data.Dataset, reader: CropReader) -> Iterator[dict]:
-    for batch in dataset:
+    for batch in elements(dataset):
         for sample in batch.pop("samples").numpy():
             if int(sample) in reader.errors:
                 raise reader.errors[int(sample)]

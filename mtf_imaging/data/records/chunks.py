@@ -56,7 +56,7 @@ class CheckedFolder:
             with access_named(path):
                 data = path.read_bytes()
         except DataError as error:
-            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError | IsADirectoryError):
                 raise
             raise DataError(f"{path}: this {what} of the record of case '{self.case}' is missing. {REMAKE}") from None
         if self.digests.get(name) != digest(data):

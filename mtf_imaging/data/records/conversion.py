@@ -96,7 +96,11 @@ class Conversion:
         return self._converted(case, made.facts, made.grid, made.is_labeled)
 
     def check_existing(self, case: Case) -> Converted | DataError | None:
-        """Checks the existing record of a case; returns None if it is damaged and must be made again."""
+        """Checks the existing record of a case.
+
+        Returns:
+          None if the record is damaged, or has the name of another case, and must be made again.
+        """
         from mtf_imaging.data.records.make_record import digest
         from mtf_imaging.data.records.opening import open_record
 
@@ -107,6 +111,8 @@ class Conversion:
             is_labeled = self._is_labeled(record)
         except DataError:  # damaged
             return None
+        if record.key != case.key:  # renamed
+            return None
         try:
             mm = case_geometry(case, self.known, self.description).spacing
         except DataError as error:
@@ -114,7 +120,7 @@ class Conversion:
         sampling = self.sampling.choose(record.shape, record.spacing)
         if record.sampling != sampling:
             what = f"has resolution {record.sampling}, not {sampling}"
-        elif record.key != case.key or record.source != digest(case):
+        elif record.source != digest(case):
             what = f"was not made from the present {case.volume} and {case.labels}"
         elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(record)):
             what = fault

@@ -128,12 +128,15 @@ class Manifest:
         """
         source = self.sources.get(key)
         if Path(path).name != self.record_path("", key).name:
-            what = f"contains case '{key}', which does not match its name"
-        elif source is not None and source.digest != digest:
-            what = f"was not made from the files that {_FILE} names"
-        else:
-            return
-        raise DataError(f"{path}: this record {what}. Fix: delete it and run convert again.")
+            raise DataError(
+                f"{path}: this record contains case '{key}', which does not match its name. "
+                "Fix: run convert again; it replaces damaged records."
+            )
+        if source is not None and source.digest != digest:
+            raise DataError(
+                f"{path}: this record was not made from the files that {_FILE} names. "
+                "Fix: delete it and run convert again."
+            )
 
 
 def is_plain_lits(description: Description) -> bool:

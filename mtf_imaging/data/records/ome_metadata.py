@@ -1,14 +1,13 @@
 """The metadata of records in Zarr: those of OME-Zarr 0.5, and what a record states about its case."""
 
 import dataclasses
-import hashlib
 import json
 from typing import Any
 
 import numpy as np
 
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.records.chunks import OURS
+from mtf_imaging.data.records.chunks import OURS, digest
 from mtf_imaging.data.records.record import Facts
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -100,8 +99,9 @@ def facts_from_fields(fields: dict[str, Any]) -> Facts:
     )
 
 
-def attributes_digest(attributes: dict[str, Any]) -> str:
-    """Returns the digest of attributes, without the digest that they contain themselves."""
+def metadata_digest(metadata: dict[str, Any]) -> str:
+    """Returns the digest of the metadata of a record, without the digest that its attributes contain themselves."""
+    attributes = metadata["attributes"]
     ours = {name: value for name, value in attributes[OURS].items() if name != "digest"}
-    text = json.dumps({**attributes, OURS: ours}, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    text = json.dumps({**metadata, "attributes": {**attributes, OURS: ours}}, sort_keys=True)
+    return digest(text.encode())

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.elements import elements
 from mtf_imaging.data.intensities import Intensity
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
@@ -216,7 +217,7 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
 
 def _batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion, reader: RegionReader) -> Iterator[dict]:
     try:
-        for cases, (image, labels) in dataset:
+        for cases, (image, labels) in elements(dataset):
             inputs = {"image": image[region.image], "labels": labels[region.labels]}
             yield {**inputs, "cases": _keys(cases, manifest)}
     except tf.errors.OpError:

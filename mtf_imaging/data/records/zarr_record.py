@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.records.chunks import METADATA, OURS, REMAKE, CheckedFolder, ChunkedArray
-from mtf_imaging.data.records.ome_metadata import IMAGE, LABEL_IMAGE, attributes_digest, facts_from_fields
+from mtf_imaging.data.records.ome_metadata import IMAGE, LABEL_IMAGE, facts_from_fields, metadata_digest
 from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.errors import DataError
@@ -40,7 +40,9 @@ class ZarrRecord(StoredRecord):
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{self.path}: not a record of this program. {REMAKE}") from error
+            raise DataError(
+                f"{self.path}: not a record of this program, or its {METADATA} is damaged. {REMAKE}"
+            ) from error
         self.grid = _xyz(self._labels.shape)
         self.chunk: Grid = _xyz(self._labels.chunk)
         channels = self._image.shape[:-_SPATIAL]
@@ -87,7 +89,8 @@ def _read_attributes(path: Path) -> dict[str, Any]:
         if not (path / METADATA).is_file():
             raise DataError(f"{path}: this record has no {METADATA}. {REMAKE}")
         text = (path / METADATA).read_text()
-    attributes = json.loads(text)["attributes"]
-    if attributes[OURS]["digest"] != attributes_digest(attributes):
+    metadata = json.loads(text)
+    ours = metadata["attributes"][OURS]
+    if ours["digest"] != metadata_digest(metadata):
         raise DataError(f"{path / METADATA}: this metadata of a record is damaged: its digest does not match. {REMAKE}")
-    return attributes[OURS]
+    return ours

@@ -21,12 +21,12 @@ from mtf_imaging.data.records.ome_metadata import (
     LABEL_IMAGE,
     LABELS,
     SPACE,
-    attributes_digest,
     facts_to_fields,
     grid_affine,
     image_attributes,
     label_image_attributes,
     labels_attributes,
+    metadata_digest,
 )
 from mtf_imaging.data.records.record import Facts
 from mtf_imaging.data.records.stored import RecordWriter
@@ -100,7 +100,8 @@ class ZarrWriter(RecordWriter):
         attributes = image_attributes(f"case {facts.key}", affine, self._num_channels is not None)
         metadata = {key: value for key, value in self._store.digests.items() if key.endswith(f"/{METADATA}")}
         attributes[OURS] |= {"record": facts_to_fields(facts), "digests": metadata}
-        attributes[OURS]["digest"] = attributes_digest(attributes)
+        root = self._groups[""].metadata.to_dict() | {"attributes": attributes}
+        attributes[OURS]["digest"] = metadata_digest(root)
         self._groups[""].update_attributes(attributes)
         self._store.verify(self._path)
         self._is_finished = True

@@ -11,6 +11,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
 _DEFERRED_BYTES = 1024  # longer elements, such as pixels, are skipped
+_BITS = (8, 16, 32)  # of a stored number
 _TAGS = (
     "BitsAllocated",
     "Columns",
@@ -95,6 +96,11 @@ def read_plane(path: Path) -> Plane:
             return _plane(path, header)
     except DataError:
         raise
+    except pydicom.errors.InvalidDicomError as error:
+        raise DataError(
+            f"{path}: cannot be read as DICOM: the signature at the start of the file is missing. Fix: fetch the file "
+            "again, remove it if it is not DICOM, or convert the series to NIfTI, for example with dcm2niix."
+        ) from error
     except Exception as error:  # pydicom raises errors of many types for damaged values
         raise DataError(
             f"{path}: cannot be read as DICOM: its header is damaged ({error}). Fix: fetch the file again."
@@ -122,6 +128,13 @@ def _check_pixels(path: Path, header: Any) -> None:
         raise DataError(
             f"{path}: has {samples} sample(s) per pixel of the kind '{colors}', but only one of the kind 'MONOCHROME2' "
             "is supported. Fix: remove it from the folder, or give the original images instead of screenshots."
+        )
+    bits, is_signed = header.get("BitsAllocated"), header.get("PixelRepresentation")
+    if bits not in _BITS or is_signed not in (0, 1):
+        raise DataError(
+            f"{path}: BitsAllocated is {bits} and PixelRepresentation is {is_signed}, so the type of its numbers is "
+            f"not known; supported are {', '.join(map(str, _BITS))} bits and 0 or 1. Fix: fetch the file again, or "
+            "remove it if it is not an image."
         )
     if header.get("ModalityLUTSequence"):
         raise DataError(
@@ -169,6 +182,12 @@ def _plane(path: Path, header: Any) -> Plane:
         )
     along_row = along_row / np.linalg.norm(along_row)
     along_column = along_column - along_row * (along_row @ along_column)
+    scale = _number(header, "RescaleSlope", 1.0), _number(header, "RescaleIntercept", 0.0)
+    if not np.isfinite(scale).all() or scale[0] == 0:
+        raise DataError(
+            f"{path}: RescaleSlope {scale[0]:g} and RescaleIntercept {scale[1]:g} do not give the values of the "
+            "stored numbers. Fix: fetch the file again."
+        )
     thickness = float(header.get("SpacingBetweenSlices") or header.get("SliceThickness") or 0)
     described = (header.get("Modality"), header.get("SeriesDescription"))
     kind = "i" if header.PixelRepresentation else "u"
@@ -183,8 +202,8 @@ def _plane(path: Path, header: Any) -> Plane:
         pixel_size=(float(column_step), float(row_step)),
         thickness=abs(thickness) or None,
         tilt=float(header.get("GantryDetectorTilt") or 0),
-        dtype=np.dtype(f"{kind}{max(1, header.BitsAllocated // 8)}"),
-        scale=(_number(header, "RescaleSlope", 1.0), _number(header, "RescaleIntercept", 0.0)),
+        dtype=np.dtype(f"{kind}{header.BitsAllocated // 8}"),
+        scale=scale,
     )
 
 

@@ -10,7 +10,7 @@ from mtf_imaging.data.formats.dicom.library import import_pydicom
 from mtf_imaging.data.formats.dicom.stacking import stack
 from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
 from mtf_imaging.data.images.stored import Stored
-from mtf_imaging.data.listing.dicom_files import dicom_files
+from mtf_imaging.data.listing.dicom_files import SHOWN_ENDINGS, dicom_files
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
@@ -98,7 +98,10 @@ def open_series(folder: str | Path) -> DicomSeries:
         raise DataError(f"{folder}: this folder of DICOM files does not exist. Fix: check the path.")
     files = dicom_files(folder)
     if not files:
-        raise DataError(f"{folder}: holds no DICOM file. Fix: give the folder with the files of one series.")
+        raise DataError(
+            f"{folder}: holds no DICOM file (with the ending {SHOWN_ENDINGS}). Fix: give the folder with the files of "
+            "one series."
+        )
     planes, affine = stack(folder, [read_plane(file) for file in files])
     geometry = MadeGeometry(**made_fields((*planes[0].size, len(planes)), affine))
     return DicomSeries(folder, tuple(planes), geometry)

@@ -87,9 +87,10 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
     if not isinstance(scales, list) or not scales or not isinstance(scales[0], Mapping):
         where = next((name for name in ("bioformats2raw.layout", "plate", "well") if name in (ome or ())), None)
         what = f" (it is a collection of images, '{where}')" if where else ""
+        link = f", such as {path / '0'}, as a link whose name ends in .ome.zarr" if where else ""
         raise DataError(
             f"{path}: has no 'multiscales' in its attributes, so it is not an OME-Zarr image{what}. "
-            f"Fix: give the folder of one image{', such as ' + str(path / '0') if where else ''}."
+            f"Fix: give the folder of one image{link}."
         )
     first = scales[0]
     version = str(ome.get("version") or first.get("version") or "0.4")
