@@ -1,5 +1,8 @@
 """The preprocessing of exported models, as TensorFlow operations, equals that of NumPy bit for bit."""
 
+from pathlib import Path
+
+import nibabel
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +10,8 @@ import tensorflow as tf
 from mtf_imaging.data.cases.description import LITS
 from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity
 from mtf_imaging.data.network_input import apply_intensities
+from mtf_imaging.data.nifti.repairs import FiniteRepair, HounsfieldRepair
+from mtf_imaging.data.nifti.stored_values import StoredValues
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.data.objects.masks import paste_mask
 from mtf_imaging.data.photos.scaling import SCALINGS, scale_pixels
@@ -62,6 +67,16 @@ def test_the_grid_of_a_volume(shape):
     for spacing in ((1.0, 1.1, 1.0), (0.9, 1.0, 2.0)):
         found = resampling.choose_grid(scalars(shape), tf.constant(spacing, tf.float64), sampling)
         assert sampling.grids[int(found)] == sampling.choose(shape, spacing).grid
+
+
+def test_values_are_repaired_as_in_files():
+    values = np.random.default_rng(0).uniform(-2000, 1500, (5, 6, 7, 2)).astype(np.float32)
+    values[0, :5, 0] = np.array([np.nan, np.inf, -np.inf, 4e4, -1024.5])[:, None]
+    run = tf.function(lambda x: intensities.repair_values(x, ("CT", "T1")))
+    found = run(tf.constant(values)).numpy()
+    stored = [StoredValues(nibabel.Nifti1Image(values[..., channel], np.eye(4)), Path("image")) for channel in range(2)]
+    np.testing.assert_array_equal(found[..., 0], HounsfieldRepair(stored[0])(values[..., 0]))
+    np.testing.assert_array_equal(found[..., 1], FiniteRepair(stored[1], "T1")(values[..., 1]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
