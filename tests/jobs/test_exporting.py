@@ -132,30 +132,6 @@ def test_a_grid_and_a_whole_volume_of_lits(folder, isolated, tmp_path):
     assert "| input | `image` | float32 | x: 12, y: 10, z: 9 |" in (tmp_path / "model/README.md").read_text()
 
 
-def _listed(shape):
-    return ",".join(map(str, shape))
-
-
-def test_inputs_of_a_wrong_shape_are_named(folder, isolated, tmp_path):
-    """The shape of an argument is checked when the model runs, with a message."""
-    export(LIVER, folder / "run", tmp_path / "model", resolution=8, spacing=60)
-    mm, image = np.array([3.0, 3.0, 5.0]), np.zeros((7, 9, 5), np.float32)
-    for shape in ((8, 9, 8), (1, 8, 8, 8)):
-        with pytest.raises(RuntimeError, match=rf"input_image \[{_listed(shape)}\] is not .* expected shape \[8,8,8\]"):
-            isolated.call(tmp_path / "model", "serving_default", image=np.zeros(shape, np.float32))
-    for shape in ((7, 9), (7, 9, 5, 1)):
-        with pytest.raises(RuntimeError, match=rf"input_image \[{_listed(shape)}\] is not .* shape \[\?,\?,\?\]"):
-            isolated.call(tmp_path / "model", "volume", image=np.zeros(shape, np.float32), spacing=mm)
-    with pytest.raises(RuntimeError, match=r"image: float32 \[x: any, y: any, z: any\], but a size is 0:\] \[7 0 5\]"):
-        isolated.call(tmp_path / "model", "volume", image=image[:, :0], spacing=mm)
-    with pytest.raises(RuntimeError, match=r"input_spacing \[2\] is not compatible with expected shape \[3\]"):
-        isolated.call(tmp_path / "model", "volume", image=image, spacing=mm[:2])
-    for wrong in (0, -3, np.nan):
-        with pytest.raises(RuntimeError, match=r"the spacing needs positive sizes in mm, but is\] \[3 .* 5\]"):
-            isolated.call(tmp_path / "model", "volume", image=image, spacing=np.array([3, wrong, 5], np.float64))
-    check_graph(tmp_path / "model")
-
-
 @pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.slow), "bfloat16"])
 def test_other_dtypes(folder, isolated, tmp_path, dtype):
     train(LIVER, folder / "records", tmp_path / "run", num_steps=1, dtype=dtype)
@@ -205,6 +181,9 @@ def test_a_box_that_crops_volumes(folder, isolated, tmp_path):
         inputs = {"image": volume.hu.astype(np.float32), "spacing": np.array(volume.geometry.spacing, np.float64)}
         found = isolated.call(tmp_path / "model", "volume", **inputs)
         np.testing.assert_array_equal(found["labels"], segment_volume(volume, sampling, network))
+    for wrong in (0, -3, np.nan):
+        with pytest.raises(RuntimeError, match=r"the spacing needs positive sizes in mm, but is\] \[3 .* 5\]"):
+            isolated.call(tmp_path / "model", "volume", **inputs | {"spacing": np.array([3.0, wrong, 5.0])})
 
 
 @pytest.mark.slow
