@@ -60,7 +60,7 @@ setup(
             "sphinx>=8.2,<10",
             "sphinx-copybutton>=0.5.2,<0.6",
         ],
-        "dicom": ["pydicom>=3.0,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, compressed ones too
+        "dicom": ["pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, compressed ones too
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
             "codespell>=2.4,<3",
@@ -69,7 +69,7 @@ setup(
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
-            "pydicom>=3.0,<4",
+            "pydicom>=3.0.1,<4",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "python-gdcm>=3.0.24,<4",

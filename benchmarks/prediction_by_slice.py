@@ -1,10 +1,13 @@
 """Measures the memory of a prediction by slices: each of several processes compared with one process.
 
     python -m benchmarks.prediction_by_slice
+    python -m benchmarks.prediction_by_slice --filters 4 --shape 256 256 512 --grid 256
 
-Both predict the same volume with the same network, a single convolution, so that the memory of the volume and of the
-probabilities counts. A row is the peak of a process above its memory after the import of TensorFlow, from the Linux
-kernel. The last lines compare the peaks and the written segmentations.
+Both predict the same volume with the same network. By default, the network is a single convolution, so that the memory
+of the volume and of the probabilities counts. With `--filters`, it is a U-Net, and its activations count, too. A row is
+the peak of a process above its memory after the import of TensorFlow, from the Linux kernel. The last lines compare the
+peaks and the written segmentations. The float32 sums of a U-Net are rounded differently under each layout, so a few
+voxels can differ.
 """
 
 import argparse
@@ -22,11 +25,20 @@ from benchmarks.whole_volume import GIB, fresh, store
 ROOT = Path(__file__).parents[1]
 
 
-def task():
-    """Returns a task whose network is one convolution with a softmax over three classes."""
+def task(filters):
+    """Returns a task whose network is a U-Net, or one convolution with a softmax over three classes.
+
+    Args:
+      filters: number of filters of the first block of the U-Net; 0 for the convolution.
+    """
     import tensorflow as tf
 
     import mtf_imaging as mi
+
+    if filters:
+        from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+
+        return LiverTumorSegmentation(UNet3D(base_filters=filters))
 
     class OneConvolution:
         def inputs(self, batch_size, sizes, *, dtype, labels):
@@ -67,9 +79,10 @@ def worker(settings):
     before = memory("VmRSS")
     mi.meshes.join()
     sampling, options = parse_sampling(settings["grid"]), {"layout": Layout.parse(settings["mesh"], settings["layout"])}
-    inputs = task().inputs(1, (8, 8, 8), dtype="float32", labels=False)
-    weights = mi.Program(task().predict, inputs, seed=1, may_repeat=True)  # the weights do not depend on the size
-    network = predictor_of(weights, task=task(), sizes=sampling.grid, **options)
+    chosen = task(settings["filters"])
+    inputs = chosen.inputs(1, (8, 8, 8), dtype="float32", labels=False)
+    weights = mi.Program(chosen.predict, inputs, seed=1, may_repeat=True)  # the weights do not depend on the size
+    network = predictor_of(weights, task=chosen, sizes=sampling.grid, **options)
     began = time.perf_counter()
     own, volume = group.current(), Path(settings["volume"])
     if own.is_first:
@@ -99,6 +112,7 @@ def main():
     parser.add_argument("--mesh_shape", default="rows:2,cols:2", help="mesh of the processes, with one processor each")
     parser.add_argument("--layout", default="x:rows,y:cols", help="layout of the processes")
     parser.add_argument("--num_processes", type=int, default=4, help="number of processes")
+    parser.add_argument("--filters", type=int, default=0, help="filters of a U-Net; 0 for a single convolution")
     parser.add_argument("--file", default="int16.nii.gz", help="type of the volume file, as in whole_volume")
     arguments = parser.parse_args()
     if arguments.worker:
@@ -112,7 +126,8 @@ def main():
         print("processes  process  seconds  peak over the import")
         for num in (1, arguments.num_processes):
             output = Path(folder) / f"out-{num}.nii.gz"
-            settings = {"grid": arguments.grid, "volume": str(volume), "output": str(output), "mesh": "", "layout": ""}
+            settings = {"grid": arguments.grid, "filters": arguments.filters, "volume": str(volume)}
+            settings |= {"output": str(output), "mesh": "", "layout": ""}
             if num > 1:
                 settings |= {"mesh": arguments.mesh_shape, "layout": arguments.layout}
             rows = run(num, settings)

@@ -26,7 +26,7 @@ KINDS = (WINDOW, Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE, RGB, NONE)
 
 PERCENTAGES = (0.5, 99.5)  # the percentiles to which "percentiles" clips
 _RGB_MAXIMUM = 255.0
-_SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
+SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
 
 # Names of channels that select another scheme than a z-score, in lower case. The documentation of nnU-Net has
 # rescale_to_0_1; its earlier releases accept rescale_0_1.
@@ -257,7 +257,7 @@ def _between(low: float, high: float) -> Scaling:
 
 
 def _nonzero(scale: float) -> float:
-    return scale if scale > _SMALLEST_SCALE else 1.0
+    return scale if scale > SMALLEST_SCALE else 1.0
 
 
 def _unknown(text: object) -> str:

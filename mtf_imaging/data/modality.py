@@ -1,6 +1,6 @@
 """The modality of a channel: CT in Hounsfield units, or any other."""
 
-AIR_HU = -1024
+AIR_HU, MAX_HU = -1024, 32767  # the lowest and the highest HU of images
 _CT = "ct"
 
 

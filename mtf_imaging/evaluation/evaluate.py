@@ -167,7 +167,7 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     if foreign:
         raise DataError(
             f"{predictions}: the folder holds {len(foreign)} prediction(s) for cases that {input_dir} does not have, "
-            f"such as {foreign[0]}. Fix: write to another folder, or delete this one."
+            f"or in another format, such as {foreign[0]}. Fix: write to another folder, or delete this one."
         )
     there = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
     if there and not any((predictions / name).exists() for name in ours):

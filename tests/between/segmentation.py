@@ -1,20 +1,28 @@
 """Functions that all processes of a group call to segment and score cases; also for a process that runs alone."""
 
+import contextlib
 import dataclasses
 
+import pytest
+
 import mtf_imaging as mi
+from mtf_imaging.data.description.dataset_json import read_description
 from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.buckets import parse_any_sampling
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.evaluation.held_out import HeldOutRecords
+from mtf_imaging.evaluation.segment import labels
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import over_flips
 from mtf_imaging.evaluation.segment.predict import predict_cases, run_network
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import group as groups
-from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.meshes import moving
+from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.slices import NetworkBySize
 
@@ -25,24 +33,28 @@ class Setup:
 
     Attributes:
       resolution, spacing: the grid of the network, or its grids.
+      data: the cases, "ct" or "mr".
       flips: the axes to flip.
       networks: the number of networks of the ensemble.
       cleanup: whether to apply the rules of livers.
+      small: whether several processes exchange many small messages and compute many small slabs.
     """
 
     resolution: str
     spacing: str | None = None
+    data: str = "ct"
     flips: tuple[str, ...] = ()
     networks: int = 1
     cleanup: bool = False
+    small: bool = False
 
     @property
     def sampling(self):
         return parse_any_sampling(self.resolution, self.spacing)
 
-    def network(self, mesh_shape, layout):
+    def network(self, description, mesh_shape, layout):
         """Returns networks with random weights, which do not depend on the layout."""
-        task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="instance"))
+        task = Segmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="instance"), labels=description)
         options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
         networks = []
         for seed in range(self.networks):
@@ -52,29 +64,52 @@ class Setup:
             networks.append(over_flips(network, self.flips))
         return over_networks(networks)
 
+    @contextlib.contextmanager
+    def slabs(self):
+        """Computes small slabs within the block, if the setup is `small` and there are several processes."""
+        with pytest.MonkeyPatch.context() as patch:
+            if self.small and groups.current().num > 1:
+                patch.setattr(slabs, "_SLAB_BYTES", 3000)
+                patch.setattr(label_region, "_SLAB_BYTES", 5000)
+                patch.setattr(labels, "_SLAB_VOXELS", 1200)
+                patch.setattr(moving, "_MESSAGE_BYTES", 1000)
+            yield
+
 
 def segmented(setup, cases, output, mesh_shape="", layout=""):
     """Writes the segmentations of a folder of cases; process 0 writes."""
-    network, sampling = setup.network(mesh_shape, layout), setup.sampling
-    if groups.current().is_first:
-        rules = Cleanup(True, True) if setup.cleanup else AS_FOUND
-        predict_cases(cases, output, sampling, network, cleanup=rules, progress=False)
-    else:
-        run_network(cases_to_evaluate(cases, output), sampling, network)
+    description = read_description(cases) or LITS
+    network, sampling = setup.network(description, mesh_shape, layout), setup.sampling
+    with setup.slabs():
+        if groups.current().is_first:
+            rules = Cleanup(True, True) if setup.cleanup else AS_FOUND
+            predict_cases(cases, output, sampling, network, cleanup=rules, progress=False, description=description)
+        else:
+            run_network(_cases(cases, output, description), sampling, network, description=description)
 
 
 def evaluated(setup, cases, output, mesh_shape="", layout=""):
     """Evaluates a folder of cases; process 0 scores and writes."""
-    network, sampling = setup.network(mesh_shape, layout), setup.sampling
-    if groups.current().is_first:
-        evaluate(cases, output, sampling, network, num_pictures=1, progress=False)
-    else:
-        run_network(cases_to_evaluate(cases, output), sampling, network)
+    description = read_description(cases) or LITS
+    network, sampling = setup.network(description, mesh_shape, layout), setup.sampling
+    with setup.slabs():
+        if groups.current().is_first:
+            evaluate(cases, output, sampling, network, num_pictures=1, progress=False, description=description)
+        else:
+            run_network(_cases(cases, output, description), sampling, network, description=description)
+
+
+def _cases(folder, output, description):
+    return cases_to_evaluate(folder, output, description=description)
 
 
 def held_out(setup, records, mesh_shape="", layout=""):
     """Returns the scores of held-out records, and their pictures."""
-    sampling = setup.sampling
-    evaluation = HeldOutRecords(spacing=format_spacing(sampling.spacing) or None, progress=False, description=LITS)
+    sampling, description = setup.sampling, open_records(records).description
+    evaluation = HeldOutRecords(
+        spacing=format_spacing(sampling.spacing) or None, progress=False, description=description
+    )
     sizes = sampling.grids[0] if len(sampling.grids) == 1 else None
-    return evaluation.open(records, sizes)(setup.network(mesh_shape, layout))
+    network = setup.network(description, mesh_shape, layout)
+    with setup.slabs():
+        return evaluation.open(records, sizes)(network)

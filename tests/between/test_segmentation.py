@@ -8,7 +8,7 @@ import pytest
 from mtf_imaging.data.records.convert import convert
 from tests.between import segmentation
 from tests.between.segmentation import Setup
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.test_evaluate import case, store, store_image
 
 # The cases have 24 x 20 x 16 voxels of 2 x 2 x 3 mm, and one of them 30 x 20 x 16 voxels.
 SETUPS = {
@@ -24,20 +24,39 @@ SETUPS = {
     "several grids": (Setup("x:24,y:20,z:16|x:32,y:20,z:16", "2,2,3", networks=2), "rows:2,cols:2", "x:rows,z:cols"),
     "two processes with one slice": (Setup("x:16,y:12,z:8", flips=("y",)), "rows:2", "x:rows"),
     "a batch that is not split": (Setup("x:16,y:12,z:8"), "rows:2,cores:2", "y:rows,batch:cores"),
+    "channels that are split": (Setup("x:16,y:12,z:8", data="mr"), "rows:2,cores:2", "z:rows,channels:cores"),
+    "an image that is not split": (Setup("x:16,y:12,z:8", flips=("x",)), "rows:4", ""),
+    "many slabs": (Setup("x:24,y:20,z:20", data="mr", flips=("x",), small=True), "rows:2,cols:2", "x:rows,y:cols"),
 }
-FAST = ("grid", "a box that crops x and pads y")
+FAST = ("grid", "a box that crops x and pads y", "many slabs")
 setups = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in SETUPS]
 )
 
 
+CASES = ((3, "RAS", (24, 20, 16)), (4, "SAL", (30, 20, 16)), (12, "LPI", (24, 20, 16)))
+FIRST, LARGEST = {"ct": "3", "mr": "case_003"}, {"ct": "liver", "mr": "whole"}  # the first case, the largest mask
+MR = {
+    "channel_names": {"0": "FLAIR", "1": "T1w"},
+    "labels": {"background": 0, "whole": [1, 2], "core": 2},
+    "regions_class_order": [1, 2],
+    "file_ending": ".nii.gz",
+}
+
+
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory):
-    """Three cases in several orientations, stored along different axes."""
-    folder = tmp_path_factory.mktemp("cases")
-    for number, codes, shape in ((3, "RAS", (24, 20, 16)), (4, "SAL", (30, 20, 16)), (12, "LPI", (24, 20, 16))):
-        store(folder, number, codes, shape)
-    return folder
+def folders(tmp_path_factory):
+    """Three CTs in several orientations, stored along different axes; and two MR images with z-scores and regions."""
+    folders = {data: tmp_path_factory.mktemp(data) for data in ("ct", "mr")}
+    for number, codes, shape in CASES:
+        store(folders["ct"], number, codes, shape)
+    for number, codes, shape in CASES[:2]:
+        for channel, stored in enumerate((codes, "RAS")):  # the channels of a case are stored along different axes
+            name = f"imagesTr/case_{number:03}_{channel:04}.nii.gz"
+            store_image(folders["mr"] / name, case(number + channel, shape)[0], stored)
+        store_image(folders["mr"] / f"labelsTr/case_{number:03}.nii.gz", case(number, shape)[1], codes)
+    (folders["mr"] / "dataset.json").write_text(json.dumps({**MR, "numTraining": 2}))
+    return folders
 
 
 def content(folder):
@@ -45,13 +64,15 @@ def content(folder):
 
 
 @setups
-def test_the_segmentations_are_the_same_files(groups, cases, tmp_path, name):
+def test_the_segmentations_are_the_same_files(groups, folders, tmp_path, name):
     setup, mesh, layout = SETUPS[name]
+    cases = folders[setup.data]
     groups.get(4).run(segmentation.segmented, setup, cases, tmp_path / "four", mesh, layout)
     segmentation.segmented(setup, cases, tmp_path / "one")
     files = content(tmp_path / "four")
     assert files == content(tmp_path / "one")
-    assert sorted(files) == [f"segmentation-{number}.nii.gz" for number in (12, 3, 4)]
+    names = {"ct": ["segmentation-12", "segmentation-3", "segmentation-4"], "mr": ["case_003", "case_004"]}
+    assert sorted(files) == [f"{name}.nii.gz" for name in names[setup.data]]
     if not setup.cleanup:
         assert any(labels_of(tmp_path / "four" / file) > 1 for file in files), "the network predicts one class only"
 
@@ -63,24 +84,28 @@ def labels_of(path):
 
 
 @setups
-def test_the_scores_are_the_same(groups, cases, tmp_path, name):
+def test_the_scores_are_the_same(groups, folders, tmp_path, name):
     setup, mesh, layout = SETUPS[name]
+    cases = folders[setup.data]
     groups.get(4).run(segmentation.evaluated, setup, cases, tmp_path / "four", mesh, layout)
     segmentation.evaluated(setup, cases, tmp_path / "one")
     files, expected = content(tmp_path / "four"), content(tmp_path / "one")
     assert files == expected
-    assert {"metrics.json", "report.html", "pictures/case-3.png"} <= files.keys()
-    assert 0 < json.loads(files["metrics.json"])["liver"]["dice_per_case"] < 1
+    assert {"metrics.json", "report.html", f"pictures/case-{FIRST[setup.data]}.png"} <= files.keys()
+    assert 0 < json.loads(files["metrics.json"])[LARGEST[setup.data]]["dice_per_case"] < 1
 
 
 @setups
-def test_held_out_scores_are_the_same(groups, cases, tmp_path, name):
+def test_held_out_scores_are_the_same(groups, folders, tmp_path, name):
     setup, mesh, layout = SETUPS[name]
-    convert(cases, tmp_path / "records", setup.resolution, spacing=setup.spacing, workers=1, progress=False)
+    convert(
+        folders[setup.data], tmp_path / "records", setup.resolution, spacing=setup.spacing, workers=1, progress=False
+    )
     results = groups.get(4).run(segmentation.held_out, setup, tmp_path / "records", mesh, layout)
     scores, pictures = segmentation.held_out(setup, tmp_path / "records")
     assert [each for each, _ in results] == [scores] * 4
-    assert 0 < scores["liver"] < 1
-    assert pictures.keys() == results[0][1].keys() == {"case 3"}
-    np.testing.assert_array_equal(results[0][1]["case 3"], pictures["case 3"])
+    assert 0 < scores[LARGEST[setup.data]] < 1
+    title = f"case {FIRST[setup.data]}"
+    assert pictures.keys() == results[0][1].keys() == {title}
+    np.testing.assert_array_equal(results[0][1][title], pictures[title])
     assert not any(drawn for _, drawn in results[1:]), "only process 0 draws"

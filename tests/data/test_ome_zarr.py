@@ -186,7 +186,8 @@ REFUSED = {
     "no attributes": (_edit(lambda all: all.clear()), "has no 'multiscales' in its attributes"),
     "a collection": (
         _edit(lambda all: all.update(ome={"version": "0.5", "bioformats2raw.layout": 3})),
-        r"it is a collection of images, 'bioformats2raw.layout'\). Fix: give the folder of one image, such as .*/0, as a link",
+        r"it is a collection of images, 'bioformats2raw.layout'\). "
+        r"Fix: give the folder of one image, such as .*/0, as a link",
     ),
     "old version": (
         _edit(lambda all: all["ome"].update(version="0.3")),

@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import pathlib
+import signal
+import time
 
 import numpy as np
 import pytest
 
 from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.opening import create_record, open_record, read_record, write_record
 from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -242,6 +245,29 @@ def test_a_disk_that_returns_other_bytes_is_reported(tmp_path, monkeypatch):
         write_record(path, make(seed=1), CHUNK)
     assert_same(read_record(path), make())
     assert [path.name for path in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_interrupted_record_is_deleted_and_nothing_more_is_written(tmp_path, monkeypatch):
+    write, chunks = DigestingStore.write, []
+
+    def interrupt(self, key, data):
+        if "/c/" in key:
+            chunks.append(key)
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.05)
+        write(self, key, data)
+
+    monkeypatch.setattr(DigestingStore, "write", interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write_record(tmp_path / NAMES[0], make(), (2, 2, 2))
+        num_chunks = len(chunks)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    time.sleep(0.2)
+    assert 0 < len(chunks) == num_chunks < 4 * 5 * 6
+    assert not [*tmp_path.iterdir()]
 
 
 def test_chunks_of_zeros_are_files(tmp_path):

@@ -9,6 +9,8 @@ import pytest
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images import sources, stored
+from mtf_imaging.data.records import case_memory
+from mtf_imaging.data.records.formats import ZARR
 from mtf_imaging.data.records.make_record import make_record, write_case
 from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.sampling import slabs
@@ -121,6 +123,7 @@ def test_a_label_that_the_grid_misses_is_no_empty_mask(tmp_path, store, caplog):
 
 TALL = (64, 64, 1026)  # 4.2 million voxels
 SLABS = 6 << 20  # allowance for slabs and for the layers of chunks
+OBJECTS = 1 << 19  # allowance for small objects
 
 
 @pytest.mark.parametrize("grid", [(64, 64, 1026), (16, 16, 64), (32, 100, 1500)], ids=str)
@@ -142,3 +145,28 @@ def test_memory_does_not_grow_with_the_case(tmp_path, monkeypatch, grid, dtype):
     finally:
         tracemalloc.stop()
     assert peak < SLABS, f"{peak / 2**20:.1f} MiB"
+
+
+@pytest.mark.parametrize("channels", [("CT",), ("T1w", "T2w", "FLAIR", "PD")], ids=len)
+def test_the_estimated_memory_covers_the_arrays_of_a_conversion(tmp_path, monkeypatch, channels):
+    monkeypatch.setattr(stored, "_SLAB_VOXELS", 1 << 14)
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1 << 18)
+    # The histograms of the statistics are larger than these slabs.
+    monkeypatch.setattr("mtf_imaging.data.records.make_record._checked_statistics", lambda *_: ())
+    shape, chunk = (96, 96, 96), (32, 32, 32)
+    values = np.random.default_rng(0).normal(0, 300, shape).astype(np.float32)
+    paths = [tmp_path / f"{name}.nii" for name in (*channels, "mask")]
+    for path, array in zip(paths, [values] * len(channels) + [(values > 600).astype(np.uint8)], strict=True):
+        nibabel.save(nibabel.Nifti1Image(array, np.diag([-1, -1, 1, 1])), path)
+    case = Case("a", paths[0], paths[-1], "a", tuple(paths[:-1]))
+    how = {"sampling": Sampling(shape), "description": Description(channels, {"tumor": 1}, {"tumor": (1,)})}
+    spans = how["sampling"].spans(shape, (1.0, 1.0, 1.0))
+    estimate = case_memory.case_bytes(shape, spans, how["description"], ZARR, chunk) - case_memory.IMPORT_BYTES
+    write_case(case, tmp_path / "warm-up.ome.zarr", **how)  # imports
+    tracemalloc.start()
+    try:
+        write_case(case, tmp_path / "case-a.ome.zarr", chunk=chunk, **how)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert estimate / 2 < peak < estimate + OBJECTS, f"{peak / 2**20:.1f} MiB, not {estimate / 2**20:.1f} MiB"

@@ -32,13 +32,19 @@ def case(seed=0, shape=(24, 20, 16)):
 
 def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
     """Writes a case whose axes are stored along `codes`, and returns the stored labels."""
-    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in zip(names, case(number % 3, shape), strict=False):
+        stored = store_image(folder / f"{name}-{number}.nii.gz", array, codes)
+    return stored
+
+
+def store_image(path, array, codes):
+    """Writes an array `[x, y, z]` as a file whose axes are stored along `codes`, and returns the stored array."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    affine = np.diag([2.0, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, shape)
-    stored = [np.ascontiguousarray(orientations.apply_orientation(a, turn)) for a in case(number % 3, shape)]
-    for name, array in zip(names, stored, strict=False):
-        nibabel.save(nibabel.Nifti1Image(array, affine), folder / f"{name}-{number}.nii.gz")
-    return stored[1]
+    affine = np.diag([2.0, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, array.shape)
+    stored = np.ascontiguousarray(orientations.apply_orientation(array, turn))
+    nibabel.save(nibabel.Nifti1Image(stored, affine), path)
+    return stored
 
 
 def oracle(image):

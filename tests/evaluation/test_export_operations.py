@@ -1,10 +1,15 @@
 """The preprocessing of exported models, as TensorFlow operations, equals that of NumPy bit for bit."""
 
+from pathlib import Path
+
+import nibabel
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.formats.nifti.stored_values import StoredValues
+from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
 from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.objects.description import ObjectDescription
@@ -16,6 +21,7 @@ from mtf_imaging.data.sampling.sampling import Sampling, way_back
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.evaluation.export import intensities, pixels, resampling
 from mtf_imaging.evaluation.export.constants import divisor
+from mtf_imaging.evaluation.export.signature import Field, Signature
 
 # shape and voxel size of a volume, grid and voxel size of the network
 PLACES = [
@@ -62,6 +68,44 @@ def test_the_grid_of_a_volume(shape):
     for spacing in ((1.0, 1.1, 1.0), (0.9, 1.0, 2.0)):
         found = resampling.choose_grid(scalars(shape), tf.constant(spacing, tf.float64), sampling)
         assert sampling.grids[int(found)] == sampling.choose(shape, spacing).grid
+
+
+EXPECTED = r"input_image \[{}\] is not compatible with expected shape \[{}\]"
+# sizes of a signature, sizes of a call, the error
+WRONG_SHAPES = [
+    ((3, 4, 2), (3, 4), EXPECTED.format("3,4", "3,4,2")),
+    ((3, 4, 2), (1, 3, 4, 2), EXPECTED.format("1,3,4,2", "3,4,2")),
+    ((3, 4, 2), (3, 5, 2), EXPECTED.format("3,5,2", "3,4,2")),
+    ((None, None, 2), (3, 5, 1), EXPECTED.format("3,5,1", r"\?,\?,2")),
+    ((None, None, 2), (3, 5, 2, 1), EXPECTED.format("3,5,2,1", r"\?,\?,2")),
+    (
+        (None, None, 2),
+        (3, 0, 2),
+        r"needs image: float32 \[x: any, y: any, channels: 2\], but a size is 0:\] \[3 0 2\]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sizes", "wrong", "message"), WRONG_SHAPES)
+def test_inputs_of_a_wrong_shape_are_named(tmp_path, sizes, wrong, message):
+    """TensorFlow does not check the shape of an argument of a loaded model."""
+    field = Field("image", tf.float32, sizes, ("x", "y", "channels"), "An image.")
+    signature = Signature("double", "Doubles.", (field,), (field,), lambda image: {"image": 2 * image})
+    tf.saved_model.save(tf.Module(), str(tmp_path), {"double": signature.function()})
+    double = tf.saved_model.load(str(tmp_path)).signatures["double"]
+    np.testing.assert_array_equal(double(image=tf.ones([3, 4, 2]))["image"], np.full((3, 4, 2), 2))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        double(image=tf.ones(wrong))
+
+
+def test_values_are_repaired_as_in_files():
+    values = np.random.default_rng(0).uniform(-2000, 1500, (5, 6, 7, 2)).astype(np.float32)
+    values[0, :5, 0] = np.array([np.nan, np.inf, -np.inf, 4e4, -1024.5])[:, None]
+    run = tf.function(lambda x: intensities.repair_values(x, ("CT", "T1")))
+    found = run(tf.constant(values)).numpy()
+    stored = [StoredValues(nibabel.Nifti1Image(values[..., channel], np.eye(4)), Path("image")) for channel in range(2)]
+    np.testing.assert_array_equal(found[..., 0], HounsfieldRepair(stored[0])(values[..., 0]))
+    np.testing.assert_array_equal(found[..., 1], FiniteRepair(stored[1], "T1")(values[..., 1]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,8 @@ import nibabel
 import numpy as np
 import pytest
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
@@ -120,6 +122,53 @@ def test_components_have_the_numbers_of_the_whole_mask(thickness, num_voxels, sm
             shared[first - 1, second - 1] += 1
     np.testing.assert_array_equal(pair.shared, shared)
     assert pair.num_predicted == count
+
+
+@st.composite
+def winding_masks(draw):
+    """Draws a mask whose components pass through many planes, or touch only at edges and corners; also empty ones."""
+    shape = draw(st.tuples(*[st.integers(1, 9)] * 3))
+    x, y, z = np.indices(shape)
+    comb = (y % 2 == 0) & (z % 2 == 0)  # bars along x
+    mask = draw(
+        st.sampled_from(
+            [
+                comb,
+                comb | (x == draw(st.integers(0, 8))),  # bars that meet in one plane
+                np.where(x % 2 == 0, y % 2 == 0, (y == 0) & (z == x // 2 % 3)),  # bars along z, some of them joined
+                np.where(x % 2 == 0, y + z < 9, (y == (x // 2 % 2) * (shape[1] - 1)) & (z == 0)),  # one winding path
+                (x + y + z) % 2 == 0,
+                (x == y) & (y == z),
+                (x == y) & (y == z) & (x == 1),
+                x >= 0,
+                x < 0,
+            ]
+        )
+    )
+    axes = draw(st.permutations(range(3)))
+    noise = np.random.default_rng(draw(st.integers(0, 99))).random(shape) < draw(st.sampled_from([0.0, 0.1]))
+    return (mask ^ noise).transpose(axes)
+
+
+@settings(max_examples=60)
+@given(mask=winding_masks(), data=st.data())
+def test_winding_components_and_their_surfaces_equal_those_of_whole_arrays(mask, data):
+    other = np.roll(mask, data.draw(st.tuples(*[st.integers(-1, 1)] * 3)), (0, 1, 2))
+    numbers, others = (ndimage.label(each)[0] for each in (mask, other))
+    neighbors = ndimage.generate_binary_structure(3, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(voxels, "SLAB_VOXELS", data.draw(st.integers(1, 4)) * mask[0].size)
+        found = find_components(mask, other)
+        for components, expected in ((found.prediction, numbers), (found.reference, others)):
+            np.testing.assert_array_equal(np.concatenate([*components.slabs()]), expected[components.box])
+            np.testing.assert_array_equal(components.sizes[1:], np.bincount(expected.ravel())[1:])
+        points = surface_points(mask, (1, 1, 1))
+    expected = np.argwhere(mask & ~ndimage.binary_erosion(mask, neighbors))
+    np.testing.assert_array_equal(points, expected)
+    both = (numbers > 0) & (others > 0)
+    shared = np.zeros_like(found.shared)
+    np.add.at(shared, (numbers[both] - 1, others[both] - 1), 1)
+    np.testing.assert_array_equal(found.shared, shared)
 
 
 @pytest.mark.parametrize("num_planes", [1, 2, 5, 12])

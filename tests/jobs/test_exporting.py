@@ -181,6 +181,9 @@ def test_a_box_that_crops_volumes(folder, isolated, tmp_path):
         inputs = {"image": volume.hu.astype(np.float32), "spacing": np.array(volume.geometry.spacing, np.float64)}
         found = isolated.call(tmp_path / "model", "volume", **inputs)
         np.testing.assert_array_equal(found["labels"], segment_volume(volume, sampling, network))
+    for wrong in (0, -3, np.nan):
+        with pytest.raises(RuntimeError, match=r"the spacing needs positive sizes in mm, but is\] \[3 .* 5\]"):
+            isolated.call(tmp_path / "model", "volume", **inputs | {"spacing": np.array([3.0, wrong, 5.0])})
 
 
 @pytest.mark.slow

@@ -12,6 +12,11 @@ SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 REQUIRED = ("model_dir", "input", "output")
 IDLE = {"batch_size": "predict computes one image at a time."}
+NOTES = (
+    "To segment a series of DICOM files, give its folder: mtf-imaging predict --model_dir run --input patient/series "
+    "--output segmentation.nii.gz. To segment all cases of a folder as OME-Zarr: mtf-imaging predict --model_dir run "
+    "--input cases --output segmentations --output_format ome-zarr. docs/guides/image_formats.md has more.",
+)
 
 
 def define_flags(values: flags.FlagValues) -> None:

@@ -107,8 +107,8 @@ def define_output_format(values: flags.FlagValues) -> None:
         "output_format",
         None,
         ["nifti", "ome-zarr"],
-        "File format of segmentations of volumes; default: ome-zarr for OME-Zarr volumes, otherwise nifti. For one "
-        "volume, the ending of --output also decides.",
+        "File format of segmentations of volumes; default: the ending of predict --output for one volume, otherwise "
+        "ome-zarr for OME-Zarr volumes and nifti for all others.",
         flag_values=values,
     )
 

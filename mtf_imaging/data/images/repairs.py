@@ -10,10 +10,9 @@ import numpy as np
 
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.data.modality import AIR_HU
+from mtf_imaging.data.modality import AIR_HU, MAX_HU
 from mtf_imaging.errors import DataError
 
-_MAX_HU = 32767
 _NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
 _LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image spans only a few units
@@ -53,7 +52,7 @@ class HounsfieldRepair:
         self._bits_fit = stored.dtype.kind in "iu" and stored.dtype.itemsize == 2 and not stored.is_scaled
         self._num_nan = self._num_below = self._num_above = self._num_wrapped = self._num_fractions = 0
         self._everything, self._fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest
-        self._lowest = _MAX_HU
+        self._lowest = MAX_HU
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the HU of stored numbers; see `Repair`."""
@@ -78,20 +77,20 @@ class HounsfieldRepair:
             )
         if self._num_wrapped:
             warn_once(
-                f"{path}: {self._num_wrapped} of {size} unsigned 16-bit voxels are above {_MAX_HU}; they are read "
+                f"{path}: {self._num_wrapped} of {size} unsigned 16-bit voxels are above {MAX_HU}; they are read "
                 "as negative HU."
             )
         if self._num_nan == size:
             raise DataError(f"{path}: all {size} voxels are NaN. Fix: fetch the file again.")
         if self._num_above > size // 2:
             raise DataError(
-                f"{path}: {self._num_above} of {size} voxels are above {_MAX_HU}, so this is not a CT in HU. "
+                f"{path}: {self._num_above} of {size} voxels are above {MAX_HU}, so this is not a CT in HU. "
                 "Fix: give a CT in HU."
             )
         for count, what, bound in (
             (self._num_nan, "NaN", AIR_HU),
             (self._num_below, f"below {AIR_HU} HU", AIR_HU),
-            (self._num_above, f"above {_MAX_HU} HU", _MAX_HU),
+            (self._num_above, f"above {MAX_HU} HU", MAX_HU),
         ):
             if count:
                 warn_once(f"{path}: {count} of {size} voxels are {what}; replaced by {bound} HU.")
@@ -109,8 +108,8 @@ class HounsfieldRepair:
         self._num_nan += np.count_nonzero(nan)
         slab[nan] = AIR_HU
         self._num_below += np.count_nonzero(slab < AIR_HU)
-        self._num_above += np.count_nonzero(slab > _MAX_HU)
-        np.clip(slab, AIR_HU, _MAX_HU, out=slab)
+        self._num_above += np.count_nonzero(slab > MAX_HU)
+        np.clip(slab, AIR_HU, MAX_HU, out=slab)
         whole = np.rint(slab)
         hu = whole.astype(np.int16)
         if self._fractions[1] - self._fractions[0] < _LEAST_SPAN:  # a wider range of fractions proves a CT
@@ -123,7 +122,7 @@ class HounsfieldRepair:
     def _bits(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the HU of 16-bit integers; unsigned integers above 32767 are negative HU."""
         if numbers.dtype.kind == "u":
-            self._num_wrapped += np.count_nonzero(numbers > _MAX_HU)
+            self._num_wrapped += np.count_nonzero(numbers > MAX_HU)
         hu = numbers.astype(numbers.dtype.newbyteorder("=")).view(np.int16)
         self._num_below += np.count_nonzero(hu < AIR_HU)
         return np.maximum(hu, AIR_HU, out=hu)

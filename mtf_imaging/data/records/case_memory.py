@@ -2,32 +2,39 @@
 
 import math
 
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.records.formats import TFRECORD, clip_chunk
+from mtf_imaging.data.records.manifest import voxel_bytes
 from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import slab_bytes
 
-# Measured by benchmarks/whole_volume.py.
-_IMPORT_BYTES, _TENSORFLOW_BYTES = 200 << 20, 600 << 20
-_SLAB_COPIES = 4  # of the size of a slab in float32: stored numbers, source, intermediate and result
+# Measured by benchmarks/whole_volume.py. The first one includes the histograms of the statistics.
+IMPORT_BYTES, _TENSORFLOW_BYTES = 200 << 20, 600 << 20
+# Of the size of a slab of one channel in float32. All channels: source, resampled, and part of the result. One channel
+# at a time: the intermediate result.
+_SLAB_COPIES_OF_CHANNEL, _SLAB_COPIES = 3, 1
 _LAYER_COPIES = 2  # a layer of chunks, and the slab or the chunks that are encoded
 _TFRECORD_COPIES = 3  # the record, its serialized form, and the copy that is written
 
 
-def case_bytes(shape: Grid, spans: Spans, voxel_bytes: int, record_format: str, chunk: Grid | None) -> int:
+def case_bytes(
+    shape: Grid, spans: Spans, description: Description, record_format: str, chunk: Grid | None = None
+) -> int:
     """Returns the memory of a process that converts one case.
 
     Args:
       shape: number of voxels of the volume along x, y, z.
       spans: the voxels of the record along x, y, z, in coordinates of the volume.
-      voxel_bytes: size of one voxel of the record, of all channels and the label.
+      description: the channels of the case.
       record_format: the file format of the record.
       chunk: number of voxels of a chunk along x, y, z; None for the default.
     """
     grid = tuple(span.size for span in spans)
-    slabs = _SLAB_COPIES * max(slab_bytes(shape, spans, whole_region(grid), axis) for axis in range(3))
+    copies = _SLAB_COPIES_OF_CHANNEL * len(description.channels) + _SLAB_COPIES
+    slabs = copies * max(slab_bytes(shape, spans, whole_region(grid), axis) for axis in range(3))
     if record_format == TFRECORD:
-        return _IMPORT_BYTES + _TENSORFLOW_BYTES + slabs + _TFRECORD_COPIES * math.prod(grid) * voxel_bytes
+        return IMPORT_BYTES + _TENSORFLOW_BYTES + slabs + _TFRECORD_COPIES * math.prod(grid) * voxel_bytes(description)
     chunk = clip_chunk(chunk, grid)
-    layer = max(math.prod(grid) // size * thick for size, thick in zip(grid, chunk, strict=True)) * voxel_bytes
-    return _IMPORT_BYTES + slabs + _LAYER_COPIES * layer
+    layer = max(math.prod(grid) // size * thick for size, thick in zip(grid, chunk, strict=True))
+    return IMPORT_BYTES + slabs + _LAYER_COPIES * layer * voxel_bytes(description)

@@ -13,7 +13,7 @@ from mtf_imaging.data.images.voxel_values import any_labeled
 from mtf_imaging.data.reading.channels import read_image_geometry
 from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
-from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, voxel_bytes
+from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z
@@ -79,8 +79,8 @@ class Conversion:
             except DataError:  # the conversion of the case reports it
                 continue
             spans = self.sampling.spans(geometry.shape, geometry.spacing)
-            size = voxel_bytes(self.description)
-            most = max(most, case_bytes(geometry.shape, spans, size, self.record_format, self.chunk))
+            needed = case_bytes(geometry.shape, spans, self.description, self.record_format, self.chunk)
+            most = max(most, needed)
         return most
 
     def make(self, case: Case) -> Converted | DataError:

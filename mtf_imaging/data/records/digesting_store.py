@@ -1,8 +1,6 @@
 """A Zarr store in a folder to write to, which computes the digest of each file."""
 
-import asyncio
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,31 +26,21 @@ class DigestingStore(LocalStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.digests: dict[str, str] = {}
-        self._is_stopped = False
-        self._lock = threading.Lock()
+
+    def write(self, key: str, data: bytes) -> None:
+        """Writes a file."""
+        self.digests[key] = digest(data)
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
     def set_sync(self, key: str, value: "Buffer") -> None:
         """Writes a file for Zarr."""
-        data = value.to_bytes()
-        self.digests[key] = digest(data)
-        with self._lock:
-            if not self._is_stopped:
-                path = self.root / key
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
+        self.write(key, value.to_bytes())
 
     async def set(self, key: str, value: "Buffer") -> None:
-        """Writes a file for Zarr; see `set_sync`."""
-        await asyncio.to_thread(self.set_sync, key, value)
-
-    def stop(self) -> None:
-        """Waits for the file that is being written, and ignores all later ones.
-
-        Zarr writes several chunks at the same time. If one fails, it reports the error at once and continues with the
-        others, which must not write to a folder that is being deleted.
-        """
-        with self._lock:
-            self._is_stopped = True
+        """Writes a file for Zarr; these are a few small ones."""
+        self.set_sync(key, value)
 
     def verify(self, name: str | os.PathLike) -> None:
         """Flushes all files to the disk, reads them again and compares their digests.

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec
 
+from mtf_imaging.data.records.chunk_writer import CODEC, write_chunks
 from mtf_imaging.data.records.chunks import METADATA, OURS
 from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.formats import clip_chunk
@@ -51,7 +51,6 @@ class ZarrWriter(RecordWriter):
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self._store = DigestingStore(stack.enter_context(atomic_folder(self._path)))
-            stack.callback(self._store.stop)
             self._create()
             self._stack = stack.pop_all()
         return self
@@ -71,10 +70,12 @@ class ZarrWriter(RecordWriter):
         }
 
     def _emitter(self, name: str) -> Callable[[int, int, np.ndarray], None]:
+        array = self._arrays[name]
+
         def emit(axis: int, start: int, layer: np.ndarray) -> None:
-            region = [slice(None)] * layer.ndim
-            region[layer.ndim - 1 - axis] = slice(start, start + layer.shape[axis])
-            self._arrays[name][tuple(region)] = layer.T
+            first = [0] * layer.ndim
+            first[layer.ndim - 1 - axis] = start // array.chunks[layer.ndim - 1 - axis]
+            write_chunks(self._store, name, array.chunks, first, layer.T)
 
         return emit
 
@@ -126,10 +127,8 @@ def _create_array(
         shape=(*channels, *grid[::-1]),
         chunks=(*(1 for _ in channels), *chunk[::-1]),
         dtype=dtype,
-        compressors=BloscCodec(cname="zstd", clevel=5, shuffle="shuffle"),
+        compressors=CODEC,
         fill_value=0,
         dimension_names=(*(CHANNEL for _ in channels), *SPACE),
-        # A chunk of zeros is a file, too, so that a missing file is always an error.
-        config={"write_empty_chunks": True},
         zarr_format=3,
     )

@@ -10,7 +10,7 @@ from mtf_imaging.errors import DataError
 Spacing = tuple[float, float, float]
 
 BOX_MULTIPLE = 16  # Any size is valid; networks that halve these sizes, and layouts that split them, waste no voxels.
-_SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
+SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Span:
         >>> Span(start=-4.0, length=20.0, size=10).inside(10)
         slice(2, 7, None)
         """
-        first = math.floor(-self.start / self.step + _SLIVER)
-        last = math.ceil((n - self.start) / self.step - _SLIVER)
+        first = math.floor(-self.start / self.step + SLIVER)
+        last = math.ceil((n - self.start) / self.step - SLIVER)
         first, last = (min(max(j, 0), self.size) for j in (first, last))
         return slice(first, max(first, last))
 
@@ -121,7 +121,7 @@ class Sampling:
         spans = []
         for n, own, g, mm in zip(shape, spacing, self.grid, self.spacing, strict=True):
             step = mm / own
-            before = math.floor((g - n / step) / 2 + _SLIVER)  # voxels of padding, or of cropping if negative
+            before = math.floor((g - n / step) / 2 + SLIVER)  # voxels of padding, or of cropping if negative
             spans.append(Span(-before * step, g * step, g))
         return tuple(spans)
 
@@ -172,7 +172,7 @@ def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
       own: voxel size of the volume in mm.
       spacing: the other voxel size in mm.
     """
-    return tuple(math.ceil(n * mine / mm - _SLIVER) for n, mine, mm in zip(shape, own, spacing, strict=True))
+    return tuple(math.ceil(n * mine / mm - SLIVER) for n, mine, mm in zip(shape, own, spacing, strict=True))
 
 
 def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | None:

@@ -70,13 +70,15 @@ class ModelCard:
     def as_markdown(self) -> str:
         """Returns the text of `README.md`."""
         steps = ", ".join(f"{name} (step {step})" for name, step in self.runs)
+        only = f"the {self.checkpoint} checkpoint of {self.source}, step {self.runs[0][1]}"
+        several = f"the {self.checkpoint} checkpoints of the runs in {self.source}: {steps}"
         lines = [
             f"# A network for {self.kind}",
             "",
             *_wrapped(
-                f"This SavedModel was exported by mtf_imaging {self.version} from {self.source}: {steps}, the "
-                f"{self.checkpoint} checkpoint{'' if len(self.runs) == 1 else 's'}. It needs TensorFlow alone. "
-                f"`{CARD}` has the same facts as this page, for programs."
+                f"mtf_imaging {self.version} exported this SavedModel from "
+                f"{only if len(self.runs) == 1 else several}. It needs only TensorFlow. "
+                f"`{CARD}` states the same facts for programs."
             ),
             "",
             "```python",

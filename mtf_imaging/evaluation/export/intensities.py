@@ -9,13 +9,14 @@ from mtf_imaging.data.intensities import (
     NONZERO_Z_SCORE,
     PERCENTAGES,
     PERCENTILES,
+    SMALLEST_SCALE,
     Z_SCORE,
     Intensity,
     Scaling,
 )
+from mtf_imaging.data.modality import AIR_HU, MAX_HU, is_ct, value_beyond
 from mtf_imaging.evaluation.export.constants import divisor
 
-_SMALLEST_SCALE = 1e-8  # as in data.intensities
 #: What the inputs `offset` and `scale` of a channel are, by the kind of its scheme.
 STATISTICS = {
     Z_SCORE: ("the mean of all voxels of the image", "their standard deviation"),
@@ -23,6 +24,28 @@ STATISTICS = {
     PERCENTILES: ("percentile 0.5 of all voxels of the image", "percentile 99.5 minus percentile 0.5"),
 }
 _EXTREMES = ("the minimum of the image", "the maximum minus the minimum")
+
+
+def repair_values(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
+    """Replaces values that no image has, as `predict` does when it reads a file; see `data.nifti.repairs`.
+
+    Args:
+      values: float32 `[..., channels]`.
+      channels: the names of the channels.
+    """
+    are_ct = tf.constant([*map(is_ct, channels)])
+    is_fault = tf.math.is_nan(values) | (tf.math.is_inf(values) & ~are_ct)
+    values = tf.where(is_fault, tf.constant([value_beyond(name) for name in channels], tf.float32), values)
+    low, high = tf.where(are_ct, float(AIR_HU), -math.inf), tf.where(are_ct, float(MAX_HU), math.inf)
+    return round_hu(tf.clip_by_value(values, low, high), channels)
+
+
+def round_hu(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
+    """Rounds Hounsfield units to integers, as records do."""
+    are_ct = [*map(is_ct, channels)]
+    if all(are_ct):
+        return tf.round(values)
+    return tf.where(tf.constant(are_ct), tf.round(values), values) if any(are_ct) else values
 
 
 def statistics_meaning(intensity: Intensity) -> tuple[str, str]:
@@ -92,7 +115,7 @@ def _offset_and_scale(values: tf.Tensor, intensity: Intensity) -> tuple[tf.Tenso
     else:
         low, high = (tf.cast(reduce(flat), tf.float64) for reduce in (tf.reduce_min, tf.reduce_max))
         scale = high - low
-    return low, tf.where(scale > _SMALLEST_SCALE, scale, tf.ones_like(scale))
+    return low, tf.where(scale > SMALLEST_SCALE, scale, tf.ones_like(scale))
 
 
 def _percentile(ordered: tf.Tensor, percentage: float) -> tf.Tensor:

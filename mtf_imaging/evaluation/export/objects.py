@@ -11,9 +11,9 @@ from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.pixels import Axis, interpolate, nearest_pixels, paste_masks, scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.evaluation.objects.infer import BOX_DIGITS, SCORE_DIGITS
 
 Size = tuple[int, ...]  # height and width
-_BOX_DIGITS, _SCORE_DIGITS = 3, 6  # as in evaluation.objects.infer
 
 
 class ObjectSignatures:
@@ -81,7 +81,7 @@ class ObjectSignatures:
 
     def _detections(self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the detections in pixels of the image, in descending order of their scores, without padding."""
-        scores = _rounded(tf.cast(result["scores"], tf.float64), _SCORE_DIGITS)
+        scores = _rounded(tf.cast(result["scores"], tf.float64), SCORE_DIGITS)
         classes = tf.cast(tf.round(tf.cast(result["classes"], tf.float64)), tf.int32)
         order = tf.argsort(scores, direction="DESCENDING", stable=True)
         order = tf.boolean_mask(order, (tf.gather(scores, order) > 0) & (tf.gather(classes, order) >= 0))
@@ -89,7 +89,7 @@ class ObjectSignatures:
         limits = tf.tile(tf.cast(size, tf.float64), [2])
         classes = tf.gather(classes, order)
         detections = {
-            "boxes": _rounded(tf.minimum(tf.maximum(boxes, tf.zeros([], tf.float64)), limits), _BOX_DIGITS),
+            "boxes": _rounded(tf.minimum(tf.maximum(boxes, tf.zeros([], tf.float64)), limits), BOX_DIGITS),
             "scores": tf.gather(scores, order),
             "classes": classes,
             "category_ids": tf.gather(tf.constant(self._description.ids, tf.int32), classes),

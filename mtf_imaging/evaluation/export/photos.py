@@ -8,7 +8,7 @@ from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
-from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
 
 Size = tuple[int, ...]  # height and width
 
@@ -52,8 +52,7 @@ class PhotoSignatures:
             message = (
                 f"the photo is larger than {size[0]} x {size[1]} pixels; export the model with a larger resolution"
             )
-            with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.shape(image)])]):
-                image = tf.identity(image)
+            image = checked(image, fits, message, tf.shape(image))
             probabilities = tf.cast(average_flips(predict, self._axes)(image), tf.float32)
             return {"probabilities": probabilities, "labels": tf.argmax(probabilities, axis=-1, output_type=tf.int32)}
 

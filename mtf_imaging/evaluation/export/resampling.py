@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.sampling import SLIVER
 from mtf_imaging.evaluation.export.constants import divisor
-
-_SLIVER = 1e-3  # as in data.sampling.sampling
 
 
 class SpanTensor(NamedTuple):
@@ -35,8 +34,8 @@ class SpanTensor(NamedTuple):
 
     def inside(self, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the first and the end of the voxels that overlap a reference axis of `n` voxels."""
-        first = tf.floor(-self.start / self.step + _SLIVER)
-        last = tf.math.ceil((tf.cast(n, tf.float64) - self.start) / self.step - _SLIVER)
+        first = tf.floor(-self.start / self.step + SLIVER)
+        last = tf.math.ceil((tf.cast(n, tf.float64) - self.start) / self.step - SLIVER)
         first, last = (tf.clip_by_value(tf.cast(j, tf.int64), 0, self.size) for j in (first, last))
         return first, tf.maximum(first, last)
 
@@ -72,7 +71,7 @@ def grid_spans(
             spans.append(SpanTensor(tf.zeros([], tf.float64), own, g))
             continue
         step = mm[axis] / spacing[axis]
-        before = tf.floor((size - own / step) / 2 + _SLIVER)
+        before = tf.floor((size - own / step) / 2 + SLIVER)
         spans.append(SpanTensor(-before * step, size * step, g))
     return spans
 
@@ -86,7 +85,7 @@ def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySam
       sampling: the grids in ascending order.
     """
     own, mm = tf.cast(tf.stack(shape), tf.float64), divisor(sampling.spacing, tf.float64)
-    needed = tf.cast(tf.math.ceil(own * spacing / mm - _SLIVER), tf.int64)
+    needed = tf.cast(tf.math.ceil(own * spacing / mm - SLIVER), tf.int64)
     covered = tf.reduce_prod(tf.minimum(tf.constant(sampling.grids, tf.int64), needed), axis=1)
     return tf.argmax(covered, output_type=tf.int32)  # the first, which is the smallest, of equal ones
 

@@ -67,7 +67,9 @@ class Signature(NamedTuple):
         by_name = {field.name: field for field in self.outputs}
 
         def call(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-            results = self.compute(**inputs)
+            results = self.compute(
+                **{field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
+            )
             return {
                 name: tf.ensure_shape(tf.cast(results[name], field.dtype), field.shape)
                 for name, field in by_name.items()
@@ -83,6 +85,22 @@ class Signature(NamedTuple):
             "inputs": {field.name: field.as_json() for field in self.inputs},
             "outputs": {field.name: field.as_json() for field in self.outputs},
         }
+
+
+def checked(x: tf.Tensor, condition: tf.Tensor, message: str, value: tf.Tensor) -> tf.Tensor:
+    """Returns a tensor, unless a condition is false when the model runs; the error then has a message and a value."""
+    with tf.control_dependencies([tf.debugging.Assert(condition, [message, value])]):
+        return tf.identity(x)
+
+
+def _with_checked_shape(field: Field, x: tf.Tensor) -> tf.Tensor:
+    """Returns an input, unless its shape in a call is not that of its field."""
+    # Calls do not check the shapes of arguments, and TensorFlow removes checks that the declared shapes imply. It keeps
+    # those of a placeholder with a default, whose name is part of the error.
+    x = tf.compat.v1.placeholder_with_default(x, shape=None, name=f"input_{field.name}")
+    x = tf.ensure_shape(x, field.shape)
+    sizes = tf.shape(x)
+    return checked(x, tf.reduce_all(sizes > 0), f"the model needs {field}, but a size is 0:", sizes)
 
 
 def grid_name(sizes: tuple[int, ...]) -> str:

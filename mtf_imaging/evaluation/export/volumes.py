@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.intensities import WINDOW, Intensity
+from mtf_imaging.data.intensities import SMALLEST_SCALE, WINDOW, Intensity
 from mtf_imaging.data.intensity import Window
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.records.manifest import is_plain_lits
@@ -13,7 +13,13 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.export import resampling
-from mtf_imaging.evaluation.export.intensities import image_statistics, scale_channels, statistics_meaning
+from mtf_imaging.evaluation.export.intensities import (
+    image_statistics,
+    repair_values,
+    round_hu,
+    scale_channels,
+    statistics_meaning,
+)
 from mtf_imaging.evaluation.export.networks import (
     Network,
     TrainedNetworks,
@@ -21,7 +27,7 @@ from mtf_imaging.evaluation.export.networks import (
     average_flips,
     average_networks,
 )
-from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
 
 VOLUME = "volume"
 
@@ -72,7 +78,7 @@ class VolumeSignatures:
         statistics = self._statistics_fields() if self._need_statistics else ()
 
         def compute(image: tf.Tensor, **given: tf.Tensor) -> dict[str, tf.Tensor]:
-            values = self._with_whole_hu(self._with_channels(image))
+            values = repair_values(self._with_channels(image), self._description.channels)
             pair = (given["offset"], given["scale"]) if given else None
             probabilities = self._run(network, values, pair)
             return {"probabilities": probabilities, "labels": self._labels(probabilities)}
@@ -93,7 +99,10 @@ class VolumeSignatures:
             inputs.append(Field("spacing", tf.float64, (3,), ("axes",), meaning))
 
         def compute(image: tf.Tensor, spacing: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-            values = self._with_channels(image)
+            values = repair_values(self._with_channels(image), self._description.channels)
+            if spacing is not None:
+                is_size = tf.reduce_all((spacing > 0) & tf.math.is_finite(spacing))
+                spacing = checked(spacing, is_size, "the spacing needs positive sizes in mm, but is", spacing)
             shape = tf.unstack(tf.shape(values, tf.int64)[:3])
             statistics = image_statistics(values, self.intensities) if self._need_statistics else None
             branches = [
@@ -118,9 +127,10 @@ class VolumeSignatures:
         statistics: tuple[tf.Tensor, tf.Tensor] | None,
     ) -> tf.Tensor:
         """Returns the labels of a volume on its own voxels, by the network for one grid."""
+        channels = self._description.channels
+        beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
         spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
-        beyond = tf.constant([value_beyond(name) for name in self._description.channels], tf.float32)
-        sampled = self._with_whole_hu(resampling.resample_linear(values, spans, beyond))
+        sampled = round_hu(resampling.resample_linear(values, spans, beyond), channels)
         sampled = tf.ensure_shape(sampled, [*grid, self._num_channels])
         probabilities = self._run(network, sampled, statistics)
         back, is_inside = resampling.resample_back(probabilities, spans, shape)
@@ -131,13 +141,6 @@ class VolumeSignatures:
 
     def _with_channels(self, image: tf.Tensor) -> tf.Tensor:
         return image[..., tf.newaxis] if self._num_channels == 1 else image
-
-    def _with_whole_hu(self, values: tf.Tensor) -> tf.Tensor:
-        """Rounds Hounsfield units to integers, as records do."""
-        are_ct = [*map(is_ct, self._description.channels)]
-        if all(are_ct):
-            return tf.round(values)
-        return tf.where(tf.constant(are_ct), tf.round(values), values) if any(are_ct) else values
 
     def _labels(self, probabilities: tf.Tensor) -> tf.Tensor:
         """Returns the labels of probabilities, uint8; see `Description.to_labels`."""
@@ -165,7 +168,7 @@ class VolumeSignatures:
             listed = "; ".join(
                 f"{channel}: {meaning}" for channel, meaning in zip(self._description.channels, meanings, strict=True)
             )
-            more = "" if name == "offset" else ". A scale of 1e-8 or less must be replaced by 1"
+            more = "" if name == "offset" else f". A scale of {SMALLEST_SCALE:g} or less must be replaced by 1"
             text = f"For each channel, a number of the whole image before it was resampled. {listed}{more}."
             fields.append(Field(name, tf.float32, (self._num_channels,), ("channels",), text))
         return fields[0], fields[1]

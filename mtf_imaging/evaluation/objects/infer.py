@@ -14,7 +14,7 @@ from mtf_imaging.evaluation.objects.detections import Detections
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
-_BOX_DIGITS, _SCORE_DIGITS = 3, 6  # so that files, scores and pictures agree
+BOX_DIGITS, SCORE_DIGITS = 3, 6  # so that files, scores and pictures agree
 
 
 def predict_objects(
@@ -41,7 +41,7 @@ def predict_objects(
     height, width = pixels.shape[:2]
     image, scale = fit(pixels, size, description)
     arrays = _checked(network(image), len(description.categories))
-    scores = np.round(arrays["scores"].astype(np.float64), _SCORE_DIGITS)
+    scores = np.round(arrays["scores"].astype(np.float64), SCORE_DIGITS)
     classes = np.rint(arrays["classes"]).astype(np.int64)
     order = np.argsort(-scores, kind="stable")
     order = order[(scores[order] > 0) & (classes[order] >= 0)]
@@ -53,7 +53,7 @@ def predict_objects(
             encode_mask(paste_mask(mask, tuple(box), height, width))
             for mask, box in zip(arrays["masks"][order], whole.tolist(), strict=True)
         )
-    boxes = np.round(to_native(boxes, scale, height, width), _BOX_DIGITS)
+    boxes = np.round(to_native(boxes, scale, height, width), BOX_DIGITS)
     return Detections(boxes, scores[order], classes[order], masks)
 
 

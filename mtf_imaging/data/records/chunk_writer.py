@@ -1,0 +1,49 @@
+"""Writes the chunks of arrays in Zarr.
+
+Zarr itself writes in an event loop, which runs in a thread of its own. That thread continues after Ctrl-C or an error,
+while the folder is being deleted, and logs its unfinished tasks when the process ends. Chunks are therefore encoded and
+written by threads that end before `write_chunks` returns or raises.
+"""
+
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numcodecs import blosc
+from zarr.codecs import BloscCodec
+
+from mtf_imaging.data.records.digesting_store import DigestingStore
+
+_COMPRESSOR, _LEVEL = "zstd", 5
+_THREADS = 4
+CODEC = BloscCodec(cname=_COMPRESSOR, clevel=_LEVEL, shuffle="shuffle")
+
+
+def write_chunks(
+    store: DigestingStore, name: str, chunk: Sequence[int], first: Sequence[int], values: np.ndarray
+) -> None:
+    """Writes whole chunks of an array, compressed with `CODEC`.
+
+    A chunk of zeros is a file, too, so that a missing file is always an error.
+
+    Args:
+      store: the store of the array.
+      name: path of the array in the store.
+      chunk: shape of a chunk.
+      first: the number of the first chunk along each axis.
+      values: the values of the chunks. Chunks that they fill only in part, at the border, are padded with zeros.
+    """
+
+    def write(at: Sequence[int]) -> None:
+        part = values[tuple(slice(number * size, (number + 1) * size) for number, size in zip(at, chunk, strict=True))]
+        padded = np.zeros(chunk, values.dtype.newbyteorder("<"))
+        padded[tuple(map(slice, part.shape))] = part
+        key = "/".join(str(number + offset) for number, offset in zip(at, first, strict=True))
+        store.write(f"{name}/c/{key}", blosc.compress(padded, _COMPRESSOR.encode(), _LEVEL, blosc.SHUFFLE))
+
+    numbers = (range(-(-size // length)) for size, length in zip(values.shape, chunk, strict=True))
+    # Blosc is deterministic only in other threads than the main thread, where it starts no threads itself.
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(write, itertools.product(*numbers)):
+            pass
