@@ -27,7 +27,7 @@ _EXTREMES = ("the minimum of the image", "the maximum minus the minimum")
 
 
 def repair_values(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
-    """Replaces values that no image has, as `predict` does when it reads a file; see `data.nifti.repairs`.
+    """Replaces values that no image has, as `predict` does when it reads a file; see `data.images.repairs`.
 
     Args:
       values: float32 `[..., channels]`.
