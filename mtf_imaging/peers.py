@@ -6,7 +6,7 @@ Each process sends its status to others twice a second (`heartbeats`), and each 
 - A process that was stopped, or whose host was lost, neither sends a status nor answers at its TCP port. It is lost
   after the timeout.
 - If processes call different programs, or call them differently often, all of them wait and none computes. A process
-  counts as computing while it uses CPU time. If all processes wait in calls, and none computes for the timeout, they
+  counts as computing while it or one of its workers uses CPU time. If all processes wait in calls, and none computes for the timeout, they
   are stuck. If a process is outside its calls, it may wait for a disk, so this takes `_PATIENCE` timeouts.
 
 A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
+from mtf_imaging.files import workers
 from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
 from mtf_imaging.processes import Processes
 from mtf_imaging.servers import silence, stranger
@@ -57,14 +58,14 @@ class Peers:
       processes: the processes.
       end: a function that is called with a message, from another thread, when this process is in a call and cannot
         complete it.
-      cpu_time: a function that returns the CPU time of this process in seconds.
+      cpu_time: a function that returns the CPU time of this process and its workers in seconds.
 
     Raises:
       ConfigError: the port of this process is in use.
     """
 
     def __init__(
-        self, processes: Processes, end: Callable[[str], None], cpu_time: Callable[[], float] = time.process_time
+        self, processes: Processes, end: Callable[[str], None], cpu_time: Callable[[], float] = workers.cpu_time
     ) -> None:
         self._processes, self._end, self._cpu_time = processes, end, cpu_time
         self._watched = watched_by(processes.index, processes.num)

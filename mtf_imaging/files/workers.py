@@ -12,8 +12,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 from mtf_imaging.errors import DataError
@@ -29,6 +31,20 @@ def default_workers(bytes_each: int) -> int:
     except (AttributeError, OSError, ValueError):  # this system does not report its memory
         return cores
     return max(1, min(cores, free // bytes_each))
+
+
+def cpu_time() -> float:
+    """Returns the CPU time of this process and its workers in seconds.
+
+    On systems without /proc, a worker counts when it has ended.
+    """
+    ended = os.times()
+    total = time.process_time() + ended.children_user + ended.children_system
+    for process in multiprocessing.active_children():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system time
+    return total
 
 
 def in_parallel(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.workers import default_workers, in_parallel
+from mtf_imaging.files.workers import cpu_time, default_workers, in_parallel
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +31,23 @@ def test_results_and_log_records(workers, caplog):
     assert {number: result for number, (result, _) in found.items()} == {1: 1, 2: 4, 4: 16, 5: 25}
     assert sorted(record.getMessage() for record in caplog.records) == [f"{n} squared" for n in (1, 2, 4, 5)]
     assert (os.getpid() in {pid for _, pid in found.values()}) == (workers == 1)
+
+
+def compute(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_the_cpu_time_includes_running_and_ended_workers():
+    began, own = cpu_time(), time.process_time()
+
+    def of_workers():
+        return cpu_time() - began - (time.process_time() - own)
+
+    running = [of_workers() for _ in in_parallel(compute, [0.5, 0], 2)]
+    assert running[1] > 0.5
+    assert of_workers() >= running[1] - 0.05
 
 
 @pytest.mark.parametrize("workers", [1, 2])
