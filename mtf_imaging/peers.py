@@ -6,8 +6,9 @@ Each process sends its status to others twice a second (`heartbeats`), and each 
 - A process that was stopped, or whose host was lost, neither sends a status nor answers at its TCP port. It is lost
   after the timeout.
 - If processes call different programs, or call them differently often, all of them wait and none computes. A process
-  counts as computing while it or one of its workers uses CPU time. If all processes wait in calls, and none computes for the timeout, they
-  are stuck. If a process is outside its calls, it may wait for a disk, so this takes `_PATIENCE` timeouts.
+  counts as computing while it or one of its workers uses CPU time. If all processes wait in calls, and none computes
+  for the timeout, they are stuck. If a process is outside its calls, it may wait for a disk, so this takes `_PATIENCE`
+  timeouts.
 
 A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
 
