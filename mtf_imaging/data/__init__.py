@@ -1,4 +1,4 @@
-"""Reads NIfTI cases, converts them to records and augments training samples; reads photos with labels or objects."""
+"""Reads cases, converts them to records and augments training samples; reads photos with labels or objects."""
 
 import importlib
 
