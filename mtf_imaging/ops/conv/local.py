@@ -23,11 +23,14 @@ from mtf_imaging.layout.windows import Window
 
 @functools.cache
 def has_all_gradients(dtype: tf.DType) -> bool:
-    """Returns whether TensorFlow's CPU kernels support dilation and the gradients of groups for a dtype.
+    """Returns whether TensorFlow's kernels support dilation and the gradients of groups for a dtype.
 
-    Only those of oneDNN do, never in float64. By default, TensorFlow uses oneDNN only on CPUs with instructions for
-    neural networks, and oneDNN itself supports 16-bit dtypes only on some CPUs. So a small convolution is tried.
+    Those of GPUs do, except in float64. On CPUs, only those of oneDNN do. By default, TensorFlow uses oneDNN only on
+    CPUs with instructions for neural networks, and oneDNN supports 16-bit dtypes only on some of them. So a small
+    convolution is tried.
     """
+    if dtype == tf.float64 or tf.config.get_visible_devices("GPU"):
+        return dtype != tf.float64
     with tf.init_scope(), tf.device("CPU:0"):
         x = tf.zeros([1, 3, 3, 3, 1], dtype)
         try:
