@@ -41,8 +41,8 @@ def case(name, num, mesh_shape, layout, steps=(3,), slow=True, **options):
         case("one_grid", 4, "rows:2,same:2", "x:rows"),  # two processes read the same
         case("one_grid", 4, "rows:2,cores:2", "y:rows,batch:cores", batch_size=4, micro_batches=2, steps=(1, 3)),
         case("one_grid", 3, "cores:3", "batch:cores"),  # the last process has no sample
-        case("two_grids", 4, "rows:4", "y:rows", steps=(2, 5)),
-        case("two_grids", 2, "rows:2", "x:rows", micro_batches=2, steps=(5,)),
+        case("two_grids", 4, "rows:4", "y:rows", steps=(5,)),
+        case("two_grids", 2, "rows:2", "x:rows", micro_batches=2, steps=(2, 5)),
     ],
 )
 def test_training_on_records(groups, folder, name, options, steps, num, mesh_shape, layout):

@@ -1,6 +1,7 @@
 """Runs exported models in a process that cannot import this package, mesh_tensorflow, the models or gin."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,8 +57,10 @@ class Isolated:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         command = [sys.executable, "-I", "-c", PROGRAM]
+        # The variable selects the kernels of TensorFlow, whose results differ in the last bits.
+        environ = {"PATH": "", "TF_ENABLE_ONEDNN_OPTS": os.environ["TF_ENABLE_ONEDNN_OPTS"]}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env={"PATH": ""}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environ
         )
 
     def close(self) -> None:
