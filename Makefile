@@ -1,7 +1,7 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
-# make test              runs the tests that must pass before every commit: 10 minutes on 2 cores
-# make test-all          also runs the slow tests: 47 minutes on 2 cores
+# make test              runs the tests that must pass before every commit: 12 minutes on 2 cores
+# make test-all          also runs the slow tests: an hour on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
