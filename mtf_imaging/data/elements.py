@@ -10,9 +10,9 @@ import tensorflow as tf
 def elements(dataset: tf.data.Dataset) -> Iterator[Any]:
     """Yields the elements of a dataset.
 
-    A dataset that is no longer iterated waits until its running functions return. Python's garbage collector can run in
-    any thread, also in one that runs such a function, which would then wait for itself. In another thread than that of
-    the caller, the iterator is therefore deleted by a thread that nobody waits for.
+    Deleting the iterator of a dataset waits until its running functions return. Python's garbage collector can delete
+    it in a thread that runs such a function, and this function would then wait for itself. So if another thread than
+    the caller's deletes the iterator, it leaves that to a new thread, for which nothing waits.
     """
     caller, iterators = threading.get_ident(), [iter(dataset)]
     try:
