@@ -30,9 +30,35 @@ importing.after_import("tensorflow", _configure_tensorflow)
 importing.poison_tails()
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--slow-part",
+        metavar="K/N",
+        help="runs only every Nth slow case, beginning with the Kth from 0, and all other tests",
+    )
+
+
+def _deselect_other_parts(config, items):
+    """Keeps one part of the slow cases. Those of one test are in different parts, if it has several."""
+    number, parts = map(int, config.getoption("slow_part").split("/"))
+    tables, kept = collections.defaultdict(list), []
+    for item in items:
+        if item.get_closest_marker("slow"):
+            tables[item.nodeid.partition("[")[0]].append(item.nodeid)
+    chosen = set()
+    for name, cases in tables.items():
+        first = number + zlib.crc32(name.encode())
+        cases.sort(key=lambda case: zlib.crc32(case.encode()))
+        chosen.update(case for place, case in enumerate(cases, first) if place % parts == 0)
+    for item in items:
+        if item.nodeid in chosen or not item.get_closest_marker("slow"):
+            kept.append(item)
+    items[:] = kept
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
-def pytest_collection_modifyitems(items):
-    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them."""
+def pytest_collection_modifyitems(config, items):
+    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them, and selects `--slow-part`."""
     tables = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("mostly_slow")
@@ -42,6 +68,8 @@ def pytest_collection_modifyitems(items):
         cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
         for item in cases[math.ceil(part * len(cases)) :]:
             item.add_marker(pytest.mark.slow)
+    if config.getoption("slow_part"):
+        _deselect_other_parts(config, items)
 
 
 @pytest.fixture

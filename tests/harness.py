@@ -117,6 +117,8 @@ def reference(case, dtype):
     key = (case.name, dtype)
     if key not in _references:
         values = _cast(case, dtype)
+        if dtype == "bfloat16" and "conv" in case.name:  # TensorFlow's kernels sum in 16 bits on some CPUs
+            values = {k: tf.cast(v, "float32") if v.dtype == dtype else v for k, v in values.items()}
         inputs = [v for k, v in values.items() if k not in case.labels]
 
         @tf.function
@@ -124,7 +126,7 @@ def reference(case, dtype):
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
                 y = case.reference(*values.values())
-                total = tf.reduce_sum(y * tf.cast(_cotangent(y.shape), y.dtype))
+                total = tf.reduce_sum(y * tf.cast(tf.cast(_cotangent(y.shape), dtype), y.dtype))
             return y, tape.gradient(total, inputs)
 
         y, gradients = run()

@@ -70,10 +70,9 @@ def _axis_by_tap(
     return None
 
 
-def _needs_float32(dtype: tf.DType, kernel: Sequence[int], dilations: Sequence[int]) -> bool:
-    """Returns whether a convolution in 16 bits is computed in float32, because sums over taps would lose bits."""
-    is_dilated = any(taps > 1 and dilation > 1 for taps, dilation in zip(kernel, dilations, strict=True))
-    return dtype.size == 2 and is_dilated and not has_all_gradients(dtype)
+def _needs_float32(dtype: tf.DType) -> bool:
+    """Returns whether a convolution in 16 bits is computed in float32, because TensorFlow's kernel sums in 16 bits."""
+    return dtype.size == 2 and not has_all_gradients(dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +225,7 @@ def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilat
     if len(kernel) == 1:
         y = conv(tf.expand_dims(x, 1), tf.expand_dims(f, 0), [1, *strides], padding, [1, *dilations])
         return tf.squeeze(y, [1])
-    if _needs_float32(x.dtype, kernel, dilations):
+    if _needs_float32(x.dtype):
         y = conv(tf.cast(x, tf.float32), tf.cast(f, tf.float32), strides, padding, dilations)
         return tf.cast(y, x.dtype)
     taps = Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
@@ -244,7 +243,7 @@ def conv_input_grad(
     if len(kernel) == 1:
         f, dy, shape = tf.expand_dims(f, 0), tf.expand_dims(dy, 1), [shape[0], 1, *shape[1:]]
         return tf.squeeze(conv_input_grad(shape, f, dy, [1, *strides], padding, [1, *dilations]), [1])
-    if _needs_float32(dy.dtype, kernel, dilations):
+    if _needs_float32(dy.dtype):
         dx = conv_input_grad(shape, tf.cast(f, tf.float32), tf.cast(dy, tf.float32), strides, padding, dilations)
         return tf.cast(dx, dy.dtype)
     taps = Taps.make(dy.dtype, shape[1:-1], kernel, strides, padding, dilations)
@@ -262,7 +261,7 @@ def conv_filter_grad(
     if len(kernel) == 1:
         x, dy = tf.expand_dims(x, 1), tf.expand_dims(dy, 1)
         return tf.squeeze(conv_filter_grad(x, [1, *shape], dy, [1, *strides], padding, [1, *dilations]), [0])
-    if _needs_float32(x.dtype, kernel, dilations):
+    if _needs_float32(x.dtype):
         df = conv_filter_grad(tf.cast(x, tf.float32), shape, tf.cast(dy, tf.float32), strides, padding, dilations)
         return tf.cast(df, x.dtype)
     taps = Taps.make(x.dtype, x.shape.as_list()[1:-1], kernel, strides, padding, dilations)
