@@ -41,7 +41,7 @@ def pytest_addoption(parser):
 def _deselect_other_parts(config, items):
     """Keeps one part of the slow cases. Those of one test are in different parts, if it has several."""
     number, parts = map(int, config.getoption("slow_part").split("/"))
-    tables, kept = collections.defaultdict(list), []
+    tables = collections.defaultdict(list)
     for item in items:
         if item.get_closest_marker("slow"):
             tables[item.nodeid.partition("[")[0]].append(item.nodeid)
@@ -50,10 +50,9 @@ def _deselect_other_parts(config, items):
         first = number + zlib.crc32(name.encode())
         cases.sort(key=lambda case: zlib.crc32(case.encode()))
         chosen.update(case for place, case in enumerate(cases, first) if place % parts == 0)
-    for item in items:
-        if item.nodeid in chosen or not item.get_closest_marker("slow"):
-            kept.append(item)
-    items[:] = kept
+    runs = [item.nodeid in chosen or not item.get_closest_marker("slow") for item in items]
+    config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
+    items[:] = [item for item, run in zip(items, runs, strict=True) if run]
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
