@@ -1,5 +1,6 @@
 """Common setup of all tests: TensorFlow with 8 logical CPUs, poisoned tails, and reproducible Hypothesis examples."""
 
+import argparse
 import collections
 import gc
 import math
@@ -30,17 +31,25 @@ importing.after_import("tensorflow", _configure_tensorflow)
 importing.poison_tails()
 
 
+def _part(text):
+    number, slash, parts = text.partition("/")
+    if not (number.isdecimal() and slash and parts.isdecimal() and int(number) < int(parts)):
+        raise argparse.ArgumentTypeError(f"not K/N with 0 <= K < N: {text!r}. Example: 0/4")
+    return int(number), int(parts)
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--slow-part",
         metavar="K/N",
+        type=_part,
         help="runs only every Nth slow case, beginning with the Kth from 0, and all other tests",
     )
 
 
 def _deselect_other_parts(config, items):
     """Keeps one part of the slow cases. Those of one test are in different parts, if it has several."""
-    number, parts = map(int, config.getoption("slow_part").split("/"))
+    number, parts = config.getoption("slow_part")
     tables = collections.defaultdict(list)
     for item in items:
         if item.get_closest_marker("slow"):
