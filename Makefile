@@ -1,7 +1,7 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 12 minutes on 2 cores
-# make test-part         also runs a quarter of the slow tests, another one for each commit: 30 minutes on 2 cores
+# make test-part         also runs a quarter of the slow tests, another one for each commit: 38 minutes on 2 cores
 # make test-all          also runs all slow tests: 90 minutes on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
