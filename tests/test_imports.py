@@ -22,6 +22,7 @@ LAYERS = [
     {"heartbeats"},
     {"peers"},
     {"compat"},
+    {"reads"},
     {"meshes"},
     {"ops"},
     {"upstream"},

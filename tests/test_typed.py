@@ -24,6 +24,7 @@ TYPED = [
     "ops",
     "processes.py",
     "program",
+    "reads.py",
     "servers.py",
     "slurm.py",
     "training",

@@ -12,26 +12,39 @@ from typing import NoReturn, TypeVar
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.reads import place_in_loop, reads
 
 
 class FirstPass:
-    """Collects the sums of a micro-batch.
-
-    Attributes:
-      sums: Tensors, one for each call of `over_batch`, in the order of the calls.
-    """
+    """Collects the sums of a micro-batch."""
 
     def __init__(self) -> None:
-        self.sums: list[mtf.Tensor] = []
+        self._sums: list[mtf.Tensor] = []
+
+    @property
+    def sums(self) -> list[mtf.Tensor]:
+        """Tensors, one for each call of `over_batch`, in the order of the calls.
+
+        Raises:
+          NotSupportedError: a sum is in a loop, where it has a different value in every iteration.
+        """
+        for x in self._sums:
+            if place := place_in_loop(x.graph, x):
+                raise NotSupportedError(
+                    f"over_batch: '{x.operation.name}' is in {place}, so a micro-batch has a sum for every iteration. "
+                    "Fix: call over_batch outside the loop, or use micro_batches=1.",
+                    settings=["micro_batches"],
+                )
+        return self._sums
 
     def sum(self, x: mtf.Tensor) -> mtf.Tensor:
         x = _Sum([x], x, 1).outputs[0]
-        if any(_depends_on(x.operation.inputs[0], earlier) for earlier in self.sums):
+        if any(_depends_on(x.operation.inputs[0], earlier) for earlier in self._sums):
             raise NotSupportedError(
                 f"over_batch: '{x.name}' depends on another sum over the batch, which a micro-batch does not have. "
                 "Fix: compute it from sums that do not depend on each other."
             )
-        self.sums.append(x)
+        self._sums.append(x)
         return x
 
 
@@ -122,7 +135,7 @@ def _depends_on(x: mtf.Tensor, earlier: mtf.Tensor) -> bool:
             return True
         if tensor.operation not in visited:
             visited.add(tensor.operation)
-            stack += tensor.operation.inputs
+            stack += reads(tensor.operation)
     return False
 
 
@@ -140,8 +153,8 @@ def over_batch(x: mtf.Tensor) -> mtf.Tensor:
       Tensor[...] with the shape of `x`. If the step computes the batch at once, it is `x` itself.
 
     Raises:
-      NotSupportedError: `x` depends on another result of `over_batch`, or a second derivative passes through `x`. Both
-        are detected only if a step has several micro-batches.
+      NotSupportedError: `x` depends on another result of `over_batch` or is in a loop, or a second derivative passes
+        through `x`. All of them are detected only if a step has several micro-batches.
     """
     current = _passes.get()
     return current.sum(x) if current else x

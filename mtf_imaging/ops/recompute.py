@@ -13,7 +13,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 
-_ONCE = (mtf.Variable, mtf.Assign, mtf.RandomOperation)  # never repeated
+_ONCE = (mtf.Variable, mtf.Assign, mtf.RandomOperation, mtf.WhileLoopOperation)  # never repeated
 
 
 class _After(mtf.Operation):
@@ -69,8 +69,8 @@ def recompute(fn: Callable[..., Any], *inputs: mtf.Tensor) -> Any:
 
     Only the inputs and the results of `fn` stay in memory, at the cost of one more forward pass of `fn`. Values and
     gradients do not change: dropout draws the same masks again, and assignments, such as the updates of batch-norm
-    statistics, run once. The values of random operations of mesh_tensorflow, such as `mtf.random_uniform`, stay in
-    memory.
+    statistics, run once. The values of random operations of mesh_tensorflow, such as `mtf.random_uniform`, and the
+    results of loops stay in memory.
 
     Args:
       fn: a function of Tensors. It may use other Tensors and create variables.

@@ -17,6 +17,7 @@ from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.reads import all_operations
 
 _SUFFIX = "_whole"
 
@@ -113,7 +114,7 @@ class LayoutChange:
 def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
     """Returns the layout changes in the forward pass of a graph, without those that the layout has no rule for."""
     changes = {}  # by name, because a recomputed operation is in the graph twice
-    for op in graph.operations:
+    for op in all_operations(graph):
         if type(op) is not Reshard:
             continue
         (x,), (y,) = op.inputs, op.outputs

@@ -6,17 +6,13 @@ from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError
 from mtf_imaging.layout import Layout
+from mtf_imaging.reads import all_operations
 from mtf_imaging.upstream.faults import title
-
-
-def _operations(graph: mtf.Graph) -> list[mtf.Operation]:
-    """Returns every operation of a graph in order, including the operations inside loops."""
-    return [each for op in graph.operations for each in [*upstream.inner_operations(op), op]]
 
 
 def graph_tensors(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
     """Returns pairs (operation, output tensor) of a graph, in order."""
-    return [(op, tensor) for op in _operations(graph) for tensor in op.outputs]
+    return [(op, tensor) for op in all_operations(graph) for tensor in op.outputs]
 
 
 def _clash_faults(graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]) -> list[str]:
@@ -53,7 +49,7 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
     sizes, rules = dict(layout.mesh_shape), dict(layout.rules)
     # If several operations have the same fault, only the first one is listed.
     op_faults: dict[Hashable, str] = {}
-    for op in _operations(graph):
+    for op in all_operations(graph):
         own = (
             op.layout_faults(sizes, rules) if hasattr(op, "layout_faults") else upstream.layout_faults(op, sizes, rules)
         )

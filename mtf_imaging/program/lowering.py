@@ -6,12 +6,13 @@ import tensorflow as tf
 
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import LayoutError, MtfImagingError
+from mtf_imaging.errors import LayoutError, MtfImagingError, NotSupportedError
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.random.numbers import RandomState
 from mtf_imaging.meshes.variables import LaidOutVariable
+from mtf_imaging.reads import place_in_loop, reads
 from mtf_imaging.upstream.faults import title
 from mtf_imaging.upstream.slicewise import LocalCall
 
@@ -57,7 +58,10 @@ class Lowering(mtf.Lowering):
 
         Raises:
           LayoutError: the operation cannot be lowered under the layout.
+          NotSupportedError: the operation reads a tensor of a loop from outside the loop.
         """
+        for tensor in reads(op):
+            self.lowered(tensor, op)
         try:
             with tf.name_scope(op.name):
                 upstream.LOWERINGS.get(type(op), type(op).lower)(op, self)
@@ -67,6 +71,29 @@ class Lowering(mtf.Lowering):
             shapes = ", ".join(str(t.shape) for t in op.inputs + op.outputs)
             rules = self.mesh_impl(op).layout_rules
             raise LayoutError(f"{title(op)} ({shapes}) cannot be lowered under {rules}: {error}") from error
+
+    def lowered(self, tensor: mtf.Tensor, reader: mtf.Operation | None = None) -> Lowered:
+        """Returns the lowered form of a tensor.
+
+        Args:
+          tensor: the tensor.
+          reader: the operation that reads it; None for an output of the program.
+
+        Raises:
+          NotSupportedError: the tensor belongs to a loop, and the reader is not in the loop. A function can store such
+            a tensor and use it after the loop, but it has a different value in every iteration.
+        """
+        if tensor not in self.tensors and (place := place_in_loop(self.graph, tensor)):
+            used = f"'{reader.name}', which is not there, reads it" if reader else "the program returns it"
+            raise NotSupportedError(
+                f"'{tensor.operation.name}' ({tensor.shape}) is in {place}, but {used}. Fix: return it from the body "
+                "of the loop and use the output of the loop, or compute it outside the loop."
+            )
+        return self.tensors[tensor]
+
+    def export_to_tf_tensor(self, x: mtf.Tensor) -> tf.Tensor:
+        """Returns an output of the program as a whole tensor, or as the box of this process."""
+        return self.mesh_impl(x).export_to_tf_tensor(x, self.lowered(x))
 
     def set_tensor_lowering(self, tensor: mtf.Tensor, laid_out_tensor: Lowered) -> None:
         """Stores the lowered form of a tensor, with stacks of one if the layout splits no dimension of the tensor.

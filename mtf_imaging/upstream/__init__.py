@@ -6,6 +6,7 @@ lowering adds nodes that do nothing. All other operations, including those of `m
 """
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.reads import inner_operations, needed, reads
 from mtf_imaging.upstream import (
     assign,
     combining,
@@ -19,7 +20,6 @@ from mtf_imaging.upstream import (
     whole,
 )
 from mtf_imaging.upstream.faults import layout_faults
-from mtf_imaging.upstream.reads import inner_operations, needed, reads
 
 __all__ = ["EXCHANGES", "LOWERINGS", "inner_operations", "layout_faults", "needed", "reads"]
 
@@ -44,3 +44,4 @@ EXCHANGES = {
 }
 
 corrections.apply()
+while_loop.apply()

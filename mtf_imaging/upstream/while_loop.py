@@ -1,6 +1,7 @@
 """Lowers `mtf.while_loop`; operations in its body are lowered in the same way as outside a loop."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,13 +10,30 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
-from mtf_imaging.upstream.reads import inner_operations, reads
+from mtf_imaging.reads import inner_operations, reads
+
+_init = mtf.WhileLoopOperation.__init__
+
+
+def _with_variables_outside(op: mtf.WhileLoopOperation, *args: Any, **kwargs: Any) -> None:
+    """Moves new variables of the condition outside the loop, as mesh_tensorflow does with those of the body."""
+    _init(op, *args, **kwargs)
+    operations = compat.loop_condition(op).operations
+    variables = [inner for inner in operations if isinstance(inner, mtf.Variable)]
+    operations[:] = [inner for inner in operations if inner not in variables]
+    op.graph.operations[-1:] = [*variables, op]
+
+
+def apply() -> None:
+    """Replaces the constructor of loops."""
+    mtf.WhileLoopOperation.__init__ = _with_variables_outside
 
 
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.WhileLoopOperation`.
 
-    If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations.
+    If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations. The
+    loop counts its iterations, because random operations draw other values in each of them.
 
     Raises:
       NotSupportedError: the body assigns to a variable.
@@ -25,34 +43,37 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
             f"while_loop '{op.name}': its body assigns to a variable, but assignments run once per call, after "
             "all reads. Fix: return the value from the loop and assign it afterwards."
         )
-    mesh, number = lowering.mesh_impl(op), len(op.inputs)
+    mesh, size = lowering.mesh_impl(op), len(op.inputs)
     loop_condition, loop_body = compat.loop_condition(op), compat.loop_body(op)
-    outside = {t: lowering.tensors[t].to_laid_out_tensor().tensor_list for t in reads(op)}
+    outside = {t: lowering.lowered(t, op).to_laid_out_tensor().tensor_list for t in reads(op)}
 
-    def run(part: compat.LoopPart, state: Sequence[Sequence[tf.Tensor]]) -> list[list[tf.Tensor]]:
-        """Lowers one condition or body and returns the stacks of its results."""
+    def run(part: compat.LoopPart, number: tf.Tensor, state: Sequence[Sequence[tf.Tensor]]) -> list[list[tf.Tensor]]:
+        """Lowers the condition or the body for iteration `number` and returns the stacks of its results."""
         kept = dict(lowering.tensors)
         # New laid-out tensors are necessary, because values that operations cache on them must not leave the loop.
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in outside.items()})
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in zip(part.inputs, state)})
-        for inner in part.operations:
-            lowering.lower(inner)
-        stacks = [lowering.tensors[t].to_laid_out_tensor().tensor_list for t in part.outputs]
+        with lowering.random_state.iteration(number):
+            for inner in part.operations:
+                lowering.lower(inner)
+        stacks = [lowering.lowered(t, op).to_laid_out_tensor().tensor_list for t in part.outputs]
         lowering.tensors.clear()
         lowering.tensors.update(kept)
         return stacks
 
-    def condition(*state: Sequence[tf.Tensor]) -> tf.Tensor:
-        ((first, *_),) = run(loop_condition, state)
+    def condition(number: tf.Tensor, *state: Sequence[tf.Tensor]) -> tf.Tensor:
+        ((first, *_),) = run(loop_condition, number, state)
         return tf.reshape(first, [])
 
-    def body(*state: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
-        results = run(loop_body, state)
-        sums = [[a + b for a, b in zip(*stacks)] for stacks in zip(results[number:], state[number:])]
-        return results[:number] + sums
+    def body(number: tf.Tensor, *state: Sequence[tf.Tensor]) -> list[Any]:
+        results = run(loop_body, number, state)
+        sums = [[a + b for a, b in zip(*stacks)] for stacks in zip(results[size:], state[size:])]
+        return [number + 1, *results[:size], *sums]
 
-    start = [outside[t] for t in op.inputs] + [_zeros(mesh, t) for t in loop_body.outputs[number:]]
-    end = tf.while_loop(condition, body, start, **compat.loop_options(op))
+    with tf.device(mesh.host):
+        start: list[Any] = [tf.constant(0, tf.int32)]
+    start += [outside[t] for t in op.inputs] + [_zeros(mesh, t) for t in loop_body.outputs[size:]]
+    _, *end = tf.while_loop(condition, body, start, **compat.loop_options(op))
     for tensor, stacks in zip(op.outputs, end, strict=True):
         lowering.set_tensor_lowering(tensor, LaidOutTensor(stacks))
 

@@ -225,6 +225,24 @@ def random_numbers(mesh_shape, layout, mesh_impl):
     return numpy([program(x=x), program(x=x)])
 
 
+def random_numbers_in_loops(mesh_shape, layout, mesh_impl):
+    """Returns random numbers of the iterations of nested loops, and sums over processors within them."""
+
+    def fn(x):
+        def loop(body):
+            start = [mtf.constant(x.mesh, 0, dtype=tf.int32), mtf.zeros_like(x)]
+            return mtf.while_loop(lambda i, t: mtf.less(i, 3), lambda i, t: [i + 1, t * 2 + body(t)], start)[1]
+
+        def body(t):
+            drawn = mi.ops.dropout(x, 0.5) + mtf.random_normal(x.mesh, x.shape, dtype=x.dtype)
+            return drawn * mtf.reduce_mean(drawn) + mtf.shift(t, 1, x.shape.dims[1], wrap=False)
+
+        return loop(body), loop(lambda t: loop(body))
+
+    x, spec = np.arange(1.0, 71).reshape(2, 7, 5), {"x": ("batch:2,x:7,y:5", "float64")}
+    return numpy(mi.Program(fn, spec, mesh_shape, layout, mesh_impl)(x=x))
+
+
 def parts_of_a_batch(mesh_shape, layout, mesh_impl):
     """Returns random numbers and outputs of two micro-batches."""
 

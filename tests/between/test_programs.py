@@ -34,6 +34,11 @@ def test_random_numbers_do_not_depend_on_the_layout(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-13, checks.random_numbers, mesh, layout)
 
 
+@all_meshes
+def test_random_numbers_of_loops_do_not_depend_on_the_layout(groups, num, mesh, layout):
+    assert_same(groups.get(num), 1e-11, checks.random_numbers_in_loops, mesh, layout)
+
+
 @pytest.mark.parametrize(
     ("num", "mesh", "layout"),
     [

@@ -2,12 +2,13 @@
 
 A value is a hash of (seed, step, operation) and of the position of its element in the WHOLE tensor. It therefore does
 not depend on the number of processors or on the processor that draws it. A run that resumes at a step draws the same
-values as an uninterrupted run.
+values as an uninterrupted run. Within loops, the numbers of the iterations of all enclosing loops are hashed as well.
 """
 
+import contextlib
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from mtf_imaging.meshes.random.positions import Key, Rows, mix, slice_rows, u32
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+
+_GOLDEN = 0x9E3779B9  # 2^32 divided by the golden ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +60,39 @@ class RandomState:
         self.zero = tf.cast(tf.bitwise.right_shift(step, tf.constant(63, step.dtype)), tf.uint32)
         self._base = u32(0)
         for half in halves:
-            self._base = mix(self._base + half + u32(0x9E3779B9))
+            self._base = mix(self._base + half + u32(_GOLDEN))
         self._drawn = 0
+        self._iterations: tuple[tf.Tensor, ...] = ()
+        self._iterations_by_name: dict[str, tuple[tf.Tensor, ...]] = {}
         self._keys: dict[Any, Key] = {}
         self._rows: dict[Any, Rows] = {}
 
+    @contextlib.contextmanager
+    def iteration(self, number: tf.Tensor) -> Iterator[None]:
+        """Within the block, new operations draw different values for each `number`.
+
+        Args:
+          number: tf.Tensor[] int32, the number of an iteration of a loop, from 0. Blocks of nested loops are nested.
+        """
+        outside = self._iterations
+        self._iterations = *outside, number
+        try:
+            yield
+        finally:
+            self._iterations = outside
+
     def key(self, name: str) -> Key:
-        """Returns the key (two uint32 scalars) of a named operation in this step."""
+        """Returns the key (two uint32 scalars) of a named operation in this step and iteration.
+
+        The gradient of an operation has the name of the operation, and draws the same values even if only the gradient
+        is in a loop.
+        """
+        iterations = self._iterations_by_name.setdefault(name, self._iterations)
         cache_key = tf.compat.v1.get_default_graph(), name  # the body of a loop has its own graph
         if cache_key not in self._keys:
             first = mix(tf.bitwise.bitwise_xor(self._base, u32(zlib.crc32(name.encode()))))
+            for number in iterations:
+                first = mix(first + tf.cast(number, tf.uint32) + u32(_GOLDEN))
             self._keys[cache_key] = first, mix(first + u32(1))
         return self._keys[cache_key]
 

@@ -1,4 +1,7 @@
-"""Finds the tensors that an operation reads; mesh_tensorflow does not list all of them as inputs."""
+"""Finds the tensors that an operation reads; mesh_tensorflow does not list all of them as inputs.
+
+It also finds operations within loops, which are not in the list of operations of a graph.
+"""
 
 from collections.abc import Iterable
 
@@ -7,10 +10,16 @@ from mtf_imaging.compat import mtf
 
 
 def inner_operations(op: mtf.Operation) -> list[mtf.Operation]:
-    """Returns the operations in the condition and the body of a loop; an empty list for any other operation."""
+    """Returns the operations in the condition and the body of a loop, and of the loops within it; else an empty list."""
     if not isinstance(op, mtf.WhileLoopOperation):
         return []
-    return [*compat.loop_condition(op).operations, *compat.loop_body(op).operations]
+    direct = [*compat.loop_condition(op).operations, *compat.loop_body(op).operations]
+    return [each for inner in direct for each in [*inner_operations(inner), inner]]
+
+
+def all_operations(graph: mtf.Graph) -> list[mtf.Operation]:
+    """Returns every operation of a graph in order, including the operations within loops."""
+    return [each for op in graph.operations for each in [*inner_operations(op), op]]
 
 
 def reads(op: mtf.Operation) -> list[mtf.Tensor]:
@@ -49,3 +58,13 @@ def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operatio
             todo += [tensor.operation for tensor in reads(op)]
             todo += compat.assigned_variables(op)
     return [op for op in graph.operations if op in visited]
+
+
+def place_in_loop(graph: mtf.Graph, tensor: mtf.Tensor) -> str | None:
+    """Returns the place of a tensor of a loop, such as "the body of 'while_loop'"; None outside of loops."""
+    for op in all_operations(graph):
+        if isinstance(op, mtf.WhileLoopOperation):
+            for part, name in ((compat.loop_condition(op), "condition"), (compat.loop_body(op), "body")):
+                if tensor in part.inputs or tensor.operation in part.operations:
+                    return f"the {name} of '{op.name}'"
+    return None
