@@ -131,15 +131,21 @@ class ShardMeshImpl(_Protocol):
         """Calls an elementwise `fn(*stacks) -> stack` like `map_stacks`, so that TensorFlow may fuse it."""
         return self.map_stacks(functools.partial(local.elementwise, fn), *inputs)
 
-    def slicewise(self, fn: Callable[..., Any], *inputs: Any) -> Any:
-        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
+    def slicewise(self, fn: Callable[..., Any], *inputs: Any, keep_gradient: bool = False) -> Any:
+        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`.
+
+        Args:
+          fn: the function.
+          *inputs: laid-out tensors, and arguments that are passed unchanged.
+          keep_gradient: whether TensorFlow differentiates the results. A gradient that `fn` defines is then kept.
+        """
         inputs = mtf.convert_args_to_laid_out_tensors(inputs)
         results = []
         for shard, device in enumerate(self.devices):
             stacked = [isinstance(x, LaidOutTensor) for x in inputs]
             args = [x.tensor_list[shard] if s else x for x, s in zip(inputs, stacked)]
             with tf.device(device):
-                results.append(local.map_slices(fn, args, stacked))
+                results.append(local.map_slices(fn, args, stacked, keep_gradient))
         return _laid_out(results)
 
     def window(

@@ -104,6 +104,43 @@ def _along(mask: np.ndarray, dim: int, ndims: int) -> np.ndarray:
     return mask.reshape(shape)
 
 
+def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:
+    """Returns a laid-out tensor that repeats the last true element in its tails.
+
+    The elements of slices without a true element stay undefined.
+    """
+    stacks = []
+    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
+        with tf.device(device):
+            for tail in tails:
+                first = np.array([[at[tail.axis] * tail.size] for at in mesh.grid.processor_coordinates(shard)])
+                last = np.clip(tail.whole - first - 1, 0, tail.size - 1)
+                index = np.minimum(np.arange(tail.size), last).astype(np.int32)
+                stack = tf.gather(stack, index, axis=tail.dim + 1, batch_dims=1)
+            stacks.append(stack)
+    return LaidOutTensor(stacks)
+
+
+def zero_empty_slices(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:
+    """Returns a laid-out tensor that is 0 on the processors whose slices of other tensors have no true element.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      x: a laid-out tensor with a slice for each processor.
+      tails: dimensions of the other tensors.
+    """
+    stacks = []
+    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
+        coordinates = mesh.grid.processor_coordinates(shard)
+        empty = [any(at[tail.axis] * tail.size >= tail.whole for tail in tails) for at in coordinates]
+        with tf.device(device):
+            if any(empty):
+                condition = np.reshape(empty, [-1] + [1] * (stack.shape.ndims - 1))
+                stack = tf.where(condition, tf.zeros([], stack.dtype), stack)
+            stacks.append(stack)
+    return LaidOutTensor(stacks)
+
+
 def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes: Mapping[int, int]) -> LaidOutTensor:
     """Gathers slices along mesh dimensions, without tails.
 
