@@ -234,8 +234,8 @@ def _check_independent(
     if lost:
         names = ", ".join(f"input {i}" for i in lost)
         raise RuntimeError(
-            f"{title(op)}: its results depend on {names}, but the graph has no path between them, so the gradient would "
-            "be lost. This is a fault of mtf_imaging. Fix: report it with the function."
+            f"{title(op)}: its results depend on {names}, but the graph has no path between them, so the gradient "
+            "would be lost. This is a fault of mtf_imaging. Fix: report it with the function."
         )
 
 

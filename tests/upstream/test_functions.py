@@ -58,6 +58,21 @@ def _reference(producer, function, place):
     return [value.numpy() for value in (y, first, outer.gradient(total, t, unconnected_gradients="zero"))]
 
 
+@functools.cache
+def _backward(producer):
+    """Returns the gradients of a producer as a function of its inputs and the gradient of its result."""
+
+    @tf.function(autograph=False)  # some operations have no gradient in eager mode
+    def backward(values, dt):
+        inputs = [value for name, value in zip(producer.values(), values) if name not in CONSTANTS]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            t = producer.reference(*values)
+        return tape.gradient(t, inputs, dt, unconnected_gradients="zero")
+
+    return backward
+
+
 def _derivatives(y, t):
     """Returns the loss of a value, and the value with its derivatives with respect to `t`, as in `_reference`."""
     weights = tf.constant(_weights([dim.size for dim in y.shape.dims]))
@@ -97,11 +112,7 @@ def check(producer, functions, setup, devices=None):
         expected = _reference(producer, function, place)
         total += expected[1]
         failures += _failures(function.name, results[function.name], expected)
-    inputs = [value for name, value in values.items() if name not in CONSTANTS]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        t = producer.reference(*values.values())
-    expected = tape.gradient(t, inputs, total, unconnected_gradients="zero")
+    expected = _backward(producer)(list(values.values()), total)
     failures += _failures("gradients", results["gradients"], [value.numpy() for value in expected])
     assert not failures, "differences of value, gradient and second derivative:\n" + "\n".join(failures)
 
