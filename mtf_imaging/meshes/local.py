@@ -34,7 +34,7 @@ _NAMES = (
     *("negative", "not_equal", "ones_like", "pow", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square"),
     *("subtract", "tanh", "to_float", "where", "zeros_like"),
 )
-_MODULES = (tf, tf.math, tf.compat.v1)
+_MODULES = (tf, tf.math, tf.compat.v1, tf.compat.v1.math)  # mesh_tensorflow uses those of TensorFlow 1
 _ELEMENTWISE = {getattr(module, name) for module in _MODULES for name in _NAMES if hasattr(module, name)}
 _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
 

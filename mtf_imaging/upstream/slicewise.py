@@ -117,7 +117,8 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
             summed,
         )
     else:
-        values = _as_tuple(mesh.slicewise(function, *inputs))
+        call = mesh.elementwise if compat.is_own_function(function) else mesh.slicewise
+        values = _as_tuple(call(function, *[value.to_laid_out_tensor() for value in inputs]))
     for y, value in zip(op.outputs, values, strict=True):
         lowering.set_tensor_lowering(y, value)
 
