@@ -215,10 +215,20 @@ class ShardMeshImpl(_Protocol):
                 stacks.append(
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
-        self._record("sum", summed_axes, LaidOutTensor(stacks))
+        return self.sum_shards(LaidOutTensor(stacks), summed_axes, is_gradient)
+
+    def sum_shards(self, x: LaidOutTensor, summed_axes: Collection[int], is_gradient: bool = False) -> LaidOutTensor:
+        """Sums over processors, for stacks that are already summed over the processors of each shard.
+
+        Args:
+          x: the sums of each shard.
+          summed_axes: mesh axes over which to sum.
+          is_gradient: see `window_sum`.
+        """
+        self._record("sum", summed_axes, x)
         if is_gradient and self.transport.is_between_processes:
-            return self._deferred.add(stacks, summed_axes)
-        return LaidOutTensor(self.transport.reduce(stacks, summed_axes, "SUM", everywhere=not is_gradient))
+            return self._deferred.add(x.tensor_list, summed_axes)
+        return LaidOutTensor(self.transport.reduce(x.tensor_list, summed_axes, "SUM", everywhere=not is_gradient))
 
     def sum_gradient(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
         """Returns the sum of the gradient of a weight, which only the update reads.

@@ -4,7 +4,7 @@ A dimension of n elements over N processors is split into slices of `ceil(n / N)
 last slices have fewer true elements, or none: 5 elements over 4 processors are slices of 2, 2, 1 and 0 elements. All
 slices are stored with the same shape. The elements beyond the true extent are the tail of a slice, and their values are
 undefined. Elementwise operations compute with them. Every operation that combines elements along the dimension replaces
-them first. It uses a selection, because a product would turn NaN times 0 into NaN.
+them first, or cuts them off. It uses a selection, because a product would turn NaN times 0 into NaN.
 """
 
 import functools
@@ -59,7 +59,8 @@ def fill(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail], value: fl
     """Returns a laid-out tensor with `value` in its tails. Devices whose slices have no tails do nothing."""
     stacks = []
     for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
-        masks = _masks(tails, mesh.grid.processor_coordinates(shard))
+        # A stack of one slice is equal on all processors of the shard, so the first processor represents all.
+        masks = _masks(tails, mesh.grid.processor_coordinates(shard)[: stack.shape[0]])
         with tf.device(device):
             stacks.append(_filled(stack, masks, value) if masks else stack)
     return LaidOutTensor(stacks)
