@@ -8,10 +8,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout import format_shape, parse_shape
-
-# Values are cast to a kind of numbers of the same or a higher rank. The keys are NumPy's codes of kinds.
-_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-_INTEGERS = 1
+from mtf_imaging.ops.precision import INTEGERS, rank
 
 # A shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
 Spec = str | tuple[str, tf.DType]
@@ -37,7 +34,7 @@ class Input:
             self._numpy_dtype = np.dtype(self.dtype.as_numpy_dtype)
         except TypeError:
             self._numpy_dtype = np.dtype(object)
-        if _rank(self._numpy_dtype) is None:
+        if rank(self._numpy_dtype) is None:
             raise ShapeError(
                 f"input '{name}' cannot have dtype {dtype!r}. Fix: choose a dtype of numbers, such as 'float32'."
             )
@@ -77,7 +74,7 @@ class Input:
             array = tf.convert_to_tensor(value) if isinstance(value, tf.Tensor | tf.Variable) else np.asarray(value)
         except (TypeError, ValueError, NotImplementedError) as error:
             raise self._unusable(f"of type {kind}: {error}", "pass an array of numbers") from None
-        if _rank(_dtype(array)) is None:
+        if rank(_dtype(array)) is None:
             raise self._unusable(f"of type {kind} with dtype {_dtype(array)}", "pass an array of numbers")
         return array
 
@@ -91,9 +88,9 @@ class Input:
             return
         head = f"input '{self.name}' must have dtype {target.name}, not {source.name}"
         fix = f"Fix: convert the values before the call, or declare the input with dtype {source.name}."
-        if (_rank(source) or 0) > (_rank(target) or 0):
+        if (rank(source) or 0) > (rank(target) or 0):
             raise ShapeError(f"{head}, because a cast to {target.name} would change values. {fix}")
-        if _rank(source) != _INTEGERS or _rank(target) != _INTEGERS or np.can_cast(source, target):
+        if rank(source) != INTEGERS or rank(target) != INTEGERS or np.can_cast(source, target):
             return
         if tf.is_symbolic_tensor(array):
             raise ShapeError(f"{head}, because the tensor is symbolic, so its values cannot be checked. {fix}")
@@ -103,11 +100,6 @@ class Input:
             raise ShapeError(
                 f"{head}, because it contains {first}, and {target.name} has values from {low} to {high}. {fix}"
             )
-
-
-def _rank(dtype: np.dtype) -> int | None:
-    """Returns 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers, and None for any other dtype."""
-    return _RANKS.get("f" if dtype == tf.bfloat16.as_numpy_dtype else dtype.kind)
 
 
 def _dtype(array: np.ndarray | tf.Tensor) -> np.dtype:

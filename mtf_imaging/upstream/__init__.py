@@ -11,9 +11,11 @@ from mtf_imaging.upstream import (
     combining,
     corrections,
     depend,
+    operands,
     reshape,
     shift,
     slicewise,
+    tensors,
     top_k,
     while_loop,
     whole,
@@ -43,4 +45,5 @@ EXCHANGES = {
     **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation, mtf.TopKOperation}, whole.exchanges),
 }
 
-corrections.apply()
+for module in (corrections, operands, tensors):
+    module.apply()
