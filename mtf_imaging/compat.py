@@ -92,6 +92,9 @@ PRIVATE = (
     Private("mtf.SlicewiseOperation._grad_function", "the gradient that the caller of mtf.slicewise specified", _MTF),
     Private("mtf.GenericGradOperation._forward_op", "the operation that it is the gradient of", _MTF),
     Private("mtf.GenericGradOperation._grad_ys", "the gradients of the outputs of that operation", _MTF),
+    Private("mtf.BinaryOpWithBroadcasting._tf_fn", "the function of a binary operation", _MTF),
+    Private("mtf.ScalarMultiplyOperation._scalar", "the number by which a tensor is multiplied", _MTF),
+    Private("mtf.ScalarAddOperation._scalar", "the number that is added to a tensor", _MTF),
     Private("mtf.ReduceOperation._reduction_fn_string", "sums over processors can be deferred, maxima cannot", _MTF),
     Private("mtf.PoolOperation._ksize", "splits are refused if windows do not cover a dimension evenly", _MTF),
     Private("mtf.PoolOperation._strides", "the gradient of a pool", _MTF),
@@ -268,6 +271,21 @@ def printed_tensors(op: mtf.PrintOperation) -> list[mtf.Tensor]:
 def slice_function(op: mtf.SlicewiseOperation) -> Callable[..., Any]:
     """Returns the function that each processor calls on its slices."""
     return op._tf_fn
+
+
+def binary_function(op: mtf.BinaryOpWithBroadcasting) -> Callable[..., tf.Tensor]:
+    """Returns the function of two TensorFlow tensors that broadcast."""
+    return op._tf_fn
+
+
+def scalar(op: mtf.ScalarMultiplyOperation | mtf.ScalarAddOperation) -> Any:
+    """Returns the number that is combined with a tensor."""
+    return op._scalar
+
+
+def is_own_function(fn: Callable[..., Any]) -> bool:
+    """Returns whether mesh_tensorflow defines a function; those that it passes to `mtf.cwise` are elementwise."""
+    return getattr(fn, "__module__", None) == mtf.cwise.__module__
 
 
 def gradient_function(op: mtf.SlicewiseOperation) -> Callable[..., Any] | None:

@@ -34,17 +34,20 @@ _NAMES = (
     *("negative", "not_equal", "ones_like", "pow", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square"),
     *("subtract", "tanh", "to_float", "where", "zeros_like"),
 )
-_MODULES = (tf, tf.math, tf.compat.v1)
+_MODULES = (tf, tf.math, tf.compat.v1, tf.compat.v1.math)  # mesh_tensorflow uses those of TensorFlow 1
 _ELEMENTWISE = {getattr(module, name) for module in _MODULES for name in _NAMES if hasattr(module, name)}
 _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
 
 
-def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bool]) -> Any:
+def map_slices(
+    fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bool], keep_gradient: bool = False
+) -> Any:
     """Calls `fn` on each slice of the stacks, which are the entries of `args` marked in `stacked`.
 
     All other entries are passed unchanged. If all stacks store their value once, so does the result. Elementwise
     functions are called on the whole stack. All other functions are vectorized over the stack; if TensorFlow cannot
-    vectorize a function, it is called once per slice.
+    vectorize a function, it is called once per slice. If `keep_gradient`, this includes functions that define their own
+    gradient, because TensorFlow vectorizes without it.
     """
     ranks = {len(arg.shape) for arg, is_stack in zip(args, stacked) if is_stack}
     if fn in _ELEMENTWISE and len(ranks) == 1:
@@ -64,12 +67,21 @@ def map_slices(fn: Callable[..., Any], args: Sequence[Any], stacked: Sequence[bo
         return tuple(result) if isinstance(result, list) else result
 
     stacks = tuple(args[i] for i in many)
-    try:
-        with _silence():
+    if not (keep_gradient and _defines_gradient(call, stacks)):
+        # Some operations cannot be vectorized, such as a convolution with a different filter per slice.
+        with contextlib.suppress(ValueError), _silence():
             return tf.vectorized_map(call, stacks, fallback_to_while_loop=False)
-    except ValueError:  # some operations cannot be vectorized, such as a convolution with a different filter per slice
-        results = [call(one_slice_each) for one_slice_each in zip(*map(tf.unstack, stacks))]
-        return tf.nest.map_structure(lambda *slices: tf.stack(slices), *results)
+    results = [call(one_slice_each) for one_slice_each in zip(*map(tf.unstack, stacks))]
+    return tf.nest.map_structure(lambda *slices: tf.stack(slices), *results)
+
+
+def _defines_gradient(fn: Callable[..., Any], stacks: Sequence[tf.Tensor]) -> bool:
+    """Returns whether a function of slices defines its own gradient, for instance by `tf.custom_gradient`."""
+    specs = [tf.TensorSpec(stack.shape[1:], stack.dtype) for stack in stacks]
+    graph = tf.function(fn, autograph=False).get_concrete_function(specs).graph.as_graph_def()
+    nodes = itertools.chain(graph.node, *(function.node_def for function in graph.library.function))
+    # TensorFlow marks calls of functions, too; the nodes of these functions are in the library.
+    return any("_gradient_op_type" in node.attr for node in nodes if not node.op.endswith("PartitionedCall"))
 
 
 def first_slice(stack: tf.Tensor) -> tf.Tensor:

@@ -131,15 +131,21 @@ class ShardMeshImpl(_Protocol):
         """Calls an elementwise `fn(*stacks) -> stack` like `map_stacks`, so that TensorFlow may fuse it."""
         return self.map_stacks(functools.partial(local.elementwise, fn), *inputs)
 
-    def slicewise(self, fn: Callable[..., Any], *inputs: Any) -> Any:
-        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`."""
+    def slicewise(self, fn: Callable[..., Any], *inputs: Any, keep_gradient: bool = False) -> Any:
+        """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`.
+
+        Args:
+          fn: the function.
+          *inputs: laid-out tensors, and arguments that are passed unchanged.
+          keep_gradient: whether TensorFlow differentiates the results. A gradient that `fn` defines is then kept.
+        """
         inputs = mtf.convert_args_to_laid_out_tensors(inputs)
         results = []
         for shard, device in enumerate(self.devices):
             stacked = [isinstance(x, LaidOutTensor) for x in inputs]
             args = [x.tensor_list[shard] if s else x for x, s in zip(inputs, stacked)]
             with tf.device(device):
-                results.append(local.map_slices(fn, args, stacked))
+                results.append(local.map_slices(fn, args, stacked, keep_gradient))
         return _laid_out(results)
 
     def window(
@@ -209,10 +215,20 @@ class ShardMeshImpl(_Protocol):
                 stacks.append(
                     local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
                 )
-        self._record("sum", summed_axes, LaidOutTensor(stacks))
+        return self.sum_shards(LaidOutTensor(stacks), summed_axes, is_gradient)
+
+    def sum_shards(self, x: LaidOutTensor, summed_axes: Collection[int], is_gradient: bool = False) -> LaidOutTensor:
+        """Sums over processors, for stacks that are already summed over the processors of each shard.
+
+        Args:
+          x: the sums of each shard.
+          summed_axes: mesh axes over which to sum.
+          is_gradient: see `window_sum`.
+        """
+        self._record("sum", summed_axes, x)
         if is_gradient and self.transport.is_between_processes:
-            return self._deferred.add(stacks, summed_axes)
-        return LaidOutTensor(self.transport.reduce(stacks, summed_axes, "SUM", everywhere=not is_gradient))
+            return self._deferred.add(x.tensor_list, summed_axes)
+        return LaidOutTensor(self.transport.reduce(x.tensor_list, summed_axes, "SUM", everywhere=not is_gradient))
 
     def sum_gradient(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
         """Returns the sum of the gradient of a weight, which only the update reads.

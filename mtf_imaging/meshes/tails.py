@@ -4,7 +4,7 @@ A dimension of n elements over N processors is split into slices of `ceil(n / N)
 last slices have fewer true elements, or none: 5 elements over 4 processors are slices of 2, 2, 1 and 0 elements. All
 slices are stored with the same shape. The elements beyond the true extent are the tail of a slice, and their values are
 undefined. Elementwise operations compute with them. Every operation that combines elements along the dimension replaces
-them first. It uses a selection, because a product would turn NaN times 0 into NaN.
+them first, or cuts them off. It uses a selection, because a product would turn NaN times 0 into NaN.
 """
 
 import functools
@@ -59,7 +59,8 @@ def fill(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail], value: fl
     """Returns a laid-out tensor with `value` in its tails. Devices whose slices have no tails do nothing."""
     stacks = []
     for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
-        masks = _masks(tails, mesh.grid.processor_coordinates(shard))
+        # A stack of one slice is equal on all processors of the shard, so the first processor represents all.
+        masks = _masks(tails, mesh.grid.processor_coordinates(shard)[: stack.shape[0]])
         with tf.device(device):
             stacks.append(_filled(stack, masks, value) if masks else stack)
     return LaidOutTensor(stacks)
@@ -102,6 +103,43 @@ def _along(mask: np.ndarray, dim: int, ndims: int) -> np.ndarray:
     shape = [mask.shape[0]] + [1] * (ndims - 1)
     shape[dim + 1] = mask.shape[1]
     return mask.reshape(shape)
+
+
+def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:
+    """Returns a laid-out tensor that repeats the last true element in its tails.
+
+    The elements of slices without a true element stay undefined.
+    """
+    stacks = []
+    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
+        with tf.device(device):
+            for tail in tails:
+                first = np.array([[at[tail.axis] * tail.size] for at in mesh.grid.processor_coordinates(shard)])
+                last = np.clip(tail.whole - first - 1, 0, tail.size - 1)
+                index = np.minimum(np.arange(tail.size), last).astype(np.int32)
+                stack = tf.gather(stack, index, axis=tail.dim + 1, batch_dims=1)
+            stacks.append(stack)
+    return LaidOutTensor(stacks)
+
+
+def zero_empty_slices(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:
+    """Returns a laid-out tensor that is 0 on the processors whose slices of other tensors have no true element.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      x: a laid-out tensor with a slice for each processor.
+      tails: dimensions of the other tensors.
+    """
+    stacks = []
+    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
+        coordinates = mesh.grid.processor_coordinates(shard)
+        empty = [any(at[tail.axis] * tail.size >= tail.whole for tail in tails) for at in coordinates]
+        with tf.device(device):
+            if any(empty):
+                condition = np.reshape(empty, [-1] + [1] * (stack.shape.ndims - 1))
+                stack = tf.where(condition, tf.zeros([], stack.dtype), stack)
+            stacks.append(stack)
+    return LaidOutTensor(stacks)
 
 
 def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes: Mapping[int, int]) -> LaidOutTensor:

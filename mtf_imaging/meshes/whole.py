@@ -138,6 +138,22 @@ def _region(
     return tuple(parts)
 
 
+def true_box(
+    stack: tf.Tensor, split: Sequence[int | None], sizes: Sequence[int], grid: ShardGrid, shard: Sequence[int]
+) -> tf.Tensor:
+    """Returns the box of a shard without the tails of uneven slices; it may be empty.
+
+    Args:
+      stack: the stack of the shard.
+      split: the mesh axis that splits each dimension, or None.
+      sizes: the sizes of the whole tensor.
+      grid: the division of the mesh into shards.
+      shard: the coordinates of the shard.
+    """
+    region = _region(sizes, split, grid, shard)
+    return _clipped(uncut(stack, split, grid), [part.stop - part.start for part in region])
+
+
 def box_shape(sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid) -> list[int]:
     """Returns the shape of the box of a shard."""
     pairs = zip(sizes, split, strict=True)

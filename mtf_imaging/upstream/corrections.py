@@ -78,12 +78,22 @@ def _with_defaults(
 
 
 def _min_max(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
-    """Sums the gradient of a broadcast input over the dimensions that the input lacks."""
-    (dy,), (y,) = grad_ys, op.outputs
+    """Gives the gradient to the first of two equal inputs, like TensorFlow, and sums it over broadcast dimensions."""
+    (dy,), (y,), (a, b) = grad_ys, op.outputs, op.inputs
+    is_first = mtf.equal(a, y, output_shape=y.shape)
     return [
-        mtf.reduce_sum(dy * mtf.cast(mtf.equal(x, y, output_shape=y.shape), dy.dtype), output_shape=x.shape)
-        for x in op.inputs
+        mtf.reduce_sum(dy * mtf.cast(chosen, dy.dtype), output_shape=x.shape)
+        for x, chosen in [(a, is_first), (b, mtf.logical_not(is_first))]
     ]
+
+
+def _reduction(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
+    """Divides the gradient of a maximum or minimum by the number of equal elements, like TensorFlow."""
+    (x,), (y,), (dy,) = op.inputs, op.outputs, grad_ys
+    if compat.reduction_kind(op) == "SUM":
+        return [mtf.broadcast(dy, x.shape)]
+    chosen = mtf.cast(mtf.equal(x, y), dy.dtype)
+    return [chosen * (dy / mtf.reduce_sum(chosen, output_shape=y.shape))]
 
 
 def _fill_missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor]:
@@ -136,6 +146,7 @@ def apply() -> None:
     mtf.Operation.gradient = _missing
     mtf.BinaryOpWithBroadcasting.gradient = _missing
     mtf.MinMaxOperation.gradient = _min_max
+    mtf.ReduceOperation.gradient = _reduction
     mtf.UnstackOperation.gradient = _unstack
     mtf.SlicewiseOperation.__init__ = _with_defaults
     mtf.SlicewiseOperation.gradient = _slicewise

@@ -59,11 +59,6 @@ def _uneven_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
         return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_convolution(op)}"))
     if isinstance(op, mtf.PoolOperation):
         return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_own_pool(op)}"))
-    if isinstance(op, mtf.GenericGradOperation):
-        forward = compat.forward_operation(op)
-        own = [set(x.shape.dims) for x in forward.inputs if x.dtype.is_floating]
-        summed = {dim for y in forward.outputs for dim in y.shape.dims if any(dim not in dims for dims in own)}
-        return dict.fromkeys(summed, ("the gradient of an input is a sum over it", "broadcast the input to it first"))
     return {}
 
 

@@ -1,18 +1,22 @@
 """Lowers `mtf.slicewise`, `mtf.cwise` and their gradients.
 
-The gradient of an input is summed over the mesh dimensions that split a result but not the input.
+TensorFlow differentiates the function that every processor calls on its slices. The gradient of an input is summed over
+the mesh dimensions that split a result but not the input.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Round, sum_over
-from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
+from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.upstream.faults import title
 
 
 class LocalResult(NamedTuple):
@@ -33,13 +37,18 @@ class LocalCall(NamedTuple):
     """The arguments and results of a function that every processor calls on its slices, kept for its gradient.
 
     Attributes:
+      function: the results as a function of the arguments, on the slices of one processor.
       arguments: for each input of the operation a laid-out tensor with a slice for each processor; None if the results
         do not depend on the input.
       results: `LocalResult`s.
+      summed_tails: the tails along which gradients of some inputs are summed; the arguments have no undefined values
+        there.
     """
 
+    function: Callable[[Sequence[tf.Tensor | None]], Sequence[tf.Tensor]]
     arguments: Sequence[LaidOutTensor | None]
     results: list[LocalResult]
+    summed_tails: dict[str, tails.Tail]
 
 
 def _axes(mesh: ShardMeshImpl, shape: mtf.Shape) -> frozenset[int]:
@@ -62,46 +71,60 @@ def _sources(op: mtf.Operation) -> list[int]:
     return [i for i in indices if op.inputs[i].dtype.is_floating]
 
 
-def _expand(mesh: ShardMeshImpl, op: mtf.Operation, x: Lowered) -> LaidOutTensor:
-    """Expands a laid-out tensor to a slice for each processor, if the layout splits any tensor of an operation.
+def _argument(mesh: ShardMeshImpl, op: mtf.Operation, x: LaidOutTensor) -> LaidOutTensor:
+    """Returns a laid-out tensor as an argument of the function of an operation, for differentiation.
 
-    A gradient with respect to the tensor then has a separate value for each processor.
+    If the layout splits any tensor of the operation, every processor gets a slice of its own, so that a gradient with
+    respect to the argument has a separate value for each processor. The stacks are new nodes of the graph. TensorFlow
+    would otherwise return the sum of both gradients for each of two arguments that are the same tensor, and it would
+    find no path to an argument if the function was computed from the tensor that the argument was reshaped from.
     """
     n = mesh.grid.stack_size if any(mesh.is_split(t.shape) for t in op.inputs + op.outputs) else 1
-    x = x.to_laid_out_tensor()
-    if x.tensor_list[0].shape[0] == n:
-        return x
-    return mesh.map_stacks(lambda stack: tf.broadcast_to(stack, [n, *stack.shape[1:]]), x)
+
+    def local(stack: tf.Tensor) -> tf.Tensor:
+        return tf.identity(stack) if stack.shape[0] == n else tf.broadcast_to(stack, [n, *stack.shape[1:]])
+
+    return mesh.map_stacks(local, x)
 
 
-def _distinct(
-    mesh: ShardMeshImpl, values: Sequence[LaidOutTensor], others: Sequence[LaidOutTensor | None] = ()
-) -> list[LaidOutTensor]:
-    """Returns the values, with copies of those that are equal to an earlier one or to one of `others`.
-
-    TensorFlow returns the sum of both gradients for each of two arguments that are the same tensor.
-    """
-    used = {id(stack) for x in others if x is not None for stack in x.tensor_list}
-    result = []
-    for x in values:
-        x = mesh.map_stacks(tf.identity, x) if used & {id(stack) for stack in x.tensor_list} else x
-        used |= {id(stack) for stack in x.tensor_list}
-        result.append(x)
-    return result
+def _summed_tails(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[str, tails.Tail]:
+    """Returns the uneven dimensions that some differentiable input lacks, so that its gradient is a sum over them."""
+    differentiable = [t for t in op.inputs + op.outputs if t.dtype.is_floating]
+    found = {t.shape.dims[tail.dim].name: tail for t in differentiable for tail in tails.tails_of(mesh, t.shape)}
+    lacking = [x.shape.dimension_names for x in differentiable[: sum(x.dtype.is_floating for x in op.inputs)]]
+    return {name: tail for name, tail in found.items() if any(name not in names for names in lacking)}
 
 
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.SlicewiseOperation`."""
-    mesh = lowering.mesh_impl(op)
+    mesh, function = lowering.mesh_impl(op), compat.slice_function(op)
     # A function may refuse integers that do not exist in the whole tensor, such as a divisor of 0.
-    tensors = [lowering.tensors[x] if x.dtype.is_floating else lowering.masked(x) for x in op.inputs]
-    arguments = _distinct(mesh, [_expand(mesh, op, x) for x in tensors])
-    values = mesh.slicewise(compat.slice_function(op), *arguments)
-    values = [values] if len(op.outputs) == 1 else values
-    results = [LocalResult(i, v, _axes(mesh, y.shape)) for i, (v, y) in enumerate(zip(values, op.outputs, strict=True))]
-    lowering.local_calls[op] = LocalCall(arguments, results)
-    for y, value in zip(op.outputs, values):
+    inputs = [lowering.tensors[x] if x.dtype.is_floating else lowering.masked(x) for x in op.inputs]
+    if compat.gradient_function(op) is None:
+        summed = _summed_tails(op, mesh)
+        # A derivative at an undefined element may be NaN, and NaN times a cotangent of 0 would enter the sum.
+        defined = [
+            tails.repeat_last(mesh, value.to_laid_out_tensor(), tails.tails_of(mesh, x.shape, summed))
+            for x, value in zip(op.inputs, inputs, strict=True)
+        ]
+        arguments = [_argument(mesh, op, value) for value in defined]
+        values = _as_tuple(mesh.slicewise(function, *arguments, keep_gradient=True))
+        axes = [_axes(mesh, y.shape) for y in op.outputs]
+        lowering.local_calls[op] = LocalCall(
+            lambda slices: _as_tuple(function(*slices)),
+            arguments,
+            [LocalResult(i, *each) for i, each in enumerate(zip(values, axes, strict=True))],
+            summed,
+        )
+    else:
+        call = mesh.elementwise if compat.is_own_function(function) else mesh.slicewise
+        values = _as_tuple(call(function, *[value.to_laid_out_tensor() for value in inputs]))
+    for y, value in zip(op.outputs, values, strict=True):
         lowering.set_tensor_lowering(y, value)
+
+
+def _as_tuple(values: Any) -> tuple:
+    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
 def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
@@ -113,48 +136,108 @@ def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """
     mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
     call = lowering.local_calls[forward]
-    cotangents = [_expand(mesh, forward, lowering.tensors[dy]) for dy in compat.output_gradients(op)]
-    cotangents = _distinct(mesh, cotangents, call.arguments)
-    sources, summands = _sources(forward), []
+    cotangents = [
+        _argument(mesh, forward, lowering.masked(dy, call.summed_tails).to_laid_out_tensor())
+        for dy in compat.output_gradients(op)
+    ]
+    arguments = [*call.arguments, *[None] * len(forward.outputs), *cotangents]
+    sources, summands, parts = _sources(forward), [], []
     totals: dict[int, LaidOutTensor] = {}
     for axes in _result_axes(forward, mesh):
-        alike = [r for r in call.results if r.axes == axes and r.value.dtype.is_floating]
-        gradients = _local_gradients(
-            mesh,
-            [r.value for r in alike],
-            [call.arguments[i] for i in sources],
-            [cotangents[r.output] for r in alike],
-        )
-        for i, gradient in zip(sources, gradients):
+        alike = [number for number, r in enumerate(call.results) if r.axes == axes and r.value.dtype.is_floating]
+        part = _Part(alike, sources, [len(arguments) - len(cotangents) + call.results[r].output for r in alike])
+        parts.append(part)
+        for i, gradient in zip(sources, _local_gradients(mesh, forward, call, part, arguments), strict=True):
+            dims = forward.inputs[i].shape.dimension_names
+            absent = [tail for name, tail in call.summed_tails.items() if name not in dims and tail.axis in axes]
+            gradient = tails.zero_empty_slices(mesh, gradient, absent)
             summands.append(LocalResult(i, gradient, axes))
             summed = sorted(axes - _axes(mesh, forward.inputs[i].shape))
             gradient = mesh.allreduce(gradient, summed, "SUM") if summed else gradient
             gradient = mesh.canonical(gradient, forward.inputs[i].shape)
             totals[i] = mesh.map_stacks(tf.add, totals[i], gradient) if i in totals else gradient
-    unused = [None] * len(forward.outputs)
-    lowering.local_calls[op] = LocalCall([*call.arguments, *unused, *cotangents], summands)
+    function = functools.partial(_traced_gradients, call, parts)
+    lowering.local_calls[op] = LocalCall(function, arguments, summands, call.summed_tails)
     for i, dx in enumerate(op.outputs):
         lowering.set_tensor_lowering(dx, totals[i] if i in totals else _zeros(mesh, dx))
 
 
+class _Part(NamedTuple):
+    """One differentiation of a `LocalCall`: the indices of its results, and of its arguments and their cotangents."""
+
+    results: Sequence[int]
+    sources: Sequence[int]
+    cotangents: Sequence[int]
+
+
+def _gradients(ys: Sequence[tf.Tensor], xs: Sequence[tf.Tensor], dys: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
+    """Returns the gradients with respect to `xs`; None where TensorFlow finds no path."""
+    # One argument may have been computed from another.
+    return tf.gradients(ys, xs, dys, stop_gradients=xs)
+
+
+def _traced_gradients(
+    call: LocalCall, parts: Sequence[_Part], arguments: Sequence[tf.Tensor | None]
+) -> list[tf.Tensor]:
+    """Returns the results of `lower_gradient` as a function of the slices of one processor."""
+    results, gradients = call.function(arguments[: len(call.arguments)]), []
+    for part in parts:
+        xs = [arguments[i] for i in part.sources]
+        found = _gradients([results[r] for r in part.results], xs, [arguments[i] for i in part.cotangents])
+        gradients += [tf.zeros_like(x) if dx is None else dx for x, dx in zip(xs, found, strict=True)]
+    return gradients
+
+
 def _local_gradients(
-    mesh: ShardMeshImpl, ys: Sequence[LaidOutTensor], xs: Sequence[LaidOutTensor], dys: Sequence[LaidOutTensor]
+    mesh: ShardMeshImpl,
+    op: mtf.Operation,
+    call: LocalCall,
+    part: _Part,
+    arguments: Sequence[LaidOutTensor | None],
 ) -> list[LaidOutTensor]:
-    """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors."""
+    """Returns the gradients of each processor's results with respect to its own arguments, as laid-out tensors.
+
+    Raises:
+      RuntimeError: a result depends on an argument, but TensorFlow finds no path between them in the graph.
+    """
     gradients = []
     for shard, device in enumerate(mesh.devices):
-        arguments = [x.tensor_list[shard] for x in xs]
+        stacks = [None if x is None else x.tensor_list[shard] for x in arguments]
         with tf.device(device):
-            gradients.append(
-                tf.gradients(
-                    [y.tensor_list[shard] for y in ys],
-                    arguments,
-                    [dy.tensor_list[shard] for dy in dys],
-                    stop_gradients=arguments,  # One argument may have been computed from another.
-                    unconnected_gradients=tf.UnconnectedGradients.ZERO,
-                )
-            )
+            xs = [stacks[i] for i in part.sources]
+            ys = [call.results[r].value.tensor_list[shard] for r in part.results]
+            dxs = _gradients(ys, xs, [stacks[i] for i in part.cotangents])
+            if any(dx is None for dx in dxs):
+                _check_independent(op, call, part, stacks, dxs)
+            gradients.append([tf.zeros_like(x) if dx is None else dx for x, dx in zip(xs, dxs, strict=True)])
     return [LaidOutTensor(stacks) for stacks in zip(*gradients)]
+
+
+def _check_independent(
+    op: mtf.Operation,
+    call: LocalCall,
+    part: _Part,
+    stacks: Sequence[tf.Tensor | None],
+    dxs: Sequence[tf.Tensor | None],
+) -> None:
+    """Checks that no result depends on the sources whose gradient is None, in a graph of the function alone."""
+    given = {i: tf.TensorSpec(x.shape[1:], x.dtype) for i, x in enumerate(stacks) if x is not None}
+    expected: list[tf.Tensor | None] = []
+
+    def differentiate(*slices: tf.Tensor) -> None:
+        arguments = dict(zip(given, slices, strict=True))
+        results = call.function([arguments.get(i) for i in range(len(call.arguments))])
+        ys, dys = [results[r] for r in part.results], [arguments[i] for i in part.cotangents]
+        expected.extend(_gradients(ys, [arguments[i] for i in part.sources], dys))
+
+    tf.function(differentiate, autograph=False).get_concrete_function(*given.values())
+    lost = [i for i, dx, wanted in zip(part.sources, dxs, expected, strict=True) if dx is None and wanted is not None]
+    if lost:
+        names = ", ".join(f"input {i}" for i in lost)
+        raise RuntimeError(
+            f"{title(op)}: its results depend on {names}, but the graph has no path between them, so the gradient "
+            "would be lost. This is a fault of mtf_imaging. Fix: report it with the function."
+        )
 
 
 def _zeros(mesh: ShardMeshImpl, tensor: mtf.Tensor) -> LaidOutTensor:

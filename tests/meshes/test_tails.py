@@ -56,6 +56,13 @@ def test_devices_without_tails_do_nothing():
     assert [a is b for a, b in zip(filled.tensor_list, x.tensor_list)] == [True, True, False, False]
 
 
+def test_processors_that_share_a_slice_have_the_same_tails():
+    mesh = mesh_of("x:rows", 4)
+    shared = LaidOutTensor(tf.ones([1, *mesh.slice_shape(SHAPE)]) for _ in mesh.devices)
+    filled = tails.fill(mesh, shared, tails.tails_of(mesh, SHAPE), 0)
+    assert [float(tf.reduce_mean(stack)) for stack in filled.tensor_list] == [1, 1, 0.5, 0]
+
+
 def test_equal_slices_have_no_tails():
     mesh = mesh_of("y:cols,z:cols", 1)
     assert tails.tails_of(mesh, mtf.Shape([mtf.Dimension("y", 6)])) == []

@@ -9,6 +9,7 @@ import tensorflow as tf
 from mtf_imaging.meshes import whole
 from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.transport import InProcess
 
 GRIDS = [((4,), 4), ((4,), 2), ((6,), 3), ((2, 2), 4), ((4, 3), 4), ((2, 3), 6), ((2, 4, 2), 8)]
 
@@ -50,6 +51,17 @@ def test_a_box_is_as_large_as_the_largest_region(mesh, num):
             assert largest <= box[dim]
             if axis is None or sizes[dim] % mesh[axis] == 0:
                 assert {region[dim] for region in regions} == {box[dim]}
+
+
+@pytest.mark.parametrize(("mesh", "num"), GRIDS)
+def test_a_true_box_has_the_elements_of_a_region(mesh, num):
+    transport = InProcess(ShardGrid.make(mesh, num), ["CPU:0"] * num)
+    for split, sizes in itertools.product(_splits(mesh), [(1, 2), (5, 8), (13, 7)]):
+        values = np.random.default_rng(0).standard_normal(sizes)
+        stacks = whole.scatter(tf.constant(values), split, transport, "CPU:0")
+        for stack, shard, own in zip(stacks, transport.coordinates, _transports(mesh, num), strict=True):
+            box = whole.true_box(stack, split, sizes, transport.grid, shard)
+            np.testing.assert_array_equal(box, values[whole.region(sizes, split, own)])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "uint8", "bfloat16"])

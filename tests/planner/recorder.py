@@ -32,7 +32,7 @@ def recorded():
     """
     exchanges = []
     receive, allreduce = ShardMeshImpl.receive, ShardMeshImpl.allreduce
-    window_sum, gather, alltoall = ShardMeshImpl.window_sum, ShardMeshImpl.gather, ShardMeshImpl.alltoall
+    sum_shards, gather, alltoall = ShardMeshImpl.sum_shards, ShardMeshImpl.gather, ShardMeshImpl.alltoall
     sum_gradient = ShardMeshImpl.sum_gradient
 
     def noted_receive(self, x, mesh_axis, source_pcoord, fill=0):
@@ -45,11 +45,10 @@ def recorded():
         exchanges.append(Exchange("sum", tuple(sorted(set(mesh_axes))), _nbytes(x.to_laid_out_tensor())))
         return allreduce(self, x, mesh_axes, reduction)
 
-    def noted_window_sum(self, fn, batched, summed_axes, varying_axes=(), batch_ndims=1, is_gradient=False):
-        y = window_sum(self, fn, batched, summed_axes, varying_axes, batch_ndims, is_gradient)
+    def noted_sum_shards(self, x, summed_axes, is_gradient=False):
         if summed_axes:
-            exchanges.append(Exchange("sum", tuple(sorted(set(summed_axes))), _nbytes(y)))
-        return y
+            exchanges.append(Exchange("sum", tuple(sorted(set(summed_axes))), _nbytes(x)))
+        return sum_shards(self, x, summed_axes, is_gradient)
 
     def noted_sum_gradient(self, lazy):
         exchanges.append(Exchange("sum", tuple(sorted(set(lazy.mesh_axes))), _nbytes(lazy.laid_out_input)))
@@ -82,7 +81,7 @@ def recorded():
         for name, noted in (
             ("receive", noted_receive),
             ("allreduce", noted_allreduce),
-            ("window_sum", noted_window_sum),
+            ("sum_shards", noted_sum_shards),
             ("sum_gradient", noted_sum_gradient),
             ("gather", noted_gather),
             ("alltoall", noted_alltoall),

@@ -176,34 +176,6 @@ def test_random_numbers_do_not_depend_on_the_layout(mesh_impl, num_devices):
 # What is refused.
 
 
-@pytest.mark.parametrize("op", [mtf.cwise, mtf.slicewise])
-def test_a_gradient_that_sums_over_uneven_slices_is_refused(op):
-    def fn(a, b):
-        options = {"splittable_dims": a.shape.dims} if op is mtf.slicewise else {}
-        y = op(lambda u, v: tf.sinh(u) * v, [a, over(b, C)], **options)
-        return mtf.gradients([mtf.reduce_sum(y)], [b])[0]
-
-    specs = {"a": SHAPE, "b": SHAPE}
-    mi.Program(fn, specs, "rows:7", "x:rows")  # equal slices
-    with pytest.raises(mi.LayoutError) as error:
-        mi.Program(fn, specs, "rows:3", "x:rows")
-    assert (
-        "cannot split 'x' (size 7) over 'rows' (size 3): its slices would be uneven, and the gradient of an input is "
-        "a sum over it. Fix: drop 'x:rows', or make 'x' 9, or broadcast the input to it first."
-    ) in str(error.value)
-
-
-def test_the_fix_of_a_refused_gradient():
-    def fn(a, b):
-        y = mtf.cwise(lambda u, v: tf.sinh(u) * v, [a, mtf.broadcast(over(b, C), a.shape)])
-        return y, *mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
-
-    (a, b), specs = inputs(), {"a": (SHAPE, "float64"), "b": (SHAPE, "float64")}
-    split = mi.Program(fn, specs, "rows:3,cols:2", "x:rows,y:cols")(a=a, b=b)
-    for value, expected in zip(split, mi.Program(fn, specs)(a=a, b=b), strict=True):
-        np.testing.assert_allclose(value, expected, rtol=1e-10)
-
-
 def _filter(x):
     return mtf.get_variable(x.mesh, "filter", Shape([Dim("fx", 3), Dim("fy", 3), C, Dim("out", 2)]))
 

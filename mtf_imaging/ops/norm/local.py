@@ -70,12 +70,6 @@ def sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     return columns.sum(tf.reduce_sum(columns.view(x), axis=[0, 1, 2]))
 
 
-def deviations(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
-    """Returns `x - mean`."""
-    columns = _Columns(x, _has_cases(mean), to_sum=False)
-    return columns.undo(columns.view(x) - columns.spread(mean))
-
-
 def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns the sum of the squared deviations of each channel from `mean`: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, _has_cases(mean), to_sum=True)

@@ -7,19 +7,17 @@ Each processor sums the channels of its slice. The sums of all slices that share
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import tails
-from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
+from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.local import first_slice
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
-
-_SUM_BYTES = tf.float64.size
+from mtf_imaging.ops.norm.sums import SUM_BYTES, EachCase, Sums, WholeBatch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,89 +31,6 @@ class Sharing:
 
     by_case: bool = False
     group: int = 1
-
-
-class _WholeBatch:
-    """Statistics of the whole batch: sums run over all dimensions but the channels."""
-
-    by_case = False
-
-    def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
-        *axes, channel_axis = mesh.split_axes(shape)
-        self._mesh = mesh
-        self._summed = [axis for axis in axes if axis is not None]
-        self._channel_axes = [] if channel_axis is None else [channel_axis]
-
-    def sums(
-        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor] = ()
-    ) -> LaidOutTensor:
-        """Sums `fn(*tensors, *statistics) -> [sums, channels]` over processors."""
-
-        def local(*inputs: tf.Tensor) -> tf.Tensor:
-            split = len(tensors)
-            return fn(*inputs[:split], *map(first_slice, inputs[split:]))
-
-        return self._mesh.window_sum(local, [*tensors, *statistics], self._summed, self._channel_axes, batch_ndims=0)
-
-    def map(
-        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
-    ) -> LaidOutTensor:
-        """Returns `fn(*tensors, *statistics)`, with the shape of the first tensor."""
-        return self._mesh.window(fn, tensors, statistics, self._channel_axes, batch_ndims=0)
-
-    def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
-        """Sums over all cases."""
-        return sums
-
-    def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
-        """Returns the exchanges of `sums` of shape `[cases, count, channels]`, for slices of a given shape."""
-        return sum_over(self._summed, [1, count, shape[-1]], _SUM_BYTES)
-
-    def case_exchanges(self, shape: Sequence[int]) -> list[Round]:
-        """Returns the exchanges of `sum_cases`."""
-        return []
-
-
-class _EachCase:
-    """Statistics of each case: sums run over the dimensions between the first one and the channels.
-
-    The methods are those of `_WholeBatch`; sums are `[cases, sums, channels]`.
-    """
-
-    by_case = True
-
-    def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
-        self._case_axis, *axes, _ = mesh.split_axes(shape)
-        self._mesh = mesh
-        self._summed = [axis for axis in axes if axis is not None]
-
-    def sums(
-        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor] = ()
-    ) -> LaidOutTensor:
-        return self._allreduce(self.map(fn, tensors, statistics), self._summed)
-
-    def map(
-        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
-    ) -> LaidOutTensor:
-        def spread(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:  # to every slice and case of the shard
-            values = values if len(values.shape) == 3 else tf.expand_dims(values, 1)
-            return tf.broadcast_to(values, [*x.shape[:2], values.shape[-1]])
-
-        statistics = [self._mesh.map_stacks(spread, tensors[0], s) for s in statistics]
-        return self._mesh.window(fn, [*tensors, *statistics], batch_ndims=1)
-
-    def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
-        sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1), sums)
-        return self._allreduce(sums, [] if self._case_axis is None else [self._case_axis])
-
-    def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
-        return sum_over(self._summed, [shape[0], count, shape[-1]], _SUM_BYTES)
-
-    def case_exchanges(self, shape: Sequence[int]) -> list[Round]:
-        return sum_over([] if self._case_axis is None else [self._case_axis], [1, 2, shape[-1]], _SUM_BYTES)
-
-    def _allreduce(self, sums: LaidOutTensor, axes: Sequence[int]) -> LaidOutTensor:
-        return self._mesh.allreduce(sums, axes, "SUM") if axes else sums
 
 
 class _NormOperation(mtf.Operation):
@@ -132,12 +47,12 @@ class _NormOperation(mtf.Operation):
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
-        results = self._lower(mesh, *[lowering.masked(t) for t in self.inputs])
+        results = self._lower(mesh, *[lowering.tensors[t].to_laid_out_tensor() for t in self.inputs])
         for tensor, value in zip(self.outputs, results):
             lowering.set_tensor_lowering(tensor, value)
 
-    def _cases(self, mesh: ShardMeshImpl) -> _WholeBatch | _EachCase:
-        return (_EachCase if self._sharing.by_case else _WholeBatch)(mesh, self.inputs[0].shape)
+    def _cases(self, mesh: ShardMeshImpl) -> Sums:
+        return (EachCase if self._sharing.by_case else WholeBatch)(mesh, self.inputs[0].shape)
 
     def _means(self, mesh: ShardMeshImpl, sums: LaidOutTensor) -> LaidOutTensor:
         """Returns the means over all values that share statistics, given their sums."""
@@ -169,7 +84,7 @@ class _NormOperation(mtf.Operation):
         """Returns the exchanges of `count` sums per channel and of their means."""
         shape, axis = mesh.slice_shape(self.inputs[0].shape), self._axis_within_groups(mesh)
         cases = shape[0] if self._sharing.by_case else 1
-        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * count * shape[-1] * _SUM_BYTES)])]
+        means = [] if axis is None else [Round([Exchange("gather", (axis,), cases * count * shape[-1] * SUM_BYTES)])]
         return [*self._cases(mesh).sum_exchanges(shape, count), *means]
 
 
@@ -211,9 +126,7 @@ class Normalize(_NormOperation):
             return self._mean_exchanges(mesh, 1) * 2
         return self._mean_exchanges(mesh)
 
-    def _moments(
-        self, mesh: ShardMeshImpl, cases: _WholeBatch | _EachCase, x: LaidOutTensor
-    ) -> tuple[LaidOutTensor, LaidOutTensor]:
+    def _moments(self, mesh: ShardMeshImpl, cases: Sums, x: LaidOutTensor) -> tuple[LaidOutTensor, LaidOutTensor]:
         """Returns the mean and the variance of the values that share statistics."""
         dtype = self.outputs[1].dtype
 
@@ -224,14 +137,10 @@ class Normalize(_NormOperation):
 
         if not self._in_two_passes:
             power_sums = functools.partial(local_norm.power_sums, by_case=cases.by_case)
-            return mesh.map_stacks(moments, self._means(mesh, cases.sums(power_sums, [x])))
+            return mesh.map_stacks(moments, self._means(mesh, cases.sums(power_sums, 2, [x])))
         sums = functools.partial(local_norm.sums, by_case=cases.by_case)
-        mean = mesh.map_stacks(lambda m: tf.squeeze(m, [-2]), self._means(mesh, cases.sums(sums, [x])))
-        uneven, center = tails.tails_of(mesh, self.inputs[0].shape), mean
-        if uneven:  # the zeros in tails are not at the mean
-            x = tails.fill(mesh, cases.map(local_norm.deviations, [x], [mean]), uneven, 0)
-            center = mesh.map_stacks(tf.zeros_like, mean)
-        squares = cases.sums(local_norm.centered_squares, [x], [center])
+        mean = mesh.map_stacks(lambda m: tf.squeeze(m, [-2]), self._means(mesh, cases.sums(sums, 1, [x])))
+        squares = cases.sums(local_norm.centered_squares, 1, [x], [mean])
         return mean, mesh.map_stacks(lambda v: tf.squeeze(v, [-2]), self._means(mesh, squares))
 
     def _lower(
@@ -328,7 +237,7 @@ class NormalizeGrad(_NormOperation):
         cases = self._cases(mesh)
         gradient_sums = functools.partial(local_norm.gradient_sums, epsilon=self._epsilon)
         gradient = functools.partial(local_norm.gradient, epsilon=self._epsilon)
-        sums = cases.sums(gradient_sums, [x, dy], [mean, variance])
+        sums = cases.sums(gradient_sums, 2, [x, dy], [mean, variance])
         means = self._means(mesh, mesh.map_stacks(weighted, sums, scale))
         dx = cases.map(gradient, [x, dy], [mean, variance, scale, *mesh.map_stacks(unstacked, means)])
         return dx, *mesh.map_stacks(unstacked, cases.sum_cases(sums))

@@ -1,0 +1,146 @@
+"""Every public function of `mtf` after every producer equals TensorFlow on whole tensors, under every kind of layout.
+
+For every function of the result t of a producer, a test compares the value, the gradient with respect to t and the
+second derivative with respect to t. For the sum of all losses, it compares the gradients with respect to all inputs and
+variables of the producer. Each function occurs once with each producer, under a layout that rotates.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.layout import parse_layout, parse_shape
+from tests.harness import difference
+from tests.ops.differentiated import CONSTANTS
+from tests.upstream.functions import FUNCTIONS, axis_of
+from tests.upstream.producers import PRODUCERS
+
+mtf = mi.mtf
+
+# x:8 and y:4 over 3 are slices of 3, 3, 2 and of 2, 2, 0; channels:4 over 3 of 2, 2, 0; batch:2 over 3 of 1, 1, 0.
+SETUPS = {
+    "whole": ("", "", "stacked"),
+    "2x2": ("rows:2,cols:2", "x:rows,y:cols", "stacked"),
+    "2x2 on devices": ("rows:2,cols:2", "x:rows,y:cols", "placement"),
+    "uneven": ("rows:3,cols:3", "x:rows,y:cols", "stacked"),
+    "uneven on devices": ("rows:3,model:2", "x:rows,channels:model", "placement"),
+    "uneven batch": ("cores:3,model:3", "batch:cores,channels:model", "stacked"),
+}
+TOLERANCES = {"cast": 1e-6, "to_float": 1e-6}  # numbers that are float32 in between
+
+
+def _weights(sizes):
+    return np.cos(np.arange(int(np.prod(sizes)))).reshape(sizes)
+
+
+@functools.cache
+def _produced(producer):
+    """Returns the inputs and variables of a producer as constants, and its result, from TensorFlow."""
+    values = {name: tf.constant(value) for name, value in producer.values().items()}
+    return values, producer.reference(*values.values())
+
+
+@functools.cache
+def _reference(producer, function, place):
+    """Returns TensorFlow's value, the gradient g with respect to the argument, and the gradient of `sum(g^3)`."""
+    _, t = _produced(producer)
+    with tf.GradientTape() as outer:
+        outer.watch(t)
+        with tf.GradientTape() as inner:
+            inner.watch(t)
+            y = function.reference(t, place)
+            total = tf.reduce_sum(y * _weights(y.shape))
+        first = inner.gradient(total, t, unconnected_gradients="zero")
+        total = tf.reduce_sum(first**3)
+    return [value.numpy() for value in (y, first, outer.gradient(total, t, unconnected_gradients="zero"))]
+
+
+@functools.cache
+def _backward(producer):
+    """Returns the gradients of a producer as a function of its inputs and the gradient of its result."""
+
+    @tf.function(autograph=False)  # some operations have no gradient in eager mode
+    def backward(values, dt):
+        inputs = [value for name, value in zip(producer.values(), values) if name not in CONSTANTS]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            t = producer.reference(*values)
+        return tape.gradient(t, inputs, dt, unconnected_gradients="zero")
+
+    return backward
+
+
+def _derivatives(y, t):
+    """Returns the loss of a value, and the value with its derivatives with respect to `t`, as in `_reference`."""
+    weights = tf.constant(_weights([dim.size for dim in y.shape.dims]))
+    loss = mtf.reduce_sum(y * mtf.import_tf_tensor(y.mesh, weights, y.shape))
+    (first,) = mtf.gradients([loss], [t])
+    second = None if first is None else mtf.gradients([mtf.reduce_sum(first * first * first)], [t])[0]
+    return loss, (y, *(mtf.zeros_like(t) if dt is None else dt for dt in (first, second)))
+
+
+def check(producer, functions, setup, devices=None):
+    """Asserts that functions of the result of a producer equal TensorFlow's."""
+    (values, whole), places = _produced(producer), {}
+
+    def fn(**tensors):
+        t = producer.fn(**tensors)
+        variables = {v.name: v.outputs[0] for v in t.graph.trainable_variables}
+        inputs = [value for name, value in tensors.items() if name not in CONSTANTS]
+        inputs += [variables[name] for name in producer.variables]
+        shape = [(dim.name, dim.size) for dim in t.shape.dims]
+        losses, results = [mtf.reduce_sum(t * t)], {}
+        for function in functions:
+            if function.accepts(shape):
+                places[function] = axis_of(shape)
+                loss, results[function.name] = _derivatives(function.fn(t), t)
+                losses.append(loss)
+        gradients = mtf.gradients([mtf.add_n(losses)], inputs)
+        results["gradients"] = tuple(mtf.zeros_like(x) if dx is None else dx for x, dx in zip(inputs, gradients))
+        return results
+
+    specs = {name: (shape, "int32" if name in CONSTANTS else "float64") for name, shape in producer.shapes.items()}
+    program = mi.Program(fn, specs, *SETUPS[setup], devices=["CPU:0", "CPU:1"])
+    for name in producer.variables:
+        program.variables[name].assign(values[name])
+    results = program(**{name: values[name] for name in producer.shapes})
+    failures, total = [], 2 * whole
+    for function, place in places.items():
+        expected = _reference(producer, function, place)
+        total += expected[1]
+        failures += _failures(function.name, results[function.name], expected)
+    expected = _backward(producer)(list(values.values()), total)
+    failures += _failures("gradients", results["gradients"], [value.numpy() for value in expected])
+    assert not failures, "differences of value, gradient and second derivative:\n" + "\n".join(failures)
+
+
+def _failures(name, values, expected):
+    """Returns a text with the differences if one of them is too large, else nothing."""
+    tolerance = TOLERANCES.get(name, 1e-9)
+    shapes = [(list(value.shape), list(each.shape)) for value, each in zip(values, expected, strict=True)]
+    if any(shape != wanted for shape, wanted in shapes):
+        return [f"{name}: shapes {shapes}"]
+    worst = [float(difference(value, each)) for value, each in zip(values, expected, strict=True)]
+    return [] if max(worst) <= tolerance else [f"{name}: {worst}"]
+
+
+def _splits(producer, setup):
+    dims = {name for shape in producer.shapes.values() for name, _ in parse_shape(shape)}
+    return all(dim in dims for dim, _ in parse_layout(SETUPS[setup][1]))
+
+
+def _table():
+    """Yields (producer, setup, functions); every function occurs once after every producer, under a rotating setup."""
+    for shift, producer in enumerate(PRODUCERS):
+        setups = [setup for setup in SETUPS if _splits(producer, setup)]
+        for number, setup in enumerate(setups):
+            functions = [f for place, f in enumerate(FUNCTIONS) if (place + shift) % len(setups) == number]
+            yield pytest.param(producer, setup, functions, id=f"{producer}-{setup}")
+
+
+@pytest.mark.parametrize(("producer", "setup", "functions"), list(_table()))
+def test_every_function_after_every_producer(producer, setup, functions):
+    check(producer, functions, setup)
