@@ -9,8 +9,9 @@ names through the functions below, so a new version of either library requires c
 """
 
 import contextlib
+import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -72,6 +73,11 @@ PRIVATE = (
     Private(
         "tensorflow.compat.v1.GraphKeys.GLOBAL_STEP",
         "the key under which optimizers of mesh_tensorflow look up the step",
+        _TF,
+    ),
+    Private(
+        "tensorflow.__internal__.dispatch.GlobalOpDispatcher",
+        "calls of TensorFlow's functions with tensors of mesh_tensorflow get an error that names the right function",
         _TF,
     ),
     Private("mtf.LayoutRules._pairs", "the rules of a layout", _MTF),
@@ -209,7 +215,37 @@ def global_step() -> tf.Variable:
     return tf1.train.get_global_step()
 
 
+class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):
+    def __init__(self, refuse: Callable[[str, mtf.Tensor], None]) -> None:
+        self.refuse = refuse
+
+    def handle(self, op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        for value in [*args, *kwargs.values()]:
+            for each in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(each, mtf.Tensor):
+                    # Functions of several versions of TensorFlow have names such as conv2d_v2.
+                    self.refuse(op.__name__.partition("_v2")[0], each)
+        return self.NOT_SUPPORTED
+
+
+def refuse_in_tensorflow(refuse: Callable[[str, mtf.Tensor], None]) -> None:
+    """Makes failed calls of TensorFlow's functions with an `mtf.Tensor` call `refuse`.
+
+    Args:
+      refuse: a function of the name of TensorFlow's function and the tensor. It raises an error.
+    """
+    _Dispatcher(refuse).register()
+
+
 # mesh_tensorflow.
+
+
+def replace_function(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    """Replaces a function of mesh_tensorflow in all its modules, which import names from each other."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "mesh_tensorflow":
+            for attribute in [key for key, value in vars(module).items() if value is old]:
+                setattr(module, attribute, new)
 
 
 def layout_pairs(rules: mtf.LayoutRules) -> set[tuple[str, str]]:

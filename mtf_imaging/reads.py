@@ -10,7 +10,7 @@ from mtf_imaging.compat import mtf
 
 
 def inner_operations(op: mtf.Operation) -> list[mtf.Operation]:
-    """Returns the operations in the condition and the body of a loop, and of the loops within it; else an empty list."""
+    """Returns the operations within a loop, including those of loops within it; else an empty list."""
     if not isinstance(op, mtf.WhileLoopOperation):
         return []
     direct = [*compat.loop_condition(op).operations, *compat.loop_body(op).operations]

@@ -333,7 +333,7 @@ def test_wrong_inputs():
         p(image=[1.0])
     with pytest.raises(mi.ShapeError, match="has the inputs image, but 'img' is unknown, 'image' is missing"):
         p(img=_image())
-    with pytest.raises(mi.ShapeError, match="input 'image' cannot be converted to float32"):
+    with pytest.raises(mi.ShapeError, match="input 'image' must be an array of float32, not of type str"):
         p(image="text")
 
 

@@ -20,8 +20,10 @@ class AddBias(mtf.Operation):
         self._outputs = [mtf.Tensor(self, x.shape, x.dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
-        (dy,) = grad_ys
-        return [dy, mtf.reduce_sum(dy, output_shape=self.inputs[1].shape)]
+        (dy,), (_, bias) = grad_ys, self.inputs
+        # TensorFlow's CPU kernels add float16 numbers in float16, where the sum over a volume soon stops growing.
+        summands = mtf.cast(dy, tf.float32) if dy.dtype == tf.float16 else dy
+        return [dy, mtf.cast(mtf.reduce_sum(summands, output_shape=bias.shape), bias.dtype)]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)

@@ -1,6 +1,6 @@
 """Checks whether a graph over named tensors can be laid out, and reports all faults before lowering starts."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator
 
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
@@ -15,24 +15,35 @@ def graph_tensors(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
     return [(op, tensor) for op in all_operations(graph) for tensor in op.outputs]
 
 
-def _clash_faults(graph: mtf.Graph, mesh_shape: Mapping[str, int], layout: Mapping[str, str]) -> list[str]:
+def _clashes(shape: mtf.Shape, layout: Layout) -> Iterator[tuple[mtf.Dimension, mtf.Dimension, str]]:
+    """Yields (dimension, another dimension, mesh dimension) for each two that a layout splits over the same one."""
+    sizes, rules = dict(layout.mesh_shape), dict(layout.rules)
+    used: dict[str, mtf.Dimension] = {}
+    for dim in shape.dims:
+        rule = rules.get(dim.name, "")
+        if sizes.get(rule, 1) == 1:
+            continue
+        if rule in used:
+            yield used[rule], dim, rule
+        used[rule] = dim
+
+
+def can_lay_out(shape: mtf.Shape, layout: Layout) -> bool:
+    """Returns whether a layout splits every dimension of a shape over a mesh dimension of its own."""
+    return not any(_clashes(shape, layout))
+
+
+def _clash_faults(graph: mtf.Graph, layout: Layout) -> list[str]:
     """Returns one fault for each pair of dimensions of a tensor that the layout splits over the same mesh dimension."""
     faults: dict[tuple[str, str], str] = {}
     for op, tensor in graph_tensors(graph):
-        used: dict[str, mtf.Dimension] = {}
-        for dim in tensor.shape.dims:
-            rule = layout.get(dim.name, "")
-            if mesh_shape.get(rule, 1) == 1:
-                continue
-            if rule in used:
-                first = used[rule]
-                faults.setdefault(
-                    (first.name, dim.name),
-                    f"{title(op)}: cannot split both '{first.name}' (size {first.size}) and '{dim.name}' "
-                    f"(size {dim.size}) over '{rule}'. Fix: drop '{first.name}:{rule}' or '{dim.name}:{rule}', "
-                    "or give one of them another mesh dimension.",
-                )
-            used[rule] = dim
+        for first, dim, rule in _clashes(tensor.shape, layout):
+            faults.setdefault(
+                (first.name, dim.name),
+                f"{title(op)}: cannot split both '{first.name}' (size {first.size}) and '{dim.name}' "
+                f"(size {dim.size}) over '{rule}'. Fix: drop '{first.name}:{rule}' or '{dim.name}:{rule}', "
+                "or give one of them another mesh dimension.",
+            )
     return list(faults.values())
 
 
@@ -55,7 +66,7 @@ def check_layout(graph: mtf.Graph, layout: Layout) -> None:
         )
         for fault in own:
             op_faults.setdefault(fault.key, fault.text)
-    faults = list(op_faults.values()) + _clash_faults(graph, sizes, rules)
+    faults = list(op_faults.values()) + _clash_faults(graph, layout)
     if faults:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         head = f"layout '{layout.rules_string}' on mesh '{layout.mesh_string}' has {count}:"

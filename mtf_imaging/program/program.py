@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from mtf_imaging.compat import shared_constants
 from mtf_imaging.errors import LayoutError, ShapeError
-from mtf_imaging.layout import Layout, UnevenSplit, format_shape, uneven_splits
+from mtf_imaging.layout import Layout, UnevenSplit, uneven_splits
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.random.numbers import Part, RandomState
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
-from mtf_imaging.program import lowering, memory, tracing
+from mtf_imaging.program import checks, lowering, memory, tracing
+from mtf_imaging.program.inputs import Input, Spec
 from mtf_imaging.program.variables import Variables
 
 _logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Program(tf.Module):
     def __init__(
         self,
         fn: Callable[..., Any],
-        inputs: Mapping[str, tracing.Spec],
+        inputs: Mapping[str, Spec],
         mesh_shape: str = "",
         layout: Layout | str = "",
         mesh_impl: str = "auto",
@@ -88,7 +89,7 @@ class Program(tf.Module):
         may_repeat: bool = False,
     ) -> None:
         super().__init__(name=name)
-        self._inputs = {key: tracing.Input(key, spec) for key, spec in inputs.items()}
+        self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
         self._demand: memory.Demand | None = None
         self.layout, self.seed = Layout.of(layout, mesh_shape), seed
@@ -124,6 +125,10 @@ class Program(tf.Module):
             self.changes = layout_changes(graph, self.mesh_impl)
             return results
 
+        if not all(checks.can_lay_out(spec.shape, self.layout) for spec in self._inputs.values()):
+            # The graph cannot be compiled, because such an input has no slices. Its check reports this and all other
+            # faults.
+            tracing.check(tracing.trace_only(fn, inputs, self.layout), self.layout)
         signature = {
             key: tf.TensorSpec(self.mesh_impl.box_shape(spec.shape), spec.dtype, name=key)
             for key, spec in self._inputs.items()
@@ -148,13 +153,15 @@ class Program(tf.Module):
         """Runs the program on whole tensors.
 
         Args:
-          **tensors: a tensor for each input, by keyword. If the mesh is collective, every process passes the same.
+          **tensors: a tensor, an array, or Python numbers in lists for each input, by keyword. Values of another dtype
+            are cast if that changes none of them, except for rounding to a float. If the mesh is collective, every
+            process passes the same.
 
         Returns:
           Whole tensors in the same structure as the return value of `fn`, in every process.
 
         Raises:
-          ShapeError: an input is missing or unknown, or has the wrong shape or dtype.
+          ShapeError: an input is missing or unknown, or has the wrong shape or a dtype whose cast would change values.
           ClusterError: another process is lost.
         """
         return self.join(self._call(None, self.cut(**tensors)))
@@ -183,7 +190,7 @@ class Program(tf.Module):
           process, these are the whole tensors.
 
         Raises:
-          ShapeError: an input is missing or unknown, or has the wrong shape or dtype.
+          ShapeError: an input is missing or unknown, or has the wrong shape or a dtype whose cast would change values.
           ClusterError: another process is lost.
         """
         return self._call(index, slices)
@@ -208,7 +215,7 @@ class Program(tf.Module):
         """Cuts the regions of this process out of whole inputs; the argument of `call_slices`."""
         self._check_names(tensors)
         with tf.device(self.mesh_impl.host):
-            whole = {key: self._checked(spec, tensors[key], None) for key, spec in self._inputs.items()}
+            whole = {key: spec.convert(tensors[key]) for key, spec in self._inputs.items()}
             if not self.mesh_impl.transport.is_between_processes:
                 return whole
             return {key: value[self.region(key)] for key, value in whole.items()}
@@ -261,25 +268,12 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: self._demand), tf.device(mesh.host):
             inputs = {}
             for key, spec in self._inputs.items():
-                inputs[key] = mesh.fill_box(self._checked(spec, slices[key], self.region(key)), spec.shape)
+                inputs[key] = mesh.fill_box(spec.convert(slices[key], self.region(key)), spec.shape)
             with self._masters.lock, mesh.transport.watched():
                 self._calls += 1
                 return tf.nest.map_structure(
                     mesh.clip_box, self.function(inputs, part, self._turn(self._calls)), self._outputs
                 )
-
-    def _checked(self, spec: tracing.Input, value: Any, region: tuple[slice, ...] | None) -> tf.Tensor:
-        """Converts an input, or a region of it, to a tensor and checks its shape."""
-        with tf.device("CPU:0"):  # a whole tensor may not fit on a device, even if its slices do
-            try:
-                value = tf.convert_to_tensor(value, dtype=spec.dtype)
-            except (TypeError, ValueError) as error:
-                raise ShapeError(f"input '{spec.name}' cannot be converted to {spec.dtype.name}: {error}") from None
-        sizes = spec.shape.to_integer_list if region is None else [part.stop - part.start for part in region]
-        if value.shape != sizes:
-            dims = format_shape((d.name, size) for d, size in zip(spec.shape.dims, sizes))
-            raise ShapeError(f"input '{spec.name}' must have shape [{dims}], not {value.shape.as_list()}")
-        return value
 
     @property
     def variables(self) -> dict[str, tf.Variable]:

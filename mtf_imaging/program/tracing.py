@@ -8,29 +8,11 @@ import tensorflow as tf
 from mtf_imaging import upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
+from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.ops.reshard import ProgramMesh
 from mtf_imaging.program.checks import check_layout, graph_tensors
+from mtf_imaging.program.inputs import Input, Spec
 from mtf_imaging.program.variables import Variables
-
-# A shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
-Spec = str | tuple[str, tf.DType]
-
-
-class Input:
-    """The name, shape and dtype of an input.
-
-    Args:
-      name: name of the input.
-      spec: a shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
-    """
-
-    def __init__(self, name: str, spec: Spec) -> None:
-        string, dtype = spec if isinstance(spec, (tuple, list)) else (spec, tf.float32)
-        self.name = name
-        self.shape = mtf.Shape([mtf.Dimension(d, n) for d, n in parse_shape(string, what=f"shape of input '{name}'")])
-        self.dtype = tf.as_dtype(dtype)
-        self.spec = tf.TensorSpec(self.shape.to_integer_list, self.dtype, name=name)
 
 
 class Traced(NamedTuple):

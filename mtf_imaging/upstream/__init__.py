@@ -12,10 +12,12 @@ from mtf_imaging.upstream import (
     broadcasting,
     corrections,
     depend,
+    operands,
     printing,
     reshape,
     shift,
     slicewise,
+    tensors,
     top_k,
     while_loop,
     whole,
@@ -50,5 +52,5 @@ EXCHANGES = {
     **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation, mtf.TopKOperation}, whole.exchanges),
 }
 
-corrections.apply()
-while_loop.apply()
+for module in (corrections, operands, tensors, while_loop):
+    module.apply()

@@ -1,8 +1,10 @@
-"""Replaces incorrect methods of mesh_tensorflow 0.1.21 that run while the graph is built, before lowering.
+"""Replaces incorrect methods and functions of mesh_tensorflow 0.1.21 that run while the graph is built.
 
 Most of them compute gradients: `mtf.gradients` calls the method `gradient` of every operation on its path.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -13,7 +15,52 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.upstream.faults import title
 
+_operation_init = mtf.Operation.__init__
+_while_loop = mtf.while_loop
 _slicewise_init = mtf.SlicewiseOperation.__init__
+# {function: parameters that take lists}
+_LISTS = {
+    mtf.custom_gradient: ["explicit_inputs"],
+    mtf.slicewise: ["output_shape", "output_dtype"],
+    mtf.split: ["num_or_size_splits"],
+    mtf.Print: ["data"],
+    mtf.replace_dimensions: ["old_dim_or_dims", "new_dim_or_dims"],
+    mtf.layers.dense: ["new_dims", "reduced_dims"],
+}
+
+
+def _with_lists(function: Callable[..., Any], parameters: Sequence[str]) -> Callable[..., Any]:
+    """Returns the function with tuples accepted for parameters that mesh_tensorflow handles only as lists."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        for name in parameters:
+            if isinstance(bound.arguments.get(name), tuple):
+                bound.arguments[name] = list(bound.arguments[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _loop(
+    cond_fn: Callable[..., mtf.Tensor],
+    body_fn: Callable[..., Sequence[mtf.Tensor]],
+    inputs: Sequence[mtf.Tensor],
+    num_loop_vars: int | None = None,
+    **options: Any,
+) -> list[mtf.Tensor]:
+    """Keeps the whole state of a loop in the loop.
+
+    mesh_tensorflow keeps only `num_loop_vars` tensors there, and the others in variables, which the body assigns to.
+    """
+    return _while_loop(cond_fn, body_fn, list(inputs), **options)[:num_loop_vars]
+
+
+def _with_a_list(op: mtf.Operation, inputs: Sequence[mtf.Tensor], *options: Any, **names: Any) -> None:
+    """Accepts a tuple of inputs; mesh_tensorflow adds lists to them."""
+    _operation_init(op, list(inputs), *options, **names)
 
 
 def _with_defaults(
@@ -91,7 +138,11 @@ def _missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> NoRetur
 
 
 def apply() -> None:
-    """Replaces the methods of mesh_tensorflow."""
+    """Replaces the methods and functions of mesh_tensorflow."""
+    for function, parameters in _LISTS.items():
+        compat.replace_function(function, _with_lists(function, parameters))
+    compat.replace_function(mtf.while_loop, _loop)
+    mtf.Operation.__init__ = _with_a_list
     mtf.Operation.gradient = _missing
     mtf.BinaryOpWithBroadcasting.gradient = _missing
     mtf.MinMaxOperation.gradient = _min_max

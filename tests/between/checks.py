@@ -514,6 +514,14 @@ def trained_on_own_data(folder, options, mesh_shape, layout, mesh_impl):
     return together.losses(model_dir), together.weights(model_dir)
 
 
+def layout_error(shape, mesh_shape, layout, mesh_impl):
+    """Returns the message of a program that cannot be laid out."""
+    try:
+        mi.Program(lambda x: mi.ops.softmax(x, x.shape.dims[-1]), {"x": shape}, mesh_shape, layout, mesh_impl)
+    except mi.LayoutError as error:
+        return str(error)
+
+
 def different_cases(folder):
     """Returns the message of a training whose processes read different cases."""
     data = mi.jobs.TrainingData(None, _OwnVolumes(f"process {runtime.current().processes.index}, case "))

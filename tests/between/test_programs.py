@@ -84,6 +84,14 @@ def test_tensors_of_every_dtype_are_copied(groups, dtype):
     assert regions == [[(0, 2), (0, 3)], [(2, 4), (0, 3)], [(4, 5), (0, 3)], [(5, 5), (0, 3)]]
 
 
+def test_all_faults_of_a_layout_are_reported_in_every_process(groups):
+    args = "x:8,y:4,classes:4", "rows:2,cols:2", "x:rows,y:rows,classes:cols"
+    expected = checks.layout_error(*args, "stacked")
+    assert "has 2 faults" in expected
+    assert "cannot split both 'x' (size 8) and 'y' (size 4) over 'rows'" in expected
+    assert groups.get(4).run(checks.layout_error, *args, "collective") == [expected] * 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num", [2, 3, 4, 8])
 def test_regions_of_any_size(groups, num):

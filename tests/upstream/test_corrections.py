@@ -134,3 +134,61 @@ def test_an_assignment_in_a_loop_is_refused():
 
     with pytest.raises(mi.NotSupportedError, match=r"its body assigns to a variable.*assign it afterwards"):
         mi.Program(fn, {"x": "x:2"})
+
+
+def _loop(inputs, **options):
+    """Doubles the second input twice; the first input counts."""
+    return mtf.while_loop(lambda i, t: mtf.less(i, 2), lambda i, t: (i + 1, t * 2.0), inputs, **options)
+
+
+def _count(x):
+    return mtf.constant(x.mesh, 0, dtype=tf.int32)
+
+
+@pytest.mark.parametrize("layout", ["", "x:m"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, several: mtf.concat(several([x, x]), "x"),
+        lambda x, several: mtf.stack(several([x, x]), "s"),
+        lambda x, several: mtf.add_n(several([x, x])),
+        lambda x, several: mtf.einsum(several([x, x]), output_shape=x.shape),
+        lambda x, several: mtf.cwise(lambda a, b: a * b, several([x, x])),
+        lambda x, several: mtf.slicewise(
+            lambda a, b: (a, a * b),
+            several([x, x]),
+            several([x.shape, x.shape]),
+            several([tf.float32, tf.float32]),
+            several(x.shape.dims),
+        )[1],
+        lambda x, several: mtf.recompute_grad(lambda a, b: a * b, several([x, x])),
+        lambda x, several: mtf.stop_gradient(_loop(several([_count(x), mtf.stop_gradient(x)]))[1]) * x,
+        lambda x, several: mtf.split(x, x.shape.dims[0], several([1, 3]))[1],
+        lambda x, several: mtf.depend(x, several([x])),
+        lambda x, several: mtf.Print(x, several([x, x]), "x"),
+        lambda x, several: mtf.replace_dimensions(x, several(x.shape.dims), several([Dim("all", 8)])),
+        lambda x, several: mtf.layers.dense(
+            x,
+            several([Dim("a", 2), Dim("b", 2)]),
+            several(x.shape.dims[1:]),
+            kernel_initializer=tf.ones_initializer(),
+        ),
+    ],
+)
+def test_tuples_are_accepted_like_lists(fn, layout):
+    def values_and_gradients(x):
+        results = []
+        for several in (list, tuple):
+            y = fn(x, several)
+            results += [y, *mtf.gradients(several([mtf.reduce_sum(mtf.square(y))]), several([x]))]
+        return tuple(results)
+
+    x = np.arange(8, dtype=np.float32).reshape([4, 2])
+    y, dx, same_y, same_dx = mi.Program(values_and_gradients, {"x": "x:4,c:2"}, "m:2", layout, may_repeat=True)(x=x)
+    np.testing.assert_array_equal(same_y, y)
+    np.testing.assert_array_equal(same_dx, dx)
+
+
+def test_a_loop_keeps_its_whole_state():
+    p = mi.Program(lambda x: tuple(_loop((_count(x), x), num_loop_vars=1)), {"x": "x:2"})
+    assert [int(i) for i in p(x=[1, 2])] == [2]

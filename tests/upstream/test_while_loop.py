@@ -73,7 +73,10 @@ def _drawn(x):
 
         def outer(i, *results, draw=draw):
             at = [mtf.cast(mtf.equal(i, k), x.dtype) for k in range(2)]
-            return [i + 1, *(t + new * at[k // 2] for k, (t, new) in enumerate(zip(results, 2 * iterations(x, draw, 2))))]
+            return [
+                i + 1,
+                *(t + new * at[k // 2] for k, (t, new) in enumerate(zip(results, 2 * iterations(x, draw, 2)))),
+            ]
 
         start = [number(x, 0), *[mtf.zeros_like(x)] * 4]
         nested = mtf.while_loop(lambda i, *_: mtf.less(i, 2), outer, start)[1:]
@@ -293,8 +296,14 @@ def _stored_condition(x):
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (_stored("after"), r"'stored' \(.*\) is in the body of 'while_loop', but 'add_\d', which is not there, reads it"),
-        (_stored("returned"), r"'stored' \(.*\) is in the body of 'while_loop', but the program returns it\. Fix: return"),
+        (
+            _stored("after"),
+            r"'stored' \(.*\) is in the body of 'while_loop', but 'add_\d', which is not there, reads it",
+        ),
+        (
+            _stored("returned"),
+            r"'stored' \(.*\) is in the body of 'while_loop', but the program returns it\. Fix: return",
+        ),
         (_stored("in a loop"), r"is in the body of 'while_loop', but 'while_loop_1', which is not there, reads it"),
         (_stored_condition, r"is in the condition of 'while_loop', but 'add\w*', which is not there, reads it"),
     ],

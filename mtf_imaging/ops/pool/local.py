@@ -2,7 +2,9 @@
 
 The pool operations call these functions on their slices, which are `[batch, spatial..., channels]`. TensorFlow has no
 float64 3D pools on the CPU. For these, each tap of the window is read as a strided slice. TensorFlow has no pools of
-one spatial dimension, so these get a second one of size 1 in front.
+one spatial dimension, so these get a second one of size 1 in front. On the CPU, pools of 16-bit dtypes are computed in
+float32: TensorFlow has no float16 3D pools there, and its other kernels add 16-bit numbers, which loses the summands of
+large windows.
 """
 
 import functools
@@ -47,10 +49,16 @@ def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
     return x.dtype == tf.float64 and len(ksize) == 3
 
 
+def _needs_float32(dtype: tf.DType) -> bool:
+    return dtype.size == 2 and not tf.config.get_visible_devices("GPU")
+
+
 def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the largest voxel of every VALID window."""
     if len(ksize) == 1:
         return tf.squeeze(max_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
+    if _needs_float32(x.dtype):
+        return tf.cast(max_pool(tf.cast(x, tf.float32), ksize, strides), x.dtype)
     if _needs_taps(x, ksize):
         return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
     fn = tf.raw_ops.MaxPool if len(ksize) == 2 else tf.raw_ops.MaxPool3D
@@ -73,6 +81,9 @@ def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Se
     if len(ksize) == 1:
         dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
         return tf.squeeze(dx, [1])
+    if _needs_float32(x.dtype):
+        dx = max_pool_grad(tf.cast(x, tf.float32), tf.cast(dy, tf.float32), ksize, strides)
+        return tf.cast(dx, x.dtype)
     if _needs_taps(x, ksize):
         gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
         return _add_taps(x.shape, ksize, strides, gradients)
@@ -93,6 +104,8 @@ def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.
     """Returns the mean of every VALID window."""
     if len(ksize) == 1:
         return tf.squeeze(mean_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
+    if _needs_float32(x.dtype):
+        return tf.cast(mean_pool(tf.cast(x, tf.float32), ksize, strides), x.dtype)
     if _needs_taps(x, ksize):
         values = _tap_values(x, ksize, strides)
         return tf.add_n(values) / len(values)
@@ -104,6 +117,8 @@ def mean_pool_grad(shape: Sequence[int], dy: tf.Tensor, ksize: Sequence[int], st
     if len(ksize) == 1:
         dx = mean_pool_grad([shape[0], 1, *shape[1:]], tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
         return tf.squeeze(dx, [1])
+    if _needs_float32(dy.dtype):
+        return tf.cast(mean_pool_grad(shape, tf.cast(dy, tf.float32), ksize, strides), dy.dtype)
     if _needs_taps(dy, ksize):
         taps = math.prod(ksize)
         return _add_taps(shape, ksize, strides, [dy / taps] * taps)

@@ -1,0 +1,106 @@
+"""The inputs of a program: their shapes and dtypes, and the conversion of the values that a caller passes."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.layout import format_shape, parse_shape
+from mtf_imaging.ops.precision import INTEGERS, rank
+
+# A shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
+Spec = str | tuple[str, tf.DType]
+
+
+class Input:
+    """The name, shape and dtype of an input.
+
+    Args:
+      name: name of the input.
+      spec: a shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
+
+    Raises:
+      ShapeError: the dtype is unknown, or holds no numbers.
+    """
+
+    def __init__(self, name: str, spec: Spec) -> None:
+        string, dtype = spec if isinstance(spec, (tuple, list)) else (spec, tf.float32)
+        self.name = name
+        self.shape = mtf.Shape([mtf.Dimension(d, n) for d, n in parse_shape(string, what=f"shape of input '{name}'")])
+        try:
+            self.dtype = tf.as_dtype(dtype)
+            self._numpy_dtype = np.dtype(self.dtype.as_numpy_dtype)
+        except TypeError:
+            self._numpy_dtype = np.dtype(object)
+        if rank(self._numpy_dtype) is None:
+            raise ShapeError(
+                f"input '{name}' cannot have dtype {dtype!r}. Fix: choose a dtype of numbers, such as 'float32'."
+            )
+        self.spec = tf.TensorSpec(self.shape.to_integer_list, self.dtype, name=name)
+
+    def convert(self, value: Any, region: tuple[slice, ...] | None = None) -> tf.Tensor:
+        """Converts a value of the input to a tensor on the CPU.
+
+        Values of another dtype are cast from bool to integers, from integers to floats, from floats to complex numbers,
+        and within one of these kinds, but not in the opposite direction. A cast to floats may round. Integers are cast
+        to a narrower dtype only if it holds all of them.
+
+        Args:
+          value: a `tf.Tensor`, a `tf.Variable`, an array, or Python numbers in lists or tuples.
+          region: the region of the whole tensor that the value is, or None for the whole tensor.
+
+        Raises:
+          ShapeError: the value has the wrong shape, or a dtype whose cast could change its values.
+        """
+        sizes = self.shape.to_integer_list if region is None else [part.stop - part.start for part in region]
+        with tf.device("CPU:0"):  # a whole tensor may not fit on a device, even if its slices do
+            array = self._array(value)
+            if list(array.shape) != sizes:
+                dims = format_shape((d.name, size) for d, size in zip(self.shape.dims, sizes))
+                raise ShapeError(f"input '{self.name}' must have shape [{dims}], not {list(array.shape)}")
+            self._check_cast(array)
+            if isinstance(array, tf.Tensor):
+                return tf.cast(array, self.dtype)
+            return tf.convert_to_tensor(array.astype(self._numpy_dtype, copy=False))
+
+    def _array(self, value: Any) -> np.ndarray | tf.Tensor:
+        """Converts a value to an array or a tensor of its own dtype; a list gets the dtype that NumPy gives it."""
+        if isinstance(value, np.ma.MaskedArray):
+            raise self._unusable("a masked array", "pass value.filled(x), with a number x for the masked elements")
+        kind = type(value).__name__
+        try:
+            array = tf.convert_to_tensor(value) if isinstance(value, tf.Tensor | tf.Variable) else np.asarray(value)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise self._unusable(f"of type {kind}: {error}", "pass an array of numbers") from None
+        if rank(_dtype(array)) is None:
+            raise self._unusable(f"of type {kind} with dtype {_dtype(array)}", "pass an array of numbers")
+        return array
+
+    def _unusable(self, what: str, fix: str) -> ShapeError:
+        return ShapeError(f"input '{self.name}' must be an array of {self.dtype.name}, not {what}. Fix: {fix}.")
+
+    def _check_cast(self, array: np.ndarray | tf.Tensor) -> None:
+        """Checks that a cast to the dtype of the input does not change values, except for the rounding of floats."""
+        source, target = _dtype(array), self._numpy_dtype
+        if source == target:
+            return
+        head = f"input '{self.name}' must have dtype {target.name}, not {source.name}"
+        fix = f"Fix: convert the values before the call, or declare the input with dtype {source.name}."
+        if (rank(source) or 0) > (rank(target) or 0):
+            raise ShapeError(f"{head}, because a cast to {target.name} would change values. {fix}")
+        if rank(source) != INTEGERS or rank(target) != INTEGERS or np.can_cast(source, target):
+            return
+        if tf.is_symbolic_tensor(array):
+            raise ShapeError(f"{head}, because the tensor is symbolic, so its values cannot be checked. {fix}")
+        values, low, high = np.asarray(array), np.iinfo(target).min, np.iinfo(target).max
+        if values.size and (values.min() < low or values.max() > high):
+            first = values[(values < low) | (values > high)].flat[0]
+            raise ShapeError(
+                f"{head}, because it contains {first}, and {target.name} has values from {low} to {high}. {fix}"
+            )
+
+
+def _dtype(array: np.ndarray | tf.Tensor) -> np.dtype:
+    return np.dtype(array.dtype.as_numpy_dtype) if isinstance(array, tf.Tensor) else array.dtype

@@ -1,0 +1,120 @@
+"""Checks that an `mtf.Tensor` is combined only with other tensors and with numbers.
+
+mesh_tensorflow 0.1.21 multiplies a tensor by anything that TensorFlow multiplies slices by. An array then meets each
+slice, so its axes match the dimensions of the tensor under some layouts only.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf, replace_function
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.layout import format_shape
+from mtf_imaging.ops.precision import rank
+
+_BINARY = (
+    *(mtf.add, mtf.sub, mtf.multiply, mtf.divide, mtf.floordiv, mtf.mod, mtf.minimum, mtf.maximum),
+    *(mtf.less, mtf.less_equal, mtf.greater, mtf.greater_equal, mtf.equal, mtf.not_equal),
+    *(mtf.logical_and, mtf.logical_or),
+)
+_KINDS = ("bool", "int32", "float32", "complex64")
+_constant_init = mtf.Constant.__init__
+
+
+def describe(tensor: mtf.Tensor) -> str:
+    """Returns the name and the shape of a tensor, for error messages."""
+    dims = format_shape((dim.name, dim.size) for dim in tensor.shape.dims)
+    return f"the tensor '{tensor.name}' [{dims}]"
+
+
+def operand(value: Any, tensor: mtf.Tensor, function: str) -> Any:
+    """Returns the other operand of a tensor as a Python number, or as a `tf.Tensor` or `tf.Variable` of one number.
+
+    Args:
+      value: the other operand, not an `mtf.Tensor`.
+      tensor: the tensor.
+      function: name of the function of mtf, for error messages.
+
+    Raises:
+      ShapeError: the value is an array, not a number, or not a number of the tensor's dtype.
+    """
+    title, dtype = f"mtf.{function}: {describe(tensor)}", tensor.dtype
+    of_tensorflow = isinstance(value, tf.Tensor | tf.Variable)
+    array = value if of_tensorflow else _array(value)
+    if of_tensorflow and value.dtype != dtype:
+        raise ShapeError(
+            f"{title} has dtype {dtype.name}, but the tf.Tensor has dtype {value.dtype.name}. "
+            "Fix: convert one of them with mtf.cast or tf.cast."
+        )
+    kind = rank(array.dtype)
+    if kind is None:
+        raise ShapeError(
+            f"{title} cannot be combined with {value!r} ({type(value).__name__}). Fix: use a number or an mtf.Tensor."
+        )
+    if array.shape != ():
+        raise ShapeError(
+            f"{title} cannot be combined with an array of shape {list(array.shape)}, whose axes have no names. Fix: "
+            "pass the array as another input of the program, or use mtf.import_tf_tensor(mesh, array, shape)."
+        )
+    if kind > (rank(dtype) or 0):
+        raise ShapeError(
+            f"{title} has dtype {dtype.name}, which cannot represent {value!r}. "
+            f"Fix: convert the tensor, for instance with mtf.cast(x, tf.{_KINDS[kind]})."
+        )
+    if of_tensorflow:
+        return value
+    return array.item() if dtype.is_bool or kind > 0 else int(array)
+
+
+def _array(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:  # nested lists of different lengths
+        return np.asarray(None)
+
+
+def _checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
+    """Returns a binary function of mtf that checks its operands."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(x1: Any, x2: Any, *args: Any, **kwargs: Any) -> mtf.Tensor:
+        tensors = [x for x in (x1, x2) if isinstance(x, mtf.Tensor)]
+        if not tensors:
+            raise ShapeError(f"mtf.{name}: neither {x1!r} nor {x2!r} is an mtf.Tensor")
+        if len({x.dtype for x in tensors}) > 1:
+            first, second = tensors
+            raise ShapeError(
+                f"mtf.{name}: {describe(first)} has dtype {first.dtype.name}, but {describe(second)} has dtype "
+                f"{second.dtype.name}. Fix: convert one of them with mtf.cast."
+            )
+        if name == "divide" and tensors[0].dtype.is_integer:
+            raise ShapeError(
+                f"mtf.divide: {describe(tensors[0])} has dtype {tensors[0].dtype.name}, which cannot represent a "
+                "quotient. Fix: use mtf.floordiv, or convert the tensor with mtf.cast(x, tf.float32)."
+            )
+        x1, x2 = [x if isinstance(x, mtf.Tensor) else operand(x, tensors[0], name) for x in (x1, x2)]
+        return function(x1, x2, *args, **kwargs)
+
+    return call
+
+
+def _constant(op: mtf.Operation, mesh: mtf.Mesh, value: Any, *args: Any, **kwargs: Any) -> None:
+    """Refuses an array, which mesh_tensorflow copies to every slice."""
+    if np.ndim(value):
+        raise ShapeError(
+            f"mtf.constant: the value is an array of shape {list(np.shape(value))}, but a constant repeats one number. "
+            "Fix: use mtf.import_tf_tensor(mesh, array, shape)."
+        )
+    _constant_init(op, mesh, value, *args, **kwargs)
+
+
+def apply() -> None:
+    """Replaces the binary functions of mesh_tensorflow."""
+    for function in _BINARY:
+        replace_function(function, _checked(function))
+    mtf.Constant.__init__ = _constant
