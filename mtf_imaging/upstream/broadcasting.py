@@ -14,6 +14,7 @@ import tensorflow as tf
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import first_slice
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 _REDUCTIONS = {"SUM": tf.reduce_sum, "MAX": tf.reduce_max, "MIN": tf.reduce_min}
@@ -73,7 +74,13 @@ def lower_broadcast(op: mtf.BroadcastOperation, lowering: mtf.Lowering) -> None:
 
 def _broadcast(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Sequence[mtf.Dimension], shape: mtf.Shape) -> LaidOutTensor:
     sizes = mesh.slice_shape(shape)
-    return mesh.map_stacks(lambda stack: tf.broadcast_to(aligned(stack, dims, shape.dims), [stack.shape[0], *sizes]), x)
+
+    def local(stack: tf.Tensor) -> tf.Tensor:
+        if stack.shape == [1]:  # TensorFlow's optimizer removes products with ones, which gradients contain
+            return tf.fill([1, *sizes], first_slice(stack))
+        return tf.broadcast_to(aligned(stack, dims, shape.dims), [stack.shape[0], *sizes])
+
+    return mesh.map_stacks(local, x)
 
 
 def lower_reduction(op: mtf.ReduceOperation, lowering: mtf.Lowering) -> None:
