@@ -37,7 +37,7 @@ def _with_lists(function: Callable[..., Any], parameters: Sequence[str]) -> Call
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         for name in parameters:
-            if isinstance(bound.arguments.get(name), tuple):
+            if type(bound.arguments.get(name)) is tuple:  # a dimension is a named tuple
                 bound.arguments[name] = list(bound.arguments[name])
         return function(*bound.args, **bound.kwargs)
 
