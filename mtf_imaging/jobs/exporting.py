@@ -22,7 +22,6 @@ from mtf_imaging.jobs.run import Facts, description_of_run, read_facts
 from mtf_imaging.jobs.settings import DTYPES, Resolution, Spacing, check_choice, sampling_of_run
 from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS, VOLUMES
 from mtf_imaging.jobs.subjects.subject import ONE_SCALE
-from mtf_imaging.layout import parse_shape
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
@@ -140,7 +139,7 @@ class _Settings:
         """
         resolution = facts.resolution if self.resolution is None else self.resolution
         if names is None:
-            names = [name for name, _ in parse_shape(facts.resolution.partition("|")[0])]
+            names = facts.axes
         if isinstance(resolution, str | int):
             return parse_grids(resolution, len(names), names)
         return (tuple(int(size) for size in resolution),)
@@ -195,7 +194,7 @@ def _kind(facts: Facts | None) -> str:
         return PHOTOS
     if facts.objects is not None:
         return OBJECTS
-    return ARRAYS if facts.spacing is None else VOLUMES
+    return ARRAYS if facts.is_custom else VOLUMES
 
 
 def _check(kind: str, own: _Settings, scales: Sequence[float]) -> None:

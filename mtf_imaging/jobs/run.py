@@ -11,6 +11,7 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial, write_bytes
 from mtf_imaging.files.run_folder import CONFIG, FACTS
+from mtf_imaging.layout import parse_shape
 
 if TYPE_CHECKING:  # imports NumPy, which takes longer than the help of a command may
     from mtf_imaging.data.description.description import Description
@@ -40,6 +41,25 @@ class Facts:
     photos: dict[str, Any] | None = None
     objects: dict[str, Any] | None = None
     held_out_split: str | None = None
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the run was trained on a custom data set, whose images only the data set can read."""
+        return self.spacing is None and self.photos is None and self.objects is None
+
+    @property
+    def axes(self) -> list[str]:
+        """The names of the axes of the network's input."""
+        return [name for name, _ in self._first_grid]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the network's input along its axes; the first grid if there are several."""
+        return tuple(size for _, size in self._first_grid)
+
+    @property
+    def _first_grid(self) -> tuple[tuple[str, int], ...]:
+        return parse_shape(self.resolution.partition("|")[0])
 
     def save(self, model_dir: str | Path) -> None:
         """Writes `run.json` to the folder of the run."""

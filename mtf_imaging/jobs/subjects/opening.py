@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.jobs.subjects.custom import check_axes
 from mtf_imaging.jobs.subjects.subject import Inference, Subject
 
 
@@ -14,7 +15,7 @@ def open_subject(run: str | Path, settings: Inference) -> Subject:
       settings: the settings.
 
     Raises:
-      ConfigError: a setting has no effect on these images.
+      ConfigError: a setting has no effect on these images, or only the custom data set of the run can read its images.
       DataError: the file of facts of the run is damaged.
     """
     facts = read_facts(run)
@@ -26,6 +27,8 @@ def open_subject(run: str | Path, settings: Inference) -> Subject:
         from mtf_imaging.jobs.subjects.objects import ObjectImages
 
         return ObjectImages(Path(run), facts, settings)
+    if facts is not None:
+        check_axes(Path(run), facts)
     from mtf_imaging.jobs.subjects.volumes import Volumes
 
     return Volumes(Path(run), settings)
