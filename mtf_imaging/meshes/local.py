@@ -9,8 +9,8 @@ import contextlib
 import itertools
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -227,6 +227,57 @@ def _stack_coordinates(parts: Sequence[tf.Tensor], axes: Sequence[int], local: S
     return from_grid(tf.reshape(tf.transpose(view, order), rest), local)
 
 
+class Piece(NamedTuple):
+    """A part of the slices of a shard, of which a part of the elements is true.
+
+    Attributes:
+      places: {mesh axis: positions within the shard}; all positions along other axes.
+      sizes: for each tensor {dimension of a slice: number of elements, from the first}.
+    """
+
+    places: Mapping[int, Sequence[int]]
+    sizes: Sequence[Mapping[int, int]]
+
+
+def fold_sum_of_pieces(
+    fn: Callable[..., Any],
+    batched: Sequence[tf.Tensor],
+    pieces: Sequence[Piece],
+    local: Sequence[int],
+    summed_axes: Collection[int],
+    varying_axes: Collection[int],
+    batch_ndims: int,
+) -> tf.Tensor:
+    """Implements `ShardMeshImpl.window_sum` for one shard whose slices have tails; the function gets no tails."""
+    parts = []
+    for places, sizes in pieces:
+        inputs = [_cut(_take_places(x, places, local), own) for x, own in zip(batched, sizes, strict=True)]
+        rest = [len(places.get(axis, range(size))) for axis, size in enumerate(local)]
+        parts.append(fold_sum(fn, inputs, rest, summed_axes, varying_axes, batch_ndims, local))
+    if parts:
+        return tf.add_n(parts)
+    return tf.zeros_like(fold_sum(fn, batched, local, summed_axes, varying_axes, batch_ndims))
+
+
+def _take_places(stack: tf.Tensor, places: Mapping[int, Sequence[int]], local: Sequence[int]) -> tf.Tensor:
+    """Returns the stack of the processors at some positions along mesh dimensions."""
+    if stack.shape[0] == 1:
+        return stack
+    view = to_grid(stack, local)
+    for axis, own in places.items():
+        if len(own) < local[axis]:
+            view = tf.gather(view, own, axis=axis)
+    return tf.reshape(view, [-1, *stack.shape[1:]])
+
+
+def _cut(stack: tf.Tensor, sizes: Mapping[int, int]) -> tf.Tensor:
+    """Returns the first elements of each slice along some of its dimensions."""
+    kept = stack.shape.as_list()
+    for dim, size in sizes.items():
+        kept[dim + 1] = size
+    return stack if stack.shape == kept else tf.slice(stack, [0] * len(kept), kept)
+
+
 def fold_sum(
     fn: Callable[..., Any],
     batched: Sequence[tf.Tensor],
@@ -234,8 +285,12 @@ def fold_sum(
     summed_axes: Collection[int],
     varying_axes: Collection[int],
     batch_ndims: int,
+    whole_local: Sequence[int] | None = None,
 ) -> tf.Tensor:
-    """Implements `ShardMeshImpl.window_sum` for one shard, without the sum over shards."""
+    """Implements `ShardMeshImpl.window_sum` for one shard, without the sum over shards.
+
+    If the stacks are a part of those of the shard, `whole_local` is the number of all processors of the shard.
+    """
     axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
     # Slices are equal along a mesh dimension that splits nothing, so the first slice represents all.
     equal = [axis for axis in range(len(local)) if axis not in axes and axis not in summed_axes and local[axis] > 1]
@@ -247,7 +302,8 @@ def fold_sum(
         inputs = [take_at(view, axes, at, local) for view in views]
         y = fn(*[tf.reshape(x, [-1, *x.shape[len(local) + batch_ndims :]]) for x in inputs])
         parts.append(tf.reshape(y, [1] * len(local) + list(y.shape)))
-    return _stack_coordinates(parts, axes, local) if axes else from_grid(parts[0], local)
+    whole_local = whole_local or local
+    return _stack_coordinates(parts, axes, whole_local) if axes else from_grid(parts[0], whole_local)
 
 
 def from_grid_full(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:

@@ -193,6 +193,7 @@ class ShardMeshImpl(_Protocol):
         varying_axes: Collection[int] = (),
         batch_ndims: int = 1,
         is_gradient: bool = False,
+        pieces: Sequence[Sequence[local.Piece]] | None = None,
     ) -> LaidOutTensor:
         """Calls a function that sums over the batch, such as the gradient of a filter, and sums over processors.
 
@@ -204,6 +205,7 @@ class ShardMeshImpl(_Protocol):
           batch_ndims: number of batch dimensions.
           is_gradient: whether the result is the gradient of a weight, which only the update reads; see
             `sum_gradient`.
+          pieces: for each shard the pieces of its slices without tails; None if no slice has a tail.
 
         Returns:
           A laid-out tensor with the sum.
@@ -212,9 +214,11 @@ class ShardMeshImpl(_Protocol):
         for shard, device in enumerate(self.devices):
             with tf.device(device):
                 inputs = [x.tensor_list[shard] for x in batched]
-                stacks.append(
-                    local.fold_sum(fn, inputs, self.grid.local, summed_axes, varying_axes, batch_ndims),
-                )
+                options = self.grid.local, summed_axes, varying_axes, batch_ndims
+                if pieces is None:
+                    stacks.append(local.fold_sum(fn, inputs, *options))
+                else:
+                    stacks.append(local.fold_sum_of_pieces(fn, inputs, pieces[shard], *options))
         return self.sum_shards(LaidOutTensor(stacks), summed_axes, is_gradient)
 
     def sum_shards(self, x: LaidOutTensor, summed_axes: Collection[int], is_gradient: bool = False) -> LaidOutTensor:

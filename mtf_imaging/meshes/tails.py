@@ -8,6 +8,7 @@ them first, or cuts them off. It uses a selection, because a product would turn 
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -37,6 +38,16 @@ class Tail(NamedTuple):
     axis: int
     whole: int
     size: int
+
+
+def lowest(dtype: tf.DType) -> float:
+    """Returns the number that has no effect on a maximum: minus infinity, which `dtype.min` exceeds, or an integer."""
+    return -math.inf if dtype.is_floating else dtype.min
+
+
+def highest(dtype: tf.DType) -> float:
+    """Returns the number that has no effect on a minimum."""
+    return math.inf if dtype.is_floating else dtype.max
 
 
 def tails_of(mesh: ShardMeshImpl, shape: mtf.Shape, names: Collection[str] | None = None) -> list[Tail]:
@@ -103,6 +114,32 @@ def _along(mask: np.ndarray, dim: int, ndims: int) -> np.ndarray:
     shape = [mask.shape[0]] + [1] * (ndims - 1)
     shape[dim + 1] = mask.shape[1]
     return mask.reshape(shape)
+
+
+class Region(NamedTuple):
+    """Processors of a shard whose slices have the same true extent.
+
+    Attributes:
+      places: {mesh axis: positions within the shard}, for the axes of the tails.
+      sizes: {dimension of a slice: number of true elements}.
+    """
+
+    places: dict[int, list[int]]
+    sizes: dict[int, int]
+
+
+def regions(mesh: ShardMeshImpl, tails: Sequence[Tail], shard: Sequence[int]) -> list[Region]:
+    """Returns the regions of a shard, without the slices that have no true element."""
+    coordinates = np.array(mesh.grid.processor_coordinates(shard))
+    options = []
+    for tail in tails:
+        own = np.unique(coordinates[:, tail.axis])
+        extents = np.clip(tail.whole - own * tail.size, 0, tail.size)
+        options.append([(tail, int(size), np.flatnonzero(extents == size).tolist()) for size in {*extents} - {0}])
+    return [
+        Region({tail.axis: places for tail, _, places in choice}, {tail.dim: size for tail, size, _ in choice})
+        for choice in itertools.product(*options)
+    ]
 
 
 def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:

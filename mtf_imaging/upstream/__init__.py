@@ -41,6 +41,7 @@ LOWERINGS = {
     mtf.ReduceOperation: broadcasting.lower_reduction,
     mtf.ScalarAddOperation: broadcasting.lower_scalar,
     mtf.ScalarMultiplyOperation: broadcasting.lower_scalar,
+    mtf.TopKOperation: top_k.lower,
     mtf.WhileLoopOperation: while_loop.lower,
     **dict.fromkeys(whole.OPERATIONS, whole.lower),
 }
@@ -49,8 +50,8 @@ EXCHANGES = {
     mtf.GenericGradOperation: slicewise.gradient_exchanges,
     mtf.ShiftOperation: shift.exchanges,
     mtf.TopKOperation: top_k.exchanges,
-    **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation, mtf.TopKOperation}, whole.exchanges),
+    **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation}, whole.exchanges),
 }
 
-for module in (corrections, operands, tensors, while_loop):
+for module in (corrections, operands, tensors, top_k, while_loop):
     module.apply()

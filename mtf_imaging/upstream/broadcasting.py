@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import first_slice
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
@@ -86,7 +87,7 @@ def _broadcast(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Sequence[mtf.Dimensi
 def lower_reduction(op: mtf.ReduceOperation, lowering: mtf.Lowering) -> None:
     """Lowers a sum, a maximum or a minimum over dimensions; sums over processors are deferred."""
     mesh, (x,), (y,), kind = lowering.mesh_impl(op), op.inputs, op.outputs, compat.reduction_kind(op)
-    fill = {"SUM": 0, "MAX": x.dtype.min, "MIN": x.dtype.max}[kind]
+    fill = {"SUM": 0, "MAX": tails.lowest(x.dtype), "MIN": tails.highest(x.dtype)}[kind]
     missing = [dim for dim in x.shape.dims if dim not in y.shape.dims]
     value = mesh.map_stacks(
         lambda stack: reduced(kind, stack, x.shape.dims, y.shape.dims),

@@ -1,18 +1,18 @@
-"""Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack`, `top_k` and `shift` along a split dimension.
+"""Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack` and `shift` along a split dimension.
 
-mesh_tensorflow refuses this split; `top_k` and `shift` need equal slices. This module gathers the slices along the
+mesh_tensorflow refuses this split; `shift` needs equal slices. This module gathers the slices along the
 dimension, lowers the operation under a layout without the rule, and splits the result again.
 """
 
 import math
 
-from mtf_imaging.compat import mtf, shift_arguments, top_k_dimensions
+from mtf_imaging.compat import mtf, shift_arguments
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
-# Each operation except shift declares only this dimension as unsplittable. top_k declares the dimension of its results.
+# Each operation except shift declares only this dimension as unsplittable.
 OPERATIONS = {
     mtf.ConcatOperation,
     mtf.PadOperation,
@@ -20,20 +20,16 @@ OPERATIONS = {
     mtf.SliceOperation,
     mtf.SplitOperation,
     mtf.StackOperation,
-    mtf.TopKOperation,
     mtf.UnstackOperation,
 }
 
 
 def _gathered(op: mtf.Operation, mesh: ShardMeshImpl) -> set[str]:
     """Returns the names of the dimensions that an operation needs whole."""
-    names = set(op.unsplittable_dims)
-    needs_equal_slices = []
     if isinstance(op, mtf.ShiftOperation):
-        needs_equal_slices, names = [shift_arguments(op)[0]], set()
-    elif isinstance(op, mtf.TopKOperation):
-        needs_equal_slices = [top_k_dimensions(op)[0]]
-    return names | {tail_dim.name for tail_dim in needs_equal_slices if tails.tails_of(mesh, mtf.Shape([tail_dim]))}
+        dim, _, _ = shift_arguments(op)
+        return {dim.name} if tails.tails_of(mesh, mtf.Shape([dim])) else set()
+    return set(op.unsplittable_dims)
 
 
 def is_needed(op: mtf.Operation, mesh: ShardMeshImpl) -> bool:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import Piece
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.conv import grouped as local_conv
 from mtf_imaging.ops.conv.group_split import GroupSplit
@@ -267,8 +269,32 @@ class ConvFilterGrad(_ConvOperation):
             self._filter_axes(mesh),
             self.geometry.batch_ndims,
             is_gradient=lowering.is_gradient(self.outputs[0]),
+            pieces=self._pieces(mesh, by_voxels),
         )
         lowering.set_tensor_lowering(self.outputs[0], self._groups.merged(mesh, df, self._out_dim))
+
+    def _pieces(self, mesh: ShardMeshImpl, by_voxels: bool) -> list[list[Piece]] | None:
+        """Returns the slices of `x` and `y` without tails, for each shard; None if there are no tails.
+
+        A zero in a tail is not enough: its product with a NaN or infinite voxel that only a true window, or no window,
+        reads would be NaN.
+        """
+        geometry, fixed = self.geometry, self.inputs[0 if by_voxels else 1]
+        uneven = tails.tails_of(mesh, fixed.shape, geometry.names)
+        if not uneven:
+            return None
+        strides = [1 if by_voxels else w.stride for w in geometry.windows]
+        shards = []
+        for shard in mesh.transport.coordinates:
+            pieces = []
+            for region in tails.regions(mesh, uneven, shard):
+                wide = {}
+                for dim, size in region.sizes.items():
+                    place = dim - geometry.batch_ndims
+                    wide[dim] = (size - 1) * strides[place] + geometry.windows[place].extent
+                pieces.append(Piece(region.places, [region.sizes, wide] if by_voxels else [wide, region.sizes]))
+            shards.append(pieces)
+        return shards
 
     def _by_voxels(self, mesh: ShardMeshImpl) -> bool:
         """Returns whether to widen the windows `y` instead of the voxels `x`.

@@ -17,36 +17,8 @@ from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.ops import ordering
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
-
-
-def _key_dtype(scores: tf.DType) -> tf.DType:
-    return tf.int64 if scores == tf.float64 else tf.int32
-
-
-def _keys(scores: tf.Tensor) -> tf.Tensor:
-    """Returns integers in the order of floating-point scores; none of them is the smallest integer.
-
-    The tails of slices get the smallest integer, so that they come after scores of minus infinity. The bits of positive
-    numbers are in their order, those of negative numbers in the reverse order. Only bitwise operations are used,
-    because TensorFlow computes many other operations on int32 on the host of a GPU.
-    """
-    scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
-    scores = tf.where(scores == 0, tf.zeros([], scores.dtype), scores)  # -0 equals 0
-    return _flip_negative(tf.bitcast(scores, _key_dtype(scores.dtype)))
-
-
-def _flip_negative(bits: tf.Tensor) -> tf.Tensor:
-    """Inverts all bits but the sign of negative integers."""
-    negative = tf.bitwise.right_shift(bits, tf.constant(8 * bits.dtype.size - 1, bits.dtype))  # -1 or 0
-    magnitude = tf.constant(bits.dtype.max, bits.dtype)
-    return tf.bitwise.bitwise_xor(bits, tf.bitwise.bitwise_and(negative, magnitude))
-
-
-def _scores(keys: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Returns the scores of keys; the inverse of `_keys`."""
-    wide = tf.float64 if dtype == tf.float64 else tf.float32
-    return tf.cast(tf.bitcast(_flip_negative(keys), wide), dtype)
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:
@@ -98,14 +70,14 @@ class TopK(mtf.Operation):
         if not axes:
             return []
         number = mesh.slice_shape(scores.shape)[0] * self._num_candidates(mesh)
-        sizes = [_key_dtype(scores.dtype).size, tf.int64.size]
+        sizes = [ordering.key_dtype(scores.dtype).size, tf.int64.size]
         sizes += [x.dtype.size * math.prod(dim.size for dim in self._fields(x)) for x in self.inputs[1:]]
         return [Round([Exchange("gather", axes, number * size)]) for size in sizes]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, scores = lowering.mesh_impl(self), self.inputs[0]
         inputs = [lowering.tensors[x].to_laid_out_tensor() for x in self.inputs]
-        keys = mesh.map_stacks(_keys, inputs[0])
+        keys = mesh.map_stacks(ordering.keys, inputs[0])
         uneven = tails.tails_of(mesh, scores.shape, scores.shape.dimension_names[1:])
         keys = tails.fill(mesh, keys, uneven, keys.dtype.min) if uneven else keys
         firsts = mesh.canonical_like(self._firsts(mesh), keys)
@@ -115,7 +87,7 @@ class TopK(mtf.Operation):
             choices = mesh.map_stacks(self._choose_again, *[mesh.gather(x, dict.fromkeys(axes, 1)) for x in choices])
         keys, _, *rows = choices
         dtype = scores.dtype
-        values = mesh.map_stacks(lambda keys: _scores(keys, dtype), keys)
+        values = mesh.map_stacks(lambda keys: ordering.scores(keys, dtype), keys)
         for y, value in zip(self.outputs, [values, *rows], strict=True):
             axis = mesh.split_axes(y.shape)[1]
             lowering.set_tensor_lowering(y, value if axis is None else tails.scatter(mesh, value, {axis: 1}))

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
@@ -33,7 +34,7 @@ class _PoolOperation(WindowOperation):
 
 
 class MaxPool(_PoolOperation):
-    """`y = max pool(x)`, where voxels beyond the border have the smallest value of the dtype."""
+    """`y = max pool(x)`, where voxels beyond the border are minus infinity."""
 
     def __init__(self, kind: str, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__(kind, [x], geometry, name)
@@ -45,12 +46,12 @@ class MaxPool(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.masked(x, fill=x.dtype.min), x.dtype.min)
+        wide = self.geometry.widened(mesh, lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))
         y = self._call(lowering, lambda x: local_pool.max_pool(x, ksize, strides), [wide])
         lowering.set_tensor_lowering(self.outputs[0], y)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
-        return [self.geometry.widening(mesh, self.inputs[0], self.inputs[0].dtype.min)]
+        return [self.geometry.widening(mesh, self.inputs[0], tails.lowest(self.inputs[0].dtype))]
 
 
 class MaxPoolGrad(_PoolOperation):
@@ -66,14 +67,14 @@ class MaxPoolGrad(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, x = lowering.mesh_impl(self), self.inputs[0]
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.masked(x, fill=x.dtype.min), x.dtype.min)
+        wide = self.geometry.widened(mesh, lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))
         dy = lowering.masked(self.inputs[1])
         dx = self._call(lowering, lambda x, dy: local_pool.max_pool_grad(x, dy, ksize, strides), [wide, dy])
         lowering.set_tensor_lowering(self.outputs[0], self.geometry.narrowed(mesh, dx))
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         (x, _), (dx,) = self.inputs, self.outputs
-        return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.narrowing(mesh, dx)]
+        return [self.geometry.widening(mesh, x, tails.lowest(x.dtype)), self.geometry.narrowing(mesh, dx)]
 
 
 class TakeLargest(_PoolOperation):
@@ -89,7 +90,7 @@ class TakeLargest(_PoolOperation):
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, (x, values) = lowering.mesh_impl(self), self.inputs
         ksize, strides = self._window()
-        wide = self.geometry.widened(mesh, lowering.masked(x, fill=x.dtype.min), x.dtype.min)
+        wide = self.geometry.widened(mesh, lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))
         wide_values = self.geometry.widened(mesh, lowering.masked(values))
         y = self._call(
             lowering, lambda x, values: local_pool.take_largest(x, values, ksize, strides), [wide, wide_values]
@@ -98,7 +99,7 @@ class TakeLargest(_PoolOperation):
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         x, values = self.inputs
-        return [self.geometry.widening(mesh, x, x.dtype.min), self.geometry.widening(mesh, values)]
+        return [self.geometry.widening(mesh, x, tails.lowest(x.dtype)), self.geometry.widening(mesh, values)]
 
 
 class AvgPool(_PoolOperation):

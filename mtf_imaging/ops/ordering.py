@@ -1,0 +1,44 @@
+"""The order of scores, also of those that are not finite, as an order of integers.
+
+TensorFlow's kernels order NaN by its place. As integers, all scores have the same order under every layout: NaN is
+larger than infinity, and the first of equal scores comes first.
+"""
+
+import tensorflow as tf
+
+
+def key_dtype(dtype: tf.DType) -> tf.DType:
+    """Returns the dtype of the keys of scores: that of integer scores themselves."""
+    if not dtype.is_floating:
+        return dtype
+    return tf.int64 if dtype == tf.float64 else tf.int32
+
+
+def keys(scores: tf.Tensor) -> tf.Tensor:
+    """Returns integers in the order of scores; for floating-point scores, none of them is the smallest integer.
+
+    The tails of slices get the smallest integer, so that they come after scores of minus infinity. The bits of positive
+    numbers are in their order, those of negative numbers in the reverse order. Only bitwise operations are used,
+    because TensorFlow computes many other operations on int32 on the host of a GPU.
+    """
+    if not scores.dtype.is_floating:
+        return scores
+    scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
+    scores = tf.where(scores == 0, tf.zeros([], scores.dtype), scores)  # -0 equals 0
+    scores = tf.where(tf.math.is_nan(scores), tf.constant(float("nan"), scores.dtype), scores)  # NaN may have a sign
+    return _flip_negative(tf.bitcast(scores, key_dtype(scores.dtype)))
+
+
+def scores(keys: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Returns the scores of keys; the inverse of `keys`."""
+    if not dtype.is_floating:
+        return keys
+    wide = tf.float64 if dtype == tf.float64 else tf.float32
+    return tf.cast(tf.bitcast(_flip_negative(keys), wide), dtype)
+
+
+def _flip_negative(bits: tf.Tensor) -> tf.Tensor:
+    """Inverts all bits but the sign of negative integers."""
+    negative = tf.bitwise.right_shift(bits, tf.constant(8 * bits.dtype.size - 1, bits.dtype))  # -1 or 0
+    magnitude = tf.constant(bits.dtype.max, bits.dtype)
+    return tf.bitwise.bitwise_xor(bits, tf.bitwise.bitwise_and(negative, magnitude))
