@@ -86,6 +86,12 @@ def _checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
         tensors = [x for x in (x1, x2) if isinstance(x, mtf.Tensor)]
         if not tensors:
             raise ShapeError(f"mtf.{name}: neither {x1!r} nor {x2!r} is an mtf.Tensor")
+        if len({x.dtype for x in tensors}) > 1:
+            first, second = tensors
+            raise ShapeError(
+                f"mtf.{name}: {describe(first)} has dtype {first.dtype.name}, but {describe(second)} has dtype "
+                f"{second.dtype.name}. Fix: convert one of them with mtf.cast."
+            )
         if name == "divide" and tensors[0].dtype.is_integer:
             raise ShapeError(
                 f"mtf.divide: {describe(tensors[0])} has dtype {tensors[0].dtype.name}, which cannot represent a "

@@ -117,6 +117,10 @@ def test_the_fix_for_arrays(layout):
             lambda x: x * tf.constant(1.0, tf.float64),
             "has dtype float32, but the tf.Tensor has dtype float64. Fix",
         ),
+        (
+            lambda x: x * mtf.cast(x > 0, tf.int32),
+            "^mtf.multiply: .*'x:0' .* has dtype float32, but .*'cast:0' .* has dtype int32. Fix: convert one of them",
+        ),
         (lambda x: mtf.add(1, 2), "^mtf.add: neither 1 nor 2 is an mtf.Tensor"),
         (lambda x: x & (x > 0), r"^mtf.logical_and: the tensor 'x:0' \[x:4,c:2\] has dtype float32, not bool. Fix"),
         (lambda x: (x > 0) & 1, r"^mtf.logical_and: .* has dtype bool, which cannot represent 1"),
