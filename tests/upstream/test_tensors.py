@@ -119,8 +119,7 @@ def test_the_fix_for_arrays(layout):
         ),
         (
             lambda x: x * mtf.cast(x > 0, tf.int32),
-            r"^mtf.multiply: the tensor 'x:0' \[x:4,c:2\] has dtype float32, but the tensor 'cast:0' \[x:4,c:2\] "
-            "has dtype int32. Fix: convert one of them with mtf.cast",
+            "^mtf.multiply: .*'x:0' .* has dtype float32, but .*'cast:0' .* has dtype int32. Fix: convert one of them",
         ),
         (lambda x: mtf.add(1, 2), "^mtf.add: neither 1 nor 2 is an mtf.Tensor"),
         (lambda x: x & (x > 0), r"^mtf.logical_and: the tensor 'x:0' \[x:4,c:2\] has dtype float32, not bool. Fix"),
