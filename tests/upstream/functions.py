@@ -60,6 +60,13 @@ def axis(t):
     return t.shape.dims[axis_of([(dim.name, dim.size) for dim in t.shape.dims])]
 
 
+def fresh(t, name, size):
+    """Returns a dimension with a name that a tensor does not have; the producer may be the same function."""
+    while name in t.shape.dimension_names:
+        name += "_"
+    return Dim(name, size)
+
+
 def _replaced(t, *dims):
     """Returns a shape with other dimensions instead of the axis."""
     return Shape([new for dim in t.shape.dims for new in (dims if dim == axis(t) else [dim])])
@@ -186,7 +193,7 @@ def _halo(name):
     """A halo exchange between blocks of one element."""
 
     def fn(t):
-        blocks, size = axis(t), Dim("one", 1)
+        blocks, size = axis(t), fresh(t, "one", 1)
         reshaped = mtf.reshape(t, _replaced(t, blocks, size))
         return getattr(mtf, name)(reshaped, blocks, size, 1)
 
@@ -203,19 +210,25 @@ def _parts(t):
 
 
 def _picked(t):
-    return mtf.range(t.mesh, Dim("picked", 2), tf.int32)
+    return mtf.range(t.mesh, fresh(t, "picked", 2), tf.int32)
 
 
 def _halves(t):
     """Reshapes the axis into pairs, if its size is even, else into single elements."""
     dim = axis(t)
     pair = 2 - dim.size % 2
-    return mtf.reshape(t, _replaced(t, Dim(dim.name, dim.size // pair), Dim("pair", pair)))
+    return mtf.reshape(t, _replaced(t, Dim(dim.name, dim.size // pair), fresh(t, "pair", pair)))
 
 
 def _tf_halves(v, axis):
     pair = 2 - v.shape[axis] % 2
     return tf.reshape(v, [*v.shape[:axis], v.shape[axis] // pair, pair, *v.shape[axis + 1 :]])
+
+
+def _dropped(t):
+    """Returns the result of a dropout, and where it is 0, what it would be otherwise."""
+    y = mtf.dropout(t, is_training=True, rate=0.5)
+    return y + 2.0 * t * _float(mtf.equal(y, 0.0), t)
 
 
 def _fully(t):
@@ -306,7 +319,7 @@ ELEMENTWISE = (
     ),
     Function(
         "broadcast",
-        lambda t: mtf.broadcast(t, Shape([Dim("copies", 2), *t.shape.dims])),
+        lambda t: mtf.broadcast(t, Shape([fresh(t, "copies", 2), *t.shape.dims])),
         lambda v, a: tf.broadcast_to(v, [2, *v.shape]),
     ),
     Function("depend", lambda t: mtf.depend(t, [mtf.sin(t)]), lambda v, a: tf.identity(v)),
@@ -324,6 +337,23 @@ ELEMENTWISE = (
     Function("zeros", lambda t: t + mtf.zeros(t.mesh, t.shape, t.dtype), lambda v, a: tf.identity(v)),
     Function("get_variable", lambda t: t * _variable(t), lambda v, a: 1.5 * v),
     Function("read_variable", lambda t: t * mtf.read_variable(_variable(t).operation), lambda v, a: 1.5 * v),
+    Function(
+        "import_fully_replicated",
+        lambda t: t * mtf.import_fully_replicated(t.mesh, tf.constant(1.5, t.dtype), Shape([])),
+        lambda v, a: 1.5 * v,
+    ),
+    # What random functions return, without what depends on the numbers.
+    Function(
+        "random_uniform",
+        lambda t: t * _float(mtf.less(mtf.random_uniform(t.mesh, t.shape, dtype=t.dtype), 1.0), t),
+        lambda v, a: tf.identity(v),
+    ),
+    Function(
+        "random_normal",
+        lambda t: t * _float(mtf.less(mtf.random_normal(t.mesh, t.shape, dtype=t.dtype), 9.0), t),
+        lambda v, a: tf.identity(v),
+    ),
+    Function("dropout (with noise)", _dropped, lambda v, a: 2 * v),
     Function("import_tf_tensor", lambda t: _imported(t, mtf.import_tf_tensor), _tf_imported),
     Function(
         "dropout",
@@ -362,10 +392,18 @@ COMBINING = (
     Function(
         "argmax", lambda t: _float(mtf.argmax(t, axis(t)), t), lambda v, a: tf.cast(tf.argmax(v, a), v.dtype), rank=1
     ),
-    Function("top_1", lambda t: mtf.top_1(t, axis(t))[0], lambda v, a: tf.reduce_max(v, a), rank=1),
+    Function(
+        "sample_with_temperature",
+        lambda t: _float(mtf.sample_with_temperature(t, axis(t), 0.0), t),
+        lambda v, a: tf.cast(tf.argmax(v, a), v.dtype),
+        rank=1,
+    ),
+    Function(
+        "top_1", lambda t: mtf.top_1(t, axis(t))[0], lambda v, a: tf.math.top_k(_axis_last(v, a), 1)[0][..., 0], rank=1
+    ),
     Function(
         "top_k",
-        lambda t: mtf.top_k(t, axis(t), Dim("k", 2))[0],
+        lambda t: mtf.top_k(t, axis(t), fresh(t, "k", 2))[0],
         lambda v, a: tf.math.top_k(_axis_last(v, a), 2)[0],
         rank=1,
         least=2,
@@ -394,14 +432,14 @@ COMBINING = (
     ),
     Function(
         "gather",
-        lambda t: mtf.gather(t, _picked(t), axis(t), output_shape=_replaced(t, Dim("picked", 2))),
+        lambda t: mtf.gather(t, _picked(t), axis(t), output_shape=_replaced(t, fresh(t, "picked", 2))),
         lambda v, a: tf.gather(v, [0, 1], axis=a),
         rank=1,
         least=2,
     ),
     Function(
         "one_hot",
-        lambda t: mtf.one_hot(mtf.to_int32(t), Dim("ids", 5), dtype=t.dtype),
+        lambda t: mtf.one_hot(mtf.to_int32(t), fresh(t, "ids", 5), dtype=t.dtype),
         lambda v, a: tf.one_hot(tf.cast(v, tf.int32), 5, dtype=v.dtype),
     ),
     Function(
@@ -458,7 +496,9 @@ MOVING = (
         least=2,
     ),
     Function("split", _parts, lambda v, a: tf.gather(v, range(1, v.shape[a]), axis=a), rank=1, least=2),
-    Function("stack", lambda t: mtf.stack([t, mtf.sin(t)], "pair"), lambda v, a: tf.stack([v, tf.sin(v)])),
+    Function(
+        "stack", lambda t: mtf.stack([t, mtf.sin(t)], fresh(t, "pair", 2).name), lambda v, a: tf.stack([v, tf.sin(v)])
+    ),
     Function(
         "unstack", lambda t: mtf.unstack(t, axis(t))[-1], lambda v, a: tf.gather(v, v.shape[a] - 1, axis=a), rank=1
     ),
@@ -477,13 +517,13 @@ MOVING = (
     ),
     Function(
         "rename_dimension",
-        lambda t: mtf.rename_dimension(t, axis(t).name, "renamed"),
+        lambda t: mtf.rename_dimension(t, axis(t).name, fresh(t, "renamed", 1).name),
         lambda v, a: tf.identity(v),
         rank=1,
     ),
     Function(
         "replace_dimensions",
-        lambda t: mtf.replace_dimensions(t, axis(t), Dim("other", axis(t).size)),
+        lambda t: mtf.replace_dimensions(t, axis(t), fresh(t, "other", axis(t).size)),
         lambda v, a: tf.identity(v),
         rank=1,
     ),
