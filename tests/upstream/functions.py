@@ -226,9 +226,10 @@ def _tf_halves(v, axis):
 
 
 def _dropped(t):
-    """Returns the result of a dropout, and where it is 0, what it would be otherwise."""
-    y = mtf.dropout(t, is_training=True, rate=0.5)
-    return y + 2.0 * t * _float(mtf.equal(y, 0.0), t)
+    """Returns the result of a dropout of positive numbers, and where it is 0, what it would be otherwise."""
+    positive = t * t + 1.0
+    y = mtf.dropout(positive, is_training=True, rate=0.5)
+    return y + 2.0 * positive * _float(mtf.equal(y, 0.0), t)
 
 
 def _fully(t):
@@ -353,7 +354,7 @@ ELEMENTWISE = (
         lambda t: t * _float(mtf.less(mtf.random_normal(t.mesh, t.shape, dtype=t.dtype), 9.0), t),
         lambda v, a: tf.identity(v),
     ),
-    Function("dropout (with noise)", _dropped, lambda v, a: 2 * v),
+    Function("dropout (with noise)", _dropped, lambda v, a: 2 * (v * v + 1)),
     Function("import_tf_tensor", lambda t: _imported(t, mtf.import_tf_tensor), _tf_imported),
     Function(
         "dropout",
@@ -362,8 +363,8 @@ ELEMENTWISE = (
     ),
     Function(
         "binary_op_with_broadcasting",
-        lambda t: mtf.binary_op_with_broadcasting(tf.atan2, mtf.stop_gradient(t), other(t)),
-        lambda v, a: tf.stop_gradient(tf.atan2(v, tf_other(v, a))),
+        lambda t: mtf.binary_op_with_broadcasting(tf.math.squared_difference, mtf.stop_gradient(t), other(t)),
+        lambda v, a: tf.stop_gradient(tf.math.squared_difference(v, tf_other(v, a))),
     ),
 )
 COMBINING = (
