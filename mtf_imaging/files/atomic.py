@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mtf_imaging.errors import about
+from mtf_imaging.files.interrupts import despite_interrupts
 
 _MARK = ".partial-"
 
@@ -35,7 +36,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
             _sync(temporary)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        despite_interrupts(lambda: temporary.unlink(missing_ok=True))
 
 
 @contextlib.contextmanager
@@ -66,7 +67,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         _replace(temporary, path)
         _sync(path.parent)
     finally:
-        remove(temporary)
+        despite_interrupts(lambda: remove(temporary))
 
 
 def remove(path: str | os.PathLike) -> None:

@@ -247,14 +247,17 @@ def test_a_disk_that_returns_other_bytes_is_reported(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
-def test_an_interrupted_record_is_deleted_and_nothing_more_is_written(tmp_path, monkeypatch):
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_record_is_deleted_and_nothing_more_is_written(tmp_path, monkeypatch, times):
+    """A second Ctrl-C arrives while the first one waits for the threads that write."""
     write, chunks = DigestingStore.write, []
 
     def interrupt(self, key, data):
         if "/c/" in key:
             chunks.append(key)
-            signal.raise_signal(signal.SIGINT)
-            time.sleep(0.05)
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+                time.sleep(0.05)
         write(self, key, data)
 
     monkeypatch.setattr(DigestingStore, "write", interrupt)

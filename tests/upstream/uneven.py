@@ -32,6 +32,12 @@ def _loop(body, *start):
     return mtf.stop_gradient(loop[1])
 
 
+def _kernel(t):
+    shape = Shape([Dim("fx", 3), Dim("fy", 2), C, Dim("out", 2)])
+    values = tf.sin(tf.range(72, dtype=tf.float64))
+    return mtf.import_tf_tensor(t.mesh, tf.cast(tf.reshape(values, shape.to_integer_list), t.dtype), shape)
+
+
 def _picked(t, size=4):
     return mtf.range(t.mesh, Dim("picked", size), tf.int32) * 2
 
@@ -64,6 +70,13 @@ ELEMENTWISE = {
     "depend": lambda a, b: mtf.depend(a, [mtf.sin(b), over(b, X)]) * b,
     "print": lambda a, b: mtf.Print(a, [mtf.reduce_sum(a)], "sum") * b,
     "recompute_grad": lambda a, b: mtf.recompute_grad(lambda u, v: mtf.tanh(u * v) * over(u, X), [a, b]),
+    # TensorFlow differentiates these functions, whose arguments are computed by a reshape.
+    "sin of a reshape": lambda a, b: mtf.sin(_reshaped(a * b, B, X, Dim("w", 30))),
+    "elu of a convolution": lambda a, b: mtf.elu(mi.ops.conv2d(a, _kernel(a), name="conv")) * over(b, X),
+    "selu of a norm": lambda a, b: mtf.selu(mi.ops.instance_norm(a, 1e-3, "norm_of_selu")) * b,
+    "cos of a concat": lambda a, b: mtf.cos(mtf.concat([a, b], "y")),
+    "softplus of an input": lambda a, b: mtf.softplus(a) * mtf.cos(b),
+    "cwise with a broadcast input": lambda a, b: mtf.cwise(lambda u, v: tf.sinh(u) * tf.exp(v), [a, over(b, C)]),
     "custom names": lambda a, b: mtf.rename_dimension(a, "batch", "cases") * over(b, X),
 }
 REDUCTIONS = {

@@ -14,6 +14,7 @@ from numcodecs import blosc
 from zarr.codecs import BloscCodec
 
 from mtf_imaging.data.records.digesting_store import DigestingStore
+from mtf_imaging.files.interrupts import despite_interrupts
 
 _COMPRESSOR, _LEVEL = "zstd", 5
 _THREADS = 4
@@ -44,6 +45,9 @@ def write_chunks(
 
     numbers = (range(-(-size // length)) for size, length in zip(values.shape, chunk, strict=True))
     # Blosc is deterministic only in other threads than the main thread, where it starts no threads itself.
-    with ThreadPoolExecutor(_THREADS) as pool:
+    pool = ThreadPoolExecutor(_THREADS)
+    try:
         for _ in pool.map(write, itertools.product(*numbers)):
             pass
+    finally:
+        despite_interrupts(lambda: pool.shutdown(cancel_futures=True))
