@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mtf_imaging.errors import about
-from mtf_imaging.files.interrupts import despite_interrupts
+from mtf_imaging.files.interrupts import deferred_interrupts
 
 _MARK = ".partial-"
 
@@ -36,7 +36,8 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
             _sync(temporary)
         os.replace(temporary, path)
     finally:
-        despite_interrupts(lambda: temporary.unlink(missing_ok=True))
+        with deferred_interrupts():
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -67,7 +68,8 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         _replace(temporary, path)
         _sync(path.parent)
     finally:
-        despite_interrupts(lambda: remove(temporary))
+        with deferred_interrupts():
+            remove(temporary)
 
 
 def remove(path: str | os.PathLike) -> None:

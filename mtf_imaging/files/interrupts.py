@@ -1,23 +1,33 @@
 """Steps that Ctrl-C does not leave half done."""
 
-from collections.abc import Callable
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 
-def despite_interrupts(step: Callable[[], object]) -> None:
-    """Calls a step until it returns, and raises the last KeyboardInterrupt afterwards.
+@contextlib.contextmanager
+def deferred_interrupts() -> Iterator[list]:
+    """Defers Ctrl-C until the end of the block.
 
-    A second Ctrl-C often arrives while the first one is handled. It must not leave threads that write to a folder, or a
-    folder that is deleted in part.
+    A KeyboardInterrupt can arrive between any two instructions of the main thread, so code that waits for threads or
+    deletes a folder must not be interrupted. A second Ctrl-C often arrives while the first one is handled.
 
-    Args:
-      step: a function that can be called again after it was interrupted.
+    Yields:
+      A list that is not empty after Ctrl-C, so that threads of the block can end early. It stays empty in other threads
+      than the main thread, which Python never interrupts.
     """
-    interrupt: KeyboardInterrupt | None = None
-    while True:
-        try:
-            step()
-            break
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+    received: list[tuple[Any, ...]] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if is_main else None
+    if not callable(handler):  # Ctrl-C is ignored, or ends the process
+        yield received
+        return
+    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            handler(*received[-1])

@@ -2,7 +2,7 @@
 
 Zarr itself writes in an event loop, which runs in a thread of its own. That thread continues after Ctrl-C or an error,
 while the folder is being deleted, and logs its unfinished tasks when the process ends. Chunks are therefore encoded and
-written by threads that end before `write_chunks` returns or raises.
+written by threads that end before `write_chunks` returns or raises, after Ctrl-C, too.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from numcodecs import blosc
 from zarr.codecs import BloscCodec
 
 from mtf_imaging.data.records.digesting_store import DigestingStore
-from mtf_imaging.files.interrupts import despite_interrupts
+from mtf_imaging.files.interrupts import deferred_interrupts
 
 _COMPRESSOR, _LEVEL = "zstd", 5
 _THREADS = 4
@@ -37,6 +37,8 @@ def write_chunks(
     """
 
     def write(at: Sequence[int]) -> None:
+        if interrupts:
+            return
         part = values[tuple(slice(number * size, (number + 1) * size) for number, size in zip(at, chunk, strict=True))]
         padded = np.zeros(chunk, values.dtype.newbyteorder("<"))
         padded[tuple(map(slice, part.shape))] = part
@@ -45,9 +47,6 @@ def write_chunks(
 
     numbers = (range(-(-size // length)) for size, length in zip(values.shape, chunk, strict=True))
     # Blosc is deterministic only in other threads than the main thread, where it starts no threads itself.
-    pool = ThreadPoolExecutor(_THREADS)
-    try:
+    with deferred_interrupts() as interrupts, ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(write, itertools.product(*numbers)):
             pass
-    finally:
-        despite_interrupts(lambda: pool.shutdown(cancel_futures=True))
