@@ -22,7 +22,7 @@ _BINARY = (
     *(mtf.logical_and, mtf.logical_or),
 )
 _KINDS = ("bool", "int32", "float32", "complex64")
-_constant_init = mtf.Constant.__init__
+_number = mtf.constant
 
 
 def describe(tensor: mtf.Tensor) -> str:
@@ -103,18 +103,21 @@ def _checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
     return call
 
 
-def _constant(op: mtf.Operation, mesh: mtf.Mesh, value: Any, *args: Any, **kwargs: Any) -> None:
-    """Refuses an array, which mesh_tensorflow copies to every slice."""
-    if np.ndim(value):
+def _constant(mesh: mtf.Mesh, value: Any, shape: Any = None, dtype: tf.DType = tf.float32) -> mtf.Tensor:
+    """Imports an array with a shape, which mesh_tensorflow would copy to every slice."""
+    if not np.ndim(value):
+        return _number(mesh, value, shape, dtype)
+    wanted = mtf.Shape([]) if shape is None else mtf.convert_to_shape(shape)
+    if list(np.shape(value)) != wanted.to_integer_list:
         raise ShapeError(
-            f"mtf.constant: the value is an array of shape {list(np.shape(value))}, but a constant repeats one number. "
-            "Fix: use mtf.import_tf_tensor(mesh, array, shape)."
+            f"mtf.constant: the value is an array of shape {list(np.shape(value))}, but the constant has the shape "
+            f"{wanted}. Fix: give a shape with a dimension for each axis, or a number, which is repeated."
         )
-    _constant_init(op, mesh, value, *args, **kwargs)
+    return mtf.import_tf_tensor(mesh, tf.constant(value, dtype), wanted)
 
 
 def apply() -> None:
     """Replaces the binary functions of mesh_tensorflow."""
     for function in _BINARY:
         replace_function(function, _checked(function))
-    mtf.Constant.__init__ = _constant
+    replace_function(mtf.constant, _constant)

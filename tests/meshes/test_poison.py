@@ -38,7 +38,7 @@ def _sums(layout, x="x:5,y:4", dtype="float64", mesh_impl="stacked"):
 
     shape = [size for _, size in mi.layout.parse_shape(x)]
     program = mi.Program(fn, {"x": (x, dtype)}, "rows:4,cols:3", layout, mesh_impl)
-    return [value.numpy() for value in program(x=np.ones(shape))]
+    return [value.numpy() for value in program(x=np.ones(shape, dtype))]
 
 
 @pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])

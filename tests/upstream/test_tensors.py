@@ -126,8 +126,8 @@ def test_the_fix_for_arrays(layout):
         (lambda x: (x > 0) & 1, r"^mtf.logical_and: .* has dtype bool, which cannot represent 1"),
         (lambda x: ~x, "^mtf.logical_not: .* has dtype float32, not bool"),
         (
-            lambda x: mtf.constant(x.mesh, [1, 2], x.shape[1:]),
-            r"^mtf.constant: .* shape \[2\], but",
+            lambda x: mtf.constant(x.mesh, [1, 2, 3], x.shape[1:]),
+            r"^mtf.constant: .* shape \[3\], but",
         ),
     ],
 )
@@ -196,3 +196,12 @@ def test_tensors_are_compared_by_identity_and_are_true():
 def test_tensorflow_still_reports_its_own_errors():
     with pytest.raises((TypeError, ValueError), match="convert"):
         tf.nn.relu(object())
+
+
+@pytest.mark.parametrize("layout", ["", "x:rows", "channels:rows"])
+def test_a_constant_may_be_an_array_with_a_shape(layout):
+    def fn(x):
+        return x * mtf.constant(x.mesh, [1, 2, 3], x.shape.dims[1:], dtype=x.dtype)
+
+    x = np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(mi.Program(fn, {"x": "x:4,channels:3"}, "rows:2", layout)(x=x), x * [1, 2, 3])
