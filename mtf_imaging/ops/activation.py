@@ -140,8 +140,8 @@ def dropout(x: mtf.Tensor, rate: float, name: str | None = None) -> mtf.Tensor:
     """Sets a random fraction `rate` of the elements to 0, and scales the others by `1 / (1 - rate)`.
 
     The mask depends only on the seed and the step of the program, the name of the operation, and the position of each
-    element in the whole tensor. It is therefore the same under every layout and in every dtype. Every dimension may be
-    split.
+    element in the whole tensor. In an `mtf.while_loop`, it also depends on the iteration. It is therefore the same
+    under every layout and in every dtype. Every dimension may be split.
 
     Args:
       x: Tensor[...]
