@@ -114,7 +114,7 @@ def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
 
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table())
 def test_equals_the_whole(case, mesh, layout, impl):
-    check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 4)])
+    check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 2)])
 
 
 @pytest.mark.parametrize("impl", [IMPLS[0], pytest.param(IMPLS[1], marks=pytest.mark.slow)])

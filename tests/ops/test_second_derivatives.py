@@ -8,7 +8,7 @@ import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from tests.exchanges import check_exchanges
-from tests.harness import assert_all_pairs, difference, pairwise
+from tests.harness import assert_all_pairs, difference, pairwise, program_class, set_variables
 from tests.ops.differentiated import CONSTANTS, ROWS
 
 mtf = mi.mtf
@@ -89,11 +89,12 @@ def two_derivatives(row):
 def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
     """Returns the derivatives from a program, after comparing its exchanges with those that the planner predicts."""
     fn, inputs = two_derivatives(row)
-    program, values = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl), row.values()
+    program_type = program_class(row, mesh_shape, layout, mesh_impl)
+    program, values = program_type(fn, inputs, mesh_shape, layout, mesh_impl), row.values()
+    set_variables(program, {name: values[name] for name in row.variables})
+    results = [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]
     check_exchanges(program, fn, inputs)
-    for name in row.variables:
-        program.variables[name].assign(values[name])
-    return [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]
+    return results
 
 
 def _product():

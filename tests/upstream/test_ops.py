@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from tests.eager import EagerProgram
 from tests.exchanges import check_exchanges
-from tests.harness import assert_all_pairs, pairwise
+from tests.harness import assert_all_pairs, pairwise, program_class
 
 mtf = mi.mtf
 Dim = mtf.Dimension
@@ -79,7 +80,8 @@ LAYOUTS = [
 DEVICES = [f"/device:CPU:{number}" for number in range(4)]  # larger meshes have two or four slices per device
 
 
-def _run(op, mesh_shape, layout, mesh_impl):
+def _run(op, mesh_shape, layout, mesh_impl, kind=EagerProgram):
+    """Returns the value of an operation and its gradients, from a program of class `kind`."""
     rng = np.random.default_rng(0)
     shape = "batch:2,x:8,y:4,channels:4"
     # In a permutation no two values are equal, so every maximum is unique.
@@ -91,9 +93,10 @@ def _run(op, mesh_shape, layout, mesh_impl):
         return tuple(mtf.zeros_like(a) if t is None else t for t in (y, *gradients))
 
     inputs = {"a": (shape, "float64"), "b": (shape, "float64")}
-    p = mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, DEVICES)
+    p = kind(fn, inputs, mesh_shape, layout, mesh_impl, DEVICES)
+    results = [v.numpy() for v in p(a=a, b=b)]
     check_exchanges(p, fn, inputs)
-    return [v.numpy() for v in p(a=a, b=b)]
+    return results
 
 
 _whole = {}
@@ -112,7 +115,8 @@ def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
 def test_equals_one_processor(name, layout, mesh_impl):
     if name not in _whole:
         _whole[name] = _run(OPS[name], "", "", "stacked")
-    for value, expected in zip(_run(OPS[name], *layout, mesh_impl), _whole[name], strict=True):
+    values = _run(OPS[name], *layout, mesh_impl, program_class(name, layout, mesh_impl))
+    for value, expected in zip(values, _whole[name], strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 
