@@ -1,7 +1,7 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 12 minutes on 2 cores
-# make test-part         also runs a quarter of the slow tests, another one for each commit: 38 minutes on 2 cores
+# make test-changed         also runs a quarter of the slow tests, another one for each commit: 38 minutes on 2 cores
 # make test-all          also runs all slow tests: 90 minutes on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
@@ -30,9 +30,9 @@ test: $(INSTALLED)
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not kill"
 
-# Four commits in a row run every slow case once.
-test-part: $(INSTALLED)
-	$(PYTEST) -m "not kill" --slow-part $$(($$(git rev-list --count HEAD) % 4))/4
+# Without SINCE, changes are those since the newest commit that is a day older than the last one.
+test-changed: $(INSTALLED)
+	$(PYTEST) -m "not kill" --changed-since "$(SINCE)"
 
 test-kill: $(INSTALLED)
 	$(PYTEST) -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
@@ -72,4 +72,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo docs docs-links docs-serve figures test test-all test-part test-kill lint
+.PHONY: bench demo docs docs-links docs-serve figures test test-all test-changed test-kill lint

@@ -1,6 +1,5 @@
 """Common setup of all tests: TensorFlow with 8 logical CPUs, poisoned tails, and reproducible Hypothesis examples."""
 
-import argparse
 import collections
 import gc
 import math
@@ -11,6 +10,7 @@ import hypothesis
 import pytest
 
 from tests import importing, storage
+from tests.selection import selection
 
 NUM_CPUS = 8
 
@@ -31,42 +31,40 @@ importing.after_import("tensorflow", _configure_tensorflow)
 importing.poison_tails()
 
 
-def _part(text):
-    number, slash, parts = text.partition("/")
-    if not (number.isdecimal() and slash and parts.isdecimal() and int(number) < int(parts)):
-        raise argparse.ArgumentTypeError(f"not K/N with 0 <= K < N: {text!r}. Example: 0/4")
-    return int(number), int(parts)
-
-
 def pytest_addoption(parser):
     parser.addoption(
-        "--slow-part",
-        metavar="K/N",
-        type=_part,
-        help="runs only every Nth slow case, beginning with the Kth from 0, and all other tests",
+        "--changed-since",
+        metavar="COMMIT",
+        help="runs all fast tests, the slow tests that import a file changed since a commit, and an eighth of the "
+        "other slow tests; '' is the newest commit that is at least a day older than HEAD",
     )
 
 
-def _deselect_other_parts(config, items):
-    """Keeps one part of the slow cases. Those of one test are in different parts, if it has several."""
-    number, parts = config.getoption("slow_part")
-    tables = collections.defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("slow"):
-            tables[item.nodeid.partition("[")[0]].append(item.nodeid)
-    chosen = set()
-    for name, cases in tables.items():
-        first = number + zlib.crc32(name.encode())
-        cases.sort(key=lambda case: zlib.crc32(case.encode()))
-        chosen.update(case for place, case in enumerate(cases, first) if place % parts == 0)
-    runs = [item.nodeid in chosen or not item.get_closest_marker("slow") for item in items]
-    config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
-    items[:] = [item for item, run in zip(items, runs, strict=True) if run]
+def pytest_configure(config):
+    if config.getoption("changed_since") is not None and not hasattr(config, "workerinput"):
+        config.selected = selection.Selection.since(config.getoption("changed_since"))
+
+
+def pytest_configure_node(node):
+    """Passes the selection to a process of pytest-xdist, so that only one process reads all imports."""
+    if hasattr(node.config, "selected"):
+        node.workerinput["selected"] = node.config.selected.to_json()
+
+
+def pytest_report_header(config):
+    return str(config.selected) if hasattr(config, "selected") else None
+
+
+def _selection(config):
+    """Returns the `Selection`, or None if all tests run."""
+    if "selected" in getattr(config, "workerinput", {}):
+        return selection.Selection.from_json(config.workerinput["selected"])
+    return getattr(config, "selected", None)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(config, items):
-    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them, and selects `--slow-part`."""
+    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them, and selects slow tests."""
     tables = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("mostly_slow")
@@ -76,8 +74,10 @@ def pytest_collection_modifyitems(config, items):
         cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
         for item in cases[math.ceil(part * len(cases)) :]:
             item.add_marker(pytest.mark.slow)
-    if config.getoption("slow_part"):
-        _deselect_other_parts(config, items)
+    if selected := _selection(config):
+        runs = [not item.get_closest_marker("slow") or selected.runs(item) for item in items]
+        config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
+        items[:] = [item for item, run in zip(items, runs, strict=True) if run]
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = "mtf_imaging"
+from tests.selection.imports import PACKAGE, ROOT, imports_of, module_name
+
 FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py")])
 
 # Layers from the bottom up. A unit imports only from lower layers, which come earlier in this list.
@@ -46,31 +46,9 @@ NEVER = {
 }
 
 
-def module_name(path: Path) -> str:
-    """Returns the module name of a file in an installation."""
-    parts = list(path.relative_to(ROOT).with_suffix("").parts)
-    parts = [PACKAGE, *parts] if parts[0] == "models" else parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def unit_of(module: str) -> str:
     """Returns the unit of the package that a module belongs to, such as "ops" for mtf_imaging.ops.conv.convolution."""
     return [*module.split("."), ""][1]
-
-
-def imports_of(source: str, module: str, is_package: bool = False) -> set[str]:
-    """Returns the dotted names of all imports in a source; `from a import b` counts as a.b."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parents = module.split(".") if is_package else module.split(".")[:-1]
-                base = ".".join([*parents[: len(parents) - node.level + 1], *([base] if base else [])])
-            found |= {f"{base}.{alias.name}" for alias in node.names}
-    return found
 
 
 @functools.cache

@@ -1,0 +1,157 @@
+"""The selection of slow tests: the imports of test modules, and the files that are not modules."""
+
+import ast
+import fnmatch
+import os
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from tests.selection import changes
+from tests.selection.imports import CONDITIONAL, DYNAMIC, ROOT, closure, modules
+from tests.selection.selection import PARTS, Selection
+
+# Files that import what their users name, or that pass an import on.
+NAMED_BY_OTHERS = {
+    *("mtf_imaging", "mtf_imaging.data", "mtf_imaging.jobs", "mtf_imaging.training"),  # lazy names, which are read
+    *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
+    *("tests.importing", "tests.forked", "tests.test_selection", "tests.training.test_video_motion"),
+}
+
+
+@pytest.mark.parametrize(
+    ("test", "needed"),
+    [
+        ("tests.test_layout", "mtf_imaging.layout.grammar"),
+        ("tests.test_program", "mtf_imaging.upstream.slicewise"),  # mi.Program is imported lazily
+        ("tests.jobs.test_photos", "mtf_imaging.jobs.training"),  # so is mi.jobs.train
+        ("tests.ops.test_ops_equal_whole", "tests.poison"),  # installed by an import hook
+        ("tests.ops.test_ops_equal_whole", "tests.harness"),
+        ("tests.between.test_operations", "mtf_imaging.meshes.between_processes"),
+        ("tests.between.test_operations", "tests.between.worker"),  # started as a program
+        ("tests.cli.test_main", "mtf_imaging.cli.commands.train"),  # imported by its name
+        ("tests.cli.test_job", "mtf_imaging.models.unet3d.unet3d"),  # imported by a gin file
+        ("tests.data.test_nifti", "tests.data.conftest"),
+        ("tests.models.test_retinanet", "mtf_imaging.models.detection.anchors"),
+    ],
+)
+def test_a_test_depends_on_what_it_runs(test, needed):
+    assert needed in closure(test)
+
+
+def test_tests_of_pure_python_do_not_depend_on_programs():
+    assert not any(name.startswith("mtf_imaging.program") for name in closure("tests.test_layout"))
+    assert not any(name.startswith("mtf_imaging.models") for name in closure("tests.ops.test_ops_equal_whole"))
+
+
+def _imports_by_name(tree):
+    """Returns whether a source imports modules whose names are not in the source."""
+    for node in ast.walk(tree):
+        name = getattr(node, "attr", getattr(node, "id", None))
+        if name in ("iter_modules", "walk_packages"):
+            return True
+        if isinstance(node, ast.Call):
+            function = getattr(node.func, "attr", getattr(node.func, "id", None))
+            if function in ("import_module", "__import__", "run_module", "find_spec"):
+                if not (node.args and isinstance(node.args[0], ast.Constant)):
+                    return True
+    return False
+
+
+def test_every_file_that_imports_by_name_is_listed():
+    found = {name for name, path in modules().items() if _imports_by_name(ast.parse(path.read_text()))}
+    assert len(found) > 10
+    assert sorted(found - DYNAMIC.keys() - NAMED_BY_OTHERS) == []
+    assert sorted((DYNAMIC.keys() | NAMED_BY_OTHERS | {*CONDITIONAL}) - modules().keys()) == []
+
+
+def test_the_lists_name_modules_that_exist():
+    named = [name.removesuffix(".*") for names in DYNAMIC.values() for name in names]
+    named += [name for names in changes.READERS.values() for name in names or []]
+    assert sorted({*named} - modules().keys()) == []
+
+
+def test_every_file_is_a_module_or_has_readers():
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("the sources are not in a repository")
+    others = [file for file in done.stdout.split() if not file.endswith(".py") or file == "setup.py"]
+    others = [file for file in others if (ROOT / file).exists()]
+    unknown = [file for file in others if not any(fnmatch.fnmatch(file, pattern) for pattern in changes.READERS)]
+    assert unknown == []
+    unused = [pattern for pattern in changes.READERS if not fnmatch.filter(others, pattern)]
+    assert unused == []
+
+
+@pytest.mark.parametrize(
+    ("files", "changed"),
+    [
+        (["mtf_imaging/layout/grammar.py"], {"mtf_imaging.layout.grammar"}),
+        (["models/unet3d/unet3d.py"], {"mtf_imaging.models.unet3d.unet3d"}),
+        (["gin/lits.gin", "mtf_imaging/deleted.py"], {"mtf_imaging.cli.config.gin_config"}),
+        (["layouts/lits.txt", "setup.py"], None),
+        (["new/folder/file.txt"], None),
+    ],
+)
+def test_changed_files_are_changed_modules(files, changed):
+    assert changes.changed_modules(files) == changed
+
+
+def test_without_a_known_change_every_test_runs():
+    assert changes.can_break("tests.test_layout", None)
+    assert not changes.can_break("tests.test_layout", frozenset({"mtf_imaging.program.program"}))
+    assert changes.can_break("tests.test_layout", frozenset({"mtf_imaging.layout.grammar"}))
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Returns a function that commits in a new repository, a number of hours after the first commit."""
+    monkeypatch.setattr(changes, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+
+    def commit(hours):
+        stamp = f"{1_700_000_000 + hours * 3600} +0000"
+        dates = {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
+        (tmp_path / f"file_{hours}").touch()
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "a commit"]):
+            who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+            subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, env={**os.environ, **dates})
+        return changes._git("rev-parse", "HEAD")
+
+    return commit
+
+
+def test_the_base_is_a_day_older_than_the_last_commit(repository):
+    assert changes.base("") is None  # without a repository
+    first = repository(0)
+    assert changes.base("") is None
+    second = repository(10)
+    assert changes.base("") is None
+    repository(30)
+    assert changes.base("") == first
+    assert changes.base(second) == second
+    assert changes.changed_files(second) == ["file_30"]
+    (changes.ROOT / "new file").touch()
+    assert changes.changed_files(second) == ["file_30", "new file"]
+    assert changes.number_of_commits() == 3
+    with pytest.raises(subprocess.CalledProcessError):
+        changes.base("missing")
+
+
+def _item(file, **values):
+    return SimpleNamespace(path=ROOT / "tests" / file, callspec=SimpleNamespace(params=values))
+
+
+def test_a_part_of_the_other_tests_runs_by_setup():
+    cases = [_item("meshes/test_halo.py", layout=f"x:{n}", case=case) for n in range(40) for case in range(3)]
+    ran = []
+    for part in range(PARTS):
+        selection = Selection("abc", 1, frozenset({"tests.test_layout"}), part)
+        assert selection == Selection.from_json(selection.to_json())
+        assert selection.runs(_item("test_layout.py"))
+        ran.append([case for case in cases if selection.runs(case)])
+        layouts = {case.callspec.params["layout"] for case in ran[-1]}
+        assert len(ran[-1]) == 3 * len(layouts)  # all cases of a setup run together
+    assert sum(map(len, ran)) == len(cases)
+    assert min(map(len, ran)) > 0
