@@ -31,7 +31,7 @@ NAMED_BY_OTHERS = {
         ("tests.between.test_operations", "mtf_imaging.meshes.between_processes"),
         ("tests.between.test_operations", "tests.between.worker"),  # started as a program
         ("tests.cli.test_main", "mtf_imaging.cli.commands.train"),  # imported by its name
-        ("tests.cli.test_job", "mtf_imaging.models.unet3d.unet3d"),  # imported by a gin file
+        ("tests.cli.test_explain", "mtf_imaging.models.unet3d.segmentation"),  # imported by a gin file
         ("tests.data.test_nifti", "tests.data.conftest"),
         ("tests.models.test_retinanet", "mtf_imaging.models.detection.anchors"),
     ],
@@ -53,9 +53,9 @@ def _imports_by_name(tree):
             return True
         if isinstance(node, ast.Call):
             function = getattr(node.func, "attr", getattr(node.func, "id", None))
-            if function in ("import_module", "__import__", "run_module", "find_spec"):
-                if not (node.args and isinstance(node.args[0], ast.Constant)):
-                    return True
+            named = node.args and isinstance(node.args[0], ast.Constant)
+            if function in ("import_module", "__import__", "run_module", "find_spec") and not named:
+                return True
     return False
 
 
@@ -88,9 +88,9 @@ def test_every_file_is_a_module_or_has_readers():
     ("files", "changed"),
     [
         (["mtf_imaging/layout/grammar.py"], {"mtf_imaging.layout.grammar"}),
-        (["models/unet3d/unet3d.py"], {"mtf_imaging.models.unet3d.unet3d"}),
-        (["gin/lits.gin", "mtf_imaging/deleted.py"], {"mtf_imaging.cli.config.gin_config"}),
-        (["layouts/lits.txt", "setup.py"], None),
+        (["models/unet3d/segmentation.py"], {"mtf_imaging.models.unet3d.segmentation"}),
+        (["gin/unet3d_lits.gin", "mtf_imaging/deleted.py"], {"mtf_imaging.cli.config.gin_config"}),
+        (["layouts/2x2.gin", "setup.py"], None),
         (["new/folder/file.txt"], None),
     ],
 )

@@ -12,7 +12,7 @@ READERS = {
     "setup.py": None,
     "pytest.ini": None,
     "gin/*": ["mtf_imaging.cli.config.gin_config"],
-    "layouts/*": ["mtf_imaging.layout", "tests.test_layouts_page"],
+    "layouts/*": ["mtf_imaging.cli.config.gin_config"],
     "mtf_imaging/evaluation/report/*": ["mtf_imaging.evaluation.report"],
     "mtf_imaging/py.typed": ["tests.test_packaging"],
     "tests/evaluation/official_scores/*": ["tests.evaluation.test_official"],

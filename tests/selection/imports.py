@@ -155,9 +155,8 @@ def direct_imports(module: str) -> frozenset[str]:
     found |= {f"{name}.__main__" for name in found if f"{name}.__main__" in modules()}
     for name in DYNAMIC.get(module, []):
         found |= _expand(name)
-    packages = {
-        ".".join(name.split(".")[:depth]) for name in found | {module} for depth in range(1, name.count(".") + 1)
-    }
+    names = [name.split(".") for name in found | {module}]
+    packages = {".".join(parts[:depth]) for parts in names for depth in range(1, len(parts))}
     if module.startswith("tests."):
         packages |= {f"{package}.conftest" for package in packages}
     return frozenset((found | packages) & modules().keys() - {module})

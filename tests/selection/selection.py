@@ -57,8 +57,8 @@ class Selection:
         if not self.commit:
             return "selection: all tests, because the history has no earlier commit to compare with"
         return (
-            f"selection: {self.files} files changed since {self.commit[:10]}; all slow tests of {len(self.modules)} test "
-            f"modules, and part {self.part} of {PARTS} of the others"
+            f"selection: {self.files} files changed since {self.commit[:10]}; all slow tests of {len(self.modules)} "
+            f"test modules, and part {self.part} of {PARTS} of the others"
         )
 
 
