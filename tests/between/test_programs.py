@@ -29,11 +29,13 @@ def test_variables(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-13, checks.variables, mesh, layout)
 
 
+@pytest.mark.slow
 @all_meshes
 def test_random_numbers_do_not_depend_on_the_layout(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-13, checks.random_numbers, mesh, layout)
 
 
+@pytest.mark.slow
 @all_meshes
 def test_random_numbers_of_loops_do_not_depend_on_the_layout(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-11, checks.random_numbers_in_loops, mesh, layout)
@@ -51,6 +53,7 @@ def test_micro_batches_of_a_program(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-13, checks.parts_of_a_batch, mesh, layout)
 
 
+@pytest.mark.slow
 def test_recomputed_activations(groups):
     assert_same(groups.get(4), 1e-12, checks.recomputed, "rows:2,cols:2", "x:rows,y:cols")
 

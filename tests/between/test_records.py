@@ -31,6 +31,7 @@ def case(name, num, mesh_shape, layout, steps=(3,), slow=True, **options):
     return pytest.param(name, options, steps, num, mesh_shape, layout, marks=marks, id=f"{name} {layout} {options}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "steps", "num", "mesh_shape", "layout"),
     [

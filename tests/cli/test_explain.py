@@ -54,6 +54,7 @@ def test_a_layout_that_does_not_fit(run):
     assert "a batch of 32 in 32 micro-batches, with an extra forward pass for sums over the batch" in out
 
 
+@pytest.mark.slow
 def test_uneven_slices_are_reported(run):
     words = [*SMALL[:2], "--resolution", "36", "--mesh_shape", "rows:16", "--layout", "x:rows"]
     code, out, _ = run("explain", *words)
@@ -121,6 +122,7 @@ def test_one_processor_exchanges_nothing(run):
     assert "an interior processor sends 0 bytes, a corner processor 0 bytes, in 0 exchanges; 0 all-reduces" in out
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_train_prints_the_same(run):
     _, explained, _ = run("explain", *SMALL, *TWO_BY_TWO)
     code, out, _ = run("train", "--data_dir", "none", "--model_dir", "none", "--dry_run", *SMALL, *TWO_BY_TWO)
@@ -204,6 +206,7 @@ def test_custom_hardware(run, tmp_path):
         assert message in err
 
 
+@pytest.mark.slow
 def test_the_training_is_computed_from_the_time_per_step(run):
     words = ["--gin_file", "deeplab_voc", "--hardware", "h100", "--price_per_hour", "2.5"]
     code, out, _ = run("explain", *words)
@@ -257,6 +260,7 @@ def test_a_job_may_lack_the_number_of_steps(run, tmp_path, steps):
     assert json.loads(run("explain", *words, "--json")[1])["recipe"]["num_steps"] == (360 if steps else None)
 
 
+@pytest.mark.slow
 def test_search_computes_the_training_with_the_first_layout(run):
     words = ["--hardware", "l4", *SMALL, "--batch_size", "2", "--price_per_hour", "3"]
     code, out, _ = run("search", "--num_devices", "4", *words)
@@ -288,6 +292,7 @@ def test_search_ranks_layouts_and_prints_the_flags_of_the_first(run):
     assert "No layout keeps 31 processors busy. Fix: fewer --num_devices or a higher --resolution." in out
 
 
+@pytest.mark.slow
 def test_search_finds_the_largest_cube(run):
     network = SMALL[:2]
     code, out, _ = run(

@@ -50,6 +50,7 @@ def current_folder(request, monkeypatch):
         monkeypatch.chdir(request.getfixturevalue("folder"))
 
 
+@pytest.mark.slow
 def test_it_prints_the_inputs_and_uses_the_settings_of_the_run(folder, tmp_path, capsys):
     output = tmp_path / "model"
     assert run(f"export --model_dir run --output {output}") == 0

@@ -95,6 +95,7 @@ def test_texts_describe_the_run(folder):
     assert f"```\n{(folder / 'run/config.gin').read_text()}\n```" == config
 
 
+@pytest.mark.slow
 def test_a_held_out_case_is_drawn(folder):
     images = open_events(folder / "run/eval").Images("case 0")
     assert [image.step for image in images] == [2, 4, 5]

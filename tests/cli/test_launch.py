@@ -431,6 +431,7 @@ def test_commands_run_with_this_interpreter(words, monkeypatch):
     assert second == first.removeprefix("[1] ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [[], ["mtf-imaging"]], ids=["alone", "mtf-imaging"])
 def test_a_command_gets_all_its_flags(program):
     code, out, _ = run(*program, "parameters", "--help")

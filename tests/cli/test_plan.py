@@ -74,6 +74,7 @@ def test_explain_reads_the_plan_without_data(planned, capsys):
     assert "2 processors on 2 devices" in out
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_plan_convert_and_build_the_training(planned, capsys):
     named = commands(planned)
     assert set(named) == {"convert", "train", "cross_validate"}

@@ -225,6 +225,7 @@ EVERY = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augmentation", [None, MOVE, EVERY])
 def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, augmentation):
     uninterrupted = take(training_batches(records, 2, seed=3, augmentation=augmentation), 5)

@@ -130,7 +130,7 @@ def whole(folders):
     }
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)
 @pytest.mark.parametrize("region", REGIONS)
 def test_a_region_of_a_batch_equals_that_of_the_whole_batch(folders, whole, region, augmentation):
@@ -145,6 +145,7 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(folders, whole, regi
                 assert batch[name].dtype == expected[name].dtype
 
 
+@pytest.mark.slow
 def test_both_formats_give_the_same_batches(folders):
     regions = {GRID: regions_of(REGIONS["corner"])}
     options = {"seed": 3, "augmentation": MOVED, "regions": regions}

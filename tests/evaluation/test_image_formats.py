@@ -165,6 +165,7 @@ def test_a_folder_of_series_needs_no_names(tmp_path):
     assert [(case.key, case.prediction_name) for case in cases] == [("a_ct", "a_ct.nii.gz"), ("b_ct", "b_ct.nii.gz")]
 
 
+@pytest.mark.slow
 def test_evaluate_and_score_read_all_formats(cases_dir, tmp_path):
     for output_format, ending in ((None, None), ("nifti", ".nii.gz"), ("ome-zarr", ".ome.zarr")):
         output = tmp_path / f"evaluation-{output_format}"

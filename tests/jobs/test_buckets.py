@@ -228,6 +228,7 @@ def test_a_given_resolution_must_be_that_of_the_records(folder, tmp_path):
         mi.jobs.train(**settings(folder), model_dir=tmp_path / "other", micro_batches=3)
 
 
+@pytest.mark.slow
 def test_micro_batches_have_the_cases_of_the_batch(folder):
     data = TrainingData(folder / "records")
     step = TrainingStep(TASK, Adam(), (8, 8, 8), 2, dtype="float64")

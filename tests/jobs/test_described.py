@@ -71,6 +71,7 @@ def organs(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("organs"), ORGANS)
 
 
+@pytest.mark.slow
 def test_a_run_stores_its_description(regions):
     assert description_of_run(regions / "run") == read_description(regions / "raw") == REGIONS
     header = (regions / "run" / "losses.csv").read_text().splitlines()[0]
@@ -122,6 +123,7 @@ def test_prediction_sees_the_image_of_the_training(data, request):
         np.testing.assert_allclose(found, batch["image"][0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_changed_intensities_are_used_in_prediction(regions, tmp_path):
     data = mi.jobs.TrainingData(regions / "records", data_set=Records(intensities={"FLAIR": "percentiles"}))
     mi.jobs.train(task=task(), data=data, model_dir=tmp_path / "run", num_steps=1, progress=False)

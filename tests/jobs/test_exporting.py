@@ -132,6 +132,7 @@ def test_a_grid_and_a_whole_volume_of_lits(folder, isolated, tmp_path):
     assert "| input | `image` | float32 | x: 12, y: 10, z: 9 |" in (tmp_path / "model/README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.slow), "bfloat16"])
 def test_other_dtypes(folder, isolated, tmp_path, dtype):
     train(LIVER, folder / "records", tmp_path / "run", num_steps=1, dtype=dtype)
@@ -213,6 +214,7 @@ def regions(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schemes",
     [
@@ -258,6 +260,7 @@ def test_regions_and_schemes_that_depend_on_the_image(regions, isolated, tmp_pat
     assert meaning.startswith("For each channel, a number of the whole image before it was resampled. FLAIR: ")
 
 
+@pytest.mark.slow
 def test_photos(isolated, tmp_path):
     write_photos(tmp_path / "photos")
     task = SemanticSegmentation(TwoConvs())
@@ -288,6 +291,7 @@ def test_photos(isolated, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_objects_with_masks(isolated, tmp_path):
     write_objects_folder(tmp_path / "objects")
     task = TinyDetection(masks=True)
@@ -334,6 +338,7 @@ def test_a_custom_data_set(isolated, tmp_path):
     check_graph(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_the_program_of_the_guide(folder, isolated, tmp_path):
     """It segments a file in its own orientation as predict does, with and without a voxel size."""
     pages.write_files(GUIDE, tmp_path)
@@ -413,6 +418,7 @@ def test_mistakes_are_reported_and_leave_no_folder(folder, tmp_path, change, err
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_failed_export_leaves_no_folder(folder, tmp_path, monkeypatch):
     from mtf_imaging.evaluation.export.card import ModelCard
 

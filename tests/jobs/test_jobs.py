@@ -72,6 +72,7 @@ def test_a_job_resumes_a_run_of_the_command(folder, tmp_path):
     assert measures["loss"] == pytest.approx(losses(folder / "run")[-1], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp_path):
     assert json.loads((folder / "run/run.json").read_text()) == {
         "resolution": "x:16,y:16,z:16",
@@ -85,6 +86,7 @@ def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp
     assert written.read_bytes() == (tmp_path / "scores/predictions/segmentation-1.nii.gz").read_bytes()
 
 
+@pytest.mark.slow
 def test_segmentations_are_written_as_ome_zarr(folder, tmp_path):
     shared = {"task": settings()["task"], "model_dir": folder / "run", "dtype": "float64", "progress": False}
     shared["output_format"] = "ome-zarr"
@@ -97,6 +99,7 @@ def test_segmentations_are_written_as_ome_zarr(folder, tmp_path):
         np.testing.assert_array_equal(read_labels(path, volume), read_labels(evaluated, volume))
 
 
+@pytest.mark.slow
 def test_held_out_cases_and_folds(folder, tmp_path):
     data = mi.jobs.TrainingData(folder / "records", fold=0, num_folds=3)
     options = settings(data=data, model_dir=tmp_path / "run", num_steps=2, monitor="liver", eval_every=1)

@@ -72,6 +72,7 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
 
 
+@pytest.mark.slow
 def test_a_run_stores_the_size_the_categories_and_the_held_out_split(folder):
     facts = read_facts(folder / "run")
     assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
@@ -303,6 +304,7 @@ def test_held_out_images_need_objects(folder, tmp_path):
         mi.jobs.train(**COMMON, data=data, model_dir=tmp_path / "run", num_steps=1)
 
 
+@pytest.mark.slow
 def test_masks_that_the_network_does_not_predict_are_reported(folder, tmp_path):
     class BoxesOnly(TinyDetection):
         def for_data(self, description):

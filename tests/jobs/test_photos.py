@@ -78,6 +78,7 @@ def picture(path):
         return np.asarray(opened)
 
 
+@pytest.mark.slow
 def test_a_run_stores_the_crop_the_classes_and_the_held_out_list(folder):
     facts = read_facts(folder / "run")
     assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
@@ -191,6 +192,7 @@ def test_existing_segmentations_are_replaced_only_on_request(predict, tmp_path):
     assert {path: path.read_bytes() for path in predict(overwrite=True)} == first
 
 
+@pytest.mark.slow
 def test_flips_and_scales_are_averaged(folder, predict, tmp_path):
     """Mirrored photos give mirrored predictions with flips of the width, whatever the network."""
     mirrored = tmp_path / "mirrored"

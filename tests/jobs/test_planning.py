@@ -266,6 +266,7 @@ def phantoms(tmp_path_factory):
     return folder / "brain"
 
 
+@pytest.mark.slow
 def test_a_plan_of_two_channels_has_the_costs_of_its_step(phantoms):
     plan = mi.jobs.plan(
         task=build_task, data_dir=phantoms, num_devices=4, hardware="a100", workers=1, progress=False, memory=8 * 2**30

@@ -44,6 +44,7 @@ def reference(network):
     return functools.partial(reference_backbones.resnet, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "size", "layout", "is_training"),
     [
@@ -55,6 +56,7 @@ def test_values_and_gradients_equal_plain_tensorflow(network, size, layout, is_t
     backbones.check(NETWORKS[network], size, is_training, reference(network), layout)
 
 
+@pytest.mark.slow
 def test_recomputed_and_gathered_features():
     settings = {"blocks": (1, 1), "bottleneck": False, "gather_below": 3, "recompute": True}
     backbone = ResNetBackbone(**SMALL, **settings)

@@ -134,6 +134,7 @@ def test_norm_statistics_are_not_rounded(mesh, is_training):
     np.testing.assert_allclose(program.variables["norm/moving_variance"], variance, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"), [("bfloat16", "float32"), pytest.param("float32", "bfloat16", marks=pytest.mark.slow)]
 )

@@ -31,6 +31,7 @@ def small_task(**kwargs):
     return SemanticSegmentation(dataclasses.replace(SMALL, **kwargs), classes=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [
@@ -105,6 +106,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "options", "mesh_shape", "layout", "mesh_impl", "changes"),
     [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],

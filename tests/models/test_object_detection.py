@@ -25,6 +25,7 @@ TINY = TinyBackbone(8)
 SMALL = RetinaNet(TINY, filters=2, head_convs=1, min_level=2, max_level=4, anchors=Anchors((1.0,), (1.0,)))
 
 
+@pytest.mark.slow
 @dataclasses.dataclass(frozen=True)
 class NoNorms:
     """A network without batch norms, whose micro-batches are exact."""

@@ -70,6 +70,7 @@ def test_detections_equal_the_reference():
     assert_detections(got["evaluation"], want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "mesh_shape", "layout", "mesh_impl", "changes"),
     [

@@ -132,6 +132,7 @@ FAST = [("labels, ignore", "xy batch"), ("regions, ignore", "uneven"), ("labels 
 ALL = itertools.product(CHOICES, LAYOUTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "layout"), [*FAST, *(pytest.param(*row, marks=pytest.mark.slow) for row in ALL if row not in FAST)]
 )

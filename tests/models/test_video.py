@@ -115,6 +115,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes, causal):
     np.testing.assert_allclose(predict(image=inputs["image"]), want, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "causal", "mesh_shape", "layout", "mesh_impl"),
     [

@@ -50,6 +50,7 @@ def block(inputs, *filters, shortcut=0):
     return total
 
 
+@pytest.mark.slow
 def test_number_of_weights():
     """Trained weights: filters, scales and offsets, without moving statistics."""
     weights = (

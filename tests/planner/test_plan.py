@@ -359,6 +359,7 @@ def _sent_from_home(program):
     return names
 
 
+@pytest.mark.slow
 def test_the_lowered_graph_sends_weights_but_no_slots():
     task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2))
     inputs = task_inputs(task, 1, (8,) * 3)

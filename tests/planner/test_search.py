@@ -66,6 +66,7 @@ def test_the_fastest_layout_that_fits_is_first(steps):
     assert table[5] == f"skipped: batch:cores on cores:8. {reason}"
 
 
+@pytest.mark.slow
 def test_each_slower_layout_has_a_reason(steps):
     searched = found(steps, 100)
     for line, one in zip(search_table(searched, 99).splitlines()[2:], searched.found[1:], strict=False):

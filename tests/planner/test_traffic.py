@@ -72,6 +72,7 @@ def noted(fn, inputs, mesh_shape, layout, mesh_impl="stacked", devices=None):
     return collections.Counter(mi.Program(fn, inputs, mesh_shape, layout, mesh_impl, devices).mesh_impl.exchanged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_mesh_notes_what_it_exchanges(num_devices):
     step, mesh = unet(), ("rows:2,cols:2", "x:rows,y:cols")

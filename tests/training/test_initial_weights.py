@@ -257,6 +257,7 @@ def final_weights(model_dir):
     return built.variables["linear/weights"].numpy()
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_weights_once(tmp_path, caplog):
     train(tmp_path / "first", 3, seed=1)
     first = tmp_path / "first"

@@ -75,6 +75,7 @@ def test_losses_equal_those_of_a_resumed_run_without_a_layout(runs, name):
     np.testing.assert_allclose(losses(runs / name), whole, rtol=5e-3)  # Adam amplifies rounding
 
 
+@pytest.mark.slow
 def test_evaluation_drops_the_rule_for_batch_and_gives_the_same_metrics(runs, caplog):
     arguments = ["evaluate", "--model_dir", runs / "stacked", "--input_dir", runs / "cases", "--output_dir"]
     with caplog.at_level(logging.INFO):

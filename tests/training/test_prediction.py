@@ -15,6 +15,7 @@ SIZES = (8, 4, 4)
 SPLIT = {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     [

@@ -55,6 +55,7 @@ def test_a_layout_changes_no_loss():
         assert got == pytest.approx(want, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_slices_of_the_page(capsys):
     assert dry_run("--gin_file=video_motion") == 0
     out = capsys.readouterr().out

@@ -30,7 +30,7 @@ WORDS = {
 HEAD = """# Functions of mesh_tensorflow
 
 `mi.mtf` is mesh_tensorflow. Its functions work in a `mi.Program` under every layout, unless this page says otherwise.
-Tests compare each of them, after every operation of `mi.ops`, with TensorFlow on the whole tensor: values, gradients
+Tests compare each of them, after operations of `mi.ops`, with TensorFlow on the whole tensor: values, gradients
 and second derivatives ([exactness](../concepts/exactness.md)).
 
 The tables show what is sent if the layout splits the dimension along which a function combines or moves elements, in

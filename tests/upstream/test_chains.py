@@ -228,6 +228,7 @@ def check(chain, dtype):
     assert max(worst[: 2 if dtype == "float32" else 3]) <= TOLERANCES[dtype], f"{taken}: {worst}"
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(chains())
 def test_a_chain_in_float64(chain):

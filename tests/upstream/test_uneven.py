@@ -239,6 +239,7 @@ def _check_reshape(before, after, rows, cols, mesh_impl):
 _arguments = given(any_reshapes(), st.integers(2, 5), st.integers(2, 4), st.sampled_from(["stacked", "placement"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @_arguments
 def test_any_reshape(shapes, rows, cols, mesh_impl):
