@@ -24,12 +24,13 @@ class Watch:
     Args:
       processes: `subprocess.Popen`, `multiprocessing.Process` or process IDs; without any, nothing extends the wait.
       logs: files that the processes write.
+      patience: seconds without progress.
     """
 
-    def __init__(self, processes=(), logs=()):
-        self._processes, self._logs = [*processes], [Path(log) for log in logs]
+    def __init__(self, processes=(), logs=(), patience=PATIENCE):
+        self._patience, self._processes, self._logs = patience, [*processes], [Path(log) for log in logs]
         self._began = self._progress_at = self._measured_at = time.monotonic()
-        self._before = self._measure()
+        self._before = None  # short waits measure nothing
 
     def find_fault(self):
         """Returns why to stop waiting, or None."""
@@ -38,12 +39,12 @@ class Watch:
             return f"no end after {LIMIT:g} s"
         if now - self._measured_at > _EVERY:
             self._measured_at, (cpu, size) = now, self._measure()
-            if cpu - self._before[0] > _WORK or size != self._before[1]:
+            if self._before is None or cpu - self._before[0] > _WORK or size != self._before[1]:
                 self._progress_at, self._before = now, (cpu, size)
             elif cpu < self._before[0]:  # some descendants have ended
                 self._before = cpu, size
-        if now - self._progress_at > PATIENCE:
-            return f"no progress for {PATIENCE:g} s"
+        if now - self._progress_at > self._patience:
+            return f"no progress for {self._patience:g} s"
         return None
 
     def find_end(self):
@@ -67,7 +68,7 @@ class Watch:
         return (cpu_time(pids) if pids else 0.0), sizes
 
 
-def wait_until(condition, what, processes=(), logs=(), *, report=None, every=0.02, may_end=False):
+def wait_until(condition, what, processes=(), logs=(), *, report=None, every=0.02, may_end=False, patience=PATIENCE):
     """Waits until a condition holds, and returns its value.
 
     Args:
@@ -78,11 +79,12 @@ def wait_until(condition, what, processes=(), logs=(), *, report=None, every=0.0
       report: a function that returns further text for the message, or None.
       every: seconds between two calls of the condition.
       may_end: whether the processes may end before the condition holds.
+      patience: seconds without progress.
 
     Raises:
       AssertionError: the wait failed.
     """
-    watch = Watch(processes, logs)
+    watch = Watch(processes, logs, patience)
     while True:
         has_ended = None if may_end else watch.find_end()
         if result := condition():  # also once after the end of a process
@@ -138,9 +140,8 @@ def killed_at_end(process):
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            if process.poll() is None and os.getpgid(process.pid) == process.pid:
-                os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):

@@ -19,7 +19,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import Layout
 from mtf_imaging.servers import Server, free_port, silence, stranger
-from tests import forked
+from tests import forked, waiting
 from tests.test_servers import grpc_service, web_server
 
 TINY = [
@@ -30,7 +30,6 @@ TINY = [
     "--gin.UNet3D.dropout_rate=0.5",
 ]
 MESHES = {2: ("rows:2", "x:rows"), 4: ("rows:2,cols:2", "x:rows,y:cols")}
-SOON = 60.0  # seconds that a busy machine may need to start a process
 
 
 def run(*words):
@@ -59,23 +58,22 @@ def serving(folder, number, port=0):
 
 def _ready_port(process, file):
     """Waits until a server is ready, and returns its port."""
-    deadline = time.monotonic() + 5 * SOON
-    while process.is_alive() and time.monotonic() < deadline:
-        if file.exists() and (match := re.search(r":(\d+) is ready, with ", file.read_text())):
-            return match[1]
-        time.sleep(0.05)
-    raise AssertionError(f"the server did not start; exit code {process.exitcode}")
+
+    def find():
+        return file.exists() and re.search(r":(\d+) is ready, with ", file.read_text())
+
+    return waiting.wait_until(find, "the server", [process], [file])[1]
 
 
-def chief(*words, cwd, limit=5 * SOON):
+def chief(*words, cwd):
     """Runs a command in a new process and returns its exit code, stdout and stderr."""
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
         process = start(*words, cwd=cwd, stdout=out, stderr=err)
-        process.join(limit)
-        code = process.exitcode
-        forked.end(process)
-        assert code is not None, f"the command did not end within {limit:g} s: {err.read_text()}"
+        try:
+            code = waiting.wait_for_end(process, f"the end of {words[0]}", [out, err])
+        finally:
+            forked.end(process)
         return code, out.read_text(), err.read_text()
 
 
@@ -247,7 +245,7 @@ def test_a_missing_server_is_reported_soon(data, capsys):
 def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, service):
     with service() as server:
         words = ["train", "--data_dir", data / "records", f"--model_dir={tmp_path / 'run'}", f"--cluster={server}"]
-        code, _, err = chief(*words, cwd=tmp_path, limit=SOON)
+        code, _, err = chief(*words, cwd=tmp_path)
     assert code == 1
     assert "Traceback" not in err
     assert f"mtf-imaging: {server}: another " in err
