@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("sphinx", reason="Sphinx is not installed; make docs installs it")
 from site_extension import docstrings, offline, repository_links
 
+from tests import waiting
+
 ROOT = Path(__file__).parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LOOK = """<script>

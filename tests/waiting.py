@@ -58,9 +58,7 @@ class Watch:
 
     def read_logs(self):
         """Returns the ends of the logs, for the message of a failed test."""
-        return "".join(
-            f"\n--- {log}\n{log.read_text(errors='replace')[-_LOG:]}" for log in self._logs if log.is_file()
-        )
+        return "".join(f"\n--- {log}\n{log.read_text(errors='replace')[-_LOG:]}" for log in self._logs if log.is_file())
 
     def _measure(self):
         pids = [process if isinstance(process, int) else process.pid for process in self._processes]

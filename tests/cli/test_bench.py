@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.layout import Layout
+from tests import waiting
 
 NETWORK = ("--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1")
 SMALL = ("--resolution=16", *NETWORK, "--steps=2")

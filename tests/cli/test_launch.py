@@ -345,9 +345,7 @@ sys.exit(count + 10)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can end a process with its parent")
 def test_processes_end_with_a_killed_launcher():
-    body = (
-        f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); time.sleep({_FOREVER})"
-    )
+    body = f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); time.sleep({_FOREVER})"
     process = start(body, "--num_processes=2", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for_files(process, "0", "1")
     process.kill()

@@ -49,7 +49,9 @@ class Moments:
             return any(folder.glob("ckpt-*_temp"))
 
         log = folder / "losses.csv"
-        waiting.wait_until(lambda: is_there() or not process.is_alive(), kind, [process], [log], every=0.0005, may_end=True)
+        waiting.wait_until(
+            lambda: is_there() or not process.is_alive(), kind, [process], [log], every=0.0005, may_end=True
+        )
         if kind != "build":
             time.sleep(0.02 * number)
 
