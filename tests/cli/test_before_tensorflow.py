@@ -11,7 +11,7 @@ from mtf_imaging.cli.main import main
 from tests.data.dicom_folder import write_series
 from tests.evaluation.test_evaluate import store
 
-# Runs several command lines and prints their exit codes, stderr and seconds of CPU time, and whether TensorFlow was imported.
+# Runs several command lines; prints their exit codes, stderr, seconds of CPU time, and whether TensorFlow was imported.
 PROGRAM = """
 import contextlib, io, json, sys, time
 from mtf_imaging.cli.main import main

@@ -1,6 +1,5 @@
 """`mtf-imaging bench`: the forms of --setup, and measurements of small steps."""
 
-import contextlib
 import json
 import os
 import signal
