@@ -43,7 +43,7 @@ def wait_for(name):
     while not Path(name).exists():
         time.sleep(0.005)
 """
-_FOREVER = 3600  # seconds
+_SLEEP = "time.sleep(3600)"  # longer than any test
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_output_is_copied_at_once():
     assert finish(process)[0] == 0
 
 
-@pytest.mark.parametrize("program", [f"sleep {_FOREVER}", "yes"])
+@pytest.mark.parametrize("program", ["sleep 3600", "yes"])
 def test_a_program_that_stays_behind_does_not_keep_the_output_open(program):
     """Neither program ends before launch does: `yes` ends when nobody reads its output."""
     body = f"import subprocess; Path('pid').write_text(str(subprocess.Popen({program.split()}).pid))"
@@ -234,7 +234,7 @@ if me == 0:
     sys.exit(7)
 {ignore}
 Path("ready").write_text(str(os.getpid()))
-time.sleep({_FOREVER})
+{_SLEEP}
 """
     began = time.monotonic()
     code, _, err = launch(body)
@@ -345,7 +345,7 @@ sys.exit(count + 10)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can end a process with its parent")
 def test_processes_end_with_a_killed_launcher():
-    body = f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); time.sleep({_FOREVER})"
+    body = f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); {_SLEEP}"
     process = start(body, "--num_processes=2", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for_files(process, "0", "1")
     process.kill()
@@ -354,7 +354,7 @@ def test_processes_end_with_a_killed_launcher():
 
 
 def test_processes_end_when_nobody_reads_the_output():
-    body = f"Path(f'{{me}}').write_text(str(os.getpid())); wait_for('go'); print(me); time.sleep({_FOREVER})"
+    body = f"Path(f'{{me}}').write_text(str(os.getpid())); wait_for('go'); print(me); {_SLEEP}"
     process = start(body, "--num_processes=2")
     wait_for_files(process, "0", "1")
     process.stdout.close()
@@ -399,9 +399,7 @@ def test_a_wrong_command_line_is_not_started_again():
 
 
 def test_a_failure_after_a_signal_is_not_started_again():
-    body = (
-        f"{COUNT}\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nPath('ready').touch()\ntime.sleep({_FOREVER})"
-    )
+    body = f"{COUNT}\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nPath('ready').touch()\n{_SLEEP}"
     process = start(body, "--num_processes=1", "--restarts=1")
     wait_for_files(process, "ready")
     process.terminate()
