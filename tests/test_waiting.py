@@ -85,8 +85,8 @@ def test_a_log_that_grows_extends_a_wait(start, short, tmp_path):
     assert time.monotonic() - began > 3.0
 
 
-def test_the_output_of_a_process(start):
-    process = start("import sys\nprint(flush=True)\nprint('out')\nsys.exit(3)")
+def test_the_output_of_a_process():
+    process = subprocess.Popen([sys.executable, "-c", "print('out')\nraise SystemExit(3)"], stdout=subprocess.PIPE)
     assert waiting.communicate(process) == (3, b"out\n", None)
 
 
