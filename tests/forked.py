@@ -8,6 +8,8 @@ import os
 import runpy
 import sys
 
+from tests import waiting
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.preloaded"])
 
@@ -29,15 +31,15 @@ def start(module, *words, cwd=None, stdout=None, stderr=None):
     return process
 
 
-def run(module, *words, seconds=300, code=0, **options):
-    """Runs a module in a new process, which must end with an exit code within a number of seconds."""
+def run(module, *words, code=0, **options):
+    """Runs a module in a new process, which must end with an exit code."""
     process = start(module, *words, **options)
-    process.join(seconds)
-    actual = process.exitcode
-    end(process)
-    assert actual == code, (
-        f"{module} {' '.join(map(str, words))}: {'no end' if actual is None else f'exit code {actual}'}"
-    )
+    command = f"{module} {' '.join(map(str, words))}"
+    try:
+        actual = waiting.wait_for_end(process, f"the end of {command}")
+    finally:
+        end(process)
+    assert actual == code, f"{command}: exit code {actual}"
 
 
 def end(process):

@@ -7,17 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from mtf_imaging.cli.runtime.launching.environment import build_environments
+from tests import waiting
 
 ROOT = Path(__file__).parents[1]
-# Each process imports TensorFlow, which takes several seconds of CPU time.
-PATIENCE = 120.0
 
 
 class End(NamedTuple):
@@ -101,29 +97,26 @@ class Group:
         """Returns what a process has written so far."""
         return self._path(index, stream).read_text(errors="replace")
 
-    def wait_for(self, text, indices=None, seconds=PATIENCE):
+    def wait_for(self, text, indices=None):
         """Waits until processes have written a text to their standard output."""
-        deadline = time.monotonic() + seconds
-        for index in self.processes if indices is None else indices:
-            while text not in self.read(index):
-                if self.processes[index].poll() is not None or time.monotonic() > deadline:
-                    pytest.fail(f"process {index} did not write {text!r}.\n{self.report()}")
-                time.sleep(0.05)
+        for index, process in self._select(indices).items():
+            what = f"{text!r} from process {index}"
+            waiting.wait_until(lambda index=index: text in self.read(index), what, [process], report=self.report)
 
     def send(self, index, number):
         """Sends a signal to a process."""
         self.processes[index].send_signal(number)
 
-    def wait(self, seconds=PATIENCE, indices=None):
-        """Waits until processes have ended. Returns {number: `End`}; the test fails if one does not end in time."""
-        deadline, ends = time.monotonic() + seconds, {}
-        for index in self.processes if indices is None else indices:
-            try:
-                code = self.processes[index].wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pytest.fail(f"process {index} did not end within {seconds:g} s.\n{self.report()}")
+    def wait(self, indices=None):
+        """Waits until processes have ended. Returns {number: `End`}."""
+        ends = {}
+        for index, process in self._select(indices).items():
+            code = waiting.wait_for_end(process, f"the end of process {index}", report=self.report)
             ends[index] = End(code, self.read(index), self.read(index, "err"))
         return ends
+
+    def _select(self, indices):
+        return self.processes if indices is None else {index: self.processes[index] for index in indices}
 
     def report(self):
         """Returns the output and exit codes of all processes, for the message of a failed test."""
@@ -133,10 +126,10 @@ class Group:
         )
 
 
-def run(folder, script, num, *, seconds=PATIENCE, **options):
+def run(folder, script, num, **options):
     """Runs a script in several processes, all of which must succeed. Returns their standard outputs."""
     with Group(folder, script, num, **options) as group:
-        ends = group.wait(seconds)
+        ends = group.wait()
         failed = [index for index, end in ends.items() if end.code]
         assert not failed, f"processes {failed} failed.\n{group.report()}"
     return [ends[index].out for index in sorted(ends)]
@@ -146,10 +139,9 @@ def start_together():
     """In a script: waits until all processes have called this function, so their imports do not count as waiting."""
     config = json.loads(os.environ["TF_CONFIG"])
     Path(f"here-{config['task']['index']}").touch()
-    deadline = time.monotonic() + PATIENCE
-    while not all(Path(f"here-{i}").exists() for i in range(len(config["cluster"]["worker"]))):
-        assert time.monotonic() < deadline, "a process of the test does not start"
-        time.sleep(0.02)
+    paths = [Path(f"here-{i}") for i in range(len(config["cluster"]["worker"]))]
+    # The test itself notices whether the others make progress.
+    waiting.wait_until(lambda: all(path.exists() for path in paths), "all processes", patience=waiting.LIMIT)
 
 
 def _reset_signals():

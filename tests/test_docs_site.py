@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("sphinx", reason="Sphinx is not installed; make docs installs it")
 from site_extension import docstrings, offline, repository_links
 
+from tests import waiting
+
 ROOT = Path(__file__).parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LOOK = """<script>
@@ -84,7 +86,7 @@ def look(folder, width):
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
     command += ["--allow-file-access-from-files", f"--user-data-dir={folder.parent / 'profile'}"]
     command += ["--virtual-time-budget=60000", f"--window-size={max(500, width)},1000", (folder / "look.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=waiting.LIMIT)
     (folder / "look.html").unlink()
     assert done.returncode == 0, done.stderr
     (title,) = re.findall(r"<title>(.*?)</title>", done.stdout)

@@ -4,6 +4,7 @@ Each process is simulated by a `Peers` in this Python process, and by a TCP port
 """
 
 import contextlib
+import dataclasses
 import math
 import random
 import socket
@@ -12,15 +13,16 @@ import time
 
 import pytest
 
-from mtf_imaging import peers
+from mtf_imaging import heartbeats, peers
 from mtf_imaging.errors import ClusterError, ConfigError
 from mtf_imaging.heartbeats import Heartbeats, Status, check_own_port, decode, encode, watched_by, watchers
 from mtf_imaging.peers import Peers
 from mtf_imaging.processes import Processes
 from mtf_imaging.servers import Server
+from tests import waiting
 
 TIMEOUT = 2.0
-SLACK = 20.0  # seconds; the machine may be busy
+LONG = 2 * waiting.PATIENCE  # a timeout that does not expire while a test waits
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
@@ -57,6 +59,9 @@ class Fake:
     def _end(self, message):
         self.messages.append(message)
         self.has_ended.set()
+
+    def set_timeout(self, timeout):
+        self.processes = self.peers._processes = dataclasses.replace(self.processes, timeout=timeout)
 
     def meet(self):
         try:
@@ -117,15 +122,16 @@ class World:
         return fake
 
     def __call__(self, num, timeout=TIMEOUT, meets=True, skip=()):
-        """Starts simulated processes, which have met unless `meets` is False."""
+        """Starts simulated processes, which have met unless `meets` is False. Then, the timeout begins afterwards."""
         sockets, addresses = self.bind(num)
         for i in skip:
             sockets[i].close()
-        fakes = [self.fake(addresses, i, sockets[i], timeout) for i in range(num) if i not in skip]
+        fakes = [self.fake(addresses, i, sockets[i], LONG if meets else timeout) for i in range(num) if i not in skip]
         if meets:
             meet(fakes)
             assert [fake.error for fake in fakes] == [None] * num
             for fake in fakes:
+                fake.set_timeout(timeout)
                 fake.peers._start_by = math.inf  # the first exchange would do this
         return fakes
 
@@ -144,15 +150,14 @@ def meet(fakes):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LONG)
         assert not thread.is_alive()
 
 
-def messages(fakes, seconds):
+def messages(fakes):
     """Waits until all processes have ended, and returns their messages."""
-    deadline = time.monotonic() + seconds
     for fake in fakes:
-        assert fake.has_ended.wait(max(0.0, deadline - time.monotonic())), f"process {fake.processes.index} waits"
+        waiting.wait_until(fake.has_ended.is_set, f"the end of process {fake.processes.index}")
     return [fake.messages[0] for fake in fakes]
 
 
@@ -220,7 +225,7 @@ def test_a_missing_process_is_named(start):
     fakes = start(3, meets=False, skip=[1])
     began = time.monotonic()
     meet(fakes)
-    assert TIMEOUT <= time.monotonic() - began < TIMEOUT + SLACK
+    assert TIMEOUT <= time.monotonic() - began < waiting.PATIENCE
     name = fakes[0].processes.name(1)
     for fake in fakes:
         assert isinstance(fake.error, ClusterError)
@@ -231,7 +236,7 @@ def test_a_missing_process_is_named(start):
 
 def test_processes_with_other_lists_refuse_to_start(start):
     sockets, addresses = start.bind(3)
-    fakes = [start.fake(addresses if i else addresses[:2], i, sockets[i], 60) for i in range(3)]
+    fakes = [start.fake(addresses if i else addresses[:2], i, sockets[i], LONG) for i in range(3)]
     meet(fakes)
     texts = [str(fake.error) for fake in fakes]
     assert "was started with another list of processes than process 0" in texts[0]
@@ -253,19 +258,19 @@ def test_a_status_that_arrives_early_is_answered(start, monkeypatch):
         return heartbeats
 
     monkeypatch.setattr(peers, "Heartbeats", create)
-    fake = start.fake(addresses, 0, sockets[0], 60)
+    fake = start.fake(addresses, 0, sockets[0], LONG)
     meet([fake])
     assert "2 processes instead of 3" in str(fake.error)
 
 
 def test_two_processes_with_one_number_refuse_to_start(start):
     sockets, addresses = start.bind(2)
-    fake = start.fake(addresses, 0, sockets[0], 60)
+    fake = start.fake(addresses, 0, sockets[0], LONG)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         status = fake.peers._make_status()._replace(identity=b"another!")
         other.sendto(encode(status), addresses[0])
         meet([fake])
-        other.settimeout(10)
+        other.settimeout(waiting.PATIENCE)
         assert decode(other.recvfrom(2000)[0]).is_reply  # so the other process refuses as well
     assert isinstance(fake.error, ConfigError)
     assert "two processes have the number 0: this one, and one that sends from 127.0.0.1. Fix: " in str(fake.error)
@@ -299,12 +304,12 @@ def test_an_earlier_program_does_not_count_as_started(start):
     assert f"({fakes[0].processes.name(1)}: still runs an earlier program)" in str(fakes[0].error)
 
 
-def test_the_end_of_a_process_is_noticed_within_seconds(start):
-    fakes = start(3, timeout=60)
+def test_the_end_of_a_process_is_noticed_before_the_timeout(start):
+    fakes = start(3, timeout=LONG)
     for fake in fakes:
         fake.enter()
     fakes[2].kill()
-    for text in messages(fakes[:2], SLACK):
+    for text in messages(fakes[:2]):
         assert text.startswith(f"lost {fakes[0].processes.name(2)}: it has ended (Connection refused). ")
         assert "training resumes from the last checkpoint" in text
 
@@ -316,7 +321,7 @@ def test_a_stopped_process_is_lost_after_the_timeout(start):
         fake.work()
     fakes[1].stop()
     began = time.monotonic()
-    for text in messages([fakes[0], fakes[2]], TIMEOUT + SLACK):
+    for text in messages([fakes[0], fakes[2]]):
         assert text.startswith(f"lost {fakes[0].processes.name(1)}: no answer for ")
     assert time.monotonic() - began > TIMEOUT - 1.0
     assert not fakes[1].messages
@@ -325,10 +330,11 @@ def test_a_stopped_process_is_lost_after_the_timeout(start):
 def test_a_process_outside_a_call_outlives_the_others(start):
     fakes = start(2, timeout=1.0)
     fakes[1].kill()
-    time.sleep(4)
+    waiting.wait_until(lambda: 1 in fakes[0].peers._silence, "the refusal of process 1")
+    time.sleep(2 * peers.EVERY)  # in a call, process 0 would end after one interval
     assert not fakes[0].messages
     fakes[0].enter()
-    assert "it has ended" in messages(fakes[:1], SLACK)[0]
+    assert "it has ended" in messages(fakes[:1])[0]
 
 
 def test_a_process_that_was_started_again_is_lost(start):
@@ -337,18 +343,18 @@ def test_a_process_that_was_started_again_is_lost(start):
     fakes[0].work()
     status = fakes[1].peers._make_status()
     fakes[0].peers._receive(status._replace(identity=b"another!"), ("127.0.0.1", 1))
-    assert messages(fakes[:1], SLACK)[0].startswith(f"lost {fakes[0].processes.name(1)}: it was started again. ")
+    assert messages(fakes[:1])[0].startswith(f"lost {fakes[0].processes.name(1)}: it was started again. ")
 
 
 @pytest.mark.slow
 def test_all_of_many_processes_name_the_same_lost_one(start):
-    fakes = start(20, timeout=60)
+    fakes = start(20, timeout=LONG)
     for fake in fakes:
         fake.enter()
         fake._end = lambda message, fake=fake: (Fake._end(fake, message), fake.kill())  # as a real process does
         fake.peers._end = fake._end
     fakes[7].kill()
-    texts = messages([fake for fake in fakes if fake is not fakes[7]], 3 * SLACK)
+    texts = messages([fake for fake in fakes if fake is not fakes[7]])
     assert all(text.startswith(f"lost {fakes[0].processes.name(7)}: it has ended") for text in texts), texts
 
 
@@ -360,7 +366,7 @@ def test_processes_that_all_wait_are_stuck(start):
             fake.leave()
         fake.enter()
     name = fakes[0].processes.name
-    for text in messages(fakes, TIMEOUT + SLACK):
+    for text in messages(fakes):
         assert "and none of them computes: " in text
         assert f"{name(0)} and {name(1)} are in call 2; {name(2)} is in call 1. Fix: make all processes call" in text
 
@@ -370,7 +376,7 @@ def test_a_process_outside_its_calls_may_sleep_for_several_timeouts(start):
     fakes = start(2, timeout=1.0)
     fakes[0].enter()
     began = time.monotonic()
-    (text,) = messages(fakes[:1], 5 + SLACK)
+    (text,) = messages(fakes[:1])
     assert time.monotonic() - began > 4.5
     assert f"{fakes[0].processes.name(1)} is outside a call, after 0 calls" in text
     assert not fakes[1].messages  # it does not wait
@@ -378,22 +384,25 @@ def test_a_process_outside_its_calls_may_sleep_for_several_timeouts(start):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["in the call", "outside"])
-def test_a_process_that_computes_is_waited_for(start, place):
-    fakes = start(3, timeout=1.0)
+def test_a_process_that_computes_is_waited_for(start, monkeypatch, place):
+    monkeypatch.setattr(peers, "_PATIENCE", 1.5)  # timeouts, for a process outside its calls
+    fakes = start(3, timeout=1.5)
     for fake in fakes[1:] if place == "outside" else fakes:
         fake.enter()
     fakes[0].work()
-    time.sleep(7)
+    time.sleep(1.5 * 1.5 + 2 * peers.EVERY)  # without work, all would end now
     assert not any(fake.messages for fake in fakes)
 
 
 @pytest.mark.slow
-def test_many_processes_wait_for_one_that_computes(start):
-    fakes = start(20, timeout=3.0)
+def test_many_processes_wait_for_one_that_computes(start, monkeypatch):
+    for module in (peers, heartbeats):
+        monkeypatch.setattr(module, "EVERY", 0.2)
+    fakes = start(20, timeout=2.0)
     for fake in fakes:
         fake.enter()
     fakes[13].work()
-    time.sleep(8)
+    time.sleep(2.0 + 5 * peers.EVERY)  # without work, all would end now
     assert not any(fake.messages for fake in fakes)
 
 
@@ -405,10 +414,10 @@ def test_without_datagrams_only_the_ports_count(start, monkeypatch):
     fakes = start(2)
     for fake in fakes:
         fake.enter()
-    time.sleep(2 * TIMEOUT)
+    time.sleep(TIMEOUT + 2 * peers.EVERY)
     assert not any(fake.messages for fake in fakes)  # nobody knows that all wait
     fakes[1].kill()
-    assert "it has ended" in messages(fakes[:1], SLACK)[0]
+    assert "it has ended" in messages(fakes[:1])[0]
 
 
 def test_a_process_that_never_begins_with_the_others_ends(start):
@@ -417,28 +426,28 @@ def test_a_process_that_never_begins_with_the_others_ends(start):
         fake.work()
         fake.enter()
         fake.peers._start_by = time.monotonic() + 1.0
-    for text in messages(fakes, SLACK):
+    for text in messages(fakes):
         assert text.startswith("the 2 processes did not begin together within 2 s, although all of them answer. Fix: ")
 
 
 def test_a_process_ends_after_the_others_have_completed_its_last_call(start):
-    fakes = start(2, timeout=60)
+    fakes = start(2, timeout=LONG)
     for fake in fakes:
         fake.enter()
     fakes[0].leave()
     thread = threading.Thread(target=fakes[0].peers._linger)
     thread.start()
-    thread.join(1.5)
+    thread.join(2 * peers.EVERY)
     assert thread.is_alive()
     fakes[1].leave()
-    thread.join(SLACK)
+    thread.join(waiting.PATIENCE)
     assert not thread.is_alive()
     fakes[1].enter()  # it needs others, but this process makes no more calls
     fakes[0].peers._linger()
 
 
 def test_watching_costs_little(start):
-    fakes = start(16, timeout=60)
+    fakes = start(16, timeout=LONG)
     for fake in fakes:
         fake.enter()
     threads, cpu = threading.active_count(), time.process_time()

@@ -12,11 +12,10 @@ from multiprocessing.connection import Listener, wait
 from pathlib import Path
 
 from mtf_imaging.cli.runtime.launching.environment import build_environments
+from tests import waiting
 
 ROOT = Path(__file__).parents[2]
-START = 120.0  # seconds for all processes to join
-CALL = 240.0  # seconds for a call in all processes
-_LATE = 20.0  # seconds for the other processes after an error in one of them
+_LATE = 20.0  # seconds for the other processes after an error in one of them, which has already failed the test
 _LOG = 3000  # characters of a log in an error
 
 
@@ -49,7 +48,7 @@ class Starter:
         name = f"{self.folder}/{next(self._numbers)}"
         order = {
             "address": name,
-            "environments": build_environments({"MTF_IMAGING_TIMEOUT": f"{CALL:g}"}, num, None),
+            "environments": build_environments({"MTF_IMAGING_TIMEOUT": f"{waiting.LIMIT:g}"}, num, None),
             "log": f"{name}-{{}}.log",
         }
         with Listener(name, "AF_UNIX", backlog=num) as listener:
@@ -61,7 +60,7 @@ class Starter:
         """Ends the process."""
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(10)
+        waiting.wait_for_end(self._process, logs=[self.folder / "starter.log"])
 
 
 class Group:
@@ -81,47 +80,46 @@ class Group:
         self._connections = [connection for _, connection in introduced]
         self._log = log
         self.is_intact = True
-        assert self._outcomes("joining", START) == [len(connections)] * len(connections)
+        assert self._outcomes("joining") == [len(connections)] * len(connections)
 
     def __len__(self):
         return len(self._connections)
 
-    def run(self, fn, *args, seconds=CALL):
+    def run(self, fn, *args):
         """Calls a function in all processes; returns the list of their results.
 
         A failed assertion in one process is an assertion error of this call, and the processes continue. If a process
-        does not return, all of them are killed.
+        does not return, and none makes progress, all of them are killed.
 
         Args:
           fn: a function of a module.
           *args: its arguments.
-          seconds: the longest time that a call may take.
         """
         assert self.is_intact
         for connection in self._connections:
             connection.send((fn, *args))
-        return self._outcomes(f"{fn.__name__}{args}", seconds)
+        return self._outcomes(f"{fn.__name__}{args}")
 
-    def _outcomes(self, title, seconds):
-        outcomes, deadline = {}, time.monotonic() + seconds
-        while len(outcomes) < len(self):
-            waiting = [c for i, c in enumerate(self._connections) if i not in outcomes]
-            ready = wait(waiting, max(0.0, deadline - time.monotonic()))
-            for connection in ready:
+    def _outcomes(self, title):
+        outcomes, fault, deadline = {}, None, None
+        watch = waiting.Watch(self._pids, map(self._log.format, range(len(self))))
+        while len(outcomes) < len(self) and not fault:
+            for connection in wait([c for i, c in enumerate(self._connections) if i not in outcomes], 0.5):
                 number = self._connections.index(connection)
                 try:
                     outcomes[number] = connection.recv()
                 except (EOFError, ConnectionError):
                     outcomes[number] = (False, "the process ended")
                     self.is_intact = False
-                if not outcomes[number][0]:
-                    deadline = min(deadline, time.monotonic() + _LATE)
-            if not ready:
-                break
+                if not outcomes[number][0] and deadline is None:
+                    deadline = time.monotonic() + _LATE
+            fault = watch.find_fault()
+            if deadline is not None and time.monotonic() > deadline:
+                fault = f"an error in another process {_LATE:g} s ago"
         errors = [f"process {i}: {text}" for i, (is_good, text) in sorted(outcomes.items()) if not is_good]
         missing = [i for i in range(len(self)) if i not in outcomes]
         if missing:
-            errors.append(f"processes {missing} did not return")
+            errors.append(f"processes {missing} did not return: {fault}")
         if missing or not self.is_intact:
             self.close()
             errors += [f"log of process {i}: {self._tail(i)}" for i in range(len(self))]

@@ -1,12 +1,10 @@
 """`mtf-imaging bench`: the forms of --setup, and measurements of small steps."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,6 +12,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.layout import Layout
+from tests import waiting
 
 NETWORK = ("--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1")
 SMALL = ("--resolution=16", *NETWORK, "--steps=2")
@@ -178,24 +177,14 @@ def test_ctrl_c_ends_the_processes(tmp_path):
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-    try:
-        end = time.monotonic() + 120
-        while "steps in turn" not in (tmp_path / "err").read_text():
-            assert process.poll() is None, (tmp_path / "err").read_text()
-            assert time.monotonic() < end, (tmp_path / "err").read_text()
-            time.sleep(0.2)
+    with waiting.killed_at_end(process):
+        log = tmp_path / "err"
+        waiting.wait_until(lambda: "steps in turn" in log.read_text(), "the first steps", [process], [log])
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=30) == 130
-        assert "interrupted" in (tmp_path / "err").read_text()
-        for _ in range(50):
-            if not _is_running(process.pid):
-                return
-            time.sleep(0.1)
-        pytest.fail("some processes are still running")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        assert waiting.wait_for_end(process, logs=[log]) == 130
+        assert "interrupted" in log.read_text()
+        # Processes that continue the steps never end by themselves.
+        waiting.wait_until(lambda: not _is_running(process.pid), "the end of all processes", logs=[log])
 
 
 def _is_running(group):

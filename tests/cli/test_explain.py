@@ -28,12 +28,12 @@ def run(capsys):
 
 
 def test_the_papers_job_at_512_is_explained_in_seconds_without_memory_for_it(run, tmp_path):
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     picture = tmp_path / "layout.png"
     words = ["--resolution", "512", "--batch_size", "32", "--hardware", "h200", "--picture", str(picture)]
     code, out, _ = run("explain", "--gin_file", "unet3d_lits", *words)
     assert code == 0
-    assert time.monotonic() - began < 60, "takes a few seconds on an idle machine"
+    assert time.process_time() - began < 60, "takes a few seconds of CPU time"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20, (
         "takes more memory, in KiB, than one slice"
     )

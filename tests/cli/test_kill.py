@@ -10,11 +10,10 @@ import nibabel
 import pytest
 
 from mtf_imaging.data.phantom import make_case
-from tests import forked
+from tests import forked, waiting
 
 NUM_CASES = 4
 KILLS = 10
-_PATIENCE = 300  # seconds
 TINY = [
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"),
     *("--seed", "3", "--num_steps", "2"),
@@ -29,7 +28,7 @@ def start(*words):
 
 
 def run(*words):
-    forked.run("mtf_imaging.cli.main", *words, seconds=_PATIENCE)
+    forked.run("mtf_imaging.cli.main", *words)
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +110,13 @@ def kill_ten_times(command, tmp_path, seed):
 def _wait(process, out, kind, part, seconds, num_files):
     """Waits for a fraction of the duration of the command, or until it has written a fraction of its files."""
     began = time.monotonic()
-    while process.is_alive() and time.monotonic() - began < _PATIENCE:
-        if kind == "any" and time.monotonic() - began > part * seconds:
-            return
-        if kind == "writing" and out.exists() and len(content(out)) > part * num_files:
-            return
-        time.sleep(0.001)
+
+    def is_there():
+        if kind == "any":
+            return time.monotonic() - began > part * seconds
+        return out.exists() and len(content(out)) > part * num_files
+
+    waiting.wait_until(lambda: is_there() or not process.is_alive(), kind, [process], every=0.001, may_end=True)
 
 
 def test_convert_killed_ten_times(folder, tmp_path):

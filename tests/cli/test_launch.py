@@ -21,16 +21,18 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 from mtf_imaging.cli.runtime.launching.output import Output
 from mtf_imaging.processes import find_processes
+from tests import waiting
 
 ROOT = Path(__file__).parents[2]
 GRACE = 0.5
-# The command line with a shorter grace time.
-_PROGRAM = f"""
+LONG = 60.0  # a grace time that does not expire, even on a busy machine
+# The command line with another grace time, which is its first word.
+_PROGRAM = """
 import sys
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime.launching import group
-group.GRACE = {GRACE}
-sys.exit(main(["launch", *sys.argv[1:]]))
+group.GRACE = float(sys.argv[1])
+sys.exit(main(["launch", *sys.argv[2:]]))
 """
 # The first lines of every program.
 _HEADER = """
@@ -41,7 +43,7 @@ def wait_for(name):
     while not Path(name).exists():
         time.sleep(0.005)
 """
-_LIMIT = 30  # seconds
+_SLEEP = "time.sleep(3600)"  # longer than any test
 
 
 @pytest.fixture(autouse=True)
@@ -57,17 +59,17 @@ def reset_signals():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def start(body, *words, **options):
+def start(body, *words, grace=GRACE, **options):
     """Starts `launch` with a program."""
     Path("program.py").write_text(_HEADER + body)
-    command = [sys.executable, "-c", _PROGRAM, *words, "--", "program.py"]
+    command = [sys.executable, "-c", _PROGRAM, str(grace), *words, "--", "program.py"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.Popen(command, text=True, preexec_fn=reset_signals, **pipes)
 
 
 def finish(process):
-    out, err = process.communicate(timeout=_LIMIT)
-    return process.returncode, out, err
+    with waiting.killed_at_end(process):
+        return waiting.communicate(process, "the end of launch")
 
 
 def launch(body, *words, num=2, **options):
@@ -75,17 +77,13 @@ def launch(body, *words, num=2, **options):
     return finish(start(body, f"--num_processes={num}", *words, **options))
 
 
-def wait_for_files(*names):
-    end = time.monotonic() + _LIMIT
-    while not all(Path(name).exists() for name in names):
-        assert time.monotonic() < end, f"{names} are missing"
-        time.sleep(0.005)
+def wait_for_files(process, *names):
+    waiting.wait_until(lambda: all(Path(name).exists() for name in names), f"{names}", [process], every=0.005)
 
 
-def is_running(pid):
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+def is_running(name):
+    """Returns whether the process runs whose process ID is in a file."""
+    return waiting.is_running(int(Path(name).read_text()))
 
 
 def test_lines_of_other_processes_have_a_prefix():
@@ -118,16 +116,16 @@ def test_output_is_copied_at_once():
     assert finish(process)[0] == 0
 
 
-@pytest.mark.parametrize("program", ["sleep 20", "yes"])
+@pytest.mark.parametrize("program", ["sleep 3600", "yes"])
 def test_a_program_that_stays_behind_does_not_keep_the_output_open(program):
-    began = time.monotonic()
+    """Neither program ends before launch does: `yes` ends when nobody reads its output."""
     body = f"import subprocess; Path('pid').write_text(str(subprocess.Popen({program.split()}).pid))"
     try:
         assert launch(body, num=1, stdout=subprocess.DEVNULL)[0] == 0
+        assert program == "yes" or is_running("pid")
     finally:
         with contextlib.suppress(ProcessLookupError):  # `yes` ends when nobody reads its output
             os.kill(int(Path("pid").read_text()), signal.SIGKILL)
-    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize(
@@ -220,7 +218,7 @@ wait_for("2")
 time.sleep(0.2)
 sys.exit("process 2 is lost")
 """
-    code, _, err = launch(body, num=3)
+    code, _, err = launch(body, num=3, grace=LONG)
     assert code == 128 + signal.SIGKILL
     *others, last = err.splitlines()
     assert last == "mtf-imaging: process 2 was killed by SIGKILL."
@@ -236,18 +234,18 @@ if me == 0:
     sys.exit(7)
 {ignore}
 Path("ready").write_text(str(os.getpid()))
-time.sleep({_LIMIT})
+{_SLEEP}
 """
     began = time.monotonic()
     code, _, err = launch(body)
     assert (code, err) == (7, "mtf-imaging: process 0 failed with exit code 7.\n")
-    assert GRACE < time.monotonic() - began < 15
-    assert not is_running(Path("ready").read_text())
+    assert time.monotonic() - began > GRACE
+    assert not is_running("ready")
 
 
 def test_a_failure_leaves_the_others_time_to_report_it():
-    body = f"wait_for('go') if me else None; Path('go').touch(); time.sleep(me * {GRACE / 2}); sys.exit(f'{{me}} ends')"
-    code, _, err = launch(body)
+    body = "wait_for('go') if me else None; Path('go').touch(); time.sleep(me * 0.25); sys.exit(f'{me} ends')"
+    code, _, err = launch(body, grace=LONG)
     assert (code, err) == (1, "0 ends\n[1] 1 ends\nmtf-imaging: process 0 failed with exit code 1.\n")
 
 
@@ -286,9 +284,9 @@ print(count)
 sys.exit(75)
 """
     process = start(body, "--num_processes=2", "--restarts=1")
-    wait_for_files("ready0", "ready1")
+    wait_for_files(process, "ready0", "ready1")
     process.send_signal(getattr(signal, name))
-    wait_for_files("first0", "first1")
+    wait_for_files(process, "first0", "first1")
     time.sleep(0.1)
     Path("go").touch()
     code, out, err = finish(process)
@@ -303,9 +301,9 @@ while True:
     time.sleep(0.1)
 """
     process = start(body, "--num_processes=2", "--restarts=1")
-    wait_for_files("ready0", "ready1")
+    wait_for_files(process, "ready0", "ready1")
     process.terminate()
-    wait_for_files("first0", "first1")
+    wait_for_files(process, "first0", "first1")
     time.sleep(2 * GRACE)
     assert process.poll() is None
     process.terminate()
@@ -316,13 +314,13 @@ while True:
 
 def test_an_ignored_ctrl_c_stays_ignored():
     Path("program.py").write_text(_HEADER + "Path('ready').touch(); wait_for('go')")
-    command = [sys.executable, "-c", _PROGRAM, "--num_processes=1", "--", "program.py"]
+    command = [sys.executable, "-c", _PROGRAM, str(GRACE), "--num_processes=1", "--", "program.py"]
     process = subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    wait_for_files("ready")
+    wait_for_files(process, "ready")
     process.send_signal(signal.SIGINT)
     time.sleep(0.1)
     Path("go").touch()
-    assert process.wait(_LIMIT) == 0
+    assert waiting.wait_for_end(process) == 0
 
 
 def test_ctrl_c_in_a_terminal_reaches_each_process_once():
@@ -338,7 +336,7 @@ wait_for("go")
 sys.exit(count + 10)
 """
     process = start(body, "--num_processes=2", start_new_session=True)
-    wait_for_files("ready0", "ready1")
+    wait_for_files(process, "ready0", "ready1")
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.2)
     Path("go").touch()
@@ -347,29 +345,24 @@ sys.exit(count + 10)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can end a process with its parent")
 def test_processes_end_with_a_killed_launcher():
-    body = (
-        f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); time.sleep({_LIMIT})"
-    )
+    body = f"Path(f'{{me}}.part').write_text(str(os.getpid())); os.rename(f'{{me}}.part', f'{{me}}'); {_SLEEP}"
     process = start(body, "--num_processes=2", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for_files("0", "1")
+    wait_for_files(process, "0", "1")
     process.kill()
     process.wait()
-    end = time.monotonic() + 5
-    while any(is_running(Path(name).read_text()) for name in "01"):
-        assert time.monotonic() < end, "a process still runs"
-        time.sleep(0.01)
+    waiting.wait_until(lambda: not any(map(is_running, "01")), "the end of the processes")
 
 
 def test_processes_end_when_nobody_reads_the_output():
-    body = f"Path(f'{{me}}').write_text(str(os.getpid())); wait_for('go'); print(me); time.sleep({_LIMIT})"
+    body = f"Path(f'{{me}}').write_text(str(os.getpid())); wait_for('go'); print(me); {_SLEEP}"
     process = start(body, "--num_processes=2")
-    wait_for_files("0", "1")
+    wait_for_files(process, "0", "1")
     process.stdout.close()
     Path("go").touch()
-    assert process.wait(15) == 1
+    assert waiting.wait_for_end(process) == 1
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert not any(is_running(Path(name).read_text()) for name in "01")
+    assert not any(map(is_running, "01"))
 
 
 COUNT = """
@@ -406,18 +399,16 @@ def test_a_wrong_command_line_is_not_started_again():
 
 
 def test_a_failure_after_a_signal_is_not_started_again():
-    body = (
-        f"{COUNT}\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nPath('ready').touch()\ntime.sleep({_LIMIT})"
-    )
+    body = f"{COUNT}\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nPath('ready').touch()\n{_SLEEP}"
     process = start(body, "--num_processes=1", "--restarts=1")
-    wait_for_files("ready")
+    wait_for_files(process, "ready")
     process.terminate()
     assert finish(process) == (9, "", "mtf-imaging: process 0 failed with exit code 9.\n")
     assert len([*Path().glob("attempt0.*")]) == 1
 
 
 def run(*words):
-    command = [sys.executable, "-c", _PROGRAM, "--num_processes=2", "--", *words]
+    command = [sys.executable, "-c", _PROGRAM, str(GRACE), "--num_processes=2", "--", *words]
     return finish(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
 
 

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from mtf_imaging.cli.main import main
+from tests import waiting
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs/slurm/one_node.sbatch"
@@ -19,12 +19,14 @@ TINY = [
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"),
     *("--num_steps", str(STEPS)),
 ]
-_PATIENCE = 120  # seconds
 
 
 @pytest.fixture
 def job(tmp_path):
-    """Returns a function that starts the job as Slurm does, with a given program instead of mtf-imaging."""
+    """Returns a function that starts the job as Slurm does, with a given program instead of mtf-imaging.
+
+    The function returns a context manager, which kills the job at its end.
+    """
     programs = tmp_path / "bin"
     programs.mkdir()
 
@@ -40,19 +42,14 @@ def job(tmp_path):
             "SLURM_JOB_ID": "4711",
             "SLURM_CPUS_PER_TASK": "2",
         }
-        return subprocess.Popen(["bash", SCRIPT, *map(str, words)], env=environment, cwd=tmp_path)
+        command = ["bash", SCRIPT, *map(str, words)]
+        process = subprocess.Popen(command, env=environment, cwd=tmp_path, start_new_session=True)
+        return waiting.killed_at_end(process)
 
     program("srun", SRUN)
     program("scontrol", 'echo "$@" >> requeued')
     (tmp_path / "requeued").touch()
     return submit
-
-
-def wait_for(condition):
-    end = time.monotonic() + _PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.01)
 
 
 @pytest.mark.slow
@@ -66,13 +63,14 @@ def test_a_requeued_job_resumes_and_equals_an_uninterrupted_one(job, tmp_path):
     mtf_imaging = f'exec {sys.executable} -m mtf_imaging.cli.main "$@"'
     broken, log = tmp_path / "broken", tmp_path / "broken/losses.csv"
     with job(mtf_imaging, *words, broken) as process:
-        wait_for(lambda: log.is_file() and log.read_text().count("\n") > 5)
+        waiting.wait_until(lambda: log.is_file() and log.read_text().count("\n") > 5, "six lines", [process], [log])
         process.send_signal(signal.SIGUSR1)
-        assert process.wait(_PATIENCE) == 75
+        assert waiting.wait_for_end(process, logs=[log]) == 75
     assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
     saved = [int(path.stem.removeprefix("ckpt-")) for path in broken.glob("ckpt-*.index")]
     assert max(saved) < STEPS, "the run ended before the signal"
-    assert job(mtf_imaging, *words, broken).wait(_PATIENCE) == 0
+    with job(mtf_imaging, *words, broken) as process:
+        assert waiting.wait_for_end(process, logs=[log]) == 0
     assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
 
     assert log.read_bytes() == (tmp_path / "whole/losses.csv").read_bytes()
@@ -87,7 +85,7 @@ def test_a_requeued_job_resumes_and_equals_an_uninterrupted_one(job, tmp_path):
         ("exit 1", False, 1, ""),  # the same job would fail again
         ("exit 75", False, 75, "requeue 4711\n"),  # stopped by another signal, for instance preemption
         ("kill -KILL $$", False, 137, ""),  # for instance out of memory; the same job would be killed again
-        ("touch started; exec sleep 60", True, 138, "requeue 4711\n"),  # signaled before it handles signals
+        ("touch started; exec sleep 3600", True, 138, "requeue 4711\n"),  # signaled before it handles signals
         ("trap 'sleep 0.3; exit 75' USR1; touch started; while :; do sleep 0.1; done", True, 75, "requeue 4711\n"),
         (
             "trap 'exit 0' USR1; touch started; while :; do sleep 0.1; done",
@@ -100,15 +98,16 @@ def test_a_requeued_job_resumes_and_equals_an_uninterrupted_one(job, tmp_path):
 def test_only_interrupted_jobs_are_requeued(job, tmp_path, mtf_imaging, is_signaled, code, requeued):
     with job(mtf_imaging, "--data_dir", "records") as process:
         if is_signaled:
-            wait_for((tmp_path / "started").is_file)
+            waiting.wait_until((tmp_path / "started").is_file, "the program", [process])
             process.send_signal(signal.SIGUSR1)
-        assert process.wait(_PATIENCE) == code
+        assert waiting.wait_for_end(process) == code
     assert (tmp_path / "requeued").read_text() == requeued
 
 
 def test_flags_reach_training_unchanged(job, tmp_path):
     words = ["--data_dir", "my records", "--gin.job.dtype='\"float64\"'"]
-    assert job('printf "%s\\n" "$@" > words', *words).wait(_PATIENCE) == 0
+    with job('printf "%s\\n" "$@" > words', *words) as process:
+        assert waiting.wait_for_end(process) == 0
     assert (tmp_path / "words").read_text().splitlines() == ["train", *words]
 
 

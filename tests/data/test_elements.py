@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.elements import elements
+from tests import waiting
 
 
 def reading(read):
@@ -29,7 +30,7 @@ def test_a_thread_that_reads_for_a_pipeline_may_delete_it(no_collection):
 
     def read(number):
         if number:
-            is_garbage.wait(10)
+            is_garbage.wait(waiting.PATIENCE)
             gc.collect()
             collected.set()
         return number
@@ -39,7 +40,7 @@ def test_a_thread_that_reads_for_a_pipeline_may_delete_it(no_collection):
     assert next(cycle[1]) == 0
     del cycle
     is_garbage.set()
-    assert collected.wait(10), "the thread waits for itself"
+    assert collected.wait(waiting.PATIENCE), "the thread waits for itself"
 
 
 def test_nothing_is_read_after_a_pipeline_is_closed():

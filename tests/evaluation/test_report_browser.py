@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from mtf_imaging.evaluation.pairs.score import score_folders
+from tests import waiting
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_report import CASES, rows_of, write_cases
 
@@ -38,7 +39,7 @@ def browse(report, *words, fragment=""):
         "--enable-logging=stderr",
     ]
     command += [f"--user-data-dir={profile}", "--virtual-time-budget=5000", *words, f"{report.as_uri()}{fragment}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=waiting.LIMIT)
     assert done.returncode == 0, done.stderr
     shutil.rmtree(profile, ignore_errors=True)
     return done.stdout, done.stderr

@@ -17,6 +17,7 @@ from mtf_imaging.evaluation.pairs.score_pairs import score_pair, score_pairs
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
+from tests import waiting
 from tests.evaluation.test_evaluate import store
 
 
@@ -32,7 +33,7 @@ def test_each_item_is_processed_while_the_next_is_produced():
 
     def items():
         yield 1
-        assert begun.wait(60), "item 1 is processed before item 2 exists"
+        assert begun.wait(waiting.PATIENCE), "item 1 is processed before item 2 exists"
         yield from (2, 3)
 
     def work(item):
@@ -72,7 +73,7 @@ def test_an_error_in_the_items_cancels_pending_work():
         raise DataError("no more")
 
     def work(item):
-        release.wait(60)
+        release.wait(waiting.PATIENCE)
         worked.append(item)
 
     with pytest.raises(DataError, match="no more"):

@@ -24,7 +24,7 @@ from mtf_imaging.files import lock
 
 with lock.held(sys.argv[1]):
     print(flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 

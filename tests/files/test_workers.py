@@ -12,6 +12,7 @@ import pytest
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.workers import cpu_time, default_workers, in_parallel
+from tests import waiting
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +87,7 @@ from mtf_imaging.files.workers import in_parallel
 
 def sleep(path):
     Path(path).write_text(str(os.getpid()))
-    time.sleep(60)
+    time.sleep(3600)
 
 if __name__ == "__main__":
     list(in_parallel(sleep, sys.argv[1:], 2))
@@ -100,14 +101,12 @@ def test_workers_end_with_their_parent(tmp_path, how):
     files = [tmp_path / "a", tmp_path / "b"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, tmp_path / "sleep.py", *files]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
-        pids = [int(_content(file)) for file in files]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+    with waiting.killed_at_end(process):
+        pids = [int(waiting.wait_for_file(file, [process])) for file in files]
         process.send_signal(how)
-        process.wait(timeout=60)
-    deadline = time.monotonic() + 60
-    while any(_lives(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        waiting.wait_for_end(process)
+    waiting.wait_until(lambda: not any(map(waiting.is_running, pids)), "the end of the workers")
 
 
 BEGIN = (
@@ -118,7 +117,7 @@ from mtf_imaging.files.workers import in_parallel
 
 def note(name):
     os.write(2, name.encode() + b"\\n")
-    time.sleep(60)
+    time.sleep(3600)
 
 if __name__ != "__main__" and sys.argv[1] == "import":
     note("import")  # the first action of a worker
@@ -140,26 +139,11 @@ def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path, when):
     (tmp_path / "begin.py").write_text(BEGIN)
     command = [sys.executable, tmp_path / "begin.py", when]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as process:
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
+    with waiting.killed_at_end(process):
         assert process.stderr.readline() == process.stderr.readline() == f"{when}\n".encode()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 130)
-
-
-def _content(file):
-    deadline = time.monotonic() + 60
-    while not file.exists() or not file.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return file.read_text()
-
-
-def _lives(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+        assert waiting.communicate(process) == (130, None, b"")
 
 
 TERMINATED = """
@@ -231,6 +215,6 @@ def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, items, sh
     (tmp_path / "terminated.py").write_text(TERMINATED)
     command = [sys.executable, tmp_path / "terminated.py", when, *items]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=waiting.LIMIT)
     assert done.stdout.splitlines() == shown
     assert done.stderr == ""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests import waiting
+
 # Reads requests, one JSON object a line, and answers each with a line: "done", or the error.
 PROGRAM = """
 import json, os, sys
@@ -66,7 +68,7 @@ class Isolated:
     def close(self) -> None:
         self._process.stdin.close()
         self._process.stdout.close()
-        assert self._process.wait(60) == 0
+        assert waiting.wait_for_end(self._process) == 0
 
     def call(self, model: Path, signature: str, **inputs: np.ndarray) -> dict[str, np.ndarray]:
         """Calls a signature of an exported model.
@@ -93,4 +95,4 @@ class Isolated:
                 if answer != "done":
                     raise RuntimeError(answer)
                 return
-        raise RuntimeError(f"the process ended with code {self._process.wait(60)}")
+        raise RuntimeError(f"the process ended with code {waiting.wait_for_end(self._process)}")

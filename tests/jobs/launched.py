@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 
+from tests import waiting
+
 ROOT = Path(__file__).parents[2]
-LIMIT = 500  # seconds
 GRACE = 4.0  # seconds
 # The command line with a shorter grace time.
 _PROGRAM = f"""
@@ -48,7 +48,7 @@ class Launched:
     """
 
     def __init__(self, num, *words, **flags):
-        options = [f"--{name}={value}" for name, value in {"timeout": 60, **flags}.items()]
+        options = [f"--{name}={value}" for name, value in {"timeout": 300, **flags}.items()]
         command = [sys.executable, "-c", _PROGRAM, "--num_processes", num, *options, "--", *words]
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "SLURM_"))}
         environ = clean | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -67,7 +67,7 @@ class Launched:
 
     def wait(self):
         """Returns the exit code and the output."""
-        code = self.process.wait(LIMIT)
+        code = waiting.wait_for_end(self.process, report=self.output)
         return code, self.output()
 
     def output(self):
@@ -103,14 +103,15 @@ def train_command(folder, model_dir, steps, *more):
 
 
 def wait_for_step(launched, model_dir, step):
-    """Waits until a run has logged the loss of a step; returns whether the program still runs."""
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline and launched.process.poll() is None:
-        path = model_dir / "losses.csv"
-        if path.is_file() and len(path.read_text().splitlines()) > step + 1:
-            return True
-        time.sleep(0.02)
-    return False
+    """Waits until a run has logged the loss of a step; the program must not end before."""
+    path = model_dir / "losses.csv"
+    waiting.wait_until(
+        lambda: path.is_file() and len(path.read_text().splitlines()) > step + 1,
+        f"step {step} in {path}",
+        [launched.process],
+        [path],
+        report=launched.output,
+    )
 
 
 def losses(model_dir):

@@ -36,7 +36,7 @@ def test_a_signal_to_one_process_or_to_all_stops_them_after_the_same_step(folder
     model = folder / "stopped"
     words = train_command(folder, model, STEPS, "--gin.train.checkpoint_async=True")
     with Launched(2, *words, restarts=1) as launched:
-        assert wait_for_step(launched, model, 4)
+        wait_for_step(launched, model, 4)
         launched.process.send_signal(signal.SIGTERM)
         code, output = launched.wait()
     assert code == 75, output
@@ -44,7 +44,7 @@ def test_a_signal_to_one_process_or_to_all_stops_them_after_the_same_step(folder
     first = len(losses(model).splitlines()) - 1
     assert (model / f"ckpt-{first}.index").is_file()  # of the last step
     with Launched(2, *words) as launched:
-        assert wait_for_step(launched, model, first + 2)
+        wait_for_step(launched, model, first + 2)
         os.kill(launched.pids()[1], signal.SIGUSR1)
         code, output = launched.wait()
     assert code == 75, output
@@ -59,7 +59,7 @@ def test_a_signal_to_one_process_or_to_all_stops_them_after_the_same_step(folder
 def test_all_processes_restart_after_one_was_killed(folder, unbroken):
     model = folder / "killed"
     with Launched(2, *train_command(folder, model, STEPS), restarts=1) as launched:
-        assert wait_for_step(launched, model, 9)
+        wait_for_step(launched, model, 9)
         os.kill(launched.pids()[1], signal.SIGKILL)
         code, output = launched.wait()
     assert code == 0, output

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import forked
+from tests import forked, waiting
 
 KILLS = 10
-_PATIENCE = 120  # seconds
 TINY_UNET = [
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"),
     "--gin.UNet3D.dropout_rate=0.5",
@@ -49,9 +48,10 @@ class Moments:
                 return rows(folder) > before + 8 * number
             return any(folder.glob("ckpt-*_temp"))
 
-        while process.is_alive() and not is_there():
-            assert time.monotonic() - began < _PATIENCE
-            time.sleep(0.0005)
+        log = folder / "losses.csv"
+        waiting.wait_until(
+            lambda: is_there() or not process.is_alive(), kind, [process], [log], every=0.0005, may_end=True
+        )
         if kind != "build":
             time.sleep(0.02 * number)
 
@@ -60,11 +60,12 @@ def train_whole(folder, *command):
     """Trains to the end; returns the seconds until the first step."""
     began = time.monotonic()
     process = forked.start(*command)
-    while process.is_alive() and not rows(folder):
-        time.sleep(0.005)
-    build_seconds = time.monotonic() - began
-    process.join()
-    assert process.exitcode == 0
+    try:
+        waiting.wait_until(lambda: rows(folder), "the first step", [process], every=0.005)
+        build_seconds = time.monotonic() - began
+        assert waiting.wait_for_end(process, logs=[folder / "losses.csv"]) == 0
+    finally:
+        forked.end(process)
     return build_seconds
 
 

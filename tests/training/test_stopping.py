@@ -11,13 +11,14 @@ import mtf_imaging as mi
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.processes import Processes
 from mtf_imaging.training.stopping import AgreedStop
+from tests import waiting
 
 
 class Shared:
     """The exchanges of threads that stand for processes."""
 
     def __init__(self, num):
-        self.num, self.barrier, self.values = num, threading.Barrier(num, timeout=20), [None] * num
+        self.num, self.barrier, self.values = num, threading.Barrier(num, timeout=waiting.PATIENCE), [None] * num
         self.exchanges = 0
 
     def gather(self, index, value):
