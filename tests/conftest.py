@@ -45,6 +45,7 @@ def pytest_configure(config):
         config.selected = selection.Selection.since(config.getoption("changed_since"))
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_configure_node(node):
     """Passes the selection to a process of pytest-xdist, so that only one process reads all imports."""
     if hasattr(node.config, "selected"):

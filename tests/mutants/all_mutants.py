@@ -1,0 +1,18 @@
+"""All mutants. Add some for new code, and the tests that kill them."""
+
+from tests.mutants import (
+    data_mutants,
+    evaluation_mutants,
+    layout_mutants,
+    mesh_mutants,
+    ops_mutants,
+    program_mutants,
+    training_mutants,
+    upstream_mutants,
+)
+
+_MODULES = (
+    *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
+    *(program_mutants, training_mutants, evaluation_mutants, data_mutants),
+)
+MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]
