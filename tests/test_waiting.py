@@ -27,7 +27,9 @@ def start():
     processes = []
 
     def start(program):
-        processes.append(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE))
+        processes.append(
+            subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+        )
         processes[-1].stdout.readline()
         return processes[-1]
 
