@@ -1,9 +1,11 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 12 minutes on 2 cores
-# make test-changed         also runs a quarter of the slow tests, another one for each commit: 38 minutes on 2 cores
+# make test-changed      also runs the slow tests that a change can break, and an eighth of the others
+# make test-changed SINCE=commit  compares with a commit; default: the newest one that is a day older than the last
 # make test-all          also runs all slow tests: 90 minutes on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
+# make mutants           runs the fast tests on 201 faulty versions of the code: MM minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
 # make lint              runs ruff, mypy and codespell
@@ -36,6 +38,9 @@ test-changed: $(INSTALLED)
 
 test-kill: $(INSTALLED)
 	$(PYTEST) -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
+
+mutants: $(INSTALLED)
+	.venv/bin/python -m tests.mutants
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
@@ -72,4 +77,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo docs docs-links docs-serve figures test test-all test-changed test-kill lint
+.PHONY: bench demo docs docs-links docs-serve figures mutants test test-all test-changed test-kill lint

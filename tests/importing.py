@@ -5,7 +5,7 @@ import importlib.util
 import sys
 
 
-class AfterImport:
+class _AfterImport:
     """An import hook that calls a function as soon as a module has been imported."""
 
     def __init__(self, name, call):
@@ -28,7 +28,7 @@ class AfterImport:
 
 def after_import(name, call):
     """Calls `call(module)` as soon as the named module has been imported."""
-    sys.meta_path.insert(0, AfterImport(name, call))
+    sys.meta_path.insert(0, _AfterImport(name, call))
 
 
 def poison_tails():

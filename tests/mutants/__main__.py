@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import conftest, importing  # noqa: F401 - conftest sets up the import of TensorFlow
+from tests import conftest  # noqa: F401 - sets up the imports of TensorFlow and of the package
 from tests.mutants.all_mutants import MUTANTS
 from tests.mutants.mutant import Mutant, install
 from tests.selection.imports import ROOT
@@ -93,10 +93,8 @@ def main() -> None:
     options = parser.parse_args()
     mutants = [mutant for mutant in MUTANTS if options.only in f"{mutant.file} {mutant.old} {mutant.new}"]
 
-    import tensorflow  # noqa: F401, PLC0415 - the hook of conftest must exist before
+    import tensorflow  # noqa: F401, PLC0415 - after conftest, which sets it up
 
-    # pytest imports conftest again and sets up the imports of the package.
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, importing.AfterImport)]
     os.chdir(ROOT)
     begun, counts, faults = time.monotonic(), collections.defaultdict(collections.Counter), []
     with tempfile.TemporaryDirectory() as folder:
