@@ -80,9 +80,12 @@ def _tail(log: Path) -> str:
 def _check_tests(mutants: list[Mutant], jobs: int, folder: Path) -> None:
     """Exits if tests fail without a fault, because their failure would prove nothing."""
     tasks = [(tests, None) for tests in dict.fromkeys(mutant.tests for mutant in mutants)]
-    for tests, _, code, log in _results(tasks, jobs, folder):
-        if code != PASSED:
-            sys.exit(f"{tests}\nwithout a fault, these tests end with code {code}:\n{_tail(log)}")
+    results = [result for result in _results(tasks, jobs, folder) if result[2] != PASSED]
+    if results:
+        texts = [
+            f"{tests}: without a fault, these tests end with code {c}:\n{_tail(log)}" for tests, _, c, log in results
+        ]
+        sys.exit("\n\n".join(texts))
     print(f"{len(tasks)} groups of tests pass without a fault", flush=True)
 
 
@@ -93,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     mutants = [mutant for mutant in MUTANTS if options.only in f"{mutant.file} {mutant.old} {mutant.new}"]
 
-    import tensorflow  # noqa: F401, PLC0415 - after conftest, which sets it up
+    import tensorflow  # noqa: F401 - after conftest, which sets it up
 
     os.chdir(ROOT)
     begun, counts, faults = time.monotonic(), collections.defaultdict(collections.Counter), []
