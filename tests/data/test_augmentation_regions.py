@@ -102,7 +102,7 @@ def assert_equal(found, expected, region):
         assert part.dtype == mine.dtype
 
 
-@pytest.mark.mostly_slow(fast=0.15)
+@pytest.mark.mostly_slow(fast=0.08)
 @pytest.mark.parametrize(
     ("name", "counts"),
     [*itertools.product([*OPTIONS, "all"], PARTITIONS), ("recipe", "2 x 2"), ("recipe", "16 slices")],
@@ -115,6 +115,7 @@ def test_regions_make_up_the_whole_sample(name, counts):
             assert_equal(in_region(augmentation, region, number(sample)), expected, region)
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -138,6 +139,7 @@ def test_regions_in_graphs_make_up_the_whole_sample(name, counts):
             assert_equal(part, expected, region)
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("sample", range(3))
 def test_channels_with_own_ranges(sample):
     options = {"gamma": 0.5, "contrast": 0.2, "brightness": 0.1, "noise": 0.05, "multiscale_noise": 0.1}
@@ -323,6 +325,7 @@ def test_an_image_with_an_unknown_number_of_channels_is_refused():
         traced.get_concrete_function()
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("sizes", [(5, 6, 7), (1, 1, 1), (4, 4, 4)])
 def test_normal_values_are_those_of_the_whole_sample(sizes, channels):

@@ -48,6 +48,7 @@ def write(folder, store, codes, suffix="nii.gz", dtype=np.int16):
     return find_cases(folder)[0], hu, labels
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("codes", CODES.values(), ids=CODES)
 @pytest.mark.parametrize("suffix", ["nii.gz", "nii"])
@@ -126,6 +127,7 @@ SLABS = 6 << 20  # allowance for slabs and for the layers of chunks
 OBJECTS = 1 << 19  # allowance for small objects
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize("grid", [(64, 64, 1026), (16, 16, 64), (32, 100, 1500)], ids=str)
 @pytest.mark.parametrize("dtype", ["int16", "float64"])
 def test_memory_does_not_grow_with_the_case(tmp_path, monkeypatch, grid, dtype):

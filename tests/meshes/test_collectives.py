@@ -88,6 +88,7 @@ def test_allconcat(grid, once):
         x.check(collectives.allconcat(*x.args, {axis: dim}), _allconcat(x, {axis: dim}), 1 if once else None)
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 def test_allconcat_along_several_mesh_dimensions(grid, once):
     x = Slices(grid, once, (2, 3, 1))
     for dims in itertools.product(range(3), repeat=x.ndims):

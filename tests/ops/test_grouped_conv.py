@@ -147,6 +147,7 @@ def _check_local(setting, dtype, sizes=(None, None, None)):
     assert max(worst) <= TOLERANCES[dtype], f"y, dx, df and their adjoint forms differ by {worst}"
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("dtype", list(TOLERANCES))
 @pytest.mark.parametrize("setting", FEW, ids=str)
 def test_local_kernels_equal_one_convolution_per_group(setting, dtype):

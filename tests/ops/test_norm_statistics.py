@@ -39,6 +39,7 @@ def named(sizes):
     return ",".join(f"{name}:{size}" for name, size in zip(("batch", "x", "y", "z", "channels"), sizes))
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("norm", ["batch", "instance", "group"])
 def test_statistics_of_many_voxels_equal_those_of_the_whole_tensor(norm, layout):
@@ -101,6 +102,7 @@ def tensorflow_norm(image, cotangent, axes):
     return y, *tape.gradient(total, [image, scale])
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("norm", AXES)
@@ -137,7 +139,7 @@ ROWS = pairwise(
 )
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(("slices", "norm", "mesh_impl", "dtype"), ROWS)
 @pytest.mark.filterwarnings("ignore:no rule of layout")
 def test_uneven_slices_are_as_precise_as_the_whole_tensor(slices, norm, mesh_impl, dtype):

@@ -52,6 +52,7 @@ def texts(drawn):
     return {text: text.get_window_extent() for text in all_texts if text.get_text()}
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
 def test_every_layout_is_drawn(volume, mesh_shape, layout, tmp_path):
     path = tmp_path / "pictures/layout.png"
@@ -66,6 +67,7 @@ def test_every_layout_is_drawn(volume, mesh_shape, layout, tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["layout.png"]
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(("volume", "mesh_shape", "layout"), LAYOUTS)
 def test_texts_are_on_the_paper_and_do_not_overlap(volume, mesh_shape, layout):
     memory = (("weights and optimizer", 340 * 2**20), ("activations at the peak", 1380 * GIB))
