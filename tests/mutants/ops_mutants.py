@@ -4,14 +4,14 @@ from tests.mutants.mutant import mutants
 
 _LOSSES = "tests/ops/test_ops_equal_whole.py dice or cross_entropy or masked_mean or means_at"
 _DERIVATIVES = "tests/ops/test_second_derivatives.py dice or cross_entropy or sigmoid or norm"
-_NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py"
+_NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py values or uneven or mean_far"
 _RESIZES = "tests/ops/test_interpolation.py tests/ops/test_resize.py tests/ops/test_uneven_windows.py equals_the_whole"
 _PADS = "tests/ops/test_resampling.py"
 
 MUTANTS = [
     *mutants(
         "mtf_imaging/ops/losses/dice.py",
-        "tests/models/test_losses.py tests/ops/test_ops_equal_whole.py dice or loss",
+        "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py dice",
         ("terms.append(mtf.reduce_mean((2 * overlap + epsilon)", "terms.append(mtf.reduce_mean((overlap + epsilon)"),
         (
             "        terms.append((2 * overlap + epsilon) / (total + epsilon))",
@@ -34,7 +34,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/ops/losses/masked_mean.py",
-        "tests/models/test_losses.py tests/ops/test_ops_equal_whole.py mask",
+        "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py mask",
         ("over_batch(mtf.reduce_sum(x * mask))", "over_batch(mtf.reduce_sum(x))"),
         ("return total / mtf.maximum(count, 1)", "return total / (count + 1)"),
     ),

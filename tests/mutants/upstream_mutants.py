@@ -3,7 +3,7 @@
 from tests.mutants.mutant import mutants
 
 _SLICEWISE = "tests/upstream/test_slicewise.py tests/upstream/test_functions.py"
-_FUNCTIONS = "tests/upstream/test_functions.py tests/upstream/test_corrections.py tests/ops/test_second_derivatives.py"
+_FUNCTIONS = "tests/upstream/test_ops.py tests/upstream/test_corrections.py"
 
 MUTANTS = [
     *mutants(

@@ -32,7 +32,6 @@ UNEVEN = [
     ("cores:3,model:3", "batch:cores,channels:model"),
     ("rows:5,model:3,cores:2", "x:rows,filters:model,batch:cores"),
 ]
-SLOW = [*UNEVEN[1:], ("cores:2,rows:12", "x:rows"), ("rows:4,cols:2", "y:rows,x:cols")]
 IMPLS = ["stacked", "placement"]
 # These meshes have one device for each processor. The others have at most two devices. If the mesh is larger, each
 # device holds several slices, and the test takes half as long.
@@ -43,6 +42,8 @@ NUM_DEVICES = {
 }
 # Every operation runs under these layouts on both mesh implementations, and under the others on one of them.
 CORE = [("rows:2,cols:2", "x:rows,y:cols"), UNEVEN[0]]
+# Fast tests: every operation under these setups.
+FAST = [(*CORE[0], "placement"), (*UNEVEN[0], "stacked")]
 
 
 def _three(value):
@@ -372,7 +373,7 @@ def _table(cases, layouts=LAYOUTS + UNEVEN):
         pytest.param(
             *(case, mesh, layout, impl),
             id=f"{case.name}-{mesh}-{layout}-{impl}",
-            marks=[pytest.mark.slow] if (mesh, layout) in SLOW or (layout, impl) == (UNEVEN[0][1], IMPLS[1]) else [],
+            marks=[] if (mesh, layout, impl) in FAST else [pytest.mark.slow],
         )
         for case, (mesh, layout), impl in thinned(cases, layouts)
     ]
@@ -385,7 +386,6 @@ def test_all_pairs_of_a_case_a_layout_and_a_mesh_implementation_occur(cases):
     assert {case.name for case, (_, layout), _ in rows if layout} == {case.name for case in cases}
 
 
-@pytest.mark.mostly_slow(fast=0.12)
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table(CASES) + _table(padded.CASES, LAYOUTS[:4]))
 def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: NUM_DEVICES.get(mesh, 2)])

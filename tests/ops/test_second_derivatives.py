@@ -132,7 +132,7 @@ def _table():
         yield pytest.param(row, mesh_shape, rules, mesh_impl, id=f"{row}-{layout}-{mesh_impl}", marks=marks)
 
 
-@pytest.mark.mostly_slow(fast=0.15)
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(("row", "mesh_shape", "layout", "mesh_impl"), list(_table()))
 def test_derivatives_equal_tensorflow(row, mesh_shape, layout, mesh_impl):
     values = derivatives(row, mesh_shape, layout, mesh_impl)
