@@ -37,6 +37,10 @@ KERNEL_DEPENDENT = {
 
 
 def depends_on_kernel(row, name, place):
+    if row in WITHOUT_PADDING:
+        # The gradient of the voxels is a convolution with padding. TensorFlow's filter gradient also multiplies voxels
+        # that no window reads, by zeros.
+        return (name, place) in (("f", 1), ("x", 2))
     pairs = [(prefix, own) for (prefix, own) in KERNEL_DEPENDENT if str(row).startswith(prefix) and own == name]
     return any(place in KERNEL_DEPENDENT[pair] for pair in pairs)
 
