@@ -64,7 +64,7 @@ MUTANTS = [
             "(scale * tf.math.rsqrt(variance + epsilon)) + offset",
             "(scale * tf.math.rsqrt(variance)) + offset",
             "",
-            f"{_NORMS} {_DERIVATIVES}",
+            "tests/ops/test_norms_of_cases.py tests/ops/test_second_derivatives.py norm",
         ),
         ("variance, scale, -inverse * mean_dy, epsilon)", "variance, scale, 0 * mean_dy, epsilon)"),
         ("inverse * mean_dy_normal, zeros, epsilon)", "mean_dy_normal, zeros, epsilon)"),
