@@ -5,6 +5,7 @@
 # make test-changed SINCE=commit  compares with a commit; default: the newest one that is a day older than the last
 # make test-all          also runs all slow tests: 90 minutes on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
+# make test-references   compares scores and files with other programs, in an environment of its own
 # make mutants           runs the fast tests on 201 faulty versions of the code: MM minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
@@ -42,6 +43,16 @@ test-kill: $(INSTALLED)
 mutants: $(INSTALLED)
 	.venv/bin/python -m tests.mutants
 
+test-references: .venv-references/installed
+	.venv-references/bin/python -m pytest tests/references
+
+.venv-references/installed: setup.py pyproject.toml tests/references/requirements.txt
+	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make test-references PYTHON=/path/to/python3.12))
+	$(PYTHON) -m venv .venv-references
+	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" \
+	    --requirement tests/references/requirements.txt
+	touch $@
+
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -77,4 +88,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo docs docs-links docs-serve figures mutants test test-all test-changed test-kill lint
+.PHONY: bench demo docs docs-links docs-serve figures mutants test test-all test-changed test-kill test-references lint

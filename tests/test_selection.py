@@ -16,7 +16,13 @@ from tests.selection.selection import PARTS, Selection
 NAMED_BY_OTHERS = {
     *("mtf_imaging", "mtf_imaging.data", "mtf_imaging.jobs", "mtf_imaging.training"),  # lazy names, which are read
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
-    *("tests.importing", "tests.forked", "tests.test_selection", "tests.training.test_video_motion"),
+    *(
+        "tests.importing",
+        "tests.forked",
+        "tests.references.conftest",
+        "tests.test_selection",
+        "tests.training.test_video_motion",
+    ),
 }
 
 

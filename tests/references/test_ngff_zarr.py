@@ -40,8 +40,8 @@ def test_labels_of_ours_are_read_by_ngff_zarr(tmp_path):
     nifti, path = tmp_path / "a.nii.gz", tmp_path / "b.ome.zarr"
     affine = nibabel.affines.from_matvec(np.diag([*SCALE.values()]), [*TRANSLATION.values()])
     nibabel.save(nibabel.Nifti1Image(labels, affine), nifti)
-    write_zarr_labels(path, labels, read_geometry(nifti))
-    np.testing.assert_array_equal(read_segmentation(path)[0], labels)
+    write_zarr_labels(path, [labels], read_geometry(nifti))
+    np.testing.assert_array_equal(read_segmentation(path).labels, labels)
     image = ngff_zarr.from_ngff_zarr(str(path)).images[0]
     spatial = [dim for dim in image.dims if dim in "xyz"]
     stored = np.asarray(image.data).reshape([n for n, dim in zip(image.data.shape, image.dims) if dim in "xyz"])

@@ -16,6 +16,7 @@ READERS = {
     "mtf_imaging/evaluation/report/*": ["mtf_imaging.evaluation.report"],
     "mtf_imaging/py.typed": ["tests.test_packaging"],
     "tests/evaluation/official_scores/*": ["tests.evaluation.test_official"],
+    "tests/references/*": [],
     "docs/*.ipynb": ["tests.test_notebook"],
     "docs/*": ["tests.test_docs", "tests.test_docs_site", "tests.test_errors_page", "tests.upstream.functions_page"],
     "*.md": ["tests.test_docs", "tests.test_contributing"],
