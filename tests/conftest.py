@@ -4,6 +4,7 @@ import collections
 import gc
 import math
 import os
+import subprocess
 import zlib
 
 import hypothesis
@@ -35,14 +36,18 @@ def pytest_addoption(parser):
     parser.addoption(
         "--changed-since",
         metavar="COMMIT",
-        help="runs all fast tests, the slow tests that import a file changed since a commit, and an eighth of the "
-        "other slow tests; '' is the newest commit that is at least a day older than HEAD",
+        help="runs all fast tests, the slow tests that import a file changed since a commit (a third of them after a "
+        "change of the core), and an eighth of the others; '' is the newest commit at least a day older than HEAD",
     )
 
 
 def pytest_configure(config):
     if config.getoption("changed_since") is not None and not hasattr(config, "workerinput"):
-        config.selected = selection.Selection.since(config.getoption("changed_since"))
+        commit = config.getoption("changed_since")
+        try:
+            config.selected = selection.Selection.since(commit)
+        except subprocess.CalledProcessError as error:
+            raise pytest.UsageError(f"--changed-since {commit}: {error.stderr.strip()}") from None
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

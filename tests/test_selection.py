@@ -10,7 +10,7 @@ import pytest
 
 from tests.selection import changes
 from tests.selection.imports import CONDITIONAL, DYNAMIC, ROOT, closure, modules
-from tests.selection.selection import PARTS, Selection
+from tests.selection.selection import CORE_PARTS, PARTS, Selection
 
 # Files that import what their users name, or that pass an import on.
 NAMED_BY_OTHERS = {
@@ -130,6 +130,7 @@ def repository(tmp_path, monkeypatch):
 
 def test_the_base_is_a_day_older_than_the_last_commit(repository):
     assert changes.base("") is None  # without a repository
+    assert changes.turn() == 0
     first = repository(0)
     assert changes.base("") is None
     second = repository(10)
@@ -140,7 +141,7 @@ def test_the_base_is_a_day_older_than_the_last_commit(repository):
     assert changes.changed_files(second) == ["file_30"]
     (changes.ROOT / "new file").touch()
     assert changes.changed_files(second) == ["file_30", "new file"]
-    assert changes.number_of_commits() == 3
+    assert changes.turn() == 3
     with pytest.raises(subprocess.CalledProcessError):
         changes.base("missing")
 
@@ -149,15 +150,26 @@ def _item(file, **values):
     return SimpleNamespace(path=ROOT / "tests" / file, callspec=SimpleNamespace(params=values))
 
 
-def test_a_part_of_the_other_tests_runs_by_setup():
+@pytest.mark.parametrize(
+    ("module", "parts", "number"), [("test_layout", 1, PARTS), ("meshes.test_halo", CORE_PARTS, CORE_PARTS)]
+)
+def test_a_part_of_the_tests_runs_by_setup(module, parts, number):
     cases = [_item("meshes/test_halo.py", layout=f"x:{n}", case=case) for n in range(40) for case in range(3)]
     ran = []
-    for part in range(PARTS):
-        selection = Selection("abc", 1, frozenset({"tests.test_layout"}), part)
+    for turn in range(number):
+        selection = Selection("abc", 1, frozenset({f"tests.{module}"}), turn + 5 * number, parts)
         assert selection == Selection.from_json(selection.to_json())
-        assert selection.runs(_item("test_layout.py"))
+        assert selection.runs(_item("test_layout.py")) or module != "test_layout"
         ran.append([case for case in cases if selection.runs(case)])
         layouts = {case.callspec.params["layout"] for case in ran[-1]}
         assert len(ran[-1]) == 3 * len(layouts)  # all cases of a setup run together
     assert sum(map(len, ran)) == len(cases)
     assert min(map(len, ran)) > 0
+
+
+def test_a_change_of_the_core_selects_a_part():
+    assert Selection.since("HEAD").turn == changes.turn()
+    selection = Selection("", 0, frozenset({"tests.test_layout"}), 7, CORE_PARTS)
+    assert str(selection) == (
+        "selection: no earlier commit; part 1 of 3 of the slow tests of 1 test modules, part 7 of 8 of the others"
+    )

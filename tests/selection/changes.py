@@ -56,9 +56,14 @@ def base(revision: str) -> str | None:
         return None
 
 
-def number_of_commits() -> int:
-    """Returns the number of commits up to HEAD."""
-    return int(_git("rev-list", "--count", "HEAD"))
+def turn() -> int:
+    """Returns a number that rotates with the commits: their number, or one of HEAD if the history is incomplete."""
+    try:
+        if _git("rev-parse", "--is-shallow-repository") == "true":
+            return int(_git("rev-parse", "HEAD")[:8], 16)
+        return int(_git("rev-list", "--count", "HEAD"))
+    except (OSError, subprocess.CalledProcessError):
+        return 0
 
 
 def changed_files(commit: str) -> list[str]:

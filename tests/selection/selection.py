@@ -9,6 +9,7 @@ from tests.selection import changes
 from tests.selection.imports import ROOT, module_name, modules
 
 PARTS = 8  # so many commits in a row run every slow test once
+CORE_PARTS = 3  # the same for the tests that a change of the core selects
 # Parameters of tables that are a setup. The cases of one setup share programs.
 SETUP = ("setup", "mesh", "mesh_shape", "layout", "mesh_impl", "impl", "split")
 
@@ -17,29 +18,33 @@ SETUP = ("setup", "mesh", "mesh_shape", "layout", "mesh_impl", "impl", "split")
 class Selection:
     """The slow tests that run.
 
+    A change of the core, on which most test modules depend, selects nearly all tests, which take too long for every
+    commit. A rotating part of them runs.
+
     Attributes:
-      commit: the commit with which the files were compared, or "" if there is none.
+      commit: the commit with which the files were compared, or "" if there is none. All modules then count as changed.
       files: the number of files that changed.
       modules: the test modules that the changes can break.
-      part: the rotating part of the other slow tests, from 0 to `PARTS` - 1.
+      turn: a number that selects the rotating parts.
+      parts: the number of parts into which the slow tests of `modules` are divided; 1 if all of them run.
     """
 
     commit: str
     files: int
     modules: frozenset[str]
-    part: int
+    turn: int
+    parts: int
 
     @classmethod
     def since(cls, revision: str) -> Self:
         """Selects the tests for the changes since a commit; see `changes.base`."""
         tests = {name for name in modules() if name.rpartition(".")[2].startswith("test_")}
         commit = changes.base(revision)
-        if commit is None:
-            return cls("", 0, frozenset(tests), 0)
-        files = changes.changed_files(commit)
-        changed = changes.changed_modules(files)
+        files = changes.changed_files(commit) if commit else []
+        changed = changes.changed_modules(files) if commit else None
         broken = frozenset(test for test in tests if changes.can_break(test, changed))
-        return cls(commit, len(files), broken, changes.number_of_commits() % PARTS)
+        parts = CORE_PARTS if len(broken) > len(tests) / 2 else 1
+        return cls(commit or "", len(files), broken, changes.turn(), parts)
 
     def to_json(self) -> str:
         return json.dumps({**dataclasses.asdict(self), "modules": sorted(self.modules)})
@@ -51,15 +56,15 @@ class Selection:
 
     def runs(self, item) -> bool:
         """Returns whether a slow test runs, a `pytest.Item`."""
-        return module_name(item.path) in self.modules or _group(item) % PARTS == self.part
+        parts = self.parts if module_name(item.path) in self.modules else PARTS
+        return _group(item) % parts == self.turn % parts
 
     def __str__(self) -> str:
-        if not self.commit:
-            return "selection: all tests, because the history has no earlier commit to compare with"
-        return (
-            f"selection: {self.files} files changed since {self.commit[:10]}; all slow tests of {len(self.modules)} "
-            f"test modules, and part {self.part} of {PARTS} of the others"
-        )
+        since = f"{self.files} files changed since {self.commit[:10]}" if self.commit else "no earlier commit"
+        whole = self.parts == 1
+        share = "all slow tests" if whole else f"part {self.turn % self.parts} of {self.parts} of the slow tests"
+        others = f"part {self.turn % PARTS} of {PARTS} of the others"
+        return f"selection: {since}; {share} of {len(self.modules)} test modules, {others}"
 
 
 def _group(item) -> int:
