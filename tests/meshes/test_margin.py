@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mtf_imaging.layout.windows import SplitPlan
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.halo import Margin, exchanges
 from tests.meshes.processors import make_mesh
@@ -65,3 +66,17 @@ def test_exchanges(mesh, margins, expected, adjoint):
     sign = -1 if adjoint else 1  # the adjoint sends in the opposite direction
     messages = [Exchange("halo", (axis,), voxels * BYTES, sign * distance) for axis, voxels, distance in expected]
     assert collections.Counter(actual) == collections.Counter(messages)
+
+
+def test_negative_numbers_crop_and_positive_ones_widen():
+    assert Margin(1, 8, -2, 1).removed == Margin(1, 6, 2, 0)
+    assert Margin(1, 8, 3, -1).removed == Margin(1, 7, 0, 1)
+    assert Margin(1, 8, -2, 1).added == Margin(1, 6, 0, 1)
+    assert Margin(1, 8, 3, 2).added == Margin(1, 8, 3, 2)
+
+
+@pytest.mark.parametrize(("starts", "cut"), [((2, 2), (2, 1)), ((0, 0), (0, 3)), ((0, 1), None)])
+def test_a_widened_slice_is_cut_to_the_voxels_of_its_windows(starts, cut):
+    plan = SplitPlan(parts=2, size=4, outputs=3, before=3, after=1, starts=starts, length=5, stride=1)
+    margin = Margin(1, 4, 3, 1, 0, plan)
+    assert margin.cut == (cut and Margin(1, 5, *cut))

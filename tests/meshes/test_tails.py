@@ -95,3 +95,26 @@ def test_an_imported_tensor_repeats_its_last_elements():
     x = mesh.import_tf_tensor(tensor(shape), tf.constant([1, 2, 3, 4, 5]))
     values = [list(processors(mesh, x)[row, 0]) for row in range(4)]
     assert values == [[1, 2], [3, 4], [5, 5], [5, 5]]
+
+
+def test_regions_are_the_slices_with_true_elements():
+    """Slices of 2, 2, 1 and 0 elements along x, of 4 and 3 along c."""
+    mesh = mesh_of("x:rows,c:cols", 1)
+    found = tails.regions(mesh, tails.tails_of(mesh, SHAPE), (0, 0))
+    regions = {tuple(sorted(region.sizes.items())): region.places for region in found}
+    assert regions == {
+        ((0, 2), (3, 4)): {0: [0, 1], 1: [0]},
+        ((0, 2), (3, 3)): {0: [0, 1], 1: [1]},
+        ((0, 1), (3, 4)): {0: [2], 1: [0]},
+        ((0, 1), (3, 3)): {0: [2], 1: [1]},
+    }
+
+
+@pytest.mark.parametrize("devices", DEVICES.values(), ids=list(DEVICES))
+@pytest.mark.parametrize(("size", "ones"), [(5, [1, 1, 1, 0]), (6, [1, 1, 1, 0]), (7, [1, 1, 1, 1])])
+def test_only_empty_slices_become_zero(size, ones, devices):
+    mesh, shape = mesh_of("x:rows", devices), mtf.Shape([mtf.Dimension("x", size)])
+    x = LaidOutTensor(tf.ones([mesh.grid.stack_size]) for _ in mesh.devices)
+    zeroed = tails.zero_empty_slices(mesh, x, tails.tails_of(mesh, shape))
+    slices = processors(mesh, zeroed)
+    assert [float(slices[row, 0]) for row in range(4)] == ones
