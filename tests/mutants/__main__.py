@@ -1,7 +1,8 @@
 """Runs the fast tests on each mutant: `python -m tests.mutants [--only WORDS] [--jobs N]`.
 
-A mutant is killed if a test fails. Each mutant runs in a process that is forked from one that has imported TensorFlow,
-and the fault exists only in this process.
+A mutant is killed if a test fails, or if the tests do not end. If the test files cannot be imported, the mutant is
+invalid. Each mutant runs in a process that is forked from one that has imported TensorFlow, and the fault exists only in
+this process.
 """
 
 import argparse
@@ -23,6 +24,16 @@ from tests.selection.imports import ROOT
 LEAST = 0.95  # the share of mutants that must be killed
 SECONDS = 600  # a mutant that hangs is killed, too
 PASSED, FAILED = 0, 1  # exit codes of pytest
+NOT_COLLECTED = 2
+
+
+class _Collection:
+    """A plugin of pytest that reports whether all test files were imported, because `-x` hides it in the exit code."""
+
+    failed = False
+
+    def pytest_collectreport(self, report):
+        self.failed |= report.failed
 
 
 def _run(tests: str, mutant: Mutant | None, log: Path) -> None:
@@ -47,13 +58,14 @@ def _run(tests: str, mutant: Mutant | None, log: Path) -> None:
         "not slow",
         *names,
     ]
-    code = pytest.main([*options, *(["-k", keywords] if keywords else [])])
+    collection = _Collection()
+    code = pytest.main([*options, *(["-k", keywords] if keywords else [])], [collection])
     sys.stdout.flush()
-    os._exit(int(code))
+    os._exit(NOT_COLLECTED if collection.failed else int(code))
 
 
 def _results(tasks: list[tuple[str, Mutant | None]], jobs: int, folder: Path):
-    """Yields (tests, mutant, exit code or None after a hang, log) as the processes end."""
+    """Yields (tests, mutant, exit code or None after a hang, log, seconds) as the processes end."""
     context, waiting, running = multiprocessing.get_context("fork"), list(enumerate(tasks)), {}
     while waiting or running:
         while waiting and len(running) < jobs:
@@ -64,13 +76,14 @@ def _results(tasks: list[tuple[str, Mutant | None]], jobs: int, folder: Path):
             running[process] = tests, mutant, log, time.monotonic()
         time.sleep(0.05)
         for process, (tests, mutant, log, begun) in list(running.items()):
-            hangs = time.monotonic() - begun > SECONDS
+            seconds = time.monotonic() - begun
+            hangs = seconds > SECONDS
             if hangs:
                 process.kill()
                 process.join()
             if not process.is_alive():
                 del running[process]
-                yield tests, mutant, None if hangs else process.exitcode, log
+                yield tests, mutant, None if hangs else process.exitcode, log, seconds
 
 
 def _tail(log: Path) -> str:
@@ -80,12 +93,13 @@ def _tail(log: Path) -> str:
 def _check_tests(mutants: list[Mutant], jobs: int, folder: Path) -> None:
     """Exits if tests fail without a fault, because their failure would prove nothing."""
     tasks = [(tests, None) for tests in dict.fromkeys(mutant.tests for mutant in mutants)]
-    results = [result for result in _results(tasks, jobs, folder) if result[2] != PASSED]
-    if results:
-        texts = [
-            f"{tests}: without a fault, these tests end with code {c}:\n{_tail(log)}" for tests, _, c, log in results
-        ]
-        sys.exit("\n\n".join(texts))
+    failures = []
+    for tests, _, code, log, seconds in _results(tasks, jobs, folder):
+        print(f"{'passed' if code == PASSED else 'failed':8s} {seconds:3.0f} s  {tests}", flush=True)
+        if code != PASSED:
+            failures.append(f"{tests}: without a fault, these tests end with code {code}:\n{_tail(log)}")
+    if failures:
+        sys.exit("\n\n".join(["", *failures]))
     print(f"{len(tasks)} groups of tests pass without a fault", flush=True)
 
 
@@ -103,10 +117,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _check_tests(mutants, options.jobs, Path(folder))
         tasks = [(mutant.tests, mutant) for mutant in mutants]
-        for _, mutant, code, log in _results(tasks, options.jobs, Path(folder)):
-            outcome = {PASSED: "survived", FAILED: "killed", None: "killed"}.get(code, "invalid")
-            counts[mutant.package][outcome] += 1
-            print(f"{outcome:8s} {mutant}" + (f" ({mutant.reason})" if mutant.reason else ""), flush=True)
+        for _, mutant, code, log, seconds in _results(tasks, options.jobs, Path(folder)):
+            outcome = {PASSED: "survived", FAILED: "killed", None: "timeout"}.get(code, "invalid")
+            counts[mutant.package]["killed" if outcome == "timeout" else outcome] += 1
+            reason = f" ({mutant.reason})" if mutant.reason else ""
+            print(f"{outcome:8s} {seconds:3.0f} s  {mutant}{reason}", flush=True)
             if outcome == "invalid":
                 faults.append(f"{mutant}: the tests ended with code {code}:\n{_tail(log)}")
             elif (outcome == "survived") != bool(mutant.reason):

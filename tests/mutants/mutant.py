@@ -94,4 +94,6 @@ def install(mutant: Mutant) -> None:
     if name in sys.modules:
         raise RuntimeError(f"{name} is imported, so it cannot be changed")
     ast.parse(mutant.source)
-    sys.meta_path.insert(0, _Finder(mutant))
+    # The hooks of the tests come first, because they find the module through the next finders.
+    place = next(i for i, finder in enumerate(sys.meta_path) if type(finder).__module__ != "tests.importing")
+    sys.meta_path.insert(place, _Finder(mutant))
