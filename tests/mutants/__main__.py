@@ -1,8 +1,8 @@
 """Runs the fast tests on each mutant: `python -m tests.mutants [--only WORDS] [--jobs N]`.
 
-A mutant is killed if a test fails, or if the tests do not end. If the test files cannot be imported, the mutant is
-invalid. Each mutant runs in a process that is forked from one that has imported TensorFlow, and the fault exists only in
-this process.
+A mutant is killed if a test fails, or if the tests do not end. If a test file cannot be imported, the mutant is
+invalid. Each mutant runs in a process that is forked from one that has imported TensorFlow, and the fault exists only
+in this process.
 """
 
 import argparse

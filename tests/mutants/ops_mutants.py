@@ -102,4 +102,207 @@ MUTANTS = [
         ),
         ("(rows == inside)[np.newaxis]", "(rows <= inside)[np.newaxis]"),
     ),
+    *mutants(
+        "mtf_imaging/ops/window_op.py",
+        "tests/ops/test_ops_equal_whole.py conv2d and equals",
+        ("pads = [w.pads(n)[::-1] for w", "pads = [w.pads(n) for w"),
+        ("all(w.stride == 1 and w.extent % 2 for w in self.windows)", "all(w.stride == 1 for w in self.windows)"),
+        ("        key = (self, fill)\n", "        key = (self, 0)\n", "", "tests/ops/test_small_faults.py"),
+        (
+            "any(w.stride > w.extent for w in windows)",
+            "False",
+            "",
+            "tests/ops/test_ops_equal_whole.py tests/ops/test_one_dimension.py float64 or test_equals_the_whole and conv",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/conv/operations.py",
+        "tests/ops/test_uneven_windows.py test_equals_the_whole or float64 or not_a_number",
+        (
+            "x, f = lowering.masked(self.inputs[0]), lowering",
+            "x, f = lowering.tensors[self.inputs[0]].to_laid_out_tensor(), lowering",
+        ),
+        (
+            "lowering.masked(self.inputs[1], self._filter_names(-2))",
+            "lowering.tensors[self.inputs[1]].to_laid_out_tensor()",
+        ),
+        (
+            "y, f = lowering.masked(self.inputs[0]), lowering",
+            "y, f = lowering.tensors[self.inputs[0]].to_laid_out_tensor(), lowering",
+        ),
+        (
+            "lowering.masked(self.inputs[1], self._filter_names(-1))",
+            "lowering.tensors[self.inputs[1]].to_laid_out_tensor()",
+        ),
+        (
+            "x, y = [lowering.masked(t) for t in self.inputs]",
+            "x, y = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]",
+        ),
+        ("        if not uneven:\n            return None", "        if uneven:\n            return None"),
+        (
+            "wide[dim] = (size - 1) * strides[place] + geometry.windows[place].extent",
+            "wide[dim] = size * strides[place] + geometry.windows[place].extent",
+        ),
+        (
+            "        elif axis is not None:\n            value = mtf.Lazy",
+            "        elif False:\n            value = mtf.Lazy",
+            "",
+            "tests/ops/test_ops_equal_whole.py conv2d and equals",
+        ),
+        (
+            "if by_voxels and self.geometry.margins(mesh):\n            y = self.geometry",
+            "if self.geometry.margins(mesh):\n            y = self.geometry",
+            "",
+            "tests/ops/test_ops_equal_whole.py conv2d and equals",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/pool/operations.py",
+        "tests/ops/test_uneven_windows.py test_equals_the_whole or float64 or infinite_tails",
+        (
+            "tails.lowest(x.dtype)), tails.lowest(x.dtype))\n        y = self._call(lowering, lambda x: local_pool.max_pool",
+            "tails.lowest(x.dtype)), 0)\n        y = self._call(lowering, lambda x: local_pool.max_pool",
+        ),
+        (
+            "lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))\n        y = self._call(lowering, lambda x:",
+            "lowering.tensors[x].to_laid_out_tensor(), tails.lowest(x.dtype))\n        y = self._call(lowering, lambda x:",
+        ),
+        (
+            "lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))\n        dy",
+            "lowering.masked(x), 0)\n        dy",
+        ),
+        ("dy = lowering.masked(self.inputs[1])", "dy = lowering.tensors[self.inputs[1]].to_laid_out_tensor()"),
+        (
+            "lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))\n        wide_values",
+            "lowering.masked(x), 0)\n        wide_values",
+            "",
+            "tests/ops/test_second_derivatives.py tests/ops/test_small_faults.py pool",
+        ),
+        (
+            "self.geometry.widened(mesh, lowering.masked(values))",
+            "self.geometry.widened(mesh, lowering.tensors[values].to_laid_out_tensor())",
+            "",
+            "tests/ops/test_second_derivatives.py tests/ops/test_small_faults.py pool",
+        ),
+        (
+            "self.geometry.widened(mesh, lowering.masked(self.inputs[0]))",
+            "self.geometry.widened(mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor())",
+        ),
+        (
+            "_correct_borders(geometry, mesh, lowering.masked(self.inputs[0]))",
+            "_correct_borders(geometry, mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor())",
+        ),
+        (
+            "dy = _correct_borders(geometry, mesh, lowering.masked(self.inputs[0]))",
+            "dy = lowering.masked(self.inputs[0])",
+        ),
+        ("* window.stride - before", "* window.stride"),
+        (
+            "np.minimum(first + window.kernel, size) - np.maximum(first, 0)",
+            "first + window.kernel - np.maximum(first, 0)",
+        ),
+        (
+            "np.minimum(first + window.kernel, size) - np.maximum(first, 0)",
+            "np.minimum(first + window.kernel, size) - first",
+        ),
+        ("axis, window.kernel / exist)", "axis, exist / window.kernel)"),
+        ("slices[0 if axis is None else at[axis]]", "slices[0]"),
+    ),
+    *mutants(
+        "mtf_imaging/ops/pool/local.py",
+        "tests/ops/test_ops_equal_whole.py pool and (float64 or equals)",
+        ("tf.add_n(values) / len(values)", "tf.add_n(values)"),
+        ("[dy / taps] * taps", "[dy] * taps"),
+        ("outputs = [(n - k) // s + 1 for", "outputs = [n // s for"),
+        (
+            "tf.logical_and(tf.equal(value, y), tf.logical_not(taken))",
+            "tf.equal(value, y)",
+            "",
+            "tests/ops/test_second_derivatives.py tests/ops/test_small_faults.py pool",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/over_batch.py",
+        "tests/training/test_micro_batches.py train_like or extra_pass",
+        ("lambda dy: dy * self._count", "lambda dy: dy"),
+        (
+            "return _Sum([x, whole], whole, self._count).outputs[0]",
+            "return _Sum([x, x], whole, self._count).outputs[0]",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/activation.py",
+        "tests/ops/test_dropout.py tests/ops/test_ops_equal_whole.py dropout or relu or drops",
+        ("tf.where(mask, x / tf.cast(kept, x.dtype),", "tf.where(mask, x,"),
+        ("gradient_of._key_name if gradient_of else self.name", "self.name"),
+        ("features=y, alpha=self._negative_slope", "features=y, alpha=0.0"),
+        (
+            "if dropout and dropout.inputs[0] is y:",
+            "if dropout:",
+            "",
+            "tests/ops/test_dropout.py tests/ops/test_ops_equal_whole.py tests/ops/test_small_faults.py dropout",
+        ),
+        ("return float(1 - Decimal(str(rate)))", "return float(1 - rate)"),
+    ),
+    *mutants(
+        "mtf_imaging/ops/detection/bins.py",
+        "tests/ops/test_roi_align.py",
+        ("[(i + 0.5) / bins for i in range(bins)]", "[i / bins for i in range(bins)]"),
+        ("- tf.constant(0.5, dtype)", "- tf.constant(0.0, dtype)"),
+        ("+ offset - first", "+ offset"),
+        ("(element >= 0) & (element < count), weight", "element < count, weight"),
+        (
+            "((0, 1 - (position - below)), (1, position - below))",
+            "((0, position - below), (1, 1 - (position - below)))",
+        ),
+        ("tf.zeros([], dtype), tf.cast(whole - 1, dtype))", "tf.zeros([], dtype), tf.cast(whole, dtype))"),
+        ("row += by_level(areas, tf.int64) * tf.range(batch", "row += 0 * tf.range(batch"),
+        (
+            "tf.math.multiply_no_nan(tf.cast(tf.gather(pixels, tf.maximum(c.rows, 0)), dtype), c.weights[..., tf.newaxis])",
+            "tf.cast(tf.gather(pixels, tf.maximum(c.rows, 0)), dtype) * c.weights[..., tf.newaxis]",
+        ),
+        (
+            "along_x = _taps(x0, x1, stride, extents[..., 1, :], size[1])",
+            "along_x = _taps(x0, x1, stride, extents[..., 0, :], size[1])",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/detection/roi_align.py",
+        "tests/ops/test_roi_align.py",
+        ("0 if counted_once and repeated else count", "count"),
+        ("count = max(min(stored[dim], whole - first), 0)", "count = stored[dim]"),
+        (
+            "        if division.summed:\n            y = mesh.allreduce",
+            "        if False:\n            y = mesh.allreduce",
+        ),
+        (
+            "gather_boxes([(x, lowering.masked(x)) for",
+            "gather_boxes([(x, lowering.tensors[x].to_laid_out_tensor()) for",
+        ),
+        (
+            "tails.gather(mesh, lowering.masked(self.inputs[0]), division.gathered, crops)",
+            "tails.gather(mesh, lowering.tensors[self.inputs[0]].to_laid_out_tensor(), division.gathered, crops)",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/conv/grouped.py",
+        "tests/ops/test_grouped_conv.py equals_the_whole or kernels",
+        (
+            "f = tf.reverse(tf.reshape(f, [*kernel, inputs, groups, outputs // groups]), spatial)",
+            "f = tf.reshape(f, [*kernel, inputs, groups, outputs // groups])",
+        ),
+        (
+            "[*kernel, inputs, groups, outputs // groups]), spatial)\n    f = tf.transpose(f, [*spatial, last + 2, last + 1, last])",
+            "[*kernel, inputs, outputs // groups, groups]), spatial)\n    f = tf.transpose(f, [*spatial, last + 1, last + 2, last])",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/ops/conv/group_split.py",
+        "tests/ops/test_grouped_conv.py equals_the_whole or kernels or gathers or share",
+        (
+            "return self.number if axis is None else -(-self.number // mesh.shape[axis].size)",
+            "return self.number if axis is None else self.number // mesh.shape[axis].size",
+        ),
+        ("if old == new and mesh.slice_shape(own) == mesh.slice_shape(groups):", "if old == new:"),
+    ),
 ]
