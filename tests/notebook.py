@@ -10,13 +10,15 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from tests import waiting
+
 __all__ = ["CellExecutionError", "run"]
 
 ROOT = Path(__file__).parents[1]
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
-def run(path: Path, timeout: int = 300):
+def run(path: Path, timeout: int = int(waiting.LIMIT)):
     """Runs a notebook in the root folder of this repository, so that it imports the package of this repository.
 
     Args:

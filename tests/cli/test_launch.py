@@ -258,7 +258,7 @@ def test_a_process_that_was_stopped_leaves_the_others_all_the_time_they_need():
     body = f"""
 if me:
     wait_for("stopped")
-    time.sleep({4 * GRACE})
+    time.sleep({3 * GRACE})
     Path("saved").touch()
 Path("stopped").touch()
 sys.exit(75)

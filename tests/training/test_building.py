@@ -1,5 +1,6 @@
 """The description that is shown while TensorFlow builds a program and the progress bar is still at 0."""
 
+import re
 import sys
 import time
 
@@ -14,6 +15,7 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.slices import ProgramNetwork
+from tests import waiting
 from tests.training import linear
 
 FIRST = "train: building the first step"
@@ -53,10 +55,15 @@ def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
 def test_on_a_terminal_the_seconds_count_up_until_it_ends(capsys, monkeypatch):
     monkeypatch.setattr(module, "_EVERY", 0.01)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    parts = []
+
+    def has_counted():
+        parts.append(capsys.readouterr().err)
+        return len(re.findall(r"building the network \[00:\d\d\]", "".join(parts))) > 3
+
     with building("building the network"):
-        time.sleep(0.2)
-    first = capsys.readouterr().err
-    assert first.count("building the network [00:00]") > 3
+        waiting.wait_until(has_counted, "four lines")
+    first = "".join(parts) + capsys.readouterr().err
     assert first.endswith("\r"), "the line disappears"
     time.sleep(0.05)
     assert capsys.readouterr().err == ""
