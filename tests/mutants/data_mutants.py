@@ -128,7 +128,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/data/images/geometry.py",
-        "tests/data/test_nifti.py tests/data/test_small_faults.py orientation or geometry or region or stored or canonical or oriented",
+        "tests/data/test_nifti.py tests/data/test_small_faults.py orient or geometry or region or stored or canonical",
         (
             "stored.append(at if direction > 0 else slice(size - at.stop, size - at.start))",
             "stored.append(at)",

@@ -202,8 +202,8 @@ MUTANTS = [
             "order.append(len(axes) + dim)\n        order += [axes.index(dim)] if dim in axes else []",
         ),
         (
-            "        view = tf.broadcast_to(view, [*local, *slice_shape])\n    return tf.reshape(view, [math.prod(local)",
-            "        view = tf.broadcast_to(view[::-1], [*local, *slice_shape])\n    return tf.reshape(view, [math.prod(local)",
+            "        view = tf.broadcast_to(view, [*local, *slice_shape])\n    return tf.reshape(view,",
+            "        view = tf.broadcast_to(view[::-1], [*local, *slice_shape])\n    return tf.reshape(view,",
         ),
         (
             "kept[dim + 1] = size\n    return stack if",

@@ -48,8 +48,8 @@ MUTANTS = [
         ("if last and count_step:", "if count_step:"),
         ("if last and count_step:", "if last:"),
         (
-            "            with tf.device(self.device):\n                self._read = tf.identity(self.variable)\n        return self._read",
-            "            self._read = None\n        return tf.identity(self.variable)",
+            "self._read = tf.identity(self.variable)\n        return self._read",
+            "self._read = None\n        return tf.identity(self.variable)",
             "",
             "tests/test_program.py before_all_updates or before_the_update",
         ),
