@@ -23,6 +23,9 @@ hypothesis.settings.load_profile("repeatable")
 
 def _configure_tensorflow(tensorflow):
     gc.freeze()  # excludes hundreds of thousands of objects from every full garbage collection
+    gc.set_threshold(
+        100_000, 50, 1000
+    )  # graphs consist of many small objects; the usual collections take 15 % of the time
     cpu = tensorflow.config.list_physical_devices("CPU")[0]
     parts = [tensorflow.config.LogicalDeviceConfiguration()] * NUM_CPUS
     tensorflow.config.set_logical_device_configuration(cpu, parts)

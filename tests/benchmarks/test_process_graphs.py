@@ -26,6 +26,7 @@ def measured():
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["corner", "inside"])
 def test_a_graph_does_not_grow_with_the_number_of_processes(measured, place):
     small, large = (measured["N1", mesh, place]["nodes"] for mesh in ("4x4", "16x16"))

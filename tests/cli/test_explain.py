@@ -275,6 +275,7 @@ def test_search_computes_the_training_with_the_first_layout(run):
     assert " h on 2 devices" in out
 
 
+@pytest.mark.slow
 def test_search_ranks_layouts_and_prints_the_flags_of_the_first(run):
     words = ["--num_devices", "4", "--hardware", "h200", *SMALL, "--batch_size", "2"]
     code, out, _ = run("search", *words)

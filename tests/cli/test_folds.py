@@ -29,6 +29,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_held_out_cases_are_scored_and_not_trained_on(folder):
     splits = json.loads((folder / "splits.json").read_text())
     assert (folder / "run/splits_final.json").read_bytes() == (folder / "splits.json").read_bytes()
@@ -51,6 +52,7 @@ def test_a_run_resumes_only_with_its_fold(folder, capsys, tmp_path):
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_evaluate_uses_the_held_out_cases_of_the_fold(folder, tmp_path, capsys):
     splits = json.loads((folder / "splits.json").read_text())
     words = ["evaluate", "--model_dir", folder / "run", "--input_dir", folder / "cases", "--output_dir"]

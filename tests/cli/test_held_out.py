@@ -102,10 +102,12 @@ def test_a_held_out_case_is_drawn(folder):
     assert images[0].encoded_image_string.startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_curves_are_drawn(folder):
     assert (folder / "run/progress.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     """Scores on the grid of the records, while `evaluate` scores in the voxels of each volume."""
     scores = {int(row["step"]): row for row in rows(folder / "run/eval/scores.csv")}

@@ -88,6 +88,7 @@ def test_train_starts_from_the_weights(checkpoint):
     assert run("train --data_dir none --model_dir run --num_steps 2") == 0
 
 
+@pytest.mark.slow
 def test_a_network_of_another_depth_is_refused(checkpoint, capsys):
     assert run("import_weights --checkpoint . --output_dir weights") == 0
     words = "train --gin_file job.gin --data_dir none --model_dir run --num_steps 1 --initial_weights weights"

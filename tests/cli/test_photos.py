@@ -143,6 +143,7 @@ def test_photos_pass_the_whole_workflow(trained, capsys, monkeypatch):
         assert (trained / "labels" / f"{key}.png").read_bytes() == prediction.read_bytes()
 
 
+@pytest.mark.slow
 def test_gin_sets_flips_and_scales(trained):
     options = ["--gin.job.flips=('width',)", "--gin.job.scales=(1.0, 1.5)", "--split", "train"]
     assert run(*evaluate(trained, "averaged", *options)) == 0

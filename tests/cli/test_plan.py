@@ -142,6 +142,7 @@ def test_hardware_of_a_gin_file(planned, tmp_path, capsys):
     assert "job.dtype = 'bfloat16'" in output.read_text()
 
 
+@pytest.mark.slow
 def test_pictures_are_planned_as_volumes_of_one_plane(tmp_path, capsys):
     generator = np.random.default_rng(1)
     for number in range(2):

@@ -41,6 +41,7 @@ def array(path):
     return nibabel.as_closest_canonical(nibabel.load(path))
 
 
+@pytest.mark.slow
 def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
     fingerprint = read_fingerprint(phantoms / "brain", progress=False)
     description, cases = find_data_set(phantoms / "brain")

@@ -51,6 +51,7 @@ def test_lesions_have_the_given_sizes():
     assert len(set(widths)) > 3
 
 
+@pytest.mark.slow
 def test_up_to_the_given_number_of_lesions_are_painted():
     counts = set()
     for sample in range(30):

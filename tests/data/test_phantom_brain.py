@@ -37,6 +37,7 @@ def files(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_the_folder_has_the_form_of_nnunet(folder):
     names = [f"brain_00{n}" for n in range(NUMBER)]
     images = [f"imagesTr/{name}_000{channel}.nii.gz" for name in names for channel in (0, 1)]
@@ -127,6 +128,7 @@ def test_an_interrupted_folder_is_completed_and_other_files_are_kept(tmp_path):
     assert (tmp_path / "dataset.json").read_text() == "{}"
 
 
+@pytest.mark.slow
 def test_the_skull_is_removed(patients):
     for images, labels, _ in patients:
         brain = images[T1GD] != 0

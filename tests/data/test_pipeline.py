@@ -143,6 +143,7 @@ def test_a_record_of_another_resolution_is_named(records, lits_dir, tmp_path):
         take(training_batches(records, 2, seed=0), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augmentation", [None, ALL])
 def test_batches_do_not_depend_on_the_format_of_the_records(records, tmp_path, augmentation):
     options = {"seed": 3, "augmentation": augmentation}

@@ -225,6 +225,7 @@ def test_the_footer_names_the_program_and_the_definitions(page):
     assert "docs/reference/metrics.md" in page.one("footer").text
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes_anywhere(tmp_path, scored):
     folder = write_cases(tmp_path, CASES, with_ct=True)
     score_folders(folder / "r", folder / "p", folder / "o", 2, progress=False, volume_dir=folder / "ct")

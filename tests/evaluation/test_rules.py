@@ -99,6 +99,7 @@ def test_the_command_scores_the_labels_of_dataset_json(tmp_path, capsys):
     assert (folder / "out/metrics.json").read_bytes() == first
 
 
+@pytest.mark.slow
 def test_workers_score_any_labels(tmp_path):
     folder = write_cases(tmp_path, CASES, ORGANS)
     scores = score_folders(folder / "labelsTr", folder / "p", folder / "out", workers=2, progress=False)

@@ -89,6 +89,7 @@ def test_pairs_come_back_in_natural_order(tmp_path, run, capsys):
     assert "9: liver 1.000, lesion 1.000" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_log_of_a_worker_reaches_the_parent(tmp_path, caplog):
     pairs = store_pairs(tmp_path, 1, 2)
     nibabel.save(nibabel.Nifti1Image(np.zeros((24, 20, 15), np.int16), np.diag([2.0, 2, 3, 1])), pairs[0].volume)

@@ -78,6 +78,7 @@ def test_a_run_stores_its_description(regions):
     assert header.split(",")[-4:] == [*REGIONS.masks, "cases"]
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_has_the_best_mean(regions):
     scores = (regions / "run/eval/scores.csv").read_text().splitlines()
     assert scores[0].split(",")[-4:] == [*REGIONS.masks, "mean"]
@@ -167,6 +168,7 @@ def test_scores_need_the_same_labels(organs, tmp_path):
     assert len(mi.jobs.predict(**arguments, input=tmp_path / "raw", output=tmp_path / "predictions")) == 3
 
 
+@pytest.mark.slow
 def test_runs_on_lits_store_no_description(tmp_path):
     write_phantom(tmp_path / "cases", 2, seed=1)
     mi.jobs.convert(

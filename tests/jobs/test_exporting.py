@@ -104,6 +104,7 @@ def cases(folder):
     return [read_case(case) for case in find_cases(folder / "cases")]
 
 
+@pytest.mark.slow
 def test_a_grid_and_a_whole_volume_of_lits(folder, isolated, tmp_path):
     card = export(LIVER, folder / "run", tmp_path / "model", window=WINDOW)
     sampling = Sampling((12, 10, 9))
@@ -354,6 +355,7 @@ def test_the_program_of_the_guide(folder, isolated, tmp_path):
         np.testing.assert_allclose(found.affine, expected.affine, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_card_names_what_the_model_lacks(folder, tmp_path):
     card = export(LIVER, folder / "run", tmp_path / "model", cleanup=Cleanup(largest_liver=True))
     assert card.notes[-1] == (

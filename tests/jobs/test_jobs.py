@@ -65,6 +65,7 @@ def test_train_equals_the_command(folder, tmp_path):
     assert (tmp_path / "run.json").read_text() == (folder / "run/run.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_job_resumes_a_run_of_the_command(folder, tmp_path):
     assert run(*train_command(folder, tmp_path), "--num_steps", 2) == 0
     measures = mi.jobs.train(**settings(), data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT)

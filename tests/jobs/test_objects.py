@@ -82,6 +82,7 @@ def test_a_run_stores_the_size_the_categories_and_the_held_out_split(folder):
     }
 
 
+@pytest.mark.slow
 def test_held_out_images_are_scored_as_in_evaluate(folder):
     scores = rows(folder / "run/eval/scores.csv")
     assert [*scores[0]] == ["step", "loss", "box_ap", "box_ap50", "mask_ap", "mask_ap50"]

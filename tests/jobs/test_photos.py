@@ -88,6 +88,7 @@ def test_a_run_stores_the_crop_the_classes_and_the_held_out_list(folder):
     }
 
 
+@pytest.mark.slow
 def test_held_out_photos_are_scored_at_their_own_sizes(folder):
     scores = rows(folder / "run/eval/scores.csv")
     assert [*scores[0]] == ["step", "loss", "mean_iou", "pixel_accuracy"]

@@ -34,8 +34,8 @@ def check_nodes(monkeypatch):
 @pytest.mark.parametrize(
     ("norm", "mesh_shape", "layout", "mesh_impl", "num_devices"),
     [
-        ("batch", "", "", "stacked", 1),
-        ("batch", "rows:2,cols:2", "x:rows,y:cols", "stacked", 1),
+        pytest.param("batch", "", "", "stacked", 1, marks=pytest.mark.slow),
+        pytest.param("batch", "rows:2,cols:2", "x:rows,y:cols", "stacked", 1, marks=pytest.mark.slow),
         ("instance", "rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores", "stacked", 1),
         pytest.param("batch", "rows:2,cols:2", "x:rows,y:cols", "placement", 4, marks=pytest.mark.slow),
         pytest.param("group", "rows:2,cores:2", "x:rows,batch:cores", "placement", 2, marks=pytest.mark.slow),

@@ -53,6 +53,7 @@ def test_variables_losses_and_gradients_are_float32(optimizer):
     assert {value.dtype for value in gradients("bfloat16").values()} == {tf.float32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_losses_and_gradients_are_close_to_float32(mesh):
     got, want = gradients("bfloat16", *mesh), gradients("float32")

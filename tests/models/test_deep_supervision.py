@@ -61,7 +61,7 @@ def tf_decoder(image, weights):
     return logits[::-1]
 
 
-@pytest.mark.parametrize("sizes", [SIZES, (7, 9, 6)], ids=str)
+@pytest.mark.parametrize("sizes", [pytest.param(SIZES, marks=pytest.mark.slow), (7, 9, 6)], ids=str)
 def test_values_and_gradients_equal_plain_tensorflow(sizes):
     program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), sizes), batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
@@ -111,6 +111,7 @@ def test_micro_batches_equal_the_batch():
     assert_equal({k: v.numpy() for k, v in got.items()}, {k: v.numpy() for k, v in want.items()}, 1e-9)
 
 
+@pytest.mark.slow
 def test_prediction_does_not_use_deep_supervision(tmp_path):
     task = LiverTumorSegmentation(NETWORK)
     program = mi.Program(training_step(task, SGD(0.1)), task.inputs(2, SIZES), seed=3)

@@ -54,7 +54,10 @@ def whole():
             marks=pytest.mark.slow,
         ),
         # One dimension is gathered, the others never are.
-        (2, "rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores", "stacked", ["pool1_gather", "grow0_scatter"]),
+        pytest.param(
+            *(2, "rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores", "stacked", ["pool1_gather", "grow0_scatter"]),
+            marks=pytest.mark.slow,
+        ),
         (
             *(2, "rows:12,cols:2,planes:2", "x:rows,y:cols,z:planes", "stacked"),
             ["pool1_gather", "pool2_gather", "grow1_scatter", "grow0_scatter"],
@@ -73,12 +76,14 @@ def test_values_and_all_gradients_equal_the_whole(gather_below, mesh_shape, layo
     assert_equal(values(program), whole, 1e-9)
 
 
+@pytest.mark.slow
 def test_gathered_levels_with_recomputation(whole):
     program = build_program(task(3, recompute=True), SIZES, "rows:4,cols:4", "x:rows,y:cols", mesh_impl="stacked")
     assert len(program.changes) == 4, "changes of the backward pass do not count"
     assert_equal(values(program), whole, 1e-9)
 
 
+@pytest.mark.slow
 def test_exchanges_of_a_step(monkeypatch):
     """A dimension is gathered twice: in the encoder, and for the gradient of the decoder."""
     counts, gather = [], ShardMeshImpl.gather

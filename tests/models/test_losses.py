@@ -82,7 +82,7 @@ LAYOUTS = {
     "xyz": ("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes", "stacked"),
     "x batch": ("rows:2,cores:2", "x:rows,batch:cores", "placement"),
 }
-FAST = [("lesion of each case", "xy batch"), ("classes of the batch", "xy batch"), ("classes", "x batch")]
+FAST = [("lesion of each case", "xy batch"), ("classes", "x batch")]
 # Every kind of Dice loss runs under every layout, over cases, the batch or both.
 ALL = [(name, tuple(LAYOUTS)[number % 3]) for number, name in enumerate(CHOICES)]
 ALL += [("adaptive", layout) for layout in LAYOUTS if ("adaptive", layout) not in ALL]

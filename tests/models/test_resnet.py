@@ -64,7 +64,7 @@ def whole(sizes=SIZES):
     return {name: value.numpy() for name, value in build_program(ResNet(**SMALL), sizes)(**batch(sizes)).items()}
 
 
-@pytest.mark.parametrize("sizes", [SIZES, (17, 11)], ids=str)
+@pytest.mark.parametrize("sizes", [pytest.param(SIZES, marks=pytest.mark.slow), (17, 11)], ids=str)
 def test_values_and_gradients_equal_plain_tensorflow(sizes):
     network = ResNet(**SMALL | {"blocks": (1, 2)})
     program, inputs = build_program(network, sizes), batch(sizes)
@@ -82,7 +82,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
     assert_equal(program(**inputs), want)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.15)
 @pytest.mark.parametrize(
     ("sizes", "mesh_shape", "layout", "mesh_impl"),
     [

@@ -39,6 +39,7 @@ def whole():
     return values(small_task(), SIZES)[:2]
 
 
+@pytest.mark.slow
 def test_training_equals_the_reference():
     task, (got, before) = small_task(), whole()
     inputs, weights = batch(task, SIZES), {name: tf.constant(value) for name, value in before.items()}

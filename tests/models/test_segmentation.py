@@ -282,6 +282,7 @@ def test_the_task_of_lits_accepts_only_the_labels_of_lits():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dice", ["lesion", "classes", "adaptive"])
 def test_the_task_of_lits_is_a_case_of_the_general_task(dice):
     rng = np.random.default_rng(0)

@@ -69,7 +69,7 @@ def test_values_and_gradients_equal_plain_tensorflow(norm, sizes):
     assert_equal(program(**inputs), {name: value.numpy() for name, value in want.items()}, 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize(
     ("sizes", "mesh_shape", "layout", "mesh_impl"),
     [

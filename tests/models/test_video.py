@@ -96,6 +96,7 @@ def reference(clip, weights, blocks, causal, statistics=None):
     return tf.reduce_mean(x, [1, 2, 3]) @ weights["r2plus1d/classes/weights"] + weights["r2plus1d/classes/bias"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "causal"), [(ODD, True), slow(SIZES, False)], ids=["causal", "centered"])
 def test_values_and_gradients_equal_plain_tensorflow(sizes, causal):
     blocks, inputs = (1, 2), batch(sizes)

@@ -23,6 +23,7 @@ def take(count, batch_size, start_step=0, seed=3, sizes=SIZES, noise=0.1):
     return [np.concatenate([item[name] for item in items]) for name in ("image", "labels", "cases")]
 
 
+@pytest.mark.slow
 def test_clips_do_not_depend_on_the_batch_size():
     want = take(1, 24)
     assert want[0].shape == (24, *SIZES, 3)

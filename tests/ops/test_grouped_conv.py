@@ -307,6 +307,7 @@ def test_a_processor_computes_its_share_of_the_groups(mesh, layout, parts):
     assert [op.flops(stacked_mesh(mesh, layout)) for op in ops] == [2 * taps_and_channels * windows // parts] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "groups"), [([3, 3, 1, 4], 4), ([3, 3, 3, 2, 4], 2)])
 def test_the_speed_of_a_grouped_convolution_can_be_measured(kernel, groups):
     image = [1, *[8] * (len(kernel) - 2), kernel[-2] * groups]

@@ -95,6 +95,7 @@ def test_equals_the_whole(split, k, impl):
     assert_equal_reference(k, results(k, *split, impl))
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),

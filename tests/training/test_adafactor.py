@@ -187,6 +187,7 @@ def test_a_run_equals_mesh_tensorflows(settings):
         equal_in_float32(ours.variables[name], variable, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", UPSTREAM_SETTINGS, ids=str)
 def test_the_graph_is_no_larger_than_mesh_tensorflows(settings):
     assert (

@@ -72,6 +72,7 @@ def test_a_layout_changes_no_loss(split):
         assert got == pytest.approx(want, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_example_give_the_same_layout(capsys):
     numbers = ["--input_partition_dims=[[1,4,1,1],None]", "--num_cores_per_replica=4"]
     assert dry_run("--gin_file=classify_4way", "--gin_file=single", *numbers) == 0

@@ -87,6 +87,7 @@ def test_evaluation_drops_the_rule_for_batch_and_gives_the_same_metrics(runs, ca
     assert metrics == json.loads((runs / "b/metrics.json").read_text())
 
 
+@pytest.mark.slow
 def test_prediction_on_the_placement_mesh(runs, tmp_path):
     volume = next((runs / "cases").glob("volume-*"))
     assert (

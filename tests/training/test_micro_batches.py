@@ -63,7 +63,7 @@ def at_once():
     return train(1)
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize(
     ("count", "layout"), [(2, "whole"), (4, "whole"), (2, "stacked"), (2, "placement"), (2, "uneven")]
 )
@@ -88,6 +88,7 @@ def test_norms_per_case_are_exact_in_micro_batches(norm, layout):
         np.testing.assert_allclose(value, one[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 def test_batch_norm_normalizes_and_updates_its_statistics_per_micro_batch():
     batch = next(batches(1))
     image = np.concatenate([batch["image"][:2]] * 2)  # micro-batches with equal statistics

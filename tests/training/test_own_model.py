@@ -45,6 +45,7 @@ def test_the_network_has_no_more_lines_than_the_page_states():
     assert sum(bool(line.strip()) for line in pages.files(PAGE)["my_net.py"].splitlines()[1:]) <= 40
 
 
+@pytest.mark.slow
 def test_it_learns_and_its_weights_are_used_from_python(folder, capsys):
     assert train("run", "--gin_file=my_job") == 0
     values = losses("run")
@@ -65,7 +66,7 @@ def test_a_dry_run_shows_the_slices_of_the_page(folder, capsys):
     assert not Path("dry").exists()
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize(
     ("mesh_shape", "layout", "mesh_impl"),
     [
@@ -84,6 +85,7 @@ def test_a_layout_changes_no_loss(folder, mesh_shape, layout, mesh_impl):
     np.testing.assert_allclose(losses(name), losses("whole"), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_micro_batches_have_the_same_losses_and_cases(folder):
     setup = ("--gin_file=my_job", "--gin.job.dtype='float64'", "--num_steps=12")
     assert train("at once", *setup) == 0
@@ -111,6 +113,7 @@ def test_a_custom_optimizer_and_schedule_learn(folder):
     assert np.mean(values[-5:]) < 0.4 * values[0]
 
 
+@pytest.mark.slow
 def test_a_custom_optimizer_gives_the_same_losses_under_every_layout(folder):
     exact = (*OWN_OPTIMIZER, "--gin.job.dtype='float64'")
     assert train("lion whole", *exact, "--mesh_shape=", "--layout=") == 0

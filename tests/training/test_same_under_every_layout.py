@@ -107,6 +107,7 @@ def test_same_losses_for_all(optimizer, dropout_rate, dtype, layout, mesh_impl):
     check(optimizer, dropout_rate, dtype, layout, mesh_impl)
 
 
+@pytest.mark.slow
 def test_the_same_layout_repeats_bit_for_bit():
     np.testing.assert_array_equal(losses(build("adam", 0.5, tf.float64)), whole("adam", 0.5, tf.float64))
 

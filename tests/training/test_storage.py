@@ -165,6 +165,7 @@ def test_a_signal_saves_the_step_and_the_same_command_resumes(data, tmp_path, ca
     assert all(content(tmp_path / "run")[name] == content(data / "whole")[name] for name in ends)
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_while_the_first_trains_but_prediction_works(data, tmp_path, capsys):
     with lock.held(data / "whole"):
         before = content(data / "whole")

@@ -100,8 +100,9 @@ def test_every_iteration_draws_other_values(drawn, name):
     assert_different(drawn[name])
 
 
-@pytest.mark.mostly_slow(fast=0.4)
-@pytest.mark.parametrize("layout", list(LAYOUTS)[1:])
+@pytest.mark.parametrize(
+    "layout", [name if name == "uneven" else pytest.param(name, marks=pytest.mark.slow) for name in list(LAYOUTS)[1:]]
+)
 def test_values_in_loops_do_not_depend_on_the_layout(drawn, layout):
     values = draw_all(**LAYOUTS[layout])
     for name, expected in drawn.items():
@@ -212,6 +213,7 @@ def _block(x):
     return mtf.tanh(mi.ops.dropout(x, 0.5) * mtf.random_uniform(x.mesh, x.shape, dtype=x.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_recomputation_in_a_loop_changes_nothing(layout):
     def fn(call):
