@@ -33,6 +33,7 @@ def test_a_graph_does_not_grow_with_the_number_of_processes(measured, place):
     assert abs(large - small) < 0.02 * small
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["N1", "N2"])
 def test_the_planner_knows_the_bytes_that_a_process_sends(measured, network):
     contender = Contender.parse("collective:4x4")

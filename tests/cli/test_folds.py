@@ -39,6 +39,7 @@ def test_held_out_cases_are_scored_and_not_trained_on(folder):
     assert list((folder / "run/best").glob("ckpt-4.index"))
 
 
+@pytest.mark.slow
 def test_a_run_resumes_only_with_its_fold(folder, capsys, tmp_path):
     shutil.copytree(folder / "run", tmp_path / "run")
     words = ["train", "--data_dir", folder / "records", "--model_dir", tmp_path / "run"]

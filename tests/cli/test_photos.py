@@ -150,6 +150,7 @@ def test_gin_sets_flips_and_scales(trained):
     assert len(json.loads((trained / "averaged/metrics.json").read_text())["photos"]) == 4
 
 
+@pytest.mark.slow
 def test_explain_takes_the_size_of_the_crops(trained, capsys):
     """A halo of a split height has the width of the crop."""
     job = ["explain", "--gin_file", trained / "job.gin", "--mesh_shape", "rows:2", "--layout", "height:rows", "--json"]

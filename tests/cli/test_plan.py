@@ -131,6 +131,7 @@ def test_mistakes(planned, tmp_path, monkeypatch, capsys, words, message):
     assert not list(tmp_path.glob("*.gin"))
 
 
+@pytest.mark.slow
 def test_hardware_of_a_gin_file(planned, tmp_path, capsys):
     (tmp_path / "fingerprint.json").write_bytes((planned / "fingerprint.json").read_bytes())
     fields = {"name": "'mine'", "memory": 16e9, "flops": 1e14, "flops_float32": 5e13, "link": 1e11}

@@ -49,6 +49,7 @@ def run(out, *words):
     return main.main(["study", "--output_dir", str(out), *words])
 
 
+@pytest.mark.slow
 def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_path, lines, capsys):
     assert run(tmp_path / "study", "--resolutions", "64,32", "--num_steps", "7", "--gin_param", "a.b=1") == 0
     commands = [command for command, _ in lines]
@@ -86,6 +87,7 @@ def test_trainings_and_evaluations_run_as_several_processes(tmp_path, lines, mon
     assert "$ mtf-imaging launch --num_processes 2 -- train --model_dir run\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_study_resumes_and_can_be_extended(tmp_path, lines):
     out = tmp_path / "study"
     assert run(out, "--resolutions", "32", "--seeds", "1") == 0

@@ -114,6 +114,7 @@ def test_another_description_reads_everything_again(phantoms, tmp_path, reads):
     assert len(reads) == 4
 
 
+@pytest.mark.slow
 def test_workers_have_the_same_result(phantoms):
     assert read_fingerprint(phantoms / "brain", workers=2, progress=False) == read_fingerprint(
         phantoms / "brain", progress=False

@@ -41,6 +41,7 @@ def test_a_lesion_is_dark_liver(sample, channels):
     assert darker[(labels == 1) & ~changed].mean() < 0.02
 
 
+@pytest.mark.slow
 def test_lesions_have_the_given_sizes():
     widths = []
     for sample in range(40):

@@ -27,6 +27,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_bytes_of_a_case_depend_only_on_seed_and_number(folder, tmp_path):
     write_phantom(tmp_path / "again", 2, seed=0, first_case=3)
     again = contents(tmp_path / "again")

@@ -54,6 +54,7 @@ def test_the_folder_has_the_form_of_nnunet(folder):
     assert (fields["numTraining"], fields["file_ending"]) == (NUMBER, ".nii.gz")
 
 
+@pytest.mark.slow
 def test_both_formats_describe_the_same_data(folder, tmp_path):
     description = read_description(folder)
     assert description == BRAIN_TUMORS
@@ -111,6 +112,7 @@ def test_a_case_is_a_function_of_seed_and_number(folder):
     assert make_case(1, 3, "brain")[0].to_bytes() != again[0].to_bytes()
 
 
+@pytest.mark.slow
 def test_an_interrupted_folder_is_completed_and_other_files_are_kept(tmp_path):
     write_phantom(tmp_path, 1, seed=0, kind="brain")
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
@@ -141,6 +143,7 @@ def test_the_skull_is_removed(patients):
         assert not brain[:, :, -1].any()  # the brain stem reaches the lowest plane
 
 
+@pytest.mark.slow
 def test_every_patient_has_a_tumor_with_nested_regions(patients):
     volumes = []
     for _, labels, spacing in patients:

@@ -127,7 +127,7 @@ SLABS = 6 << 20  # allowance for slabs and for the layers of chunks
 OBJECTS = 1 << 19  # allowance for small objects
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", [(64, 64, 1026), (16, 16, 64), (32, 100, 1500)], ids=str)
 @pytest.mark.parametrize("dtype", ["int16", "float64"])
 def test_memory_does_not_grow_with_the_case(tmp_path, monkeypatch, grid, dtype):
@@ -149,6 +149,7 @@ def test_memory_does_not_grow_with_the_case(tmp_path, monkeypatch, grid, dtype):
     assert peak < SLABS, f"{peak / 2**20:.1f} MiB"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [("CT",), ("T1w", "T2w", "FLAIR", "PD")], ids=len)
 def test_the_estimated_memory_covers_the_arrays_of_a_conversion(tmp_path, monkeypatch, channels):
     monkeypatch.setattr(stored, "_SLAB_VOXELS", 1 << 14)

@@ -39,7 +39,7 @@ def scalars(shape):
     return [tf.constant(size, tf.int64) for size in shape]
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "spacing", "grid", "mm"), PLACES, ids=str)
 def test_resampling_there_and_back(shape, spacing, grid, mm):
     rng, sampling = np.random.default_rng(0), Sampling(grid, mm)

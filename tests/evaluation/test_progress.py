@@ -54,6 +54,7 @@ def test_drawing_takes_at_most_its_share_of_the_run(drawn, tmp_path, monkeypatch
     ]  # the second picture is drawn because the run ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 2, 40, 3000])
 def test_pictures_of_short_and_long_runs(steps, tmp_path):
     train = {"step": np.arange(steps, dtype=float), "loss": np.exp(-np.arange(steps)), "own": np.arange(steps) * -1.0}

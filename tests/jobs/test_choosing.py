@@ -20,6 +20,7 @@ from tests.training.test_job import run
 STEP = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1)), Adam(), (16, 16, 16))
 
 
+@pytest.mark.slow
 def test_there_is_a_processor_for_each_device():
     layout = choose_layout(STEP, Devices("placement"), group.current())
     assert layout.processors == NUM_CPUS

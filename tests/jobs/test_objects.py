@@ -96,6 +96,7 @@ def test_held_out_images_are_scored_as_in_evaluate(folder):
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best['step']}.index"]
 
 
+@pytest.mark.slow
 def test_evaluation_writes_detections_pictures_and_numbers(folder):
     assert files(folder / "scores") == [
         *("detections.json", "metrics.csv", "metrics.json", "pictures/q0.png", "report.html")

@@ -100,6 +100,7 @@ def test_held_out_photos_are_scored_at_their_own_sizes(folder):
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best['step']}.index"]
 
 
+@pytest.mark.slow
 def test_held_out_photos_are_those_of_a_list_or_of_a_folder_without_lists(folder, tmp_path, caplog):
     step = SimpleNamespace(task=COMMON["task"], sizes=(16, 24), batch_size=2)
     warning = "eval_dir is the same folder as data_dir"
@@ -156,6 +157,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
         assert (tmp_path / "run" / name).read_text() == (folder / "run" / name).read_text()
 
 
+@pytest.mark.slow
 def test_prediction_agrees_with_evaluation_under_any_layout(folder, predict, tmp_path):
     one, split = predict(), predict(output=tmp_path / "split", layout=SPLIT)
     assert [path.name for path in one] == [f"photo_{n}.png" for n in range(6)]
@@ -238,6 +240,7 @@ def test_label_images_with_other_values_are_scored_alike(folder, evaluate, tmp_p
     assert {*np.unique(picture(tmp_path / "scores/predictions/photo_4.png"))} <= {7, 8, 11}
 
 
+@pytest.mark.slow
 def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
     scores = evaluate(input_dir=write_photos(tmp_path / "photos", number=3, lists=False))
     assert [score.key for score in scores] == ["photo_0", "photo_1", "photo_2"]

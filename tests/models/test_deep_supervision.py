@@ -79,7 +79,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
 DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervision=True)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "sizes", "layout", "mesh_impl"),
     [

@@ -99,7 +99,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(name, layout):
     assert_equal({key: value.numpy() for key, value in program(**inputs()).items()}, whole(name)[0], 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lesion of the batch", "classes of each case, with background", "classes"])
 def test_micro_batches_equal_the_batch(name):
     task, given = LiverTumorSegmentation(NETWORK, **CHOICES[name]), inputs()

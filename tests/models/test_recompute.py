@@ -46,7 +46,7 @@ def kept():
     return {parts: train(False, parts) for parts in (1, 2)}
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "parts"),
     [

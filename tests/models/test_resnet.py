@@ -97,6 +97,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(sizes, mesh_shape, lay
     assert_equal(program(**batch(sizes)), whole(sizes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gather_below", "changes"),
     [(1, []), (2, ["resnet/pool_gather"]), (3, ["resnet/stem_gather"])],
@@ -108,6 +109,7 @@ def test_stages_with_small_slices_are_gathered(gather_below, changes):
     assert_equal(program(**batch()), whole())
 
 
+@pytest.mark.slow
 def test_the_default_is_resnet_18():
     program = mi.Program(Classification().predict, Classification().inputs(1, (32, 32), labels=False))
     assert sum(v.shape.num_elements() for v in program.variables.values() if v.trainable) == 11_689_512
@@ -163,6 +165,7 @@ def test_invalid_settings(make, message):
         make()
 
 
+@pytest.mark.slow
 def test_images_do_not_depend_on_the_batch_size():
     def take(count, batch_size, start_step=0, seed=3):
         batches = GeneratedImages(16, 12).batches(

@@ -59,6 +59,7 @@ def test_training_equals_the_reference():
     assert_equal({key: got[key] for key in want}, want)
 
 
+@pytest.mark.slow
 def test_detections_equal_the_reference():
     task, (got, before) = small_task(), whole()
     weights = {name: tf.constant(value) for name, value in {**before, **got["moving"]}.items()}

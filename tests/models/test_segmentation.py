@@ -142,7 +142,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(name, layout):
     assert_equal(numbers(program(**inputs(name))), whole(name)[0], 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_micro_batches_equal_the_batch(name):
     task, given = create_task(name), inputs(name)
@@ -155,7 +155,7 @@ def test_micro_batches_equal_the_batch(name):
     assert_equal(*({name: v.numpy() for name, v in p.variables.items()} for p in (step.program, program)), 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_deep_supervision_equals_plain_tensorflow(name):
     sizes = (7, 6, 5)
@@ -172,6 +172,7 @@ def test_deep_supervision_equals_plain_tensorflow(name):
     assert_equal(numbers(split(**given)), want, 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["labels, ignore", "adaptive, ignore", "regions, ignore"])
 def test_a_batch_without_counted_voxels_has_no_loss_and_no_gradient(name):
     given = {**inputs(name), "labels": np.full((2, *SIZES), IGNORE, np.int32)}
@@ -194,7 +195,7 @@ def test_images_of_two_dimensions(name):
     assert_equal(numbers(split(**given)), numbers(program(**given)), 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_images_of_one_plane_are_computed_in_two_dimensions(name):
     flat, plane = inputs(name, (8, 6)), inputs(name, (8, 6, 1))

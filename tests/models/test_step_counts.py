@@ -76,6 +76,7 @@ def test_a_halo_is_one_voxel_wide(exchange_sizes):
     assert sum(exchange_sizes) == want
 
 
+@pytest.mark.slow
 def test_split_tensors_are_never_gathered(program):
     whole = collections.Counter(kind for kind, shape in tensors(program) if WHOLE & set(shape))
     assert whole["Placeholder"] == 2, "the search finds whole tensors: the image and the labels"

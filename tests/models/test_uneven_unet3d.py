@@ -42,7 +42,7 @@ def whole(**settings):
     return {name: value.numpy() for name, value in program(**batch(SIZES)).items()}
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "mesh_impl"),
     [

@@ -39,6 +39,7 @@ def test_clips_do_not_depend_on_the_batch_size():
     assert len({frame.tobytes() for clip in want[0] for frame in clip}) == 24 * SIZES[0]  # noise of its own
 
 
+@pytest.mark.slow
 def test_all_classes_are_equally_frequent():
     counts = np.bincount(take(1, 1200, sizes=(2, 16, 16))[1], minlength=len(LABELS))
     assert np.all(np.abs(counts - 200) < 4 * np.sqrt(200 * 5 / 6))  # 4 standard deviations

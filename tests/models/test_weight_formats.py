@@ -57,7 +57,7 @@ def program(backbone, layout="one"):
     return mi.Program(fn, {"image": (shape, tf.float32)}, *LAYOUTS[layout], mesh_impl="stacked")
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "layout"), [*((name, "one") for name in FORMATS), ("tpu", "2x2")], ids=lambda value: value
 )

@@ -23,7 +23,7 @@ def step_of(optimizer=None, size=16, **network):
     return TrainingStep(LiverTumorSegmentation(UNet3D(**network)), optimizer or SGD(), (size,) * 3)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "network", "layout", "devices"),
     [

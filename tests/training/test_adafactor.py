@@ -175,7 +175,7 @@ def test_a_variable_whose_gradient_is_zero_stays():
         np.testing.assert_array_equal(p.variables[name], before[name])
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", UPSTREAM_SETTINGS, ids=str)
 def test_a_run_equals_mesh_tensorflows(settings):
     ours, upstream = program(Adafactor(DECAY, **settings), "float32"), program(Upstream(**settings), "float32")

@@ -193,6 +193,7 @@ def test_killed_within_an_evaluation(whole, tmp_path, calls):
     check_same(tmp_path, whole)
 
 
+@pytest.mark.slow
 def test_killed_between_evaluations_again_and_again(whole, tmp_path):
     for step in (1, 3, 5, 5, 7):
         with pytest.raises(Killed):

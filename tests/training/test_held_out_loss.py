@@ -106,6 +106,7 @@ def test_norms_use_what_they_have_learned_and_learn_nothing(whole):
     assert again([first, second]) != pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["", "x:rows", "batch:rows"])
 def test_losses_are_the_same_under_layouts_and_in_parts(layout):
     task, name = linear.Linear(dropout_rate=0.5), layout

@@ -55,6 +55,7 @@ def assert_same(first, second):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_killed_and_restarted_run_equals_an_uninterrupted_run(tmp_path, caplog):
     whole = run(tmp_path / "whole", 10)
     for step in (2, 5, 8):  # before the first checkpoint, and between others

@@ -95,6 +95,7 @@ def test_micro_batches_have_the_same_losses_and_cases(folder):
     np.testing.assert_array_equal(*cases)
 
 
+@pytest.mark.slow
 def test_a_run_resumes_with_its_saved_configuration(folder):
     assert train("broken", "--gin_file=my_job", "--num_steps=3") == 0
     assert "import my_net" in Path("broken/config.gin").read_text()

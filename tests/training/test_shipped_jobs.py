@@ -102,7 +102,7 @@ def test_jobs_of_large_photos_can_be_planned(job, capsys):
     assert not [name for name in rows if "gather" in name]
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize("job", OF_DETECTORS)
 def test_recipes_of_detectors_can_be_planned(job, capsys):
     first, last = OF_DETECTORS[job]
@@ -154,7 +154,7 @@ def test_it_builds_for_objects(job, tmp_path, capsys):
     assert f"weights in {OF_OBJECTS[job]} variables" in capsys.readouterr().out
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.slow
 @pytest.mark.parametrize(("job", "image"), [*OWN_LAYOUT.items(), *FOR_GPUS.items()])
 def test_a_job_has_its_own_layout(job, image, capsys):
     small = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1", "--gin.UNet3D.depth=2"]
