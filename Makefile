@@ -46,11 +46,13 @@ mutants: $(INSTALLED)
 test-references: .venv-references/installed
 	.venv-references/bin/python -m pytest tests/references
 
-.venv-references/installed: setup.py pyproject.toml tests/references/requirements.txt
+.venv-references/installed: setup.py pyproject.toml $(wildcard tests/references/*.txt)
 	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make test-references PYTHON=/path/to/python3.12))
 	$(PYTHON) -m venv .venv-references
 	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" \
 	    --requirement tests/references/requirements.txt
+	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --requirement tests/references/without_dependencies.txt
 	touch $@
 
 lint: $(INSTALLED)
