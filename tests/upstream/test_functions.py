@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_layout, parse_shape
-from tests.harness import difference
+from tests.harness import difference, program_class, set_variables
 from tests.ops.differentiated import CONSTANTS
 from tests.upstream import functions_page, other_functions
 from tests.upstream.functions import ELEMENTWISE, FUNCTIONS, axis_of
@@ -113,9 +113,8 @@ def check(producer, functions, twice, setup):
         return results
 
     specs = {name: (shape, "int32" if name == "labels" else "float64") for name, shape in producer.shapes.items()}
-    program = mi.Program(fn, specs, *SETUPS[setup], devices=["CPU:0", "CPU:1"])
-    for name in producer.variables:
-        program.variables[name].assign(values[name])
+    program = program_class(producer, setup)(fn, specs, *SETUPS[setup], devices=["CPU:0", "CPU:1"])
+    set_variables(program, {name: values[name] for name in producer.variables})
     results = program(**{name: values[name] for name in producer.shapes})
     failures, total = [], 2 * whole
     for function, place in places.items():
